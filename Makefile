@@ -59,16 +59,16 @@ stress: .venv/.installed .venv-peers/.installed
 test-frameworks: test-trainers test-keras-on-jax test-mindspore test-composer test-deepspeed
 
 test-trainers: .venv-trainers/.installed
-	FRAMEWORKS="lightning transformers keras jax trackers" .venv-trainers/bin/python $(PYTEST) tests/frameworks
+	FRAMEWORKS="lightning transformers keras jax trackers" .venv-trainers/bin/python $(PYTEST) tests/frameworks $(PARALLEL) 3
 
 test-keras-on-jax: .venv-trainers/.installed
-	KERAS_BACKEND=jax FRAMEWORKS="keras" .venv-trainers/bin/python $(PYTEST) tests/frameworks
+	KERAS_BACKEND=jax FRAMEWORKS="keras" .venv-trainers/bin/python $(PYTEST) tests/frameworks $(PARALLEL) 3
 
 test-mindspore: .venv-mindspore/.installed
-	FRAMEWORKS="mindspore" .venv-mindspore/bin/python $(PYTEST) tests/frameworks
+	FRAMEWORKS="mindspore" .venv-mindspore/bin/python $(PYTEST) tests/frameworks $(PARALLEL) 3
 
 test-composer: .venv-composer/.installed
-	FRAMEWORKS="composer" .venv-composer/bin/python $(PYTEST) tests/frameworks
+	FRAMEWORKS="composer" .venv-composer/bin/python $(PYTEST) tests/frameworks $(PARALLEL) 3
 
 test-deepspeed: .venv-deepspeed/.installed
 	FRAMEWORKS="deepspeed" .venv-deepspeed/bin/python $(PYTEST) tests/frameworks/test_deepspeed.py

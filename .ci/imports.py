@@ -67,7 +67,7 @@ class Imports:
 
     @functools.cache  # noqa: B019 - it lives as long as the program that asks
     def imported(self, path: Path) -> frozenset[Path]:
-        """Returns the files that running a file runs: what it imports and the doors above that; a page runs its code."""
+        """Returns the files that running a file runs: what it, or a page's code, imports, and the doors above that."""
         if path.suffix in (".md", ".ipynb"):
             return frozenset(self._in_text(path.read_text(), ""))
         if path.suffix != ".py":

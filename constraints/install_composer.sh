@@ -10,5 +10,5 @@ $pip --no-deps torchvision mosaicml torchmetrics torch_optimizer
 $pip pyyaml tqdm requests psutil coolname tabulate py-cpuinfo packaging importlib-metadata pillow lightning-utilities \
     mosaicml-cli
 $pip numpy scipy scikit-learn h5py matplotlib ray safetensors ml_dtypes typer jaxtyping filelock lazy_loader cloudpickle \
-    tensorboard google-crc32c beartype hypothesis pytest pytest-cov pytest-timeout
+    tensorboard google-crc32c beartype hypothesis pytest pytest-cov pytest-timeout pytest-xdist
 echo "$root" > "$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/summary_landscape.pth"

@@ -6,8 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from waiting import PATIENCE
 
+# A page trains and measures with a large framework: on a busy machine minutes.
+takes_minutes = pytest.mark.timeout(10 * PATIENCE)
 PAGES = Path(__file__).parents[2] / "docs"
 
 
@@ -17,7 +20,7 @@ def code_blocks(page):
     return re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
 
 
-def run_page_block(code, folder, *, environment=None, timeout=PATIENCE):
+def run_page_block(code, folder, *, environment=None, timeout=PATIENCE * 4):
     """Runs a block as a script of its own in a folder, and returns what it printed."""
     folder.mkdir(exist_ok=True)
     script = folder / "example.py"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pages import code_blocks, run_page_block
+from pages import code_blocks, run_page_block, takes_minutes
 
 from collectors import CheckpointWriteError, RunDirectory, RunDirectoryError, SummaryCollector, describe_arrays
 from landscape import evaluate, line_between, random_plane
@@ -29,6 +29,7 @@ def train(folder, calls, **arguments):
             collector.snapshot(*call)
 
 
+@takes_minutes
 @pytest.mark.slow
 def test_the_page(tmp_path):
     classifier, function = code_blocks("anything_else")

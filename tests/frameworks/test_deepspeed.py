@@ -23,8 +23,9 @@ STEPS = 4
 SCRIPT = """
 import sys, warnings
 warnings.simplefilter("ignore")
-import deepspeed, torch
+import deepspeed
 from runs import TiedNetwork, seeded
+from leaving import leave
 from sharded_training import loss_of, tokens
 from collectors.recording.summary_collector import SummaryCollector
 
@@ -49,7 +50,7 @@ with collector.watch(engine.module if inside else engine) as run:
         engine.step()
         engine.save_checkpoint(folder + "/saved", tag=str(step))
         run.step()
-torch.distributed.destroy_process_group()
+leave()
 """
 
 

@@ -14,7 +14,7 @@ import pytest
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from flax import linen, nnx
 from flax.training.train_state import TrainState
-from pages import code_blocks, run_page_block
+from pages import code_blocks, run_page_block, takes_minutes
 
 from collectors import RunDirectory
 from collectors.jax import JaxNetwork
@@ -533,6 +533,7 @@ def test_without_jax_the_error_names_the_extra():
     assert "pip install 'summary-landscape[jax]'" in result.stderr
 
 
+@takes_minutes
 def test_the_pages_code(tmp_path):
     (block,) = code_blocks("jax")
     run_page_block(block, tmp_path / "page")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from pages import code_blocks, run_page_block
+from pages import code_blocks, run_page_block, takes_minutes
 from waiting import PATIENCE
 
 CHECKS = (
@@ -52,6 +52,7 @@ def test_on_four_devices(check, failures):
     assert check not in failures, failures[check]
 
 
+@takes_minutes
 @pytest.mark.slow
 def test_the_page(tmp_path):
     run_page_block(code_blocks("several_devices")[2], tmp_path / "page")

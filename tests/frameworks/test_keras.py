@@ -15,7 +15,7 @@ import pytest
 import torch
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from keras_cases import BACK_END, CrashAfter, data, halves, saving, small_model, two_inputs
-from pages import code_blocks, run_page_block
+from pages import code_blocks, run_page_block, takes_minutes
 
 from collectors import RunDirectory
 from collectors.keras import SummaryCollector
@@ -702,6 +702,7 @@ def test_a_test_step_of_its_own_is_refused():
         own_values((model, model, data(), {}))
 
 
+@takes_minutes
 @pytest.mark.skipif(BACK_END == "jax", reason="the page is run with PyTorch, in half of the time")
 def test_the_how_to_page(tmp_path):
     (block,) = code_blocks("keras")

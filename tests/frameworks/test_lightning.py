@@ -16,7 +16,7 @@ import pytorch_lightning
 import torch
 from cases import weights
 from lightning_cases import CLASSES, PACKAGES, quiet_trainer, run_quietly
-from pages import code_blocks, run_page_block
+from pages import code_blocks, run_page_block, takes_minutes
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 from waiting import PATIENCE
@@ -205,6 +205,7 @@ sys.path[:0] = {folders!r}
 import warnings
 warnings.simplefilter("ignore")
 from cases import weights
+from leaving import leave
 from lightning_cases import CLASSES, PACKAGES, quiet_trainer
 from worker_cases import seeded
 from collectors.lightning import SummaryCollector
@@ -243,6 +244,7 @@ if __name__ == "__main__":
     trainer.fit(seeded(kind), data(32, 8))
     # One write, so that the other process cannot come between.
     sys.stdout.write(f"rank {{trainer.global_rank}} steps {{trainer.global_step}}\\n")
+    leave()
 """
 
 
@@ -477,6 +479,7 @@ def test_only_the_package_that_is_used_is_imported(tmp_path):
         )
 
 
+@takes_minutes
 def test_the_page(tmp_path):
     (code,) = code_blocks("lightning")
     run_page_block(code, tmp_path / "page")

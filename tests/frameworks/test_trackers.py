@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import wandb
 from matplotlib import image
-from pages import code_blocks, run_page_block
+from pages import code_blocks, run_page_block, takes_minutes
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
@@ -97,6 +97,7 @@ def test_mlflow_takes_the_run_that_is_named(landscape, store):
     assert mlflow.active_run() is None
 
 
+@takes_minutes
 def test_the_code_of_the_page(tmp_path):
     environment = {
         "WANDB_MODE": "offline",

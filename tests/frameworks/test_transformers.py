@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from pathlib import Path
 
@@ -17,11 +16,11 @@ import torch
 import transformers
 from cases import Crash, weights
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
-from pages import code_blocks, run_page_block
+from pages import code_blocks, run_page_block, takes_minutes
 from safetensors.numpy import load_file
 from torch.utils.data import DataLoader
 from transformers_cases import LENGTH, CrashAfter, build, make_bert, make_gpt2, pad, sentences, trainer
-from waiting import PATIENCE
+from waiting import PATIENCE, wait_until
 from worker_cases import seeded
 
 from collectors import RunDirectory
@@ -147,9 +146,12 @@ class TestCollector:
         training = trainer(seeded(make_gpt2), tmp_path, [collector, CrashAfter(7)])
         with pytest.raises(Crash):
             training.train()
+
         # Nobody has told the collector; its thread writes all the same.
-        time.sleep(2.5)
-        assert RunDirectory(tmp_path / "run").present(tuple(range(13))) == list(range(8))
+        def written():
+            return RunDirectory(tmp_path / "run").present(tuple(range(13)))
+
+        wait_until(lambda: written() == list(range(8)), what=lambda: f"all checkpoints; there: {written()}")
         del collector, training
         gc.collect()
         assert "checkpoint-writer" not in {thread.name for thread in threading.enumerate()}
@@ -182,6 +184,7 @@ from transformers_cases import LENGTH, CrashAfter, make_gpt2, trainer
 from worker_cases import seeded
 from collectors.transformers import SummaryCollector
 from accelerate import DistributedType, state
+from leaving import leave
 
 def begin(self, *arguments, **options):
     # accelerate takes FSDP for accelerators only; PyTorch itself divides parameters on CPUs as well.
@@ -199,6 +202,7 @@ if __name__ == "__main__":
     training.train()
     # One write, so that the other process cannot come between.
     sys.stdout.write(f"rank {{training.args.process_index}} steps {{training.state.global_step}}\\n")
+    leave()
 """
 
 
@@ -209,11 +213,13 @@ def run_script(tmp_path, crash, *launcher, name="run", fsdp=False):
     script.write_text(SCRIPT.format(folders=folders, crash=crash, fsdp=fsdp))
     return subprocess.run(
         [sys.executable, *launcher, str(script), str(tmp_path / name)], cwd=tmp_path, capture_output=True,
-        text=True, timeout=PATIENCE, check=False, env={**os.environ},
+        text=True, timeout=3 * PATIENCE, check=False, env={**os.environ},
     )  # fmt: skip
 
 
 LAUNCHER = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+# On a busy machine, the imports alone of a launcher and two processes take a minute.
+imports_three_times = pytest.mark.timeout(8 * PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -226,6 +232,7 @@ def two_processes(tmp_path_factory):
     return folder / "run"
 
 
+@imports_three_times
 def test_two_processes(two_processes):
     run = RunDirectory(two_processes)
     assert run.present(tuple(range(20))) == list(range(7))
@@ -233,6 +240,7 @@ def test_two_processes(two_processes):
     assert all(not name.startswith("module.") for name in weights(two_processes, 6))
 
 
+@imports_three_times
 @pytest.mark.slow
 def test_two_processes_that_divide_the_parameters(two_processes, tmp_path):
     result = run_script(tmp_path, None, *LAUNCHER, name="divided", fsdp=True)
@@ -304,12 +312,14 @@ class TestEvaluator:
         assert result.checkpoints.metrics["loss"][-1] == pytest.approx(expected, rel=1e-5)
 
 
+@takes_minutes
 def test_the_page(tmp_path):
     (code,) = code_blocks("transformers")
     run_page_block(code, tmp_path / "page")
     assert sorted(path.name for path in (tmp_path / "page" / "run").glob("*.h5")) == ["landscape_0-5_pca.h5"]
 
 
+@takes_minutes
 @pytest.mark.slow
 def test_the_page_of_language_models(tmp_path):
     folder = tmp_path / "page"

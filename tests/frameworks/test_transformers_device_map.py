@@ -9,7 +9,7 @@ import accelerate
 import numpy as np
 import pytest
 import torch
-from pages import code_blocks, run_page_block
+from pages import code_blocks, run_page_block, takes_minutes
 from scripts import run_script
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -295,6 +295,7 @@ def test_over_two_devices_the_host_and_the_disk(tmp_path):
     assert printed.count("twin:1") >= len(MAPS_OVER_TWO)
 
 
+@takes_minutes
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_page(number, tmp_path):

@@ -107,7 +107,6 @@ def test_a_refined_file_is_the_one_that_is_measured_at_once(tmp_path, fine, chan
     assert refined.report.measured == at_once.loss.size - coarse.loss.size + 1  # and the origin, which is checked
 
 
-@pytest.mark.slow
 def test_a_line(tmp_path):
     first, second = bowl()[1], bowl()[1]
     second.weight.data += 1
@@ -176,25 +175,24 @@ def test_a_wider_landscape_keeps_every_point(tmp_path, change):
 # --- the planes of a run are made again from it ---
 
 
-@pytest.mark.slow
 def test_the_landscapes_of_a_run_need_nothing_but_the_file(trained, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(trained, folder)
     SummaryLandscape(folder).gen_landscapes_with_multi_process(
-        batch_norm, {"num_samples": 40}, samples="random", seed=5, buffers="recalibrate", **HOW
+        batch_norm, {"num_samples": 40, "landscape_size": 3}, samples="random", seed=5, buffers="recalibrate", **HOW
     )
     fine = SummaryLandscape(folder).gen_landscapes_with_multi_process(
-        batch_norm, {"num_samples": 40, "landscape_size": 9}, samples="random", seed=5, buffers="recalibrate",
+        batch_norm, {"num_samples": 40, "landscape_size": 5}, samples="random", seed=5, buffers="recalibrate",
         name="fine", plan=folder / "landscape_0-4_pca.h5", **HOW,
     )  # fmt: skip
     for wanted in fine:
         path = folder / wanted.path.name.replace("fine", "landscape")
-        refined = refine(path, batch_norm, size=9, **HOW)
+        refined = refine(path, batch_norm, size=5, **HOW)
         assert digest(path) == digest(wanted.path)
-        assert refined.report.measured == 81 - 25 + 1
+        assert refined.report.measured == 25 - 9 + 1
         wide = widen(path, batch_norm, margin=0.3, **HOW)
         kept = np.isin(np.round(wide.x, 9), np.round(wanted.x, 9))
-        assert 9 == kept.sum() < len(wide.x)
+        assert 5 == kept.sum() < len(wide.x)
         found = wide.checkpoints
         if found is not None:
             assert wide.x[0] <= found.x.min() - 0.3 * np.ptp(found.x)
@@ -203,7 +201,6 @@ def test_the_landscapes_of_a_run_need_nothing_but_the_file(trained, tmp_path):
             assert wide.x[0] <= -1.6
 
 
-@pytest.mark.slow
 def test_a_file_elsewhere_says_where_its_run_is(trained, tmp_path):
     folder = tmp_path / "project" / "run"
     shutil.copytree(trained, folder)
@@ -223,7 +220,6 @@ def test_a_file_elsewhere_says_where_its_run_is(trained, tmp_path):
     assert refine(tmp_path / "alone.h5", batch_norm, factor=2, run=tmp_path / "moved" / "run", **HOW).loss.size == 81
 
 
-@pytest.mark.slow
 def test_a_plane_that_was_saved_beside_the_file_is_enough(tmp_path):
     path = tmp_path / "a.h5"
     measure(path, save_directions=True)
@@ -269,7 +265,6 @@ def test_a_landscape_of_another_plane_keeps_the_directions_that_lie_beside_it(tm
     assert digest(beside) != before
 
 
-@pytest.mark.slow
 def test_several_data_sets_and_runs_that_joined_stay(trained, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(trained, folder)
@@ -296,7 +291,6 @@ def test_several_data_sets_and_runs_that_joined_stay(trained, tmp_path):
         assert np.isfinite(after[name]).all()
 
 
-@pytest.mark.slow
 def test_the_loss_of_each_class_is_measured_on_the_new_points_too(tmp_path):
     plane = random_line(batch_norm()[1], seed=1)
     path = tmp_path / "a.h5"
@@ -316,7 +310,6 @@ def test_the_loss_of_each_class_is_measured_on_the_new_points_too(tmp_path):
     assert np.isfinite(odd["loss[1]"]).all()
 
 
-@pytest.mark.slow
 def test_limits_and_margin_of_a_run(trained, tmp_path):
     run = SummaryLandscape(trained)
     for path, random in (
@@ -338,7 +331,6 @@ def test_limits_and_margin_of_a_run(trained, tmp_path):
 # --- grids that share few points ---
 
 
-@pytest.mark.slow
 def test_a_size_that_does_not_nest_goes_beside_the_file_and_says_which_size_would(tmp_path):
     path = tmp_path / "a.h5"
     before = measure(path)
@@ -357,7 +349,6 @@ def test_a_size_that_does_not_nest_goes_beside_the_file_and_says_which_size_woul
     assert again.report.measured == 1
 
 
-@pytest.mark.slow
 def test_another_grid_in_evaluate_keeps_what_it_shares_and_never_loses_a_point(tmp_path):
     path = tmp_path / "a.h5"
     measure(path)
@@ -393,7 +384,6 @@ def test_a_finer_grid_that_is_not_finished_is_no_answer_to_a_coarse_one(tmp_path
     assert digest(path) == untouched
 
 
-@pytest.mark.slow
 def test_another_place_keeps_both(tmp_path):
     path = tmp_path / "a.h5"
     measure(path)
@@ -407,7 +397,6 @@ def test_another_place_keeps_both(tmp_path):
 # --- failures ---
 
 
-@pytest.mark.slow
 def test_failed_points_keep_their_tracebacks_until_they_are_measured(tmp_path):
     path = tmp_path / "a.h5"
 
@@ -448,8 +437,7 @@ def test_an_interruption_before_the_first_point_leaves_the_file_as_it_was(tmp_pa
     assert digest(path) == before
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("after", [60, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("after", [60, 100])
 def test_an_interrupted_change_goes_on_with_the_same_call(tmp_path, after):
     path = tmp_path / "a.h5"
     before = measure(path)
@@ -495,7 +483,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
 def test_a_kill_in_the_middle_loses_no_point_of_the_old_file(tmp_path):
     (tmp_path / "killed.py").write_text(KILLED.format(support=str(SUPPORT), after=500))
     killed = subprocess.run([sys.executable, "killed.py"], cwd=tmp_path, timeout=PATIENCE)
@@ -658,7 +645,7 @@ def valley_plane():
     return custom_plane({"place": np.zeros(2)}, axes, network=space)
 
 
-@pytest.mark.parametrize("change", [pytest.param({"factor": 2}, marks=pytest.mark.slow), {"limits": (-1.5, 1.5)}])
+@pytest.mark.parametrize("change", [{"factor": 2}, {"limits": (-1.5, 1.5)}])
 def test_adaptive_sampling_stays_adaptive_and_honest(tmp_path, change):
     path = tmp_path / "a.h5"
     before = evaluate(valley_plane(), valley_callback, size=33, output=path, sampling="adaptive", tolerance=0.02, **HOW)
@@ -694,7 +681,6 @@ def test_adaptive_sampling_stays_adaptive_and_honest(tmp_path, change):
 # --- behind a URL ---
 
 
-@pytest.mark.slow
 def test_behind_a_url(tmp_path):
     with empty_memory() as memory:
         url = "memory://bucket/out/a.h5"
@@ -709,7 +695,6 @@ def test_behind_a_url(tmp_path):
         assert str(beside.path) == "memory:///bucket/out/a_12x12.h5"
 
 
-@pytest.mark.slow
 def test_a_run_behind_a_url(trained):
     with empty_memory() as memory:
         memory.put(str(trained), "/bucket/run", recursive=True)

@@ -57,7 +57,6 @@ def test_the_same_landscapes_as_from_the_disk(trained, remote, tmp_path, room, m
     assert not remote.exists("/bucket/run/ckpt_dir")
 
 
-@pytest.mark.slow
 def test_landscape_files_lie_in_the_run_or_where_output_says(trained, remote, tmp_path):
     here = generate(trained, output=tmp_path)
     for output, folder in ((None, "/bucket/run"), ("memory://bucket/out", "/bucket/out")):
@@ -143,7 +142,6 @@ np.testing.assert_equal(there, here)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

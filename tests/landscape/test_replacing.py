@@ -172,7 +172,6 @@ def test_urls():
         check_replaceable(check_directory("output", "memory://run/none.h5"), LANDSCAPE)
 
 
-@pytest.mark.slow
 def test_networks_in_memory_are_no_files_of_their_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = barrier(trained(0), trained(1), callback_fn, points=3, output="a", **HOW)

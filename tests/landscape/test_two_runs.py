@@ -69,7 +69,6 @@ def flat(folder, run, number):
     return np.concatenate([reader.read(tensor.name).ravel().astype(float) for tensor in space.trainable])
 
 
-@pytest.mark.slow
 def test_all_runs_span_the_plane_by_default(folder):
     (drawn,) = generate(folder, also=[folder / "adam"])
     assert drawn.path == folder / "sgd" / "landscape_0-3_pca_and_adam.h5"
@@ -92,7 +91,6 @@ def test_all_runs_span_the_plane_by_default(folder):
     assert drawn.x[0] < found.x.min() < found.x.max() < drawn.x[-1]
 
 
-@pytest.mark.slow
 def test_a_plane_of_several_runs_can_be_refined_where_they_lie(folder):
     (drawn,) = generate(folder, also={"Adam": folder / "adam", "EMA": folder / "ema.safetensors"})
     (folder / "moved").mkdir()
@@ -113,7 +111,6 @@ def test_a_plane_of_several_runs_can_be_refined_where_they_lie(folder):
     assert Landscape.load(path).loss.shape == (7, 7)
 
 
-@pytest.mark.slow
 def test_the_first_runs_own_plane_continues_its_file(folder):
     settings = {**SETTINGS, "landscape_size": 9}
     (alone,) = generate(folder, settings=settings)
@@ -136,7 +133,6 @@ def test_the_first_runs_own_plane_continues_its_file(folder):
     np.testing.assert_array_equal(again.loss, both.loss)
 
 
-@pytest.mark.slow
 def test_names_and_networks(folder):
     (drawn,) = generate(
         folder,
@@ -151,7 +147,6 @@ def test_names_and_networks(folder):
     assert alone.checkpoints.name[-1] == "ema"
 
 
-@pytest.mark.slow
 def test_of_several_intervals_each_has_its_part(folder):
     settings = {**SETTINGS, "intervals": [[0, 1, 2], [1, 2, 3]]}
     first, second = generate(folder, settings=settings, also=[folder / "adam"])
@@ -192,7 +187,6 @@ class TestErrors:
             generate(folder, settings=settings, also=[folder / "adam"])
 
 
-@pytest.mark.slow
 def test_on_the_command_line(folder, monkeypatch):
     monkeypatch.chdir(SUPPORT)
     command = ["run", str(folder / "sgd"), "--function", "examples:batch_norm", "--size", "3", "--no-result",

@@ -6,12 +6,12 @@ import hashlib
 import os
 import re
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 from logged_network import PLAN, axes, callback_of, plane
-from surveys import repeated
+from surveys import Point, Write, repeated
+from waiting import PATIENCE, wait_until
 
 import landscape
 from landscape.file.checks import PointStatus
@@ -20,8 +20,7 @@ from workers.pools.chunks import CHUNK_SECONDS
 GONE_SECONDS = 90.0
 """How long the processes of a killed driver may live."""
 
-_IN_FLIGHT = 2
-_SLACK_SECONDS = 3.0  # of a machine that is busy with other things
+_IN_FLIGHT = 2  # chunks of each worker
 
 
 def check_equals_the_undisturbed(survey):
@@ -42,29 +41,43 @@ def check_repeats(points, seconds, dead_workers):
         seconds: how long one took.
         dead_workers: how many workers died, or were stopped for a while.
     """
-    chunk = int(CHUNK_SECONDS / seconds) + 1
-    again, allowed = repeated(points), (dead_workers + 1) * chunk
+    again, allowed = repeated(points), (dead_workers + 1) * _points_of_chunk(seconds)
     assert again <= allowed, f"{again} points were measured again; {dead_workers} deaths explain {allowed}"
     return again
 
 
-def check_loss(points, stored, blow, *, flush):
-    """What was measured so many seconds before the blow is in the file, but for chunks under way.
+def check_loss(survey, stored, *, was_killed):
+    """What was measured is in the file, but for chunks under way.
 
     Args:
-        points: of the log.
+        survey: that has ended.
         stored: coordinates of the points in the file.
-        blow: when, in seconds since the epoch.
-        flush: the flush interval for a driver that could write nothing more, 0 for one that could.
+        was_killed: whether the driver could write nothing more. Then the file is as new as one of the last two that
+            were begun, of which the last may be unfinished, and holds what was measured before that one was begun.
 
     Returns:
         How many measured points are not in the file.
     """
-    lost = [point for point in points if point.place not in stored]
-    latest = blow - flush - _IN_FLIGHT * CHUNK_SECONDS - _SLACK_SECONDS
-    too_old = [point for point in lost if point.when < latest]
-    assert not too_old, f"{len(too_old)} points were measured more than {blow - latest:.0f} s before, and are lost"
-    return len(lost)
+    entries = survey.entries()
+    known = entries
+    if was_killed:
+        writes = [position for position, entry in enumerate(entries) if isinstance(entry, Write)][-2:]
+        written = [position for position in writes if entries[position].points == len(stored)]
+        assert written, f"the file has {len(stored)} points, the last writes {[entries[item] for item in writes]}"
+        known = entries[: written[-1]]
+    lost = _not_in(known, stored)
+    allowed = survey.devices * _IN_FLIGHT * _points_of_chunk(survey.seconds)
+    assert len(lost) <= allowed, f"{len(lost)} points are lost; chunks under way explain {allowed}"
+    return len(_not_in(entries, stored))
+
+
+def _not_in(entries, stored):
+    return {entry.place for entry in entries if isinstance(entry, Point)} - stored
+
+
+def _points_of_chunk(seconds):
+    """Returns how many points a chunk has at most, each of which takes so many seconds at least."""
+    return int(CHUNK_SECONDS / seconds) + 1
 
 
 def stored_places(survey):
@@ -76,17 +89,9 @@ def stored_places(survey):
     return {(float(x[i]), float(y[j])) for j, i in np.argwhere(stored.status == PointStatus.MEASURED)}
 
 
-def check_nothing_left(survey, *, seconds=20.0):
-    """No process, temporary file, lock or session directory of a survey is left.
-
-    Returns:
-        After how many seconds that was so.
-    """
-    start = time.monotonic()
-    while left := _left(survey):
-        assert time.monotonic() - start < seconds, f"after {seconds:.0f} s there is still {left}"
-        time.sleep(0.2)
-    return time.monotonic() - start
+def check_nothing_left(survey, *, patience=PATIENCE):
+    """No process, temporary file, lock or session directory of a survey is left."""
+    wait_until(lambda: not _left(survey), what=lambda: f"the end of {_left(survey)}", patience=patience)
 
 
 def check_said(survey, pattern):

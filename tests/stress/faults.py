@@ -1,6 +1,7 @@
 """The faults: each disturbs a running survey once, at a random moment."""
 
 import contextlib
+import math
 import os
 import re
 import signal
@@ -25,9 +26,9 @@ from checks import (
 from clusters import SmallCluster
 from logged_network import axes
 from surveys import SurveyProcess, repeated
+from waiting import PATIENCE
 
 import landscape
-from landscape.file.writer import FLUSH_SECONDS
 
 SIZE, SECONDS = 24, 0.01
 LONG_SIZE, LONG_SECONDS = 40, 0.02
@@ -49,9 +50,20 @@ class Cost:
     seconds: float
 
 
-def start(folder, name="survey", cluster=None, **more):
-    """Starts a survey whose file has a fixed date."""
+def start(folder, name="survey", cluster=None, *, among=None, **more):
+    """Starts a survey whose file has a fixed date.
+
+    Args:
+        folder: of all that it writes.
+        name: within the folder.
+        cluster: that it runs on.
+        among: the number of workers after nine tenths of whose points the survey waits for ``strike``; None if it does
+            not wait. However slow this process is, the survey is under way when the fault strikes.
+        more: arguments of ``SurveyProcess``.
+    """
     options = {"size": SIZE, "seconds": SECONDS} | more
+    if among is not None:
+        options["points_before_gate"] = int(0.9 * options["size"] ** 2 / among)
     environment = {"SOURCE_DATE_EPOCH": DATE}
     if cluster is not None:
         options["address"] = cluster.address
@@ -60,9 +72,15 @@ def start(folder, name="survey", cluster=None, **more):
 
 
 def wait_for_a_random_moment(survey, generator, workers=2, latest=0.6):
-    """Waits until a random share of the points is measured, and a random moment longer."""
+    """Waits until a random share of the points is measured."""
     survey.wait_for_points(int(generator.uniform(0.05, latest) * survey.size**2), workers=workers)
-    time.sleep(generator.uniform(0, 0.3))
+
+
+def strike(survey, fault):
+    """Causes a fault, after which the survey may go on to its end; returns when it was."""
+    fault()
+    survey.let_go_on()
+    return time.time()  # time: docs/stress.md reports how long recovering takes
 
 
 def an_actor_is_killed(folder, generator):
@@ -75,11 +93,10 @@ def all_actors_are_killed(folder, generator):
 
 def a_node_is_removed(folder, generator):
     with SmallCluster(nodes=3) as cluster:
-        survey = start(folder, devices=3, cluster=cluster)
+        survey = start(folder, devices=3, cluster=cluster, among=3)
         try:
             wait_for_a_random_moment(survey, generator, workers=3)
-            cluster.remove_node()
-            blow = time.time()
+            blow = strike(survey, cluster.remove_node)
             survey.wait()
             return _after_survival(survey, blow, dead=1)
         finally:
@@ -88,17 +105,20 @@ def a_node_is_removed(folder, generator):
 
 def a_node_joins_late(folder, generator):
     """It takes work."""
-    # One worker on each node, of which the third is the late one's; and long enough for it to start on a busy machine.
+    # One worker on each node, of which the third is the late one's; and so long that the others leave it something.
     with SmallCluster(nodes=2, cpus=1) as cluster:
-        survey = start(folder, devices=None, cluster=cluster, size=40, seconds=0.05)
+        survey = start(folder, devices=None, cluster=cluster, size=40, seconds=0.05, among=3)
         try:
             wait_for_a_random_moment(survey, generator, latest=0.15)
             before = cluster.raylets()
-            cluster.add_node()
-            blow = time.time()
-            survey.wait_for_points(1, workers=3)
-            (raylet,) = cluster.raylets() - before
-            assert raylet in {psutil.Process(worker).ppid() for worker in survey.workers()}
+
+            def join():
+                cluster.add_node()
+                survey.wait_for_points(1, workers=3)
+                (raylet,) = cluster.raylets() - before
+                assert raylet in {psutil.Process(worker).ppid() for worker in survey.workers()}
+
+            blow = strike(survey, join)
             survey.wait()
             return _after_survival(survey, blow)
         finally:
@@ -170,29 +190,31 @@ def memory_runs_out(folder, generator):
 
 
 def _workers_are_killed(folder, generator, *, everyone):
-    survey = start(folder)
+    survey = start(folder, among=2)
     try:
         wait_for_a_random_moment(survey, generator)
         victims = survey.workers() if everyone else [int(generator.choice(survey.workers()))]
-        for victim in victims:
-            os.kill(victim, signal.SIGKILL)
-        blow = time.time()
+
+        def kill():
+            for victim in victims:
+                os.kill(victim, signal.SIGKILL)
+
+        blow = strike(survey, kill)
         survey.wait()
         return _after_survival(survey, blow, dead=len(victims))
     finally:
         survey.clear()
 
 
-def an_actor_is_stopped(folder, generator, seconds=3.0):
-    survey = start(folder)
+def an_actor_is_stopped(folder, generator, *, to_the_end=False):
+    """Until the others have measured a random number of points, or all of them."""
+    survey = start(folder, among=2)
     try:
         wait_for_a_random_moment(survey, generator)
         victim = int(generator.choice(survey.workers()))
-        os.kill(victim, signal.SIGSTOP)
-        blow = time.time()
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and survey.process.poll() is None:
-            time.sleep(0.05)
+        blow = strike(survey, lambda: os.kill(victim, signal.SIGSTOP))
+        more = math.inf if to_the_end else int(generator.integers(1, survey.size**2 // 4))
+        survey.wait(len(survey.points()) + more)
         # It may have ended with the survey: the others did its work meanwhile.
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, signal.SIGCONT)
@@ -203,17 +225,12 @@ def an_actor_is_stopped(folder, generator, seconds=3.0):
 
 
 def the_driver_is_killed(folder, generator):
-    def blow(survey):
-        survey.process.kill()
-
-    return _driver_ends(folder, generator, blow, said="", flush=FLUSH_SECONDS)
+    return _driver_ends(folder, generator, lambda survey: survey.process.kill(), said="")
 
 
 def the_driver_of_a_private_ray_is_killed(folder, generator):
-    def blow(survey):
-        survey.process.kill()
-
-    return _driver_ends(folder, generator, blow, said="", gone=GONE_SECONDS, flush=FLUSH_SECONDS, address="local")
+    end = {"patience": GONE_SECONDS, "address": "local"}
+    return _driver_ends(folder, generator, lambda survey: survey.process.kill(), said="", **end)
 
 
 def the_driver_is_terminated(folder, generator):
@@ -252,7 +269,7 @@ def the_raylet_is_killed_early(folder, generator):
 
     def moment(survey):
         survey.wait_for_actor()
-        time.sleep(generator.uniform(0, 2))
+        time.sleep(generator.uniform(0, 2))  # time: a random moment; whichever it is, the same must come of it
 
     def blow(survey):
         (raylet,) = survey.raylets()
@@ -262,24 +279,28 @@ def the_raylet_is_killed_early(folder, generator):
     return _driver_ends(folder, generator, blow, said=text, moment=moment, address="local")
 
 
-def _driver_ends(folder, generator, strike, *, said, gone=20.0, flush=0.0, moment=None, address=None):
-    # Long enough for a point that no flush has written to be older than a flush interval.
+def _driver_ends(folder, generator, fault, *, said, patience=PATIENCE, moment=None, address=None):
+    """Lets the driver end, by an error whose text is said, or killed: then without a text."""
+    # Long enough for the file to be written while it is measured.
     long = {"size": LONG_SIZE, "seconds": LONG_SECONDS, "address": address}
-    survey, following = start(folder, **long), None
+    survey, following = start(folder, among=2, **long), None
     try:
+        if not said:
+            survey.wait_until(lambda: stored_places(survey), "a file with points")
         if moment is None:
-            wait_for_a_random_moment(survey, generator, latest=0.9)
+            wait_for_a_random_moment(survey, generator, latest=0.85)
         else:
             moment(survey)
-        strike(survey)
-        blow = time.time()
+        before = stored_places(survey)
+        blow = strike(survey, lambda: fault(survey))
         survey.wait()
         assert survey.process.returncode != 0 or said, "the fault was not noticed"
         check_said(survey, said)
         stored, measured = stored_places(survey), survey.points()
-        lost = check_loss(measured, stored, blow, flush=flush)
+        assert before <= stored, f"{len(before - stored)} points were in the file and are no more"
+        lost = check_loss(survey, stored, was_killed=not said)
         if said:
-            check_nothing_left(survey, seconds=gone)
+            check_nothing_left(survey, patience=patience)
         following = start(folder, "following", **long)
         following.wait()
         assert following.process.returncode == 0, following.said
@@ -288,7 +309,7 @@ def _driver_ends(folder, generator, strike, *, said, gone=20.0, flush=0.0, momen
         check_repeats(again, following.seconds, 0)
         check_equals_the_undisturbed(following)
         check_nothing_left(following)
-        check_nothing_left(survey, seconds=gone)
+        check_nothing_left(survey, patience=patience)
         return Cost(lost, repeated(measured + again), again[0].when - blow)
     finally:
         survey.clear()
@@ -335,7 +356,7 @@ FAULTS = (
     Fault("SIGKILL of the driver of a private Ray", the_driver_of_a_private_ray_is_killed),
     Fault("SIGTERM of the driver", the_driver_is_terminated),
     Fault("Ctrl-C", ctrl_c),
-    Fault("SIGSTOP of an actor", an_actor_is_stopped, long={"seconds": 30.0}),
+    Fault("SIGSTOP of an actor", an_actor_is_stopped, long={"to_the_end": True}),
     Fault("removal of a node of three", a_node_is_removed),
     Fault("a node that joins late", a_node_joins_late),
     Fault("a point that raises", a_point_raises),

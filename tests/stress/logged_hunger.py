@@ -1,13 +1,11 @@
 """A PyTorch network that runs out of memory in the middle of a survey, and writes down every point it has measured."""
 
 import functools
-import os
-import time
-from pathlib import Path
 
 import numpy as np
 import torch
 from hungry_network import HungryNetwork, loader
+from logged_network import PointLog
 from torch import nn
 
 from landscape import MeasurementPlan, random_plane
@@ -21,15 +19,14 @@ class LoggedHunger(TorchEvaluator):
     """Measures a ``HungryNetwork`` point by point.
 
     Args:
-        log: the file that gets a line for every measured point: when, by which process, and where.
+        log: the file of its ``PointLog``.
         seconds: how long a point takes at least, beside the network's own time.
         free: how many forward passes may use all memory.
     """
 
     def __init__(self, log, seconds, free):
         torch.set_num_threads(1)
-        self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        self._seconds = seconds
+        self._log = PointLog(log, seconds)
         network = HungryNetwork(free)
         super().__init__(nn.CrossEntropyLoss(), network, loader(), {}, MeasurementSetup(plan=PLAN))
 
@@ -39,9 +36,7 @@ class LoggedHunger(TorchEvaluator):
 
     def _measure_one(self, point):
         row = super().measure(point[None])
-        time.sleep(self._seconds)
-        line = f"{time.time()!r} {os.getpid()} {float(point[0])!r} {float(point[1])!r}\n"
-        os.write(self._log, line.encode())
+        self._log.add(point)
         return row
 
 
@@ -52,4 +47,4 @@ def plane():
 
 def callback_of(log, seconds, free=10**9):
     """Returns a callback_fn."""
-    return functools.partial(LoggedHunger, str(Path(log)), seconds, free)
+    return functools.partial(LoggedHunger, str(log), seconds, free)

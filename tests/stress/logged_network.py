@@ -5,9 +5,9 @@ import functools
 import os
 import resource
 import time
-from pathlib import Path
 
 import numpy as np
+from waiting import Gate
 
 from landscape import MeasurementPlan, random_plane
 from workers.function_evaluator import FunctionEvaluator
@@ -16,19 +16,42 @@ PLAN = MeasurementPlan()
 X_RANGE, Y_RANGE = (-1.0, 1.2), (-0.9, 1.1)
 
 
+class PointLog:
+    """The file that gets a line for every measured point: when, by which process, and where.
+
+    Args:
+        path: of the file.
+        seconds: how long a point takes at least, beside the network's own time.
+        gate: the folder of a gate at which each process waits after a number of points; None for no gate.
+        before_gate: that number.
+    """
+
+    def __init__(self, path, seconds, gate=None, before_gate=0):
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._seconds, self._gate, self._before_gate = seconds, gate, before_gate
+
+    def add(self, point):
+        """Takes as long as a point does, and notes it as measured."""
+        time.sleep(self._seconds)  # time: what a point costs, which limits how many of them are a chunk
+        now = time.time()  # time: docs/stress.md reports how long recovering takes
+        os.write(self._file, f"{now!r} {os.getpid()} {float(point[0])!r} {float(point[1])!r}\n".encode())
+        self._before_gate -= 1
+        if self._gate is not None and self._before_gate <= 0:
+            Gate(self._gate).pass_through()
+            self._gate = None
+
+
 class LoggedNetwork(FunctionEvaluator):
     """Two layers, fitted to a wave.
 
     Args:
-        log: the file that gets a line for every measured point: when, by which process, and where.
-        seconds: how long a point takes at least; the rest is slept.
+        log: what notes the points.
         raises_at: grid coordinates at which the loss raises.
         crashes_at: grid coordinates at which the process dies of a segmentation fault.
     """
 
-    def __init__(self, log, seconds, raises_at=(), crashes_at=()):
-        self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        self._seconds = seconds
+    def __init__(self, log, raises_at=(), crashes_at=()):
+        self._log = log
         self._raises_at, self._crashes_at = set(map(tuple, raises_at)), set(map(tuple, crashes_at))
         inputs = np.linspace(-2, 2, 64)[:, None]
         targets = np.sin(3 * inputs)
@@ -44,7 +67,6 @@ class LoggedNetwork(FunctionEvaluator):
         return {"loss": np.concatenate([row["loss"] for row in rows])}
 
     def _measure_one(self, point):
-        start = time.monotonic()
         place = tuple(float(value) for value in point)
         if place in self._raises_at:
             raise FloatingPointError("the loss overflows here")
@@ -52,9 +74,7 @@ class LoggedNetwork(FunctionEvaluator):
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             ctypes.string_at(0)
         row = super().measure(point[None])
-        time.sleep(max(0.0, start + self._seconds - time.monotonic()))
-        line = f"{time.time()!r} {os.getpid()} {place[0]!r} {place[1]!r}\n"
-        os.write(self._log, line.encode())
+        self._log.add(place)
         return row
 
 
@@ -70,7 +90,7 @@ def weights():
 
 def plane():
     """Returns the plane that all trials measure."""
-    return random_plane(weights(), network=LoggedNetwork(os.devnull, 0.0).description.space, seed=3)
+    return random_plane(weights(), network=make_network(os.devnull, 0.0).description.space, seed=3)
 
 
 def axes(size):
@@ -78,6 +98,11 @@ def axes(size):
     return np.linspace(*X_RANGE, size), np.linspace(*Y_RANGE, size)
 
 
-def callback_of(log, seconds, raises_at=(), crashes_at=()):
-    """Returns a callback_fn."""
-    return functools.partial(LoggedNetwork, str(Path(log)), seconds, raises_at, crashes_at)
+def make_network(log, seconds, raises_at=(), crashes_at=(), gate=None, before_gate=0):
+    """Returns a network that has a log; the arguments are theirs."""
+    return LoggedNetwork(PointLog(log, seconds, gate, before_gate), raises_at, crashes_at)
+
+
+def callback_of(log, seconds, **more):
+    """Returns a callback_fn; the arguments are those of ``make_network``."""
+    return functools.partial(make_network, str(log), seconds, **more)

@@ -1,17 +1,34 @@
 """The survey that a trial disturbs, in a process of its own: ``python survey_process.py settings.json``."""
 
+import functools
 import json
+import os
 import sys
 import traceback
 import warnings
 from pathlib import Path
 
 import logged_network
+import numpy as np
 import typer
 from logged_network import axes
 
-import landscape
+import landscape.survey.survey
 from landscape.commands.arguments import interruptible
+from landscape.file.checks import PointStatus
+from landscape.file.encoding import landscape_bytes
+from landscape.file.writer import LandscapeWriter
+
+
+def note_writes(log):
+    """Lets the landscape's writer note in the log of points when it begins to write, and how many points."""
+    file = os.open(log, os.O_WRONLY | os.O_APPEND)
+
+    def encode(data):
+        os.write(file, f"write {np.count_nonzero(data.status == PointStatus.MEASURED)}\n".encode())
+        return landscape_bytes(data)
+
+    landscape.survey.survey.LandscapeWriter = functools.partial(LandscapeWriter, encode=encode)
 
 
 def main():
@@ -22,6 +39,7 @@ def main():
     if "free" in settings["traps"]:
         import logged_hunger as network
     callback = network.callback_of(settings["log"], settings["seconds"], **settings["traps"])
+    note_writes(settings["log"])
     outcome = {"error": "", "warnings": []}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

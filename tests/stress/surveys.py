@@ -2,18 +2,18 @@
 
 import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from waiting import PATIENCE
+from waiting import Gate, wait_until
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -36,6 +36,17 @@ class Point:
     place: tuple[float, float]
 
 
+@dataclass(frozen=True)
+class Write:
+    """The beginning of a write of the file, from the log.
+
+    Attributes:
+        points: how many measured points it holds.
+    """
+
+    points: int
+
+
 class SurveyProcess:
     """A survey of size by size points.
 
@@ -48,6 +59,7 @@ class SurveyProcess:
         address: of a Ray cluster.
         traps: further arguments of the network's callback_of, such as ``raises_at``.
         environment: more variables for the process.
+        points_before_gate: how many points each worker measures before it waits for ``let_go_on``; None for all.
     """
 
     def __init__(
@@ -61,6 +73,7 @@ class SurveyProcess:
         address=None,
         traps=None,
         environment=None,
+        points_before_gate=None,
     ):
         self.folder, self.name, self.size, self.seconds, self.devices = folder, name, size, seconds, devices
         self.mark = uuid.uuid4().hex
@@ -68,6 +81,9 @@ class SurveyProcess:
         self._outcome = folder / f"{name}.json"
         self._said = (folder / f"{name}.txt").open("wb")
         self.log.touch()
+        self._gate, traps = Gate(folder / f"{name}.gate"), traps or {}
+        if points_before_gate is not None:
+            traps = {**traps, "gate": str(folder / f"{name}.gate"), "before_gate": points_before_gate}
         settings = folder / f"{name}.settings.json"
         settings.write_text(
             json.dumps(
@@ -79,7 +95,7 @@ class SurveyProcess:
                     "outcome": str(self._outcome),
                     "device_ids": list(range(devices)) if devices else None,
                     "address": address,
-                    "traps": traps or {},
+                    "traps": traps,
                 }
             )
         )
@@ -110,28 +126,52 @@ class SurveyProcess:
         """The error's text and the warnings; None where the process died before it could say."""
         return json.loads(self._outcome.read_text()) if self._outcome.exists() else None
 
+    def entries(self):
+        """Returns what was measured of the grid so far, each measurement once, and writes, in the order of time."""
+        lines = [line.split() for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return without_checks([entry_of(*words) for words in lines])
+
     def points(self):
         """Returns what was measured of the grid so far, each measurement once, in the order of time."""
-        lines = [line.split() for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        found = [Point(float(when), int(process), (float(x), float(y))) for when, process, x, y in lines]
-        return without_checks(found)
+        return [entry for entry in self.entries() if isinstance(entry, Point)]
 
     def workers(self):
         """Returns the ids of the living processes that measured a point."""
         return [number for number in dict.fromkeys(point.process for point in self.points()) if is_running(number)]
 
-    def wait_for_points(self, count, *, workers=1, timeout=PATIENCE):
+    @property
+    def has_ended(self):
+        """Whether the survey's process is no more."""
+        return self.process.poll() is not None
+
+    def wait_for_points(self, count, *, workers=1):
         """Waits until so many points are measured, by so many workers."""
-        self._wait(lambda: len(self.points()) >= count and len(self.workers()) >= workers, timeout, f"{count} points")
+        self.wait_until(lambda: len(self.points()) >= count and len(self.workers()) >= workers, f"{count} points")
 
-    def wait_for_actor(self, timeout=PATIENCE):
+    def wait_for_actor(self):
         """Waits until an actor has its process, which may have nothing to measure with yet."""
-        self._wait(lambda: any("MeasurementActor" in _title(process) for process in self.family()), timeout, "an actor")
+        self.wait_until(lambda: any("MeasurementActor" in _title(process) for process in self.family()), "an actor")
 
-    def wait(self, timeout=PATIENCE):
-        """Waits until the process has ended."""
-        self.process.wait(timeout)
-        self._said.close()
+    def wait_until(self, condition, what):
+        """Waits until a condition holds, during the survey."""
+
+        def holds():
+            found = condition()
+            if not found and self.has_ended:
+                raise AssertionError(f"the survey ended before it had {what}: {self.said}")
+            return found
+
+        self._wait(holds, what)
+
+    def let_go_on(self):
+        """Lets workers measure what is left."""
+        self._gate.open()
+
+    def wait(self, points=math.inf):
+        """Waits until so many points are measured, or the process has ended."""
+        self._wait(lambda: self.has_ended or len(self.points()) >= points, "its end")
+        if self.has_ended:
+            self._said.close()
 
     def family(self):
         """Returns all processes that descend from this survey's, orphans included."""
@@ -152,21 +192,32 @@ class SurveyProcess:
         self.process.wait()
         self._said.close()
 
-    def _wait(self, condition, timeout, what):
-        deadline = time.monotonic() + timeout
+    def _wait(self, condition, what):
+        """Waits until a condition holds; however long a survey takes, there is patience while points are measured."""
         while not condition():
-            if self.process.poll() is not None:
-                raise AssertionError(f"the survey ended before it had {what}: {self.said}")
-            if time.monotonic() > deadline:
-                raise AssertionError(f"the survey did not have {what} within {timeout} s: {self.said}")
-            time.sleep(0.05)
+            known = len(self.points())
+            wait_until(
+                lambda known=known: condition() or len(self.points()) > known,
+                what=lambda known=known: f"{what}, with {known} points: {self.said}",
+            )
 
 
-def without_checks(points):
-    """Returns the points without those of the check with which a worker begins: origin, far away, origin again."""
+def entry_of(*words):
+    """Returns the entry that a line of the log is."""
+    if words[0] == "write":
+        return Write(int(words[1]))
+    when, process, x, y = words
+    return Point(float(when), int(process), (float(x), float(y)))
+
+
+def without_checks(entries):
+    """Returns the entries without those of the check with which a worker begins: origin, far away, origin again."""
     seen, check = Counter(), {}
     kept = []
-    for point in points:
+    for point in entries:
+        if isinstance(point, Write):
+            kept.append(point)
+            continue
         check.setdefault(point.process, 3 if point.place == ORIGIN else 0)
         seen[point.process] += 1
         if seen[point.process] > check[point.process] and point.place != ORIGIN:
@@ -194,11 +245,15 @@ def marked(mark):
 
 def end_marked(mark):
     """Kills them, until none is left."""
-    while processes := marked(mark):
+
+    def none_is_left():
+        processes = marked(mark)
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        time.sleep(0.05)
+        return not processes
+
+    wait_until(none_is_left, what="the processes of a survey to end")
 
 
 def _title(process):

@@ -21,7 +21,7 @@ REPEATS = 1000
 COVERED = (0.93, 0.97)
 DRAWN, ALONG = 6, 12
 PLAN = MeasurementPlan(batch_size=SAMPLES)
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * 3600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * 3600)]  # for the long test
 
 
 @pytest.fixture(scope="module")

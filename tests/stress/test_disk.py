@@ -6,7 +6,6 @@ After each of them the file of before is whole, the error says what to do, and t
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import re
 import resource
@@ -21,7 +20,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from waiting import PATIENCE
+from waiting import PATIENCE, Gate, wait_until
 
 import landscape.survey.survey
 from landscape import Landscape, custom_plane, evaluate
@@ -29,6 +28,7 @@ from landscape.errors import LandscapeLockedError, LandscapeWriteError
 from landscape.file.checks import PointStatus
 from landscape.file.writer import LandscapeWriter
 from workers import FunctionEvaluator
+from workers.pools import in_process
 
 ROOT = Path(__file__).parents[2]
 GRID = np.linspace(-1.5, 2, 20)  # without 0 and 1, where functions are tried
@@ -81,12 +81,47 @@ def undisturbed(tmp_path: Path, _same_bytes: None) -> bytes:
     return path.read_bytes()
 
 
+class Watched(LandscapeWriter):
+    """Writes whenever a point is measured, and knows what it does."""
+
+    def __init__(self, path: Path, data: Any) -> None:
+        super().__init__(path, data, flush_seconds=0.0)
+        self.changes = self._written = 0
+        self.when_failing: Callable[[], object] = lambda: None
+
+    def update(self, change: Callable[[], None]) -> None:
+        def counted() -> None:
+            change()
+            self.changes += 1
+
+        try:
+            super().update(counted)
+        except LandscapeWriteError:
+            self.when_failing()
+            raise
+
+    def wait(self) -> None:
+        """Waits until all that was changed is written, or writing it has failed; then nothing is under way."""
+        wait_until(lambda: self._written == self.changes or self._flushes.error is not None, what="a write")
+
+    def _write(self, *, last: bool = False) -> None:
+        changes = self.changes
+        super()._write(last=last)
+        self._written = changes
+
+
 @pytest.fixture
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is written every few milliseconds rather than seconds."""
-    monkeypatch.setattr(
-        landscape.survey.survey, "LandscapeWriter", functools.partial(LandscapeWriter, flush_seconds=0.005)
-    )
+def often(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
+    """Each point is a chunk of its own and is written at once; returns the writers of the surveys."""
+    writers: list[Watched] = []
+
+    def writer(path: Path, data: Any) -> Watched:
+        writers.append(Watched(path, data))
+        return writers[-1]
+
+    monkeypatch.setattr(in_process, "_CHUNK_SECONDS", 0.0)
+    monkeypatch.setattr(landscape.survey.survey, "LandscapeWriter", writer)
+    return writers
 
 
 def mounted(folder: Path, *options: str) -> None:
@@ -154,25 +189,22 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path,
         limit.free()
 
 
-@pytest.mark.usefixtures("often")
-def test_a_disk_that_fills_up_during_a_survey(disk: tuple[Path, Any], undisturbed: bytes) -> None:
+def test_a_disk_that_fills_up_during_a_survey(disk: tuple[Path, Any], undisturbed: bytes, often: list[Watched]) -> None:
     folder, trouble = disk
     path = folder / "landscape.h5"
 
-    def wait_for_a_write_then_fill(count: int) -> None:
-        if count <= 50:
-            time.sleep(0.001)
-        else:
+    def fill_between_writes(count: int) -> None:
+        often[0].wait()
+        if count > 50:
             trouble.fill()
-            time.sleep(0.001)
 
     with pytest.raises(LandscapeWriteError) as caught:
-        measure(path, wait_for_a_write_then_fill)
+        measure(path, fill_between_writes)
     text = str(caught.value)
     assert f"landscape file {path} cannot be written: {trouble.match}. The file on the disk is untouched" in text
     assert "Free some space or choose another output directory, then run again: it continues from the file." in text
     kept = measured(path)
-    assert kept < GRID.size**2, "the survey ended before it was measured"
+    assert kept == 50
     # Nothing else is left: the next call finds neither a lock nor half a file.
     assert {item.name for item in folder.iterdir()} <= {"landscape.h5", "filler", "undisturbed.h5"}
 
@@ -200,34 +232,20 @@ def test_a_disk_that_is_full_from_the_beginning(disk: tuple[Path, Any], undistur
     assert path.read_bytes() == undisturbed
 
 
-@pytest.mark.usefixtures("often")
-def test_room_that_comes_back_before_the_end_saves_all_that_was_measured(small_disk: Path) -> None:
+def test_room_that_comes_back_before_the_end_saves_all_that_was_measured(
+    small_disk: Path, often: list[Watched]
+) -> None:
     path, trouble = small_disk / "landscape.h5", FullDisk(small_disk)
-    count_at_failure = 0
 
-    class Watched(LandscapeWriter):
-        def update(self, change: Callable[[], None]) -> None:
-            def counted() -> None:
-                nonlocal count_at_failure
-                change()
-                count_at_failure += 1
-
-            try:
-                super().update(counted)
-            except LandscapeWriteError:
-                trouble.free()
-                raise
-
-    def fill(count: int) -> None:
+    def fill_between_writes(count: int) -> None:
+        often[0].wait()
+        often[0].when_failing = trouble.free
         if count > 20:
             trouble.fill()
-        time.sleep(0.001)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(landscape.survey.survey, "LandscapeWriter", functools.partial(Watched, flush_seconds=0.005))
-        with pytest.raises(LandscapeWriteError, match="No space left on device"):
-            measure(path, fill)
-    assert measured(path) == count_at_failure
+    with pytest.raises(LandscapeWriteError, match="No space left on device"):
+        measure(path, fill_between_writes)
+    assert measured(path) == often[0].changes == 21
 
 
 def test_a_failure_of_the_last_regular_write_is_not_kept_quiet(small_disk: Path) -> None:
@@ -256,8 +274,7 @@ def test_a_survey_that_ends_while_a_write_is_due_ends(tmp_path: Path) -> None:
         if threading.current_thread() is writer._flushes._thread:
             writer.update(lambda: None)
             closing.start()
-            while writer._flushes.is_open:
-                time.sleep(0.001)
+            wait_until(lambda: not writer._flushes.is_open, what="the writer to be closed")
 
     writer._flushes._save = write_while_closing
     writer.__enter__()
@@ -353,14 +370,14 @@ def test_a_file_that_another_program_has_open(tmp_path: Path) -> None:
 def test_of_two_runs_that_start_at_the_same_time_one_wins(tmp_path: Path, undisturbed: bytes) -> None:
     folder = tmp_path / "output"
     folder.mkdir()
-    path, go = folder / "landscape.h5", tmp_path / "go"
+    path, gate = folder / "landscape.h5", tmp_path / "gate"
     script = f"""
-import sys, test_disk, time
+import sys, test_disk, waiting
 from pathlib import Path
 from collectors.errors import LandscapeError
 def wait(count):
-    while not Path({str(go)!r}).exists():
-        time.sleep(0.05)
+    if count == 1:
+        waiting.Gate({str(gate)!r}).pass_through()
 print("ready", flush=True)
 sys.stdin.readline()
 try:
@@ -378,11 +395,10 @@ except LandscapeError as error:
             run.stdin.write("\n")
             run.stdin.flush()
         # The winner goes on only when the other has ended, so that no slow start decides this.
-        while all(run.poll() is None for run in runs):
-            time.sleep(0.05)
+        wait_until(lambda: any(run.poll() is not None for run in runs), what="one of the runs to end")
         (winner,) = (run for run in runs if run.poll() is None)
         (loser,) = (run for run in runs if run is not winner)
-        go.touch()
+        Gate(gate).open()
         lost, won = loser.communicate(timeout=PATIENCE), winner.communicate(timeout=PATIENCE)
     finally:
         for run in runs:

@@ -14,6 +14,8 @@ from trials import run_trial
 
 pytestmark = [
     pytest.mark.slow,
+    # A trial is two surveys of up to sixteen seconds and more, each of which may start a Ray of its own.
+    pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:the two random directions have a cosine:UserWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray"),
 ]

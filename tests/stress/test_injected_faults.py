@@ -39,6 +39,7 @@ def test_a_sample_of_calls(plays: tuple[str, ...], every: int, tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)  # for the thousands of trials of the long test; here it is a minute or a few
 @pytest.mark.parametrize("plays", [*((play,) for play in PLAYS), EXPORTS], ids=", ".join)
 def test_the_calls_of(plays: tuple[str, ...], tmp_path: Path) -> None:
     check(tmp_path, plays, EVERY)

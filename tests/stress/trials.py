@@ -3,7 +3,6 @@
 import json
 import shutil
 import tempfile
-import time
 import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,14 +18,12 @@ class Trial:
     Attributes:
         fault: the fault's name.
         seed: from which its random moment and place come.
-        seconds: how long the trial took.
         cost: what it cost; None where it failed.
         failure: why it failed; empty where it did not.
     """
 
     fault: str
     seed: int
-    seconds: float
     cost: Cost | None
     failure: str = ""
 
@@ -37,7 +34,7 @@ class Trial:
                 f"{self.cost.lost} points lost, {self.cost.repeated} measured again, recovered in "
                 f"{self.cost.seconds:.1f} s"
             )
-        return f"{self.fault} (seed {self.seed}): {said}; the trial took {self.seconds:.0f} s"
+        return f"{self.fault} (seed {self.seed}): {said}"
 
 
 class Record:
@@ -72,7 +69,6 @@ def run_trial(fault, seed, **more):
     print(f"{fault.name}, seed {seed} ...", flush=True)
     # Unix sockets of a private Ray lie elsewhere, so this folder may be anywhere.
     folder = Path(tempfile.mkdtemp(prefix="landscape-trial-"))
-    start = time.monotonic()
     cost, failure = None, ""
     try:
         cost = fault.strike(folder, np.random.default_rng(seed), **more)
@@ -81,7 +77,7 @@ def run_trial(fault, seed, **more):
         failure = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    trial = Trial(fault.name, seed, time.monotonic() - start, cost, failure)
+    trial = Trial(fault.name, seed, cost, failure)
     print(trial, flush=True)
     return trial
 

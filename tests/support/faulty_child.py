@@ -16,7 +16,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 import traceback
 import warnings
 from collections import Counter
@@ -52,9 +51,9 @@ def forked(work: Callable[[], dict[str, Any]], log: Path) -> dict[str, Any]:
             errors.flush()
             os._exit(0)
     os.close(writing)
-    deadline, received, hung = time.monotonic() + PATIENCE, b"", False
+    received, hung = b"", False
     while True:
-        ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
+        ready, _, _ = select.select([reading], [], [], PATIENCE)
         if not ready:
             hung = True
             os.kill(child, signal.SIGABRT)  # faulthandler writes where its threads are

@@ -10,14 +10,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import torch
+from leaving import leave
 from runs import TiedNetwork, batches, seeded
 from torch import distributed, nn
 from torch.nn import functional
-from waiting import PATIENCE
+from waiting import PATIENCE, wait_until
 
 from collectors.model.model import Model
 from collectors.recording.summary_collector import SummaryCollector
@@ -283,15 +283,17 @@ def interrupted(rank, folder):
 
 def killed(rank, folder, victim):
     """One process dies in the middle; the other ends with an error of PyTorch."""
-    network = fsdp2()
+    from collectors.run_directory import RunDirectory
+
+    network, directory = fsdp2(), folder / f"killed_{victim}"
 
     def kill(step):
         if step == 3:
-            time.sleep(1.5)  # the metadata is written once a second
+            wait_until(lambda: 2 in RunDirectory(directory).metadata.files, what="the metadata of the first steps")
         if step == 4 and rank == victim:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with watched(folder / f"killed_{victim}", network) as run:
+    with watched(directory, network) as run:
         train(network, run, tokens(), kill)
 
 
@@ -324,7 +326,7 @@ def main(rank, folder, cases):
     distributed.destroy_process_group()
 
 
-def together(folder, *cases, python=sys.executable, timeout=PATIENCE):
+def together(folder, *cases, python=sys.executable):
     """Runs cases, one after the other, in two processes; returns their exit codes and outputs."""
     folder.mkdir(exist_ok=True)
     (folder / "meeting").unlink(missing_ok=True)
@@ -344,9 +346,10 @@ def together(folder, *cases, python=sys.executable, timeout=PATIENCE):
             for rank in range(2)
         ]
         stack.callback(lambda: [process.kill() for process in processes])
-        outputs = [process.communicate(timeout=timeout)[0] for process in processes]
+        outputs = [process.communicate(timeout=len(cases) * PATIENCE)[0] for process in processes]
     return [process.returncode for process in processes], "\n".join(outputs)
 
 
 if __name__ == "__main__":
     main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
+    leave()

@@ -112,7 +112,6 @@ def test_equal_files(folder):
     assert not (folder / "same.safetensors").exists()
 
 
-@pytest.mark.slow
 def test_checkpoints_of_a_run(folder):
     train_run(folder / "run", epochs=3)
     typed("run@1", "run", "--function", "align_callbacks:batch_norm", "-o", "aligned.safetensors", "--samples", 8)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import typer
+from command_line import command
 from examples import BatchNormNetwork, train_run
 from landscape_examples import build
 from places import SUPPORT
@@ -57,12 +58,10 @@ train_run("run")
 """
 
 
-def command(*arguments, folder, check=True, **more):
-    result = subprocess.run(
+def in_a_process_of_its_own(*arguments, folder, **more):
+    return subprocess.run(
         [*COMMAND, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=PATIENCE, **more
     )
-    assert not check or result.returncode == 0, result.stderr
-    return result
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +79,6 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 def test_another_experiment_names_the_options_that_mend_it(folder):
     arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32"]
     arguments += ["--no-result", "--no-progress", "-o", "twice"]
@@ -95,29 +93,28 @@ def test_another_experiment_names_the_options_that_mend_it(folder):
     assert told.stderr.endswith("Otherwise pass --overwrite to measure it anew, or another --output to keep both.\n")
 
 
-@pytest.mark.slow
 def test_a_landscape_is_refined_and_widened_by_its_file_alone(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     command(
-        "run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "4", "--samples", "32",
+        "run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "3", "--samples", "32",
         "--no-result", "--no-progress", "-o", "grown", folder=folder,
     )  # fmt: skip
     path = folder / "grown/landscape_0-4_pca.h5"
     first = Landscape.load(path)
-    told = command("refine", path, "--size", "7", "--devices", "0", folder=folder)
+    told = command("refine", path, "--size", "5", "--devices", "0", folder=folder)
     assert "--function my_callbacks:callback_fn, as the file says" in told.stderr
-    assert re.search(r"from 4 x 4 points, .* to 7 x 7 points, .*: 16 of 16 measured points are kept", told.stderr)
+    assert re.search(r"from 3 x 3 points, .* to 5 x 5 points, .*: 9 of 9 measured points are kept", told.stderr)
     assert str(path) in told.stdout
     finer = Landscape.load(path)
     assert (finer.loss[::2, ::2] == first.loss).all()
     monkeypatch.chdir(folder)
-    middle = finer.x[3]
+    middle = finer.x[2]
     limits = f"--limits={finer.x[0] - 0.01},{middle},{finer.y[0]},{finer.y[-1] + 0.01}"
     result = CliRunner().invoke(app, ["widen", str(path), limits, "--devices", "0", "--no-progress"])
     assert result.exit_code == 0, result.output
     wider = Landscape.load(path)
     assert wider.complete
-    assert wider.loss.shape == (8, 8)
+    assert wider.loss.shape == (6, 6)
     assert (wider.loss[:-1, 1:] == finer.loss).all()
     monkeypatch.chdir(tmp_path)
     for arguments, text in (
@@ -134,7 +131,7 @@ def test_a_landscape_is_refined_and_widened_by_its_file_alone(folder, tmp_path, 
         (["refine", "--factor", "two"], "^--factor must be a number such as 2, or two such as 2x1, but got 'two'"),
         (
             ["refine", "--size", "3"],
-            r"^--size must be at least the number of points that the axis has \(8\), but got 3",
+            r"^--size must be at least the number of points that the axis has \(6\), but got 3",
         ),
         (["widen"], "^--margin or --limits must be given"),
         (
@@ -161,31 +158,44 @@ def test_a_function_is_taken_from_the_file_only_if_its_module_is_here(folder, sa
         raise told.exception
 
 
-@pytest.mark.slow
-def test_run_info_and_plot(folder):
+@pytest.fixture(scope="module")
+def measured(folder):
+    """How a landscape was measured, and its file."""
     result = command(
         "run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "4", "--samples", "32",
         "-o", "out", folder=folder,
     )  # fmt: skip
-    assert "landscape_0-4_pca.h5" in result.stdout
+    return result, folder / "out/landscape_0-4_pca.h5"
+
+
+def test_run_and_info(measured, folder):
+    result, file = measured
+    assert file.name in result.stdout
     assert "PCA landscape" in result.stderr
-    file = folder / "out/landscape_0-4_pca.h5"
     text = command("info", file, folder=folder).stdout
     assert "BatchNormNetwork" in text
     assert "pca, 4 x 4 points" in text
     assert "16 measured" in text
-    for suffix, magic in (("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")):
-        picture = folder / f"picture.{suffix}"
-        command("plot", file, "-o", picture, folder=folder)
-        assert picture.read_bytes().startswith(magic)
-    wrong = command("plot", file, "-o", "wrong.png", "--metric", "nothing", folder=folder, check=False)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")], ids=["png", "pdf", "svg"]
+)
+def test_a_picture_is_of_its_suffix(measured, folder, suffix, magic):
+    picture = folder / f"picture.{suffix}"
+    command("plot", measured[1], "-o", picture, "--dpi", "40", folder=folder)
+    assert picture.read_bytes().startswith(magic)
+
+
+def test_a_picture_of_another_metric(measured, folder):
+    wrong = command("plot", measured[1], "-o", "wrong.png", "--metric", "nothing", folder=folder, check=False)
     assert "--metric must be one of 'loss', 'accuracy'" in wrong.stderr
     assert wrong.returncode == 1
-    command("plot", file, "-o", "surface.png", "--kind", "surface", "--metric", "accuracy", folder=folder)
+    kind = ["--kind", "surface", "--metric", "accuracy", "--dpi", "60"]
+    command("plot", measured[1], "-o", "surface.png", *kind, folder=folder)
     assert (folder / "surface.png").stat().st_size > 5000
 
 
-@pytest.mark.slow
 def test_a_dry_run_says_what_it_would_cost_and_measures_nothing(folder):
     arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32"]
     said = command(*arguments, "--dry-run", "--size", "30", "-o", "dry", "--budget", "1h", folder=folder).stdout
@@ -199,7 +209,6 @@ def test_a_dry_run_says_what_it_would_cost_and_measures_nothing(folder):
     assert re.findall(r"^landscape_.*\.h5", said, re.MULTILINE) == ["landscape_0-2_pca.h5", "landscape_1-4_pca.h5"]
 
 
-@pytest.mark.slow
 def test_adaptive_sampling_from_the_command_line(folder):
     command(
         "run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "40", "--samples", "32",
@@ -214,30 +223,13 @@ def test_adaptive_sampling_from_the_command_line(folder):
     assert wrong.returncode == 1
 
 
-@pytest.mark.slow
 def test_an_interruption_before_the_first_point_promises_nothing(folder):
     torch.save(BatchNormNetwork().state_dict(), folder / "interrupted.pt")
-    held_up = f"""
-import sys
-sys.path.insert(0, {str(SUPPORT)!r})
-from waiting import Gate
-
-def callback_fn():
-    Gate("gate").pass_through()
-"""
-    (folder / "held_up.py").write_text(held_up)
-    process = subprocess.Popen(
-        [*COMMAND, "evaluate", "interrupted.pt", "--function", "held_up:callback_fn", "-o", "none.h5", "--overwrite"],
-        cwd=folder,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    Gate(folder / "gate").wait_for_arrivals()
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 128 + signal.SIGINT
-    assert errors.endswith("Interrupted. This command measured nothing yet.\n")
+    (folder / "held_up.py").write_text("def callback_fn(): raise KeyboardInterrupt")
+    arguments = ["evaluate", "interrupted.pt", "--function", "held_up:callback_fn", "-o", "none.h5", "--overwrite"]
+    told = command(*arguments, folder=folder, check=False)
+    assert told.returncode == 128 + signal.SIGINT
+    assert told.stderr.endswith("Interrupted. This command measured nothing yet.\n")
     assert not (folder / "none.h5").exists()
 
 
@@ -269,11 +261,11 @@ def test_an_interruption_leaves_a_file_that_the_same_command_continues(folder, n
     ]  # fmt: skip
     folder.joinpath(f"out-{number}").mkdir()
     path = folder / f"out-{number}/landscape_0-4_pca.h5"
-    gate, environment = Gate(folder / f"out-{number}/gate"), {**os.environ, "OUTPUT": f"out-{number}"}
+    gate, environment = Gate(folder / f"out-{number}/gate"), {"OUTPUT": f"out-{number}"}
     process = subprocess.Popen(
         [*COMMAND, *arguments],
         cwd=folder,
-        env=environment,
+        env={**os.environ, **environment},
         stderr=subprocess.PIPE,
         text=True,
         # A shell starts what it puts into the background with SIGINT ignored, and children inherit that.
@@ -289,14 +281,13 @@ def test_an_interruption_leaves_a_file_that_the_same_command_continues(folder, n
     done = int((stored.status == PointStatus.MEASURED).sum())
     assert 0 < done < 70
     gate.open()
-    command(*arguments, folder=folder, env=environment)
+    command(*arguments, folder=folder, environment=environment)
     finished = Landscape.load(path)
     assert finished.complete
     measured = stored.status == PointStatus.MEASURED
     assert (finished.loss[measured] == stored.loss[measured]).all()
 
 
-@pytest.mark.slow
 def test_import_checkpoints(folder):
     torch.manual_seed(0)
     for number in range(3):
@@ -311,7 +302,6 @@ def test_import_checkpoints(folder):
     assert (folder / "imported/landscape_5-15_pca_directions.safetensors").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -343,11 +333,10 @@ def test_import_checkpoints(folder):
         (["run", "run", "--function", "broken:f"], "'broken', which cannot be imported: NameError: name 'undefined'"),
         (["run", "run", "--function", "unfinished:f"], "cannot be imported: SyntaxError: "),
         (["run", "run", "--function", "my_callbacks.py:callback_fn"], "such as my_callbacks:callback_fn, but got"),
-        pytest.param(
+        (
             ["run", "run", "--function", "trains:f"],
             'replace it with existing="overwrite". It trains when it is imported, as each worker does: put what trains '
             'below `if __name__ == "__main__":`; landscape --debug',
-            marks=pytest.mark.slow,
         ),
         (["run", "run", "--function", "needs:f"], "imports 'no_such_library', which is not installed"),
         (["info", "nothing.h5"], "nothing.h5"),
@@ -391,7 +380,6 @@ def test_the_version(folder):
     assert re.fullmatch(r"summary-landscape \d+\.\d+\.\d+\n", command("--version", folder=folder).stdout)
 
 
-@pytest.mark.slow
 def test_help_names_every_command_and_the_exit_codes(folder):
     text = " ".join(command("--help", folder=folder).stdout.split())
     for name in (
@@ -424,14 +412,14 @@ def test_a_shell_completes_the_commands(folder):
     assert told.stdout.split() == ["import-landscape", "import-checkpoints"]
 
 
-@pytest.mark.slow
 def test_debug_shows_the_traceback(folder):
     plain = command("info", "nothing.h5", folder=folder, check=False)
+    debug = in_a_process_of_its_own("--debug", "info", "nothing.h5", folder=folder)
     assert (plain.returncode, plain.stdout) == (1, "")
     assert plain.stderr.startswith("error: there is no landscape file nothing.h5")
     assert "Traceback" not in plain.stderr
-    for arguments, environment in ((["--debug"], {}), ([], {"LANDSCAPE_DEBUG": "1"})):
-        told = command(*arguments, "info", "nothing.h5", folder=folder, check=False, env={**os.environ, **environment})
+    variable = command("info", "nothing.h5", folder=folder, check=False, environment={"LANDSCAPE_DEBUG": "1"})
+    for told in (debug, variable):
         assert told.stderr.startswith("Traceback")
         assert told.stderr.splitlines()[-1] == plain.stderr.strip()
 

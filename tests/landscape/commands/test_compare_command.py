@@ -1,8 +1,10 @@
 """``landscape compare``: what Python measures, from what is typed; and what looks at its file."""
 
 import json
+import sys
 
 import pytest
+from command_line import command
 from places import SUPPORT
 from small_curvature import train_small
 from typer.testing import CliRunner
@@ -25,6 +27,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def inside(folder, monkeypatch):
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 def invoke(*arguments, code=0):
@@ -37,13 +40,18 @@ def measure(*arguments, code=0):
     return invoke("compare", *arguments, "--function", "my_recipes:small", "--devices", 0, "--no-progress", code=code)
 
 
-@pytest.mark.slow
-def test_it_measures_what_is_typed_and_pictures_show_it():
-    said = measure(
-        "short=run_0,run_1,run_2", "long=run_3,run_4,run_5", "--directions", 3, "--points", 5, "--radius", 1.5,
-        "--normalization", "layer", "--seed", 4, "--confidence", 0.9, "--samples", 20, "-o", "compare.h5",
-        "--rise", 0.01,
+@pytest.fixture(scope="module")
+def said(folder):
+    """What the command says that measures ``compare.h5``."""
+    return command(
+        "compare", "short=run_0,run_1,run_2", "long=run_3,run_4,run_5", "--directions", 3, "--points", 5,
+        "--radius", 1.5, "--normalization", "layer", "--seed", 4, "--confidence", 0.9, "--samples", 20,
+        "-o", "compare.h5", "--rise", 0.01, "--function", "my_recipes:small", "--devices", 0, "--no-progress",
+        folder=folder,
     )  # fmt: skip
+
+
+def test_it_measures_what_is_typed(said):
     found = Comparison.load("compare.h5")
     assert found.loss.shape == (6, 3, 5)
     assert found.name == ("run_0", "run_1", "run_2", "run_3", "run_4", "run_5")
@@ -52,13 +60,16 @@ def test_it_measures_what_is_typed_and_pictures_show_it():
         "function": "small_curvature:small",
     }  # fmt: skip
     assert expected.items() <= found.attributes.items()
-    assert said.output.strip() == found.summary()
-    assert "90 %" in said.output
+    assert (said.stdout.strip(), said.stderr) == (found.summary(), "")
+    assert "90 %" in said.stdout
     facts = json.loads(invoke("info", "compare.h5", "--json").output)
     assert facts["kind"] == "comparison"
     assert [item["rise_at_radius"] for item in facts["networks"]] == found.values().tolist()
     assert facts["answers"]["rise_at_radius"][0]["difference"] == found.table()[0].difference
     assert found.summary() in invoke("info", "compare.h5").output
+
+
+def test_pictures_show_it(said):
     invoke("plot", "compare.h5", "-o", "picture.png", "--dpi", 40)
     invoke("plot", "compare.h5", "-o", "dark.svg", "--kind", "comparison", "--theme", "dark", "--size", "5x4")
     for arguments, text in (
@@ -72,7 +83,6 @@ def test_it_measures_what_is_typed_and_pictures_show_it():
         Landscape.load("compare.h5")
 
 
-@pytest.mark.slow
 def test_pairs_and_a_dry_run():
     said = measure("a=run_0,run_1,run_2", "b=run_3,run_4,run_5", "--paired", "--directions", 2)
     assert "paired t" in said.output

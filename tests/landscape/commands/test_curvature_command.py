@@ -1,6 +1,7 @@
 """``landscape curvature``: what Python measures, from what is typed."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -12,13 +13,19 @@ from landscape import Curvature
 from landscape.cli import app
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    (tmp_path / "sharp_training.py").write_text(
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("curvature")
+    (folder / "sharp_training.py").write_text(
         f"import sys\nsys.path.insert(0, {str(SUPPORT)!r})\nfrom small_curvature import small\n"
     )
-    monkeypatch.chdir(tmp_path)
-    return train_small(tmp_path / "run")
+    return train_small(folder / "run")
+
+
+@pytest.fixture(autouse=True)
+def inside(run, monkeypatch):
+    monkeypatch.chdir(run.parent)
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 def invoke(*arguments, code=0):
@@ -33,7 +40,6 @@ def measure(run, *arguments, code=0):
     )
 
 
-@pytest.mark.slow
 def test_it_measures_what_is_typed(run):
     said = measure(
         run, "--top", 2, "--bottom", 1, "--trace", 3, "--density", "2x5", "--numbers", "1-2", "--samples", 32,

@@ -5,9 +5,11 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
+from command_line import command
 from examples import train_run
 from ray_environment import without_ray
 from waiting import PATIENCE
@@ -17,14 +19,6 @@ from workers.pools import devices
 from workers.pools.open_pool import report_devices
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()", "devices"]
-
-
-def command(*arguments, check=True, **environment):
-    result = subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, **environment}
-    )
-    assert not check or result.returncode == 0, result.stderr
-    return result
 
 
 @pytest.fixture
@@ -107,20 +101,19 @@ def test_what_is_not_there(eight_cores, monkeypatch):
         report_devices("0,1")
 
 
-@pytest.mark.slow
-def test_the_command_prints_the_report():
+def test_the_command_prints_the_report(tmp_path):
+    typed = partial(command, "devices", folder=tmp_path, environment={"CUDA_VISIBLE_DEVICES": "", "RAY_ADDRESS": ""})
     arguments = ("--devices", "0,1", "--workers-per-device", "1", "--devices-per-worker", "2")
-    environment = {"CUDA_VISIBLE_DEVICES": "", "RAY_ADDRESS": ""}
     expected = report_devices([0, 1], devices_per_worker=2)
-    assert command(*arguments, **environment).stdout.strip() == str(expected)
-    said = json.loads(command(*arguments, "--json", **environment).stdout)
+    assert typed(*arguments).stdout.strip() == str(expected)
+    said = json.loads(typed(*arguments, "--json").stdout)
     assert said == json.loads(json.dumps(expected.to_json()))
     assert (said["where"], said["kind"], said["nodes"]) == ("in process", "CPU", [])
-    wrong = command("--devices", "0", "--devices-per-worker", "2", check=False, **environment)
+    wrong = typed("--devices", "0", "--devices-per-worker", "2", check=False)
     assert wrong.returncode == 1
     assert "--devices must be ids whose number is a multiple of --devices-per-worker 2" in wrong.stderr
     assert "Traceback" not in wrong.stderr
-    wrong = command("--devices", "0,x", check=False)
+    wrong = typed("--devices", "0,x", check=False)
     assert "--devices must be whole numbers separated by commas" in wrong.stderr
 
 
@@ -163,14 +156,12 @@ def test_of_a_cluster_the_nodes_are_shown(tmp_path):
     assert "9 of 9 CPU free" in second
 
 
-@pytest.mark.slow
-def test_where_no_cluster_is():
-    nowhere = command("--address", "127.0.0.1:1", check=False)
+def test_where_no_cluster_is(tmp_path):
+    nowhere = command("devices", "--address", "127.0.0.1:1", folder=tmp_path, check=False)
     assert nowhere.returncode == 1
     assert "--address 127.0.0.1:1 is not a Ray cluster" in nowhere.stderr
 
 
-@pytest.mark.slow
 def test_a_run_takes_the_same_arguments(tmp_path):
     text = r"ids whose number is a multiple of devices_per_worker=2, but got \[0\]"
     network = torch.nn.Linear(3, 1)
@@ -185,8 +176,6 @@ def test_a_run_takes_the_same_arguments(tmp_path):
         ("--devices-per-worker=2", text.replace("devices_per_worker=", "--devices-per-worker ")),
         ("--workers-per-device=0", "--workers-per-device must be"),
     ):
-        result = subprocess.run(
-            [*COMMAND[:-1], *arguments, option], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
-        )
+        result = command(*arguments, option, folder=tmp_path, check=False)
         assert result.returncode == 1
         assert re.search(expected, result.stderr), result.stderr

@@ -1,15 +1,14 @@
 """``landscape evaluate``: the same planes as in Python, from what is typed."""
 
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 import torch
+from command_line import command
 from examples import BOWL_TARGET, batch_norm, bowl, bowl_loss, train_run
 from places import SUPPORT
 from typer.testing import CliRunner
-from waiting import PATIENCE
 
 from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import write_checkpoint
@@ -92,7 +91,6 @@ def same(found, plane, callback_fn=bowl, **options):
         assert list(found.checkpoints.runs) == list(expected.checkpoints.runs)
 
 
-@pytest.mark.slow
 @OBLIQUE
 def test_around_the_network_that_the_function_returns(typed):
     network = bowl()[1]
@@ -119,7 +117,6 @@ def test_around_a_file_with_a_name(typed, folder):
     same(typed("fourth.pt", "--kind", "random-line", "--seed", "2", *moves, size=7), line, size=7, seed=2)
 
 
-@pytest.mark.slow
 def test_a_line_between_two_networks(typed, folder):
     found = typed("start.safetensors", "Adam=target.safetensors")
     plane = line_between(
@@ -134,7 +131,6 @@ def test_a_line_between_two_networks(typed, folder):
     )
 
 
-@pytest.mark.slow
 def test_a_plane_through_three_networks(typed, folder):
     files = [folder / f"{name}.safetensors" for name in ("start", "target", "third")]
     found = typed(*files, "--kind", "through", size="4x6")
@@ -144,7 +140,6 @@ def test_a_plane_through_three_networks(typed, folder):
     assert list(named.checkpoints.name) == ["a", "b", "c"]
 
 
-@pytest.mark.slow
 def test_directions_of_ones_own(typed, folder):
     found = typed(
         "--directions", "first.safetensors", "--directions", "second.safetensors", "--save-directions", size=3
@@ -159,10 +154,7 @@ def test_directions_of_ones_own(typed, folder):
     assert line.y is None
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "form", ["run", pytest.param("files", marks=pytest.mark.slow), pytest.param("numbers", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("form", ["run", "files", "numbers"])
 def test_pca_of_a_run_or_of_files(typed, folder, form):
     run = RunDirectory(folder / "run")
     network = batch_norm()[1]
@@ -179,7 +171,6 @@ def test_pca_of_a_run_or_of_files(typed, folder, form):
     same(found, plane, batch_norm, size=3)
 
 
-@pytest.mark.slow
 def test_pca_of_several_runs(typed, folder):
     run = RunDirectory(folder / "run")
     files = [str(run.checkpoint_path(number)) for number in (1, 2)]
@@ -192,7 +183,6 @@ def test_pca_of_several_runs(typed, folder):
     assert list(found.checkpoints.number) == [0, 1, 2, 3, 10, 20]
 
 
-@pytest.mark.slow
 def test_a_run_is_its_last_checkpoint(typed, folder):
     run = RunDirectory(folder / "run")
     found = typed("early=run@1", "late=run", function="batch_norm", size=3)
@@ -271,38 +261,33 @@ def test_wrong_arguments(folder, tmp_path, monkeypatch, arguments, text):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
 def test_on_two_workers_as_a_user_types_it(folder, tmp_path):
-    command = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()", "evaluate"]
     arguments = ["SGD=start.safetensors", "Adam=target.safetensors", "--function", "evaluate_callbacks:bowl"]
-    told = subprocess.run(
-        [*command, *arguments, "--devices", "0,1", "-o", str(tmp_path / "line.h5"), "--size", "9"],
-        cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
-    assert told.returncode == 0, told.stderr
+    how = ["--devices", "0,1", "-o", tmp_path / "line.h5", "--size", "9"]
+    told = command("evaluate", *arguments, *how, folder=folder)
     assert "line.h5\n  Landscape(" in told.stdout
     assert "\r" not in told.stderr
     assert "line: 13/13 points (100 %)" in told.stderr, "the grid, and each network twice"
     assert Landscape.load(tmp_path / "line.h5").complete
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "text", "place"),
     [
         ("raising", "callback_fn raised KeyError: 'x' ({file}, line 16)", "in raising"),
-        ("damaged", "what callback_fn returned raised OSError: row 0 is damaged ({file}, line 23)", "in __getitem__"),
+        pytest.param(
+            "damaged",
+            "what callback_fn returned raised OSError: row 0 is damaged ({file}, line 23)",
+            "in __getitem__",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_an_error_of_the_users_code_is_one_text_and_debug_shows_where(folder, tmp_path, function, text, place):
-    command = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()"]
     arguments = ["evaluate", "--function", f"evaluate_callbacks:{function}", "--devices", "0,1", "-o", "a.h5"]
     text = f"error: {text}".format(file=folder / "evaluate_callbacks.py")
     for debug in ([], ["--debug"]):
-        told = subprocess.run(
-            [*command, *debug, *arguments, "--size", "3", "--no-progress"],
-            cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False,
-        )  # fmt: skip
+        told = command(*debug, *arguments, "--size", "3", "--no-progress", folder=folder, check=False)
         assert told.returncode == 1
         assert told.stderr.splitlines()[-1] == text
         assert told.stderr.count(place) == len(debug)

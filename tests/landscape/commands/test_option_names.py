@@ -208,7 +208,6 @@ def texts_of(folder):
                 yield file, "".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
 
 
-@pytest.mark.slow
 def test_no_text_of_a_survey_advises_what_its_front_door_does_not_have():
     """What evaluate reaches names only what evaluate has, and on the command line every option is one of ``run``."""
     root = Path(landscape.__file__).parent

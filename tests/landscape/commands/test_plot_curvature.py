@@ -50,14 +50,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("options", "width"),
     [
-        pytest.param([], 1280, marks=pytest.mark.slow),
-        pytest.param(
+        ([], 1280),
+        (
             ["--kind", "sharpness", "--scale", "symlog", "--learning-rate", "0.05", "--theme", "dark"],
             1280,
-            marks=pytest.mark.slow,
         ),
         (["--kind", "spectrum", "--number", "7", "--width", "0.4", "--title", "mine"], 1280),
-        pytest.param(["--kind", "spectrum", "--style", "paper"], 1360, marks=pytest.mark.slow),
+        (["--kind", "spectrum", "--style", "paper"], 1360),
         (["--size", "8x5", "--dpi", "50"], 400),
     ],
 )

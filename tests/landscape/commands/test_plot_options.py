@@ -38,11 +38,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("typed", "kind", "look"),
-    [CASES[0], CASES[1], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[2:])],
-)
+@pytest.mark.parametrize(("typed", "kind", "look"), CASES)
 def test_the_same_as_from_python(
     folder: Path, tmp_path: Path, typed: list[str], kind: str, look: dict[str, Any]
 ) -> None:
@@ -53,14 +49,13 @@ def test_the_same_as_from_python(
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "kind", "pixels"),
     [
         (["a"], "heatmap", (400, 250)),
         # Its legend needs room below.
         (["a"], "surface", (400, None)),
-        pytest.param(["a", "b"], "multiples", (400, 250), marks=pytest.mark.slow),
+        (["a", "b"], "multiples", (400, 250)),
     ],
 )
 def test_a_picture_has_the_size_that_is_asked_for(
@@ -72,14 +67,13 @@ def test_a_picture_has_the_size_that_is_asked_for(
         assert picture.size == pixels if pixels[1] is not None else picture.width == pixels[0]
 
 
-@pytest.mark.slow
 def test_multiples_in_a_column_with_titles(folder: Path, tmp_path: Path) -> None:
-    arguments = ["--columns", "1", "--title", "first", "--title", "second", "--over", "heatmap"]
+    arguments = ["--columns", "1", "--title", "first", "--title", "second", "--over", "heatmap", "--dpi", "60"]
     plot(folder / "a.h5", folder / "b.h5", "-o", tmp_path / "a.png", *arguments)
     both = [Landscape.load(folder / f"{name}.h5") for name in "ab"]
     axes = figures.plot_multiples(both, ["first", "second"], "heatmap", 1, theme="light")
     assert [ax.get_title() for ax in axes] == ["first", "second"]
-    figures.save_figure(axes[0], tmp_path / "b.png")
+    figures.save_figure(axes[0], tmp_path / "b.png", dpi=60)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 

@@ -74,7 +74,6 @@ def forbid_products(monkeypatch):
 
 
 class TestRun:
-    @pytest.mark.slow
     def test_the_result_goes_along_eigenvectors_and_lies_beside_the_others(self, run, tmp_path):
         draw = SummaryLandscape(run).gen_landscapes_with_multi_process
         train, result = draw(regression, output=tmp_path, directions="hessian", **HOW)
@@ -98,7 +97,6 @@ class TestRun:
         # The loss at the ends of the axes, if it were a parabola without a slope, would have risen by one.
         np.testing.assert_allclose(result.x[-1] ** 2 * result.directions.eigenvalues[0] / 2, 1)
 
-    @pytest.mark.slow
     def test_the_same_call_again_reads_the_vectors(self, run, tmp_path, monkeypatch):
         draw = SummaryLandscape(run).gen_landscapes_with_multi_process
         (first,) = draw(regression, RESULT, output=tmp_path, directions="ggn", **HOW)
@@ -113,7 +111,6 @@ class TestRun:
         assert again.report.measured == 1 + data.status[1:].size
         assert Plane.load(tmp_path / "landscape_3_ggn_directions.safetensors").decomposition == "ggn"
 
-    @pytest.mark.slow
     def test_principal_directions_are_the_last_intervals_landscape(self, run, tmp_path):
         draw = SummaryLandscape(run).gen_landscapes_with_multi_process
         (only,) = draw(regression, RESULT, output=tmp_path, directions="pca", **HOW)
@@ -149,7 +146,6 @@ class TestRun:
 
 
 class TestFiles:
-    @pytest.mark.slow
     def test_what_is_missing_is_measured_along_the_kept_vectors(self, measured, tmp_path):
         path = copied(measured, tmp_path, pending=True)
         # Another machine finds other last digits.
@@ -161,7 +157,6 @@ class TestFiles:
         np.testing.assert_array_equal(again.loss, before.loss)
         assert again.report.measured < before.status.size
 
-    @pytest.mark.slow
     def test_lost_vectors_are_an_error_and_nothing_is_touched(self, measured, tmp_path):
         path = copied(measured, tmp_path, pending=True)
         (tmp_path / "saddle_directions.safetensors").unlink()
@@ -177,7 +172,6 @@ class TestFiles:
         assert anew.complete
         assert (tmp_path / "saddle_directions.safetensors").exists()
 
-    @pytest.mark.slow
     def test_vectors_of_the_same_bits_are_kept_again(self, measured, tmp_path):
         path = copied(measured, tmp_path, pending=True)
         (tmp_path / "saddle_directions.safetensors").unlink()
@@ -186,7 +180,6 @@ class TestFiles:
         assert evaluate(kept, callback_fn, size=5, output=path, **HOW).complete
         assert (tmp_path / "saddle_directions.safetensors").exists()
 
-    @pytest.mark.slow
     def test_another_plane_leaves_file_and_vectors_alone(self, measured, tmp_path):
         path = copied(measured, tmp_path)
         kept = (tmp_path / "saddle_directions.safetensors").read_bytes()
@@ -194,14 +187,12 @@ class TestFiles:
             evaluate(plane_of(which=("top", "second")), callback_fn, size=5, output=path, **HOW)
         assert (tmp_path / "saddle_directions.safetensors").read_bytes() == kept
 
-    @pytest.mark.slow
     def test_a_file_that_is_being_written_is_not_disturbed(self, measured, tmp_path):
         path = copied(measured, tmp_path)
         plane = plane_of()
         with lock_landscape(path), pytest.raises(LandscapeLockedError):
             evaluate(plane, callback_fn, size=5, output=path, overwrite=True, **HOW)
 
-    @pytest.mark.slow
     def test_kept_vectors_are_read_instead_of_computed(self, measured, monkeypatch):
         plane = plane_of()
         forbid_products(monkeypatch)
@@ -214,7 +205,6 @@ class TestFiles:
 
 
 class TestGrids:
-    @pytest.mark.slow
     def test_refined_and_widened_in_place_and_beside(self, measured, tmp_path, monkeypatch):
         path = copied(measured, tmp_path)
         before = Landscape.load(path)
@@ -252,7 +242,6 @@ class TestSaid:
         assert "Hessian eigenvectors; 5 × 5 points" in page["note"]
         assert "Hessian of 200 samples" in page["title"]
 
-    @pytest.mark.slow
     def test_a_picture_has_the_labels_in_it(self, measured):
         ax = Landscape.load(measured).plot_contour()
         said = (ax.get_title(), ax.get_xlabel(), ax.get_ylabel())
@@ -271,7 +260,6 @@ class TestSaid:
         assert axis_label(Landscape(data), 0).endswith("Hessian eigenvector")
         assert "Hessian" in title(Landscape(data))
 
-    @pytest.mark.slow
     def test_other_formats_keep_the_eigenvalues(self, measured, tmp_path):
         xarray = pytest.importorskip("xarray")
         export_landscape(Landscape.load(measured), tmp_path / "saddle.nc")
@@ -298,7 +286,6 @@ class TestTyped:
         np.testing.assert_allclose(seen.x[-1] ** 2 * seen.directions.eigenvalues[0] / 2, 0.5)
 
     @pytest.mark.filterwarnings("ignore:the loss hardly bends")
-    @pytest.mark.slow
     def test_evaluate(self, typed, run, tmp_path, monkeypatch):
         output = tmp_path / "typed.h5"
         command = ("evaluate", run, "--function", "eigenvector_callbacks:regression", "-o", output, "--size", 3)

@@ -119,7 +119,6 @@ def test_the_file_and_its_facts_have_it(found, tmp_path):
     np.testing.assert_array_equal(copied.share_seen_by_optimizer, found.share_seen_by_optimizer)
 
 
-@pytest.mark.slow
 def test_vectors_are_kept_only_where_asked_for_and_a_later_call_adds_nothing(run, found, tmp_path):
     alone = SummaryLandscape(run).gen_curvature(callback_fn, [12], output=tmp_path, **QUIET)
     np.testing.assert_allclose(alone.share_seen_by_optimizer[0], found.share_seen_by_optimizer[3], rtol=1e-6)
@@ -128,7 +127,6 @@ def test_vectors_are_kept_only_where_asked_for_and_a_later_call_adds_nothing(run
     assert again.report.measured == 0
 
 
-@pytest.mark.slow
 def test_one_set_of_weights_with_a_file_of_factors(run, found, tmp_path):
     (beside,) = (run / "ckpt_dir").glob("*_12_step_factors.safetensors")
     (weights,) = (run / "ckpt_dir").glob("*_12_step.safetensors")
@@ -169,7 +167,6 @@ def test_a_run_without_factors_has_no_column(run, tmp_path):
         landscapes.gen_landscapes_with_multi_process(callback_fn, device_ids=[0], directions="factors", progress=False)
 
 
-@pytest.mark.slow
 def test_the_command_draws_the_plane_of_factors(run, tmp_path, monkeypatch):
     (tmp_path / "digits_case.py").write_text(f"import sys\nsys.path.insert(0, {HERE!r})\n{CALLBACK}")
     monkeypatch.chdir(tmp_path)

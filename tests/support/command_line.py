@@ -1,0 +1,68 @@
+"""The console command in this process: what its user sees, without the seconds in which another Python starts."""
+
+import atexit
+import contextlib
+import gc
+import importlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from unittest import mock
+
+from places import ROOT
+
+from landscape.cli import main
+
+
+def command(*arguments, folder, check=True, environment=()):
+    """Runs ``landscape`` with arguments; returns its exit status and what it wrote, as ``subprocess.run`` does.
+
+    Afterwards this process is as it was, and the next command imports the modules of the folder anew.
+
+    Args:
+        *arguments: what is typed after ``landscape``.
+        folder: in which it is typed.
+        check: whether it must end well.
+        environment: the variables that are set for it.
+    """
+    typed = ["landscape", *map(str, arguments)]
+    out, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    status = 0
+    with (
+        contextlib.chdir(folder),
+        mock.patch.dict(os.environ, environment),
+        mock.patch.object(sys, "argv", typed),
+        _as_it_was(Path.cwd()),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(errors),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code or 0
+    said, told = (stream.buffer.getvalue().decode() for stream in (out, errors))
+    assert not check or status == 0, told
+    return subprocess.CompletedProcess(typed, status, said, told)
+
+
+@contextlib.contextmanager
+def _as_it_was(folder):
+    """Takes back what a command changes in its process: warnings, what happens at its end, signals, modules."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    modules = set(sys.modules)
+    importlib.invalidate_caches()
+    try:
+        with warnings.catch_warnings(), mock.patch.object(sys, "path", list(sys.path)):
+            yield
+    finally:
+        atexit.unregister(gc.freeze)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for name in set(sys.modules) - modules:
+            above = Path(getattr(sys.modules[name], "__file__", None) or "/").parents
+            if folder in above and ROOT not in above:
+                del sys.modules[name]
