@@ -51,7 +51,7 @@ def stages(choice: selection.Selection, number: int, notes: Path, everything: bo
     files.write_text("\n".join(choice.tests))
     yield Stage(
         "test-slow",
-        () if everything else (f"CHOSEN=--chosen-files {files} --share {number % rotation.SHARES}/{rotation.SHARES}",),
+        () if everything else (f"CHOSEN=--chosen-files={files} --share={number % rotation.SHARES}/{rotation.SHARES}",),
     )
     for environment in selection.ENVIRONMENTS:
         if everything or environment.target in choice.environments:

@@ -56,7 +56,7 @@ def test_a_change_runs_what_it_can_break_and_a_share_of_the_rest(tmp_path):
         "environment", "lint", "types", "demo", "test", "test-slow", "test-composer",
     ]  # fmt: skip
     (variable,) = stages[5].variables
-    assert variable == f"CHOSEN=--chosen-files {tmp_path / 'chosen'} --share 2/5"
+    assert variable == f"CHOSEN=--chosen-files={tmp_path / 'chosen'} --share=2/5"
     assert (tmp_path / "chosen").read_text() == "tests/test_it.py"
 
 

@@ -58,12 +58,6 @@ train_run("run")
 """
 
 
-def in_a_process_of_its_own(*arguments, folder, **more):
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=PATIENCE, **more
-    )
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("command-line")
@@ -414,12 +408,15 @@ def test_a_shell_completes_the_commands(folder):
 
 def test_debug_shows_the_traceback(folder):
     plain = command("info", "nothing.h5", folder=folder, check=False)
-    debug = in_a_process_of_its_own("--debug", "info", "nothing.h5", folder=folder)
+    debug = subprocess.run(
+        [*COMMAND, "--debug", "info", "nothing.h5"], cwd=folder, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert (plain.returncode, plain.stdout) == (1, "")
     assert plain.stderr.startswith("error: there is no landscape file nothing.h5")
     assert "Traceback" not in plain.stderr
     variable = command("info", "nothing.h5", folder=folder, check=False, environment={"LANDSCAPE_DEBUG": "1"})
     for told in (debug, variable):
+        assert told.returncode == 1
         assert told.stderr.startswith("Traceback")
         assert told.stderr.splitlines()[-1] == plain.stderr.strip()
 
