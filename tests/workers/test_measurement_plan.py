@@ -97,7 +97,6 @@ def test_a_plan_changes_no_value(name, plan):
         assert results[1][key].tobytes() == results[2][key].tobytes()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_tuning_chooses_a_plan_that_works(name):
     loss, network, dataset = case(name)

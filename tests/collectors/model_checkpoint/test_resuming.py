@@ -226,7 +226,6 @@ def test_resuming_at_every_step_changes_no_bit(kind, tmp_path):
         assert run(kind, folder, resumed, steps=STEPS) == expected, f"after step {step}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("hook", ["on_train_epoch_begin", "on_train_epoch_end", "on_eval_begin", "on_train_step_end"])
 @pytest.mark.parametrize("step", [BATCHES, 2 * BATCHES, 2 * BATCHES + 2])
 def test_resuming_after_an_error_in_any_hook(hook, step, tmp_path):

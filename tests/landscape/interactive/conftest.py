@@ -178,19 +178,25 @@ class Opened:
         """Clicks on a point of the map, and waits until a JavaScript expression is true.
 
         Plotly looks for the point under the pointer a moment after the pointer has moved, and loses a click before that
-        or during it; so the pointer rests while it clicks, as ``mouse.click`` would not let it.
+        or during it. So the pointer rests while it clicks, as ``mouse.click`` would not let it, and a click that Plotly
+        has not told of is made again, as its user would.
         """
         self.page.evaluate(
             """() => {
-                window.looked = false;
                 const found = document.querySelector(".plot.map");
                 found.on("plotly_beforehover", () => { window.looked = true; return true; });
+                found.on("plotly_click", () => { window.clicked = true; });
             }"""
         )
-        self.page.mouse.move(*place)
-        self.wait("window.looked && document.querySelector('.plot.map')._hoverdata?.length > 0")
-        self.page.mouse.down()
-        self.page.mouse.up()
+        for _ in range(10):
+            self.page.evaluate("() => { window.looked = window.clicked = false; }")
+            self.page.mouse.move(place[0] + 1, place[1])
+            self.page.mouse.move(*place)
+            self.wait("window.looked && document.querySelector('.plot.map')._hoverdata?.length > 0")
+            self.page.mouse.down()
+            self.page.mouse.up()
+            if self.page.evaluate("() => window.clicked"):
+                break
         self.wait(condition)
 
     def check(self) -> None:

@@ -18,7 +18,6 @@ def with_two_threads(loss, network, dataset, batch_size=8):
     return evaluator_of(loss, network, dataset, plan=MeasurementPlan(batch_size, 2))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("matrix", ["hessian", "ggn"])
 @pytest.mark.parametrize("memory", [0, 20_000, 10**9])
 def test_all_at_once_one_by_one_and_some_are_the_same_bits(matrix, memory):

@@ -112,7 +112,6 @@ def measured(loss, dataset, batch_size=None, network=None, **choices):
     return values, evaluator.description
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SPLIT)
 def test_batch_size_changes_nothing(name):
     loss, targets = SPLIT[name]

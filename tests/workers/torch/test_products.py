@@ -89,8 +89,7 @@ def perceptrons_hessian():
     return whole_hessian(perceptron(), lambda net: nn.functional.cross_entropy(net(IMAGES), LABELS))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("batch_size", [pytest.param(7, marks=pytest.mark.slow), 64, 300])
+@pytest.mark.parametrize("batch_size", [7, 64, 300])
 def test_the_perceptrons_spectrum_is_that_of_its_whole_hessian(batch_size):
     hessian = perceptrons_hessian()
     values, vectors = np.linalg.eigh(hessian)
@@ -133,7 +132,6 @@ def test_what_is_kept_changes_no_bit_of_loss_and_gradient_either(name, matrix):
         np.testing.assert_array_equal(other[2], result[0][2])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CASES if "16" not in name])
 def test_products_of_everyday_networks(name):
     loss, network, dataset = case(name)

@@ -102,7 +102,6 @@ def check_same(streamed: TorchEvaluator, kept: TorchEvaluator) -> None:
     assert state == pytest.approx(other, rel=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "loss",
     [nn.CrossEntropyLoss(), nn.CrossEntropyLoss(weight=torch.rand(CLASSES), reduction="sum"), contrastive],
