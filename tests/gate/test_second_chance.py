@@ -47,7 +47,7 @@ def test_what_fails_twice_fails(tmp_path):
 
 
 def test_what_passes_alone_passes_and_is_listed(tmp_path):
-    status, printed = run(tmp_path, FAILS_FIRST, PASSES, options=["--numprocesses", "2"])
+    status, printed = run(tmp_path, FAILS_FIRST, PASSES)
     assert status == 0
     (line,) = [line for line in printed.splitlines() if line.startswith("- `")]
     assert line.startswith("- `tests/test_0.py::test_fails_first[a]` (20")

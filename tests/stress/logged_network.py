@@ -37,8 +37,8 @@ class PointLog:
         os.write(self._file, f"{now!r} {os.getpid()} {float(point[0])!r} {float(point[1])!r}\n".encode())
         self._before_gate -= 1
         if self._gate is not None and self._before_gate <= 0:
-            Gate(self._gate).pass_through()
-            self._gate = None
+            gate, self._gate = Gate(self._gate), None
+            gate.pass_through()
 
 
 class LoggedNetwork(FunctionEvaluator):
