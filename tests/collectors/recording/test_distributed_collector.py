@@ -20,6 +20,7 @@ rank, folder = int(sys.argv[1]), sys.argv[2]
 sys.path[:0] = sys.argv[3:]
 import torch
 from torch import distributed, nn
+from leaving import leave
 from runs import SmallNetwork, batches, seeded, train
 from collectors.model.model import Model
 from collectors.recording.summary_collector import SummaryCollector
@@ -40,7 +41,7 @@ optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
 collector = SummaryCollector(f"{folder}/model_{rank}", collect_landscape=landscape)
 Model(wrapped, nn.CrossEntropyLoss(), optimizer).train(1, data, collector)
 distributed.barrier()
-distributed.destroy_process_group()
+leave()
 """
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from leaving import leave
 from thor_networks import batches, mixed
 from torch import distributed, multiprocessing, nn
 
@@ -60,6 +61,7 @@ def process(rank, folder):
         torch.save(inverses, f"{folder}/inverses_{rank}.pt")
     finally:
         distributed.destroy_process_group()
+    leave()
 
 
 @pytest.mark.slow
