@@ -16,9 +16,9 @@ from pathlib import Path
 
 import rotation
 import selection
+from second_chance import PASSED_ALONE
 
 ROOT = Path(__file__).resolve().parent.parent
-_ALONE = "passed only when alone"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def run(stage: Stage, root: Path = ROOT) -> Result:
     ) as process:
         for line in process.stdout:
             print(line, end="", flush=True)
-            in_list = line.startswith(_ALONE) or (in_list and line.startswith("- "))
+            in_list = line.startswith(PASSED_ALONE) or (in_list and line.startswith("- "))
             if in_list and line.startswith("- "):
                 alone.append(line.strip())
             if line.startswith("=") and (" passed" in line or " failed" in line):
@@ -100,7 +100,7 @@ def table(results: list[Result]) -> str:
     lines = [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
     alone = [line for result in results for line in result.passed_alone]
     if alone:
-        lines += ["", f"{_ALONE} (for tests/passed_alone.md, with cause and cure):", *alone]
+        lines += ["", PASSED_ALONE, *alone]
     return "\n".join(lines)
 
 

@@ -1,11 +1,7 @@
-"""What a change can break: slow tests, by the imports, and environments, by their adapters.
-
-python .ci/selection.py      prints it for the working tree; nothing is run
-"""
+"""What a change can break: slow tests, by the imports, and environments, by their adapters."""
 
 import ast
 import fnmatch
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,8 +116,9 @@ def select(imports: Imports, changed: Iterable[str] | None, number: int) -> Sele
     lost = []
     for test in slow_tests(root):
         name = str(test.relative_to(root))
-        reached = imports.reached(test, *rooms(test))
-        if not any(imports.is_product(path) for path in reached) and not rooms(test):
+        named = rooms(test)
+        reached = imports.reached(test, *named)
+        if not named and not any(imports.is_product(path) for path in reached):
             lost.append(name)
         hit = sorted(reached & touched)
         if reason or hit:
@@ -183,19 +180,16 @@ def _touched(imports: Imports, path: str) -> set[Path]:
 def environments(imports: Imports, paths: list[str], reason: str, number: int) -> dict[str, str]:
     """Returns the environments whose adapters, what these import, or tests changed, and one of the others."""
     found = {}
+    product = [str(path.relative_to(imports.root)) for path in imports.product()]
+    of_some = tuple(pattern for environment in ENVIRONMENTS for pattern in environment.tests)
+    of_all = [path for path in paths if path.startswith("tests/frameworks/") and not _fits(path, of_some)]
     for environment in ENVIRONMENTS:
-        product = [str(path.relative_to(imports.root)) for path in imports.product()]
         adapters = {path for path in product if _fits(path, environment.adapters)}
         contracts = {
             str(path.relative_to(imports.root)) for name in adapters for path in imports.imported(imports.root / name)
         }
-        shared = [
-            path
-            for path in paths
-            if path.startswith("tests/frameworks/") and not any(_fits(path, e.tests) for e in ENVIRONMENTS)
-        ]
         mine = [path for path in paths if path in adapters | contracts or _fits(path, environment.tests)]
-        if cause := reason or next(iter([*mine, *shared]), ""):
+        if cause := reason or next(iter([*mine, *of_all]), ""):
             found[environment.target] = cause
     others = [environment.target for environment in ENVIRONMENTS if environment.target not in found]
     if others:
@@ -223,8 +217,3 @@ def text(selection: Selection, number: int) -> str:
     lines += [f"{share} of the slow tests of {len(selection.others)} other files"]
     lines += ["environments:", *(f"  make {target}  ({why})" for target, why in selection.environments.items())]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(text(*of_working_tree(Path().resolve())))
-    sys.exit(0)

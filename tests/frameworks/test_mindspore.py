@@ -543,7 +543,7 @@ def test_importing_the_adapter_imports_no_other_framework():
 
 NPU_SCRIPT = """
 import ray
-from waiting import wait_until
+from cluster_devices import wait_until_free
 from workers.measurement_options import MeasurementOptions
 from workers.pools.ray_pool import RayPool
 
@@ -552,17 +552,13 @@ def callback_fn():
     from mindspore_cases import build
     return build(mindspore.PYNATIVE_MODE)
 
-def wait_until_free(count):
-    free = lambda: ray.available_resources().get("NPU", 0)
-    wait_until(lambda: free() == count, what=lambda: f"{count} free devices; free: {free()}")
-
 if __name__ == "__main__":
     ray.init("local", num_cpus=2, resources={"NPU": 2}, include_dashboard=False, log_to_driver=False)
     for device_ids, workers in ((None, 2), ((1,), 1)):
         with RayPool(callback_fn, MeasurementOptions(), device_ids=device_ids) as pool:
             assert pool.workers == workers, pool.workers
-            wait_until_free(2 - workers)
-        wait_until_free(2)
+            wait_until_free(2 - workers, "NPU")
+        wait_until_free(2, "NPU")
     print("good")
 """
 
