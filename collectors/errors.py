@@ -24,6 +24,19 @@ class FileWriteError(LandscapeError, OSError):
         )
 
 
+class NotReplacedError(FileWriteError):
+    """What has a file's name is not replaced: it is no file, is read-only, or holds something else.
+
+    Args:
+        path: the file that was to be written.
+        reason: what is there, such as "is read-only".
+    """
+
+    def __init__(self, path: object, reason: str) -> None:
+        self.reason = reason
+        super(FileWriteError, self).__init__(f"{path} {reason} and was left as it is. Remove it, or give another name.")
+
+
 def reason_of(error: BaseException) -> str:
     """Returns why something could not be written or read, as far as possible without paths and remedies."""
     if isinstance(error, FileWriteError):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from collectors.errors import LandscapeError
+from collectors.errors import LandscapeError, NotReplacedError
+from collectors.files import replacing
 from collectors.files.places import AnyPath, check_directory, is_url
 from collectors.files.remote_path import RemotePath
 
@@ -77,23 +77,16 @@ def first_bytes(target: AnyPath, count: int) -> bytes:
     """Returns how a file begins; nothing where there is none.
 
     Raises:
-        LandscapeWriteError: it is no regular file, or cannot be read, so that nobody knows what would be lost.
+        LandscapeWriteError: it is no regular file, is read-only, or cannot be read.
     """
     try:
         if isinstance(target, RemotePath):
             return target.read_bytes(0, count)
-        # Opening a named pipe would wait for a writer.
-        with os.fdopen(os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
-            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return file.read(count)
-    except (FileNotFoundError, NotADirectoryError):
+        return replacing.first_bytes(target, count)
+    except FileNotFoundError:
         return b""
-    except OSError as error:
-        raise LandscapeWriteError(
-            f"{target} is there, but cannot be read ({error.strerror}), and was left as it is. Remove it, or give "
-            "another name."
-        ) from error
-    raise LandscapeWriteError(f"{target} is no regular file and was left as it is. Give another name.")
+    except NotReplacedError as error:
+        raise LandscapeWriteError(str(error)) from error
 
 
 def _place_of(item: Any) -> AnyPath | None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import FileWriteError
+from .replacing import check_replaceable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -37,11 +38,13 @@ class WholeFile:
         path: what it will be called.
 
     Raises:
+        NotReplacedError: what has that name is no file of this kind, or is read-only.
         FileWriteError: from here and from every method.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._target = Path(path)
+        check_replaceable(self._target)
         self._temporary = temporary_sibling(self._target)
         self._size = 0
         self._descriptor: int | None = None

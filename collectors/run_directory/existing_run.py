@@ -74,6 +74,9 @@ def take_over(
         frozen = _resume(folder, old, new, space, start)
     else:
         strays = _strays(folder, [new] if old is None else [old, new])
+        _check_names(
+            folder, new, existing, {stray.name for stray in strays} | (set() if old is None else old.file_names)
+        )
         if strays and (existing == "error" or (existing == "resume" and start)):
             raise RunDirectoryError(
                 f"{folder.path} holds {len(strays)} checkpoints of {space.network}, such as {strays[0].name}, but no "
@@ -92,7 +95,8 @@ def remove_run(folder: LocalCheckpointFolder | RemoteCheckpointFolder, run: RunM
     """Removes a run's files; all others stay."""
     # The metadata goes first: it must never name files that are gone.
     (folder.path / METADATA_NAME).unlink(missing_ok=True)
-    folder.remove(run.file_names)
+    # A foreign file map may name anything.
+    folder.remove(name for name in run.file_names if name.endswith((".safetensors", ".ckpt")))
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,34 @@ def _strays(folder: LocalCheckpointFolder | RemoteCheckpointFolder, runs: Iterab
             place = None if number is None else int(number)
             found.append(_Stray(path.name, place, unit, match["factors"] is not None, file))
     return found
+
+
+def _check_names(
+    folder: LocalCheckpointFolder | RemoteCheckpointFolder, new: RunMetadata, existing: str, known: set[str]
+) -> None:
+    """Checks that no file which is no checkpoint has the name of one that the run will write.
+
+    Raises:
+        RunDirectoryError: there is one. A broken-off checkpoint may be overwritten.
+    """
+    network = str(new.network.get("name"))
+    for path in folder.files():
+        match = _ENDING.fullmatch(path.name)
+        if match is None or path.name in known or path.name != checkpoint_name(network, match[1]):
+            continue
+        if match["number"] and (match["unit"] != new.settings.unit or int(match["number"]) not in new.settings.numbers):
+            continue
+        try:
+            CheckpointFile(path)
+            is_broken_off = False
+        except CheckpointError:
+            with path.open("rb") as file:
+                is_broken_off = file.read(9)[8:] in (b"{", b"")
+        if not is_broken_off or existing != "overwrite":
+            raise RunDirectoryError(
+                f"{path} has the name of a checkpoint that this run writes, but is none, and was left as it is. Move "
+                "it elsewhere, or choose another summary_dir."
+            )
 
 
 def _resume(

@@ -19,6 +19,7 @@ from .directory import CHECKPOINT_FOLDER, METADATA_NAME, RunDirectory
 from .existing_run import EXISTING
 from .found_checkpoints import find_checkpoints
 from .import_order import SeenCheckpoint, import_order
+from .metadata import RunMetadata
 from .numbering import Unit
 from .settings import UNITS, LandscapeSettings, check_interval
 from .writer import RunWriter
@@ -109,7 +110,7 @@ def import_checkpoints(
         network_name,
         tuple(TensorInfo(name, shape, found[0].dtypes[name], "parameter") for name, shape in found[0].shapes.items()),
     )
-    writer = RunWriter(target, settings, space, existing=existing)
+    writer = RunWriter(target, settings, space, existing=existing, imported=True)
     try:
         for number, item in order.chosen:
             writer.save(number, dict(read_checkpoint(item.place, strip_prefix).tensors))
@@ -167,6 +168,11 @@ def _check_target(target: AnyPath, places: Sequence[AnyPath], existing: str) -> 
         raise RunDirectoryError(
             f"{target} already holds a run ({folder / METADATA_NAME} exists). Choose another run directory, or replace "
             'that run with existing="overwrite".'
+        )
+    if holds_a_run and not RunMetadata.load(folder / METADATA_NAME).imported:
+        raise RunDirectoryError(
+            f'{target} holds a run that no import wrote, and was left as it is: existing="overwrite" replaces only an '
+            "imported run. Choose another run directory, or remove this one."
         )
     return created
 

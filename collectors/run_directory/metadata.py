@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ..errors import RunDirectoryError
 from ..files.places import AnyPath
-from ..validation import check_instance, check_int, check_keys, wrong_type
+from ..validation import check_bool, check_instance, check_int, check_keys, wrong_type
 from .settings import LandscapeSettings, check_intervals
 
 FORMAT_VERSION = 1
@@ -19,7 +19,7 @@ _REFERENCE_KEYS = (
     "epoch_group", "model_params_file_map", "step_per_epoch", "unit", "num_samples", "landscape_size",
     "create_landscape",
 )  # fmt: skip
-_OUR_KEYS = ("format_version", "framework", "network", "sha256", "frozen", "factors", "trained_to")
+_OUR_KEYS = ("format_version", "framework", "network", "sha256", "frozen", "factors", "trained_to", "imported")
 _SIZE_LIMIT = 64 * 1024 * 1024
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 
@@ -55,6 +55,7 @@ class RunMetadata:
         factors: number to the file of the optimizer's factors, where these are collected and there were any.
         trained_to: the number with whose weights training ended; None where it has not ended, failed, ended with the
             weights of no number (inside an epoch, while epochs are counted), or where that is not known.
+        imported: whether the run was built from checkpoints of another program.
     """
 
     settings: LandscapeSettings
@@ -66,6 +67,7 @@ class RunMetadata:
     frozen: NamedFile | None = None
     factors: dict[int, NamedFile] = field(default_factory=dict)
     trained_to: int | None = None
+    imported: bool = False
 
     @property
     def final_number(self) -> int | None:
@@ -91,6 +93,7 @@ class RunMetadata:
             **({} if self.frozen is None else {"frozen": asdict(self.frozen)}),
             **({"factors": _listed(self.factors)} if self.settings.factors else {}),
             **({} if self.trained_to is None else {"trained_to": self.trained_to}),
+            **({"imported": True} if self.imported else {}),
         }
         return json.dumps(content, indent=1) + "\n"
 
@@ -167,6 +170,7 @@ class RunMetadata:
                 for number, item in _numbered("factors", given.get("factors", {}), dict, "a dict").items()
             },
             trained_to=check_int("trained_to", given["trained_to"], minimum=0) if "trained_to" in given else None,
+            imported=check_bool("imported", given.get("imported", False)),
         )
 
 

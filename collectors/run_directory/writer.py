@@ -40,6 +40,7 @@ class RunWriter:
         existing: what to do with a run that is already there.
         start: the number (of the settings' unit) from which training goes on; 0 for a new run.
         step_per_epoch: if it is known.
+        imported: whether the run is built from checkpoints of another program.
 
     Raises:
         TypeError: a tensor has an element type that checkpoints cannot hold.
@@ -56,6 +57,7 @@ class RunWriter:
         existing: str = "error",
         start: int = 0,
         step_per_epoch: int | None = None,
+        imported: bool = False,
     ) -> None:
         for tensor in space.tensors:
             if tensor.dtype not in STORABLE_DTYPES:
@@ -74,6 +76,7 @@ class RunWriter:
                 "parameters": sum(tensor.size for tensor in space.parameters),
                 "trainable": [tensor.name for tensor in space.trainable],
             },
+            imported=imported,
         )
         self._has_changed = False
         self._lock: WriteLock = NoLock()

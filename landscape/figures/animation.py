@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collectors.files.places import check_can_be_file
+from collectors.files.replacing import check_replaceable
 from collectors.validation import check_choice, check_float, check_int, check_path, wrong_value
 
 from ..drawing.appearance import appearance_of
@@ -152,6 +153,7 @@ def save_animation(
         find_ffmpeg()
     check_can_be_file("path", target)
     check_no_input("path", target, [landscape.path])
+    check_replaceable(target)
     small = suffix == ".gif"
     more: dict[str, Any] = {
         "rate": rate if rate is not None else _GIF_RATE if small else _MP4_RATE,

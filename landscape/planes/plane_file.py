@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.errors import CheckpointError, FileWriteError
+from collectors.files.local_files import remove_stale_temporaries
 from collectors.files.places import AnyPath, check_directory, is_url
 from collectors.files.remote_path import RemotePath
 from collectors.networks.weight_space import WeightSpace
@@ -157,7 +159,7 @@ def write_plane(path: AnyPath, plane: Any, remedy: str = "then save it again") -
 def write_tensors(
     path: AnyPath, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str], what: str, remedy: str
 ) -> None:
-    """Writes a safetensors file, on this machine or behind a URL.
+    """Writes a safetensors file, on this machine or behind a URL; what killed writers of it left is removed.
 
     Args:
         path: the file; one that is there is replaced.
@@ -176,6 +178,8 @@ def write_tensors(
                 write_checkpoint(Path(folder) / path.name, tensors, metadata)
                 path.upload(Path(folder) / path.name)
         else:
+            # Each is as large as a model.
+            remove_stale_temporaries(path.parent, re.compile(re.escape(path.name)))
             write_checkpoint(path, tensors, metadata)
     except (OSError, FileWriteError) as error:
         raise LandscapeWriteError(f"{what} cannot be written to {path}: {error}. Free some space, {remedy}.") from error

@@ -12,6 +12,7 @@ import numpy as np
 
 from collectors.files.local_files import write_bytes
 from collectors.files.places import check_can_be_file
+from collectors.files.replacing import check_replaceable
 from collectors.validation import check_path, wrong_value
 
 if TYPE_CHECKING:
@@ -78,4 +79,5 @@ def check_png(name: str, path: str | os.PathLike[str]) -> Path:
     if target.suffix.lower() != ".png":
         raise wrong_value(name, "a name that ends in .png, because a hero is made of pixels", str(path))
     check_can_be_file(name, target)
+    check_replaceable(target)
     return target

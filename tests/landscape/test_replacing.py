@@ -2,6 +2,7 @@
 
 import io
 import os
+import subprocess
 
 import h5py
 import numpy as np
@@ -13,6 +14,8 @@ from surfaces import landscape
 from two_networks import callback_fn, trained
 from typer.testing import CliRunner
 
+from collectors import save_checkpoint
+from collectors.errors import FileWriteError
 from collectors.files.places import check_directory
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import (
@@ -21,6 +24,7 @@ from landscape import (
     compare,
     connect,
     evaluate,
+    figures,
     line_between,
     measure_curvature,
     random_plane,
@@ -29,6 +33,7 @@ from landscape.cli import app
 from landscape.errors import LandscapeWriteError
 from landscape.file.kind import LANDSCAPE
 from landscape.file.whole_file import check_replaceable
+from landscape.interactive.page import save_page
 from landscape.replacing import check_no_input, check_replaceable_tensors
 
 HOW = {"device_ids": [0], "progress": False}
@@ -152,6 +157,83 @@ class TestTensors:
         path = random_plane(trained(0)).save(tmp_path / "a.safetensors")
         with pytest.raises(LandscapeWriteError, match="is no weights file and"):
             check_replaceable_tensors(path, "weights", None)
+
+
+def _caption(landscape, path):
+    written = CliRunner().invoke(app, ["plot", str(landscape.path), "-o", f"{path.parent}/x.png", "--caption"])
+    if written.exception is not None:
+        raise written.exception
+
+
+WRITERS = {
+    "a.h5": lambda landscape, path: landscape.save(path, overwrite=True),
+    "li.h5": lambda landscape, path: landscape.export(path, "li", overwrite=True),
+    **{
+        f"a.{ending}": lambda landscape, path: landscape.export(path, overwrite=True)
+        for ending in ("csv", "npz", "nc", "glb", "gltf", "ply", "vts")
+    },
+    **{
+        f"a.{ending}": lambda landscape, path: figures.save_figure(landscape.plot_contour(), path)
+        for ending in ("png", "svg", "pdf")
+    },
+    "a.gif": lambda landscape, path: landscape.save_animation(path),
+    "a.html": lambda landscape, path: save_page(landscape, path),
+    "plotly.min.js": lambda landscape, path: save_page(landscape, path.with_name("page.html"), size="small"),
+    "x_caption.txt": _caption,
+    "weights.safetensors": lambda landscape, path: save_checkpoint(trained(0), path),
+    "plane.safetensors": lambda landscape, path: random_plane(trained(0)).save(path, overwrite=True),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+class TestEveryWriter:
+    @pytest.fixture
+    def drawn(self, tmp_path):
+        return Landscape.load(landscape(5, 5).save(tmp_path / "source.h5"))
+
+    def test_notes_of_the_user_stay(self, name, tmp_path, drawn):
+        (tmp_path / name).write_text("my notes, for the paper\n" * 20)
+        with pytest.raises((LandscapeWriteError, FileWriteError), match="and was left as it is"):
+            WRITERS[name](drawn, tmp_path / name)
+        assert (tmp_path / name).read_text().startswith("my notes")
+        assert not list(tmp_path.glob(".*.tmp"))
+
+    def test_a_pipe_stays(self, name, tmp_path, drawn):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises((LandscapeWriteError, FileWriteError), match="is no regular file and was left as it is"):
+            WRITERS[name](drawn, tmp_path / name)
+        assert (tmp_path / name).is_fifo()
+
+    def test_a_read_only_file_stays(self, name, tmp_path, drawn):
+        WRITERS[name](drawn, tmp_path / name)
+        (tmp_path / name).chmod(0o444)
+        before = (tmp_path / name).stat()
+        with pytest.raises((LandscapeWriteError, FileWriteError), match="is read-only and was left as it is"):
+            WRITERS[name](drawn, tmp_path / name)
+        assert (tmp_path / name).stat().st_ino == before.st_ino
+
+    def test_its_file_is_replaced(self, name, tmp_path, drawn):
+        WRITERS[name](drawn, tmp_path / name)
+        before = (tmp_path / name).stat()
+        WRITERS[name](drawn, tmp_path / name)
+        assert (tmp_path / name).stat().st_ino != before.st_ino
+        (tmp_path / name).write_bytes(b"")
+        WRITERS[name](drawn, tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 0
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    path = tmp_path / "plane.safetensors"
+    left, of_the_living, of_another = (
+        tmp_path / f".{name}.{process}.0123abcd.tmp"
+        for name, process in ((path.name, ended.pid), (path.name, os.getpid()), ("other.safetensors", ended.pid))
+    )
+    for temporary in (left, of_the_living, of_another):
+        temporary.write_bytes(b"half a plane")
+    random_plane(trained(0)).save(path)
+    assert {item.name for item in tmp_path.iterdir()} == {path.name, of_the_living.name, of_another.name}
 
 
 def test_urls():

@@ -21,6 +21,7 @@ from collectors.files import markers
 from collectors.files.places import check_directory
 from collectors.networks.readers import describe_network, read_network
 from collectors.run_directory import RunDirectory
+from collectors.run_directory.folder import checkpoint_folder
 from collectors.run_directory.settings import LandscapeSettings
 from collectors.run_directory.writer import RunWriter
 
@@ -207,9 +208,10 @@ def test_a_lock_that_cannot_be_taken(tmp_path):
 def test_an_import_that_fails_leaves_no_lock(tmp_path):
     run, _, _ = collected(tmp_path / "run")
     files = [run.checkpoint_path(number) for number in range(3)]
-    first = writer(tmp_path / "target")
-    with pytest.raises(RunDirectoryError, match=r"is being written by process|already holds a run"):
+    import_checkpoints(tmp_path / "target", files)
+    lock = checkpoint_folder(tmp_path / "target").lock()
+    with pytest.raises(RunDirectoryError, match=r"is being written by process"):
         import_checkpoints(tmp_path / "target", files, existing="overwrite")
-    first.close()
+    lock.release()
     import_checkpoints(tmp_path / "target", files, existing="overwrite")
     assert not [name for name in names(tmp_path / "target" / "ckpt_dir") if name.startswith(".")]

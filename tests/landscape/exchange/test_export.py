@@ -46,9 +46,14 @@ class TestEveryFormat:
         path.write_text("mine")
         with pytest.raises(LandscapeWriteError, match=r"exists and was left as it is. Pass overwrite=True to replace"):
             landscape(5, 5).export(path, name)
+        with pytest.raises(LandscapeWriteError, match=r"is no \.\w+ file that this program writes and was left"):
+            landscape(5, 5).export(path, name, overwrite=True)
         assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]
+        path.unlink()
+        landscape(5, 5).export(path, name)
+        first = path.read_bytes()
         landscape(5, 5).export(path, name, overwrite=True)
-        assert path.stat().st_size > 20
+        assert path.read_bytes() == first
 
     def test_no_such_folder(self, name: str, tmp_path: Path) -> None:
         with pytest.raises(NotADirectoryError, match=r"must lie in a directory that exists, but .*missing does not"):

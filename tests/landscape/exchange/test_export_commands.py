@@ -33,7 +33,7 @@ def test_there_and_back(tmp_path: Path) -> None:
 
 def test_errors_are_one_line_with_the_remedy(tmp_path: Path) -> None:
     landscape(9, 7).save(tmp_path / "a.h5")
-    (tmp_path / "a.csv").write_text("mine")
+    (tmp_path / "a.csv").write_text("x,loss\n")
     for arguments, text in (
         (("a.h5", "-o", "a.csv"), "Pass --overwrite to replace it"),
         (("a.h5", "-o", "a.xlsx", "--format", "excel"), "format must be one of 'csv', 'glb', 'gltf', 'landscaper'"),

@@ -1,0 +1,66 @@
+"""What a file may take the place of: nothing, or a regular file of its own kind that may be written to."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from ..errors import NotReplacedError
+
+_ENOUGH_BYTES = 4096
+_HDF5 = rb"\x89|CDF"
+_PAGE = rb'<!doctype html>\s*<html lang="en">.{0,400}"Content-Security-Policy".{0,2000}<link rel="icon" href="data:,">'
+_XML = rb"\s*<(\?xml|svg|VTKFile)"
+# How files begin that have these endings; of others nobody knows.
+_EVENTS = rb".{12}\t"
+_BEGINNINGS = {
+    ".csv": rb"[^\n]*\bloss\b", ".gif": rb"GIF8", ".glb": rb"glTF", ".gltf": rb"\s*\{", ".h5": _HDF5,
+    ".htm": _PAGE, ".html": _PAGE, ".js": rb"/\*+\s*\* plotly\.js", ".mp4": rb".{4}ftyp", ".nc": _HDF5,
+    ".npz": rb"PK", ".pdf": rb"%PDF-", ".ply": rb"ply", ".png": rb"\x89PNG",
+    ".safetensors": rb".{0,7}$|.{8}(\{|$)", ".svg": _XML, ".txt": rb"Caption: ", ".vtp": _XML, ".vts": _XML,
+}  # fmt: skip
+
+
+def check_replaceable(path: Path) -> None:
+    """Checks that a file of this machine may take the place of what has its name.
+
+    Args:
+        path: of the file to write, which need not exist; its ending says of which kind it is.
+
+    Raises:
+        NotReplacedError: a device, a pipe, a read-only file, or a file of another kind has that name.
+    """
+    beginning = _EVENTS if "summary." in path.name else _BEGINNINGS.get(path.suffix.lower())
+    found = first_bytes(path, 0 if beginning is None else _ENOUGH_BYTES)
+    if beginning is not None and found and not re.match(beginning, found, re.DOTALL | re.IGNORECASE):
+        raise NotReplacedError(path, f"is no {path.suffix} file that this program writes")
+
+
+def first_bytes(path: Path, count: int) -> bytes:
+    """Returns how the file begins that is to be replaced; nothing where there is none, or a folder.
+
+    Raises:
+        NotReplacedError: it is no regular file, is read-only, or cannot be read, so that nobody knows what would be
+            lost.
+    """
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            return b""
+        # Opening a named pipe would wait for a writer.
+        if not stat.S_ISREG(mode):
+            raise NotReplacedError(path, "is no regular file")
+        if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
+            raise NotReplacedError(path, "is read-only")
+        if not count:
+            return b""
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            return file.read(count)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    except NotReplacedError:
+        raise
+    except OSError as error:
+        raise NotReplacedError(path, f"is there, but cannot be read ({error.strerror}),") from error
