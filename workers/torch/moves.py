@@ -15,6 +15,7 @@ from collectors.networks.torch_network import check_apart, named_tensors, to_ten
 from collectors.networks.weight_space import State, TensorInfo, WeightSpace, inside_corners
 
 from ..errors import CallbackFunctionError
+from .modes import evaluate_mode, restore_modes
 
 _SMALL = 1 << 16  # elements; below that a tensor costs more for being one than for its values
 
@@ -298,16 +299,21 @@ class NetworkSnapshot:
         self._buffers = [(layer, name, buffer) for layer in layers for name, buffer in layer._buffers.items()]
 
     def apply(self) -> None:
-        """Puts the module on the device, in eval mode."""
+        """Puts the module on the device, in eval mode.
+
+        Raises:
+            CallbackFunctionError: that changes its weights.
+        """
         tensors = (*self._module.parameters(), *self._module.buffers())
         if self._device is not None and any(tensor.device != self._device for tensor in tensors):
             for _, _, parameter, _, _ in self._moved:
                 parameter.grad = None
             self._module.to(self._device)
-        self._module.eval()
+        evaluate_mode(self._module)
 
     def restore(self) -> None:
         """Makes the module what it was when it was found."""
+        restore_modes(self._modes)
         with torch.no_grad():
             for target, value in self._values:
                 collapsed(target).copy_(value)
@@ -321,8 +327,6 @@ class NetworkSnapshot:
             layer._parameters[name] = kept
         for layer, name, buffer in self._buffers:
             layer._buffers[name] = buffer
-        for layer, training in self._modes:
-            layer.training = training
 
 
 def collapsed(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:

@@ -1,0 +1,81 @@
+"""Networks whose eval() and train() are code of their own."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from landscape import evaluate, measure_curvature, random_plane
+from workers.errors import CallbackFunctionError
+
+# Networks this small have few random directions to choose from.
+pytestmark = pytest.mark.filterwarnings("ignore:the two random directions have a cosine")
+HOW = {"device_ids": [0], "progress": False}
+
+
+class Merging(nn.Linear):
+    """A layer that adds a product of two small matrices to its weight in eval mode, and takes it away again."""
+
+    def __init__(self, size, out):
+        super().__init__(size, out)
+        self.weight.requires_grad_(False)
+        self.small, self.merged = nn.Parameter(torch.ones(1, size)), False
+
+    def train(self, mode=True):
+        super().train(mode)
+        if self.merged == mode:
+            self.weight.data += (-1 if mode else 1) * self.small.data
+            self.merged = not mode
+        return self
+
+    def forward(self, inputs):
+        return nn.functional.linear(inputs, self.weight if self.merged else self.weight + self.small, self.bias)
+
+
+class Counting(nn.Linear):
+    """A layer that notes its changes of mode and leaves its weights alone."""
+
+    def train(self, mode=True):
+        self.calls = [*getattr(self, "calls", []), mode]
+        return super().train(mode)
+
+
+def callback(network):
+    generator = torch.Generator().manual_seed(0)
+    samples = torch.randn(16, 4, generator=generator), torch.randn(16, 2, generator=generator)
+    return lambda: (nn.MSELoss(), network, samples, {})
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_eval_that_changes_weights_is_refused_and_undone(training):
+    torch.manual_seed(0)
+    network = nn.Sequential(Merging(4, 4), nn.ReLU(), nn.Linear(4, 2)).train(training)
+    before, outputs = copy.deepcopy(network.state_dict()), network(torch.ones(1, 4))
+    plane = random_plane(network)
+    if training:
+        for measure in (
+            lambda: evaluate(plane, callback(network), size=3, **HOW),
+            lambda: measure_curvature(network, callback(network), **HOW),
+        ):
+            with pytest.raises(
+                CallbackFunctionError, match=r"eval\(\) changes its weights \('0\.weight'\).*merge_weights"
+            ):
+                measure()
+            assert [layer.training for layer in network] == [True, True, True]
+            assert not network[0].merged
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    for mode in (False, True):
+        network.train(mode)
+        torch.testing.assert_close(network(torch.ones(1, 4)), outputs)
+    torch.testing.assert_close(network[0].weight, before["0.weight"] - (0 if training else 1))
+
+
+def test_modes_come_back_through_train():
+    network = nn.Sequential(Counting(4, 4), nn.Dropout(), nn.Linear(4, 2))
+    network[2].eval()
+    evaluate(random_plane(network), callback(network), size=3, **HOW)
+    assert network[0].calls[0] is False
+    assert network[0].calls[-1] is True
+    assert [layer.training for layer in network] == [True, True, False]

@@ -1,0 +1,57 @@
+"""Networks whose change between training and evaluation is code of their own, which may change weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from ..errors import CallbackFunctionError
+
+_MOST_NAMES = 6
+
+
+def evaluate_mode(module: nn.Module) -> None:
+    """Puts a network into eval mode, which must leave its weights alone.
+
+    Layers such as loralib's merge a low-rank part into their weight there: what moves afterwards is not what counts.
+
+    Raises:
+        CallbackFunctionError: its weights are others afterwards; it is what it was before.
+    """
+    if not any(map(_switches, module.modules())):
+        module.eval()
+        return
+    tensors = dict(module.named_parameters())
+    before = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+    modes = [(layer, layer.training) for layer in module.modules()]
+    module.eval()
+    changed = [name for name, value in before.items() if not torch.equal(tensors[name].detach(), value)]
+    if not changed:
+        return
+    restore_modes(modes)
+    with torch.no_grad():
+        for name, value in before.items():
+            tensors[name].copy_(value)
+    names = ", ".join(map(repr, changed[:_MOST_NAMES])) + (", ..." if len(changed) > _MOST_NAMES else "")
+    raise CallbackFunctionError(
+        f"the network's eval() changes its weights ({names}), as layers do that merge a low-rank part into their "
+        "weight, so that no plane moves what it computes with. It was left as it was. Switch merging off (loralib: "
+        "merge_weights=False), or merge once and save the merged weights."
+    )
+
+
+def restore_modes(modes: Iterable[tuple[nn.Module, bool]]) -> None:
+    """Gives layers the modes that they had, through their own ``train`` where they have one."""
+    modes = list(modes)
+    for layer, training in modes:
+        if _switches(layer) and layer.training != training:
+            layer.train(training)
+    for layer, training in modes:
+        layer.training = training
+
+
+def _switches(layer: nn.Module) -> bool:
+    kind = type(layer)
+    return kind.train is not nn.Module.train or kind.eval is not nn.Module.eval
