@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from waiting import wait_until
 
 from landscape.drawing.occlusion import Relief
 from landscape.file.checks import PointStatus
@@ -46,14 +47,20 @@ def hilly(example: Any, surface: Any = two_hills) -> LandscapeData:
 
 
 def turn(opened: Any, eye: tuple[float, float, float]) -> None:
-    """Turns the camera, and waits until the marks have followed it."""
+    """Turns the camera, and waits until the marks have followed it and it rests: Plotly lets it glide to its place."""
     opened.page.evaluate(
-        """([x, y, z]) => { window.moves = 0; const plot = document.querySelector('.surface');
-            plot.once('plotly_restyle', () => { window.moves += 1; });
+        """([x, y, z]) => { window.goal = null; window.frames = 0; const plot = document.querySelector('.surface');
+            plot.once('plotly_restyle', () => { const scene = plot._fullLayout.scene._scene;
+                scene.getCamera();
+                window.goal = Array.from(scene.camera.view.computedMatrix); });
             Plotly.relayout(plot, {'scene.camera': {eye: {x, y, z}, center: {x: 0, y: 0, z: 0}}}); }""",
         list(eye),
     )
-    opened.wait("window.moves > 0")
+    view = "document.querySelector('.surface')._fullLayout.scene._scene.glplot.cameraParams.view"
+    # Reading the goal puts the camera there, until the next frame.
+    opened.wait(
+        f"window.goal && (window.frames += 1) > 2 && {view}.every((it, at) => Math.abs(it - window.goal[at]) < 1e-6)"
+    )
 
 
 def projection(opened: Any) -> Any:
@@ -89,10 +96,9 @@ class TestDepth:
             points = np.column_stack([place["x"], place["y"], place["z"]])
             matrix = projection(opened)
             expected = relief.hides(points, matrix)
-            front, behind = (
-                np.array(opened.data("surface", name, "x", "y", "z"), float).T for name in ("path", "path behind")
-            )
-            np.testing.assert_array_equal(np.isnan(front[:, 0]), expected)
+            # Marks that were on their way when the camera was turned come first.
+            wait_until(lambda: np.array_equal(np.isnan(marks(opened, "path")[:, 0]), expected), what=expected)  # noqa: B023
+            front, behind = marks(opened, "path"), marks(opened, "path behind")
             np.testing.assert_array_equal(np.isnan(behind[:, 0]), ~expected)
             hidden_ever += int(expected.sum())
             # Moved only along the line of sight.
@@ -116,7 +122,7 @@ class TestDepth:
                 return Plotly.restyle(plot, marker, [index]); }"""
         )
         matrix = projection(opened)
-        front = np.array(opened.data("surface", "path", "x", "y", "z"), float).T
+        front = marks(opened, "path")
         places = on_screen(matrix, front[~np.isnan(front[:, 0])])
         counts = [magenta_around(opened, places)]
         opened.page.evaluate("Plotly.restyle(document.querySelector('.surface'), {visible: false}, [0])")
@@ -126,6 +132,11 @@ class TestDepth:
         assert inside.sum() >= 4
         # The mark is three times its usual size; a half-moon would have half of its pixels.
         assert (with_surface[inside] > 0.85 * without[inside]).all(), counts
+
+
+def marks(opened: Any, name: str) -> Any:
+    """Returns where the marks of a trace are drawn, shape (marks, 3); NaN for those that are not."""
+    return np.array(opened.data("surface", name, "x", "y", "z"), float).T
 
 
 def magenta_around(opened: Any, places: Any) -> list[int]:
