@@ -14,7 +14,6 @@ from collectors.files.remote_path import RemotePath
 
 from .errors import LandscapeWriteError
 
-_ENOUGH_BYTES = 4096
 # How the header of a safetensors file of ours begins, after the eight bytes of its length.
 _METADATA = b'{"__metadata__":{'
 _OURS = b'"format":"summary-landscape'
@@ -52,7 +51,7 @@ def check_replaceable_tensors(target: AnyPath, word: str, form: str | None) -> N
     Raises:
         LandscapeWriteError: what is there holds something else. Where it is empty or broken off, nothing is lost.
     """
-    begins = first_bytes(target, _ENOUGH_BYTES)
+    begins = first_bytes(target, replacing.ENOUGH_BYTES)
     if not begins:
         return
     if form is None:

@@ -9,17 +9,19 @@ from pathlib import Path
 
 from ..errors import NotReplacedError
 
-_ENOUGH_BYTES = 4096
+ENOUGH_BYTES = 4096
+"""By which a file of ours shows its kind."""
+
 _HDF5 = rb"\x89|CDF"
 _PAGE = rb'<!doctype html>\s*<html lang="en">.{0,400}"Content-Security-Policy".{0,2000}<link rel="icon" href="data:,">'
 _XML = rb"\s*<(\?xml|svg|VTKFile)"
-# How files begin that have these endings; of others nobody knows.
 _EVENTS = rb".{12}\t"
+# How files begin that have these endings; of others nobody knows.
 _BEGINNINGS = {
     ".csv": rb"[^\n]*\bloss\b", ".gif": rb"GIF8", ".glb": rb"glTF", ".gltf": rb"\s*\{", ".h5": _HDF5,
     ".htm": _PAGE, ".html": _PAGE, ".js": rb"/\*+\s*\* plotly\.js", ".mp4": rb".{4}ftyp", ".nc": _HDF5,
     ".npz": rb"PK", ".pdf": rb"%PDF-", ".ply": rb"ply", ".png": rb"\x89PNG",
-    ".safetensors": rb".{0,7}$|.{8}(\{|$)", ".svg": _XML, ".txt": rb"Caption: ", ".vtp": _XML, ".vts": _XML,
+    ".safetensors": rb".{0,8}\Z|.{8}\{", ".svg": _XML, ".txt": rb"Caption: ", ".vtp": _XML, ".vts": _XML,
 }  # fmt: skip
 
 
@@ -32,10 +34,19 @@ def check_replaceable(path: Path) -> None:
     Raises:
         NotReplacedError: a device, a pipe, a read-only file, or a file of another kind has that name.
     """
-    beginning = _EVENTS if "summary." in path.name else _BEGINNINGS.get(path.suffix.lower())
-    found = first_bytes(path, 0 if beginning is None else _ENOUGH_BYTES)
-    if beginning is not None and found and not re.match(beginning, found, re.DOTALL | re.IGNORECASE):
+    found = first_bytes(path, ENOUGH_BYTES if _beginning(path.name) else 0)
+    if not begins_as_ours(path.name, found):
         raise NotReplacedError(path, f"is no {path.suffix} file that this program writes")
+
+
+def begins_as_ours(name: str, found: bytes) -> bool:
+    """Returns whether a file of that name that begins so may be one that this program wrote, perhaps not to its end."""
+    beginning = _beginning(name)
+    return beginning is None or not found or re.match(beginning, found, re.DOTALL | re.IGNORECASE) is not None
+
+
+def _beginning(name: str) -> bytes | None:
+    return _EVENTS if "summary." in name else _BEGINNINGS.get(Path(name).suffix.lower())
 
 
 def first_bytes(path: Path, count: int) -> bytes:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..errors import CheckpointError, RunDirectoryError
+from ..files.replacing import ENOUGH_BYTES, begins_as_ours
 from ..networks.weight_space import WeightSpace
 from ..weights.frozen_parameters import FrozenParameters
 from ..weights.safetensors_file import CheckpointFile, StateReader
@@ -95,8 +96,7 @@ def remove_run(folder: LocalCheckpointFolder | RemoteCheckpointFolder, run: RunM
     """Removes a run's files; all others stay."""
     # The metadata goes first: it must never name files that are gone.
     (folder.path / METADATA_NAME).unlink(missing_ok=True)
-    # A foreign file map may name anything.
-    folder.remove(name for name in run.file_names if name.endswith((".safetensors", ".ckpt")))
+    folder.remove(run.file_names)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _check_names(
             is_broken_off = False
         except CheckpointError:
             with path.open("rb") as file:
-                is_broken_off = file.read(9)[8:] in (b"{", b"")
+                is_broken_off = begins_as_ours(path.name, file.read(ENOUGH_BYTES))
         if not is_broken_off or existing != "overwrite":
             raise RunDirectoryError(
                 f"{path} has the name of a checkpoint that this run writes, but is none, and was left as it is. Move "

@@ -112,11 +112,10 @@ class LocalCheckpointFolder:
         write_text(self.path / METADATA_NAME, text)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Removes files by their names; links rather than what they point to, and never the metadata."""
-        for name in names:
+        """Removes checkpoints by their names; links rather than what they point to, and nothing else."""
+        for name in filter(_is_checkpoint, names):
             path = self.path / name
-            # A damaged or foreign file map may name anything.
-            if name != METADATA_NAME and (path.is_file() or path.is_symlink()):
+            if path.is_file() or path.is_symlink():
                 path.unlink()
 
     def remove_leftovers(self) -> None:
@@ -191,7 +190,7 @@ class RemoteCheckpointFolder:
 
     def remove(self, names: Iterable[str]) -> None:
         """Removes those files that a listing shows; nothing outside of the folder can be among them."""
-        wanted = set(names) - {METADATA_NAME}
+        wanted = set(filter(_is_checkpoint, names))
         for file in self.path.files():
             if file.name in wanted:
                 file.unlink(missing_ok=True)
@@ -218,3 +217,8 @@ def _is_held(run: AnyPath, error: LockHeldError, remedy: str) -> RunDirectoryErr
         f"run directory {run} is being written by {error}. {remedy}, or choose another summary_dir: two trainings in "
         "one directory would mix their checkpoints."
     )
+
+
+def _is_checkpoint(name: str) -> bool:
+    # A damaged or foreign file map may name anything.
+    return name.endswith((".safetensors", ".ckpt"))

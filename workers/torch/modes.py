@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -27,13 +27,13 @@ def evaluate_mode(module: nn.Module) -> None:
     before = {name: tensor.detach().clone() for name, tensor in tensors.items()}
     modes = [(layer, layer.training) for layer in module.modules()]
     module.eval()
-    changed = [name for name, value in before.items() if not torch.equal(tensors[name].detach(), value)]
+    changed = [name for name, value in before.items() if _differ(tensors[name].detach(), value)]
     if not changed:
         return
     restore_modes(modes)
     with torch.no_grad():
-        for name, value in before.items():
-            tensors[name].copy_(value)
+        for name in changed:
+            tensors[name].copy_(before[name])
     names = ", ".join(map(repr, changed[:_MOST_NAMES])) + (", ..." if len(changed) > _MOST_NAMES else "")
     raise CallbackFunctionError(
         f"the network's eval() changes its weights ({names}), as layers do that merge a low-rank part into their "
@@ -42,9 +42,8 @@ def evaluate_mode(module: nn.Module) -> None:
     )
 
 
-def restore_modes(modes: Iterable[tuple[nn.Module, bool]]) -> None:
+def restore_modes(modes: Sequence[tuple[nn.Module, bool]]) -> None:
     """Gives layers the modes that they had, through their own ``train`` where they have one."""
-    modes = list(modes)
     for layer, training in modes:
         if _switches(layer) and layer.training != training:
             layer.train(training)
@@ -55,3 +54,8 @@ def restore_modes(modes: Iterable[tuple[nn.Module, bool]]) -> None:
 def _switches(layer: nn.Module) -> bool:
     kind = type(layer)
     return kind.train is not nn.Module.train or kind.eval is not nn.Module.eval
+
+
+def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
+    # A weight that is no number is still the same one.
+    return bool(((one != other) & ~(one.isnan() & other.isnan())).any())

@@ -1,5 +1,8 @@
 """What a run directory takes the place of: its own checkpoints, and no other file."""
 
+import json
+import warnings
+
 import numpy as np
 import pytest
 from runs import collected, names
@@ -17,6 +20,20 @@ def test_an_import_replaces_no_run_of_a_training(tmp_path):
     with pytest.raises(RunDirectoryError, match=r"holds a run that no import wrote, and was left as it is"):
         import_checkpoints(tmp_path / "run", files, existing="overwrite")
     assert names(tmp_path / "run" / "ckpt_dir") == kept
+
+
+@pytest.mark.parametrize("existing", ["overwrite", "resume"])
+def test_a_foreign_file_map_removes_nothing_else(tmp_path, existing):
+    collected(tmp_path / "run")
+    folder = tmp_path / "run" / "ckpt_dir"
+    (folder / "notes.txt").write_text("mine")
+    metadata = folder / "train_metadata.json"
+    content = json.loads(metadata.read_text())
+    content["model_params_file_map"]["7"] = "notes.txt"
+    metadata.write_text(json.dumps(content))
+    with warnings.catch_warnings(action="ignore"):
+        collected(tmp_path / "run", existing=existing)
+    assert (folder / "notes.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("existing", ["error", "overwrite", "resume"])

@@ -8,6 +8,7 @@ from torch import nn
 
 from landscape import evaluate, measure_curvature, random_plane
 from workers.errors import CallbackFunctionError
+from workers.torch.modes import evaluate_mode
 
 # Networks this small have few random directions to choose from.
 pytestmark = pytest.mark.filterwarnings("ignore:the two random directions have a cosine")
@@ -79,3 +80,11 @@ def test_modes_come_back_through_train():
     assert network[0].calls[0] is False
     assert network[0].calls[-1] is True
     assert [layer.training for layer in network] == [True, True, False]
+
+
+def test_weights_that_are_no_numbers_are_no_change():
+    network = nn.Sequential(Counting(4, 4), nn.Linear(4, 2))
+    with torch.no_grad():
+        network[1].bias[0] = torch.nan
+    evaluate_mode(network)
+    assert not network.training
