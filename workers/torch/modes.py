@@ -23,7 +23,8 @@ def evaluate_mode(module: nn.Module) -> None:
     if not any(map(_switches, module.modules())):
         module.eval()
         return
-    tensors = dict(module.named_parameters())
+    # A tensor on the meta device has no values here; accelerate brings them for each forward pass.
+    tensors = {name: tensor for name, tensor in module.named_parameters() if not tensor.is_meta}
     before = {name: tensor.detach().clone() for name, tensor in tensors.items()}
     modes = [(layer, layer.training) for layer in module.modules()]
     module.eval()

@@ -88,3 +88,9 @@ def test_weights_that_are_no_numbers_are_no_change():
         network[1].bias[0] = torch.nan
     evaluate_mode(network)
     assert not network.training
+
+
+def test_weights_that_lie_elsewhere_are_not_looked_at():
+    network = nn.Sequential(Counting(4, 4), nn.Linear(4, 2, device="meta"))
+    evaluate_mode(network)
+    assert not network.training
