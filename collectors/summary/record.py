@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 MODES = ("train", "eval")
+_NAMED = 5
 
 
 class SummaryRecord:
@@ -115,9 +116,12 @@ class SummaryRecord:
 
         Raises:
             TypeError: an argument, or an element of the value, has the wrong type.
-            ValueError: the plugin is unknown, the name is empty, or the value has a shape that the plugin cannot take.
+            ValueError: the plugin is unknown, the name is empty, the value has a shape that the plugin cannot take, or
+                the record is closed.
         """
         self._follow_fork()
+        if self._closed:
+            raise self._is_closed()
         plugin = check_plugin(plugin)
         values = check_value(plugin, name, value)
         with self._lock:
@@ -174,7 +178,7 @@ class SummaryRecord:
         if plugin_filter is not None and not callable(plugin_filter):
             raise wrong_type("plugin_filter", "a function of a plugin's name, or None", plugin_filter)
         if self._closed:
-            return self._refuse(ValueError(f"the SummaryRecord of {self._directory} is closed; open a new one."))
+            return self._refuse(self._is_closed())
         values = self._graph_values(self._network or train_network) + self._take(plugin_filter)
         try:
             # A writer that has failed says so even if there is nothing to write.
@@ -186,7 +190,7 @@ class SummaryRecord:
         return True
 
     def flush(self) -> None:
-        """Returns when everything that was recorded is on the disk.
+        """Returns when everything that was recorded is on the disk; what was added since still waits for ``record``.
 
         Raises:
             SummaryWriteError: something could not be written.
@@ -197,16 +201,19 @@ class SummaryRecord:
     def close(self) -> None:
         """Returns when everything that was recorded is on the disk and the files are closed and read-only.
 
+        Values that were added since the last ``record`` have no step and are not written; a warning names them.
+
         Raises:
             SummaryWriteError: something could not be written.
         """
         self._follow_fork()
         self._closed = True
+        self._warn_of_values_without_a_step()
         self._writer.close()
 
     def __enter__(self) -> Self:
         if self._closed:
-            raise ValueError(f"the SummaryRecord of {self._directory} is closed; open a new one.")
+            raise self._is_closed()
         return self
 
     def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
@@ -222,6 +229,9 @@ class SummaryRecord:
         # Another process writes files of its own; values that wait here are recorded here.
         options = (self._max_file_size, self._raise_exception, self._export_options)
         return SummaryRecord, (str(self._directory), self._prefix, self._suffix, self._network, *options)
+
+    def _is_closed(self) -> ValueError:
+        return ValueError(f"the SummaryRecord of {self._directory} is closed; open a new one.")
 
     def _begin(self) -> None:
         self._process = os.getpid()
@@ -250,6 +260,19 @@ class SummaryRecord:
                 self._pending = {**taken, **self._pending}
             raise
         return [value for key, values in taken.items() if key[0] in kept for value in values]
+
+    def _warn_of_values_without_a_step(self) -> None:
+        with self._lock:
+            lost = [f"{plugin} {name!r}" for plugin, name in self._pending]
+            self._pending.clear()
+        if lost:
+            named = ", ".join(lost[:_NAMED]) + (", ..." if len(lost) > _NAMED else "")
+            warnings.warn(
+                f"what was added to the SummaryRecord of {self._directory} since its last record(step) is not written, "
+                f"{len(lost)} in all: {named}. Call record(step) after add_value.",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _graph_values(self, network: Any) -> list[SummaryValue]:
         if network is None or self._graph_recorded:

@@ -50,7 +50,7 @@ def read_array_samples(
     if data is not None and isinstance(dataset, data.DataLoader | data.Dataset):
         from .torch_samples import read_samples
 
-        return read_samples(dataset, options, lambda item: as_batch(map_leaves(as_numpy, item)), memory)
+        return read_samples(dataset, options, lambda item, _: as_batch(map_leaves(as_numpy, item)), memory)
     if not isinstance(dataset, Iterable):
         raise TypeError(
             "dataset must be a pair (inputs, targets) of arrays, an iterable of batches of such pairs, or a PyTorch "

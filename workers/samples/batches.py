@@ -47,7 +47,11 @@ def is_tensor(value: object) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def as_batch(item: object) -> Batch:
+MakeBatch = Callable[[object, "int | None"], Batch]
+"""Makes a batch of what a data set gave, and of how many samples its loader put into that; None where nobody knows."""
+
+
+def as_batch(item: object, count: int | None = None) -> Batch:  # noqa: ARG001 - its targets say how many there are
     """Returns a batch of (inputs, targets).
 
     Raises:
@@ -78,20 +82,41 @@ def as_batch(item: object) -> Batch:
     return Batch(inputs, targets, len(first))
 
 
-def as_whole_batch(item: object) -> Batch:
+def as_whole_batch(item: object, count: int | None = None, samples: Callable[[Any], int] | None = None) -> Batch:
     """Returns a batch that is handed to the network as it is, without separate targets.
 
+    Args:
+        item: what the data set gave.
+        count: how many samples its loader put into it, where that is known.
+        samples: the user's function from a batch to how many samples it holds; it goes before the count.
+
     Raises:
-        SamplesError: it has no tensor that says how many samples there are.
+        SamplesError: nothing says how many samples there are.
     """
-    first = next((leaf for leaf in leaves(item) if is_array(leaf) and leaf.ndim > 0), None)
-    if first is None:
+    arrays = [leaf for leaf in leaves(item) if is_array(leaf) and leaf.ndim > 0]
+    if not arrays:
         raise SamplesError(
             f"dataset must give batches that are or hold tensors (in tuples, lists or dictionaries), but gave "
             f"{type(item).__name__}; {WRAP}, or convert them in its collate_fn."
         )
+    lengths = sorted({len(leaf) for leaf in arrays})
     listed = _count_graphs(item) or _count_listed(item)
-    return Batch((item,), None, len(first)) if listed is None else Batch((item,), None, listed, can_be_cut=False)
+    if samples is not None:
+        found = samples(item)
+        if isinstance(found, bool) or not hasattr(found, "__index__") or int(found) < 1:
+            raise SamplesError(
+                f"samples must return how many samples a batch holds, 1 or more, but returned {found!r}."
+            )
+        count = int(found)
+    elif listed is not None:
+        count = listed
+    elif count is None and len(lengths) > 1:
+        raise SamplesError(
+            f"the tensors of a batch have first axes of {' and '.join(map(str, lengths))}, so nothing says how many "
+            "samples it holds, by which its loss and metrics are weighed. Say it: OwnLoss(step, samples=lambda batch: "
+            "...), or give a DataLoader with a batch_size over a data set that is read by index."
+        )
+    return Batch((item,), None, count or lengths[0], can_be_cut=listed is None and lengths == [count or lengths[0]])
 
 
 def cut(batch: Batch, start: int, stop: int) -> Batch:

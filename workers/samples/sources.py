@@ -14,13 +14,15 @@ import numpy as np
 from ..errors import SampleMemoryError, SamplesError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
-from .batches import Batch, as_batch, cut, same_leaves
+from .batches import Batch, MakeBatch, as_batch, cut, same_leaves
 from .digest import quick_mark
 from .memory import free_memory, size_text
 from .samples import Samples, count_samples, no_samples
 from .store import SampleWriter, hold_store, open_held
 from .streaming import PassFacts, SampleStream, first_pass
 
+# After so many samples a stream of unknown length counts as one without an end.
+_ENDLESS = 10_000_000
 # What a pass has in memory at once, the head kept beside it.
 _BLOCK_SHARE = 0.25
 
@@ -65,7 +67,7 @@ def indexed_source(
     options: MeasurementOptions,
     notes: list[str],
     *,
-    make_batch: Callable[[object], Batch] = as_batch,
+    make_batch: MakeBatch = as_batch,
     without_batches: bool,
     read_all: Callable[[Sequence[Sequence[int]]], Iterator[Any]] | None = None,
 ) -> SampleSource:
@@ -94,15 +96,15 @@ def indexed_source(
     parts = [indices[start : start + batch_size] for start in range(0, count, batch_size)]
 
     def batches() -> Iterator[Batch]:
-        return map(make_batch, map(read, parts))
+        return map(make_batch, map(read, parts), map(len, parts))
 
     def batches_at_once() -> Iterator[Batch]:
         assert read_all is not None
-        return map(make_batch, read_all(parts))
+        return map(make_batch, read_all(parts), map(len, parts))
 
     def few() -> Iterator[tuple[int, Batch]]:
         for number in sorted({0, len(parts) // 2, len(parts) - 1}):
-            yield number * batch_size, make_batch(read(parts[number]))
+            yield number * batch_size, make_batch(read(parts[number]), len(parts[number]))
 
     return SampleSource(
         batches, few, count, without_batches, first=parts[0], read_fast=None if read_all is None else batches_at_once
@@ -113,7 +115,7 @@ def stream_source(
     dataset: Iterable[Any],
     options: MeasurementOptions,
     *,
-    make_batch: Callable[[object], Batch] = as_batch,
+    make_batch: MakeBatch = as_batch,
     without_batches: bool = False,
 ) -> SampleSource:
     """Returns the source for an iterable of batches, of which as many are read as are needed.
@@ -126,14 +128,22 @@ def stream_source(
 
     Raises:
         ValueError: random samples were asked for.
+        SamplesError: while it is read: it has no length, and no end after ten million samples.
     """
     if options.samples == "random":
         raise ValueError('samples="random" needs a data set that is read by index; use samples="first" for a stream.')
 
     def read() -> Iterator[Batch]:
-        left = options.count
+        left, seen = options.count, 0
+        may_be_endless = left is None and not _has_length(dataset)
         for item in _iterate(dataset):
-            batch = make_batch(item)
+            batch = make_batch(item, None)
+            seen += batch.size
+            if may_be_endless and seen > _ENDLESS:
+                raise SamplesError(
+                    f"dataset has given more than {_ENDLESS:,} samples and does not say how many there are (it has no "
+                    "length), so it may never end. Say how many are measured: num_samples=10_000."
+                )
             if left is not None:
                 batch = cut(batch, 0, left) if batch.size > left and batch.can_be_cut else batch
                 left = max(0, left - batch.size)
@@ -284,6 +294,14 @@ def _are_those_of(source: SampleSource, samples: Samples) -> bool:
 
 def _are_same(one: Batch, other: Batch) -> bool:
     return same_leaves((one.inputs, one.targets), (other.inputs, other.targets))
+
+
+def _has_length(dataset: object) -> bool:
+    try:
+        len(dataset)  # type: ignore[arg-type]
+    except (TypeError, NotImplementedError):
+        return False
+    return True
 
 
 def _iterate(dataset: Iterable[Any]) -> Iterator[Any]:

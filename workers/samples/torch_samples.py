@@ -18,7 +18,7 @@ from collectors.networks.batches import map_leaves
 from ..errors import SamplesError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
-from .batches import Batch, as_batch, map_batch, same_leaves
+from .batches import Batch, MakeBatch, as_batch, map_batch, same_leaves
 from .samples import Samples
 from .sources import SampleSource, Stream, indexed_source, read_source, stream_source
 from .torch_samplers import visited_indices
@@ -104,7 +104,7 @@ def _lay_out(leaf: Any) -> Any:
 def read_samples(
     dataset: object,
     options: MeasurementOptions,
-    make_batch: Callable[[object], Batch] = as_batch,
+    make_batch: MakeBatch = as_batch,
     memory: SampleMemory = SampleMemory(),  # noqa: B008
 ) -> tuple[Samples, list[str]]:
     """Reads the samples once, in data-set order.
@@ -157,7 +157,7 @@ def _with_own_generator(batches: Any) -> Any:
 
 
 def _loader_source(
-    loader: DataLoader[Any], options: MeasurementOptions, notes: list[str], make_batch: Callable[[object], Batch]
+    loader: DataLoader[Any], options: MeasurementOptions, notes: list[str], make_batch: MakeBatch
 ) -> SampleSource:
     if loader.batch_size is None and loader.batch_sampler is None:
         # Automatic batching is off: each item of the data set is a batch of its own.
@@ -198,7 +198,7 @@ def _indexed_source(
     options: MeasurementOptions,
     notes: list[str],
     subset: Sequence[int] | None,
-    make_batch: Callable[[object], Batch],
+    make_batch: MakeBatch,
     loader: DataLoader[Any] | None = None,
 ) -> SampleSource:
     def read(some: Sequence[int]) -> Any:

@@ -18,11 +18,12 @@ import torch
 from torch import nn
 
 from collectors.networks.batches import leaves
+from collectors.validation import check_bool, check_float, check_int
 
 from ..measurement_plan import MeasurementPlan, Workload
 from ..samples.batches import Batch, is_tensor
 from ..samples.samples import Samples
-from .packages import PackageFolder
+from .packages import PackageFolder, check_private, make_private
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 # A number, and more for each layer: LeNet-5 took 12.4 CPU seconds, ResNet-20 15.2, a perceptron 11.1. Three of them go
@@ -65,6 +66,22 @@ class CompileRecord:
     batch_size: int | None
     compiled: bool = True
     missed_seconds: float = 0.0
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> CompileRecord:
+        """Returns a record that was read from a file.
+
+        Raises:
+            TypeError: an entry is missing, unknown or of the wrong type.
+            ValueError: an entry has a wrong value.
+        """
+        found = cls(**record)
+        for name in ("cold_seconds", "warm_seconds", "speed_up", "missed_seconds"):
+            check_float(name, getattr(found, name), minimum=0)
+        if found.batch_size is not None:
+            check_int("batch_size", found.batch_size, minimum=1)
+        check_bool("compiled", found.compiled)
+        return found
 
 
 @dataclass(frozen=True)
@@ -165,10 +182,25 @@ class CompileCache:
         self.key = hashlib.sha256(identity.encode()).hexdigest()[:32]
         self._path = self.folder / "summary_landscape" / f"{self.key}.json"
 
+    def danger(self) -> str:
+        """Returns why no code may be kept in these folders and run from them; "" where they are this user's alone."""
+        users = _users_folder()
+        try:
+            make_private(self.packages.path)
+            if users is None:
+                make_private(self.folder)
+            else:
+                users.mkdir(mode=0o700, parents=True, exist_ok=True)
+                check_private(users, forbidden=0o022)
+        except OSError as error:
+            names = "XDG_CACHE_HOME" + ("" if users is None else f" and {CACHE_VARIABLE}")
+            return f"the folder of compiled code is not safe ({error}); set {names} to a folder that is"
+        return ""
+
     def record(self) -> CompileRecord:
         """Returns what was measured, or a guess from the number of layers."""
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            return CompileRecord(**json.loads(self._path.read_text()))
+        with contextlib.suppress(ValueError, TypeError):
+            return CompileRecord.from_json(read_record(self._path))
         return self._guess()
 
     def _guess(self) -> CompileRecord:
@@ -214,6 +246,15 @@ class CompileCache:
                 os.environ.pop(CACHE_VARIABLE, None)
             else:
                 os.environ[CACHE_VARIABLE] = before
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Returns a record, or nothing where it is missing or damaged."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        found = json.loads(path.read_text())
+        if isinstance(found, dict):
+            return found
+    return {}
 
 
 def write_record(path: Path, record: Mapping[str, object]) -> None:

@@ -87,8 +87,13 @@ class PlanChooser:
         """Returns a plan that somebody else chose, compiled where it says so and that can be done."""
         if not plan.compile:
             return SettledPlan(plan, self._samples, self._network)
-        cache = CompileCache(self._network, plan, self._samples, self._device)
-        return self._compiled(plan, self._samples, replace(plan, compile=False, compiler=""), cache, True)
+        cache, eager = (
+            CompileCache(self._network, plan, self._samples, self._device),
+            replace(plan, compile=False, compiler=""),
+        )
+        if danger := cache.danger():
+            return self._refused(eager, danger, True)
+        return self._compiled(plan, self._samples, eager, cache, True)
 
     def from_tuning(self, plan: MeasurementPlan, samples_per_second: float, workload: Workload) -> SettledPlan:
         """Returns the tuned plan, compiled where that was asked for or pays off.
@@ -125,6 +130,8 @@ class PlanChooser:
                 return self._eager(plan, reason, details)
         if workload.rehearsal:
             return self._eager(plan, NOT_IN_A_REHEARSAL, f"a run would: {details or reason}")
+        if danger := cache.danger():
+            return self._refused(plan, danger, workload.compile)
         settled = self._compiled(candidate, samples, plan, cache, workload.compile)
         if not settled.plan.compile:
             cache.keep_failed(self._seconds)
@@ -238,6 +245,10 @@ class PlanChooser:
         eager = replace(plan, reason=f"not compiled: {reason}", details=details)
         return SettledPlan(eager, self._samples, self._network)
 
+    def _refused(self, plan: MeasurementPlan, problem: str, wanted: bool | str) -> SettledPlan:
+        note = f"compile={wanted!r} was asked for, but the network runs eagerly: {problem}."
+        return replace(self._eager(plan, problem), note=note)
+
     def _compiled(
         self,
         plan: MeasurementPlan,
@@ -262,8 +273,7 @@ class PlanChooser:
         self._seconds = compiled.seconds if compiled.network is not None else time.perf_counter() - start
         self._not_packaged = compiled.not_packaged
         if compiled.network is None:
-            note = f"compile={wanted!r} was asked for, but the network runs eagerly: {compiled.problem}."
-            return replace(self._eager(eager, compiled.problem), note=note)
+            return self._refused(eager, compiled.problem, wanted)
         note = ""
         if plan.compiler and plan.compiler != compiled.compiler:
             note = (

@@ -304,7 +304,7 @@ class TorchEvaluator(PlannedNetwork):
     def _read_sets(self, dataset: object, setup: MeasurementSetup) -> list[ReadSet]:
         recalibrated = RECALIBRATED if self._options.buffers == "recalibrate" else ""
         memory = replace(setup.memory, obstacle=SAME_DRAWS if self._draws_alike else recalibrated)
-        read = functools.partial(read_user_data, network=self._module, whole=self._own_loss is not None)
+        read = functools.partial(read_user_data, network=self._module, own_loss=self._own_loss)
         return read_sets(dataset, self._options, memory, read)
 
     def _add_sets(self, further: Sequence[ReadSet], loss: Callable[..., Any] | None) -> None:

@@ -35,7 +35,7 @@ def example_inputs(model: object, network: nn.Module, dataset: object, count: in
     module = unwrap(network)
     own_loss = own_loss_of(model, module)
     first = find_data_sets(dataset, MeasurementOptions(count))[0]
-    samples, _ = read_user_data(first.data, first.options, SampleMemory(), network=module, whole=own_loss is not None)
+    samples, _ = read_user_data(first.data, first.options, SampleMemory(), network=module, own_loss=own_loss)
     batch = samples.own_batches[0]
     if own_loss is None:
         return tuple(batch.inputs) if isinstance(batch.inputs, list) else batch.inputs

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable
 
 import torch
 from torch import nn
 
+from collectors.validation import check_float, check_int
+
 from ..measurement_plan import MeasurementPlan
 from ..samples.samples import Samples
-from .compile_record import CompileCache, write_record
+from .compile_record import CompileCache, read_record, write_record
 
 # After so many runs it is chosen anew: what disturbs memory or clock rates alone does not show in the share.
 _MOST_RUNS = 20
@@ -40,11 +41,12 @@ class KeptPlan:
 
     def find(self) -> tuple[MeasurementPlan, float] | None:
         """Returns the plan and its samples per second, and counts the run; None where a plan must be tuned."""
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-            record = json.loads(self._path.read_text())
+        record = read_record(self._path)
+        with contextlib.suppress(ValueError, TypeError, KeyError):
             plan = MeasurementPlan(record["batch_size"], record["threads"], record["channels_last"])
-            rate, runs = float(record["samples_per_second"]), int(record["runs"])
-            if rate > 0 and runs < _MOST_RUNS:
+            rate = check_float("samples_per_second", record["samples_per_second"], minimum=0)
+            runs = check_int("runs", record["runs"], minimum=1)
+            if rate and runs < _MOST_RUNS:
                 write_record(self._path, {**record, "runs": runs + 1})
                 return plan, rate
         return None

@@ -48,17 +48,27 @@ class OwnLoss:
     Args:
         step: function of (network, batch) that returns the loss, or (loss, outputs); None calls the network with the
             batch's entries as keywords and takes the ``loss`` of its output, as networks of Transformers give it.
+        samples: function of a batch that returns how many samples it holds, by which its loss and metrics are weighed;
+            None takes what the DataLoader put into it, or else the first axis that all its tensors share.
 
     Raises:
-        TypeError: the step cannot be called.
+        TypeError: the step or samples cannot be called.
     """
 
-    def __init__(self, step: Callable[[Any, Any], Any] | None = None) -> None:
+    def __init__(
+        self, step: Callable[[Any, Any], Any] | None = None, *, samples: Callable[[Any], int] | None = None
+    ) -> None:
         if step is not None and not callable(step):
             raise TypeError(
                 f"step must be a function of (network, batch) that returns the loss, or None, but got "
                 f"{type(step).__name__}."
             )
+        if samples is not None and not callable(samples):
+            raise TypeError(
+                f"samples must be a function of a batch that returns how many samples it holds, or None, but got "
+                f"{type(samples).__name__}."
+            )
+        self.samples = samples
         self._step = _loss_of_outputs if step is None else step
 
     def forward(

@@ -26,6 +26,7 @@ from .ahead_of_time import OPTIONS, PackageError, compile_ahead
 from .network_code import UnknownCodeError, code_of_network
 
 _MOST_BYTES = 256 * 2**20
+_WRITABLE = 0o022  # by others
 
 
 class PackageFolder:
@@ -37,13 +38,13 @@ class PackageFolder:
     """
 
     def __init__(self, path: Path, compiling: Callable[[], AbstractContextManager[None]]) -> None:
-        self._path, self.compiling = path, compiling
+        self.path, self.compiling = path, compiling
 
     def find(self, key: str) -> Path | None:
         """Returns the package's library where it is whole and ours."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            self._check()
-            library, facts = self._path / f"{key}.so", self._path / f"{key}.json"
+            check_private(self.path)
+            library, facts = self.path / f"{key}.so", self.path / f"{key}.json"
             if not (_is_ours(library) and _is_ours(facts)):
                 return None
             if hashlib.sha256(library.read_bytes()).hexdigest() == json.loads(facts.read_text())["sha256"]:
@@ -58,11 +59,8 @@ class PackageFolder:
             PackageError: the folder is not safe, or cannot be written.
         """
         try:
-            # Where a user's files are the group's by default, the folder around it would be refused.
-            self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            self._path.mkdir(mode=0o700, exist_ok=True)
-            self._check()
-            path = self._path / f"{key}.so"
+            make_private(self.path)
+            path = self.path / f"{key}.so"
             write_bytes(path, library)
             facts = {"sha256": hashlib.sha256(library).hexdigest(), "torch": torch.__version__}
             write_bytes(path.with_suffix(".json"), json.dumps(facts).encode())
@@ -75,27 +73,48 @@ class PackageFolder:
         """Removes a package."""
         for suffix in (".so", ".json"):
             with contextlib.suppress(OSError):
-                (self._path / f"{key}{suffix}").unlink()
-
-    def _check(self) -> None:
-        """Raises OSError where somebody else could put files into the folder, or put another one in its place."""
-        found = self._path.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise PermissionError(f"{self._path} is not a folder of this user alone (mode 0700)")
-        for parent in self._path.resolve().parents:
-            found = parent.stat()
-            shared = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
-            if shared or found.st_uid not in (0, os.geteuid()):
-                raise PermissionError(f"other users can write to {parent}, which holds {self._path}")
+                (self.path / f"{key}{suffix}").unlink()
 
     def _make_room(self, newest: Path) -> None:
         with contextlib.suppress(OSError):
-            libraries = [path for path in self._path.glob("*.so") if path != newest]
+            libraries = [path for path in self.path.glob("*.so") if path != newest]
             total = newest.stat().st_size
             for path in sorted(libraries, key=lambda path: path.stat().st_mtime, reverse=True):
                 total += path.stat().st_size
                 if total > _MOST_BYTES:
                     self.discard(path.stem)
+
+
+def make_private(path: Path) -> None:
+    """Makes a folder of ours from which code is run, for this user alone.
+
+    Raises:
+        OSError: it cannot be made, or somebody else could put code there.
+    """
+    # Where a user's files are the group's by default, the folder around it would be refused.
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _WRITABLE:
+        path.chmod(0o700)
+    check_private(path)
+
+
+def check_private(path: Path, forbidden: int = 0o077) -> None:
+    """Raises OSError where somebody else could put files into a folder, or put another one in its place.
+
+    Args:
+        path: of the folder.
+        forbidden: bits of its mode.
+    """
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & forbidden:
+        raise PermissionError(f"{path} is not a folder of this user alone (mode 0700)")
+    for parent in path.resolve().parents:
+        found = parent.stat()
+        shared = found.st_mode & _WRITABLE and not found.st_mode & stat.S_ISVTX
+        if shared or found.st_uid not in (0, os.geteuid()):
+            raise PermissionError(f"other users can write to {parent}, which holds {path}")
 
 
 class PackagedNetwork:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,10 @@ from ..errors import SamplesError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..samples.array_samples import is_pair_of_arrays
-from ..samples.batches import WRAP, Batch, as_batch, as_whole_batch, is_array
+from ..samples.batches import WRAP, Batch, MakeBatch, as_batch, as_whole_batch, is_array
 from ..samples.samples import Samples
 from ..samples.torch_samples import read_samples
+from .own_loss import OwnLoss
 
 _TARGETS = ("targets", "target", "labels", "label", "y")
 _OTHERWISE = "Return an OwnLoss in place of the loss if that is not what you mean."
@@ -55,7 +57,7 @@ class Rows(Dataset[Any]):
 
 
 def read_user_data(
-    dataset: object, options: MeasurementOptions, memory: SampleMemory, *, network: nn.Module, whole: bool
+    dataset: object, options: MeasurementOptions, memory: SampleMemory, *, network: nn.Module, own_loss: OwnLoss | None
 ) -> tuple[Samples, list[str]]:
     """Reads the samples once, in data-set order; see ``read_samples``.
 
@@ -64,14 +66,14 @@ def read_user_data(
         options: how many samples, and which.
         memory: where they are kept.
         network: that takes its batches.
-        whole: whether a batch is handed to the network as it is, because that computes its own loss.
+        own_loss: the network's, where a batch is handed to it as it is.
 
     Returns:
         The samples, and notes for the user.
     """
     notes: list[str] = []
-    if whole:
-        return read_samples(dataset, options, as_whole_batch, memory)
+    if own_loss is not None:
+        return read_samples(dataset, options, functools.partial(as_whole_batch, samples=own_loss.samples), memory)
     samples, more = read_samples(_as_torch_data(dataset, network, notes), options, _batch_maker(network, notes), memory)
     return samples, [*notes, *more]
 
@@ -107,7 +109,7 @@ def _as_torch_data(dataset: object, network: nn.Module, notes: list[str]) -> obj
     return pair if all(isinstance(part, torch.Tensor) for part in pair) else Rows(*pair)
 
 
-def _batch_maker(network: nn.Module, notes: list[str]) -> Callable[[object], Batch]:
+def _batch_maker(network: nn.Module, notes: list[str]) -> MakeBatch:
     """Returns what makes a batch of (inputs, targets) from what the data set gives, for a loss of outputs and targets.
 
     A pair is one. A dictionary or a longer tuple is one too where the network's ``forward`` leaves no doubt: it takes
@@ -118,7 +120,7 @@ def _batch_maker(network: nn.Module, notes: list[str]) -> Callable[[object], Bat
         notes: for the user; says how such batches were understood.
     """
 
-    def make(item: object) -> Batch:
+    def make(item: object, _: int | None) -> Batch:
         found = _split(item, network)
         if found is None:
             if isinstance(item, tuple | list) and len(item) == 2:

@@ -654,3 +654,29 @@ def test_rotation_loses_nothing(tmp_path):
     assert [event.step for event in events(tmp_path)] == list(range(200))
     assert scalars(tmp_path, "loss") == [(step, float(step)) for step in range(200)]
     assert [array[0] for array in tensors(tmp_path, "large")] == [0, 50, 100, 150]
+
+
+class TestValuesWithoutAStep:
+    def test_closing_names_them(self, tmp_path):
+        record = SummaryRecord(str(tmp_path))
+        for number in range(7):
+            record.add_value("scalar", f"loss {number}", 1.0)
+        record.flush()
+        with pytest.warns(
+            UserWarning, match=r"not written, 7 in all: scalar 'loss 0', .*'loss 4', \.\.\..*record\(step\)"
+        ):
+            record.close()
+
+    def test_flushing_keeps_them_for_a_step(self, tmp_path):
+        with SummaryRecord(str(tmp_path)) as record:
+            record.add_value("scalar", "loss", 0.25)
+            record.flush()
+            record.record(3)
+        (event,) = [event for event in events(tmp_path) if event.summary.value]
+        assert (event.step, event.summary.value[0].tag) == (3, "loss")
+
+    def test_nothing_can_be_added_to_a_closed_record(self, tmp_path):
+        record = SummaryRecord(str(tmp_path))
+        record.close()
+        with pytest.raises(ValueError, match=r"the SummaryRecord of .* is closed; open a new one"):
+            record.add_value("scalar", "loss", 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -223,6 +224,42 @@ def test_a_stream_is_read_no_further_than_needed():
             start += 1
 
     assert read(endless(), num_samples=20)[0] == list(range(20))
+
+
+class Zeros(IterableDataset):
+    """Batches without an end, or as many as it says."""
+
+    def __init__(self, length=None):
+        self.length, self.given = length, 0
+
+    def __iter__(self):
+        many = torch.zeros(1, dtype=torch.uint8).expand(4_000_000)
+        for _ in itertools.count() if self.length is None else range(self.length):
+            self.given += 1
+            yield many, many
+
+
+class CountedZeros(Zeros):
+    """It says how many batches there are."""
+
+    def __len__(self):
+        return self.length
+
+
+@pytest.mark.parametrize("as_loader", [False, True])
+def test_a_stream_without_an_end_is_an_error_and_one_with_a_length_is_read(as_loader):
+    def read_all(stream, **options):
+        batches = DataLoader(stream, batch_size=None) if as_loader else iter(stream)
+        batches = list(batches) if isinstance(stream, CountedZeros) and not as_loader else batches
+        samples, _ = read_samples(batches, MeasurementOptions(**options))
+        return samples.count
+
+    stream = Zeros()
+    with pytest.raises(SamplesError, match=r"more than 10,000,000 samples and .* no\s*length.*num_samples=10_000"):
+        read_all(stream)
+    assert stream.given == 3
+    assert read_all(Zeros(), num_samples=9_000_000) == 9_000_000
+    assert read_all(CountedZeros(3)) == 12_000_000
 
 
 def test_a_stream_may_fill_the_same_tensors_again():

@@ -177,12 +177,71 @@ def test_the_users_own_cache_folder_is_kept(monkeypatch, tmp_path, cache):
     assert os.environ[CACHE_VARIABLE] == str(tmp_path / "own")
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"speed": 1}'])
+WHOLE = '"warm_seconds": 1, "speed_up": 2, "batch_size": 25'
+DAMAGED = (
+    "", "{", "[]", '{"speed": 1}', "[" * 100_000, '{"a":' * 100_000, f'{{"cold_seconds": "9", {WHOLE}}}',
+    f'{{"cold_seconds": NaN, {WHOLE}}}', f'{{"cold_seconds": -1, {WHOLE}}}', f'{{"cold_seconds": null, {WHOLE}}}',
+    f'{{"cold_seconds": 9, "compiled": 1, {WHOLE}}}', f'{{"cold_seconds": 9, {WHOLE.replace("25", "2.5")}}}',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))
 def test_a_damaged_record_counts_as_none(content):
     here = cache_of()
     here.keep(1, 2, 25)
     here._path.write_text(content)
     assert not here.record().compiled
+
+
+def writable_by_all(cache):
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+
+
+def below_what_is_writable_by_all(cache):
+    cache.parent.mkdir(parents=True)
+    cache.parent.chmod(0o777)
+
+
+def of_another_user_in_a_sticky_folder(cache):
+    cache.mkdir(parents=True)
+    cache.parent.chmod(0o1777)
+    os.chown(cache, 12345, -1)
+
+
+def the_users_own_and_writable_by_all(cache):
+    writable_by_all(cache)
+    os.environ[CACHE_VARIABLE] = str(cache)  # as the fixture leaves it, it is taken away again
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        writable_by_all,
+        below_what_is_writable_by_all,
+        of_another_user_in_a_sticky_folder,
+        the_users_own_and_writable_by_all,
+    ],
+)
+@pytest.mark.parametrize("plan", [MeasurementPlan(25, compile=True), None], ids=["a plan", "tuning"])
+def test_code_is_not_run_from_a_folder_in_which_others_can_put_it(make, plan, cache, monkeypatch):
+    if make is of_another_user_in_a_sticky_folder and os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    monkeypatch.setenv(CACHE_VARIABLE, "")
+    make(cache)
+    setup = MeasurementSetup(MeasurementOptions(), plan=plan, workload=Workload(True, 1000))
+    with pytest.warns(
+        UserWarning, match=r"runs eagerly: the folder of compiled code is not safe .*set XDG_CACHE_HOME .*that is"
+    ):
+        found = TorchEvaluator(nn.CrossEntropyLoss(), mlp(), (features(), classes(50)), {}, setup).description.plan
+    assert not found.compile
+    assert [path for path in cache.parent.rglob("*") if path.suffix in (".so", ".py")] == []
+
+
+def test_a_folder_of_an_earlier_version_becomes_this_users_alone(cache):
+    cache.mkdir(mode=0o755, parents=True)
+    assert cache_of().danger() == ""
+    assert cache.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):

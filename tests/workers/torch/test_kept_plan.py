@@ -93,7 +93,14 @@ def test_none_counts_for_ever(monkeypatch, tuned):
     assert len(tuned) == 2
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"batch_size": 0}', '{"runs": 1, "batch_size": "many"}'])
+DAMAGED = (
+    "", "[]", "{}", '{"batch_size": 0}', '{"runs": 1, "batch_size": "many"}', "[" * 100_000, '{"a":' * 100_000, "\x00",
+    '{"batch_size": 5, "threads": 1, "channels_last": false, "samples_per_second": NaN, "runs": 1}',
+    '{"batch_size": 5, "threads": 1, "channels_last": false, "samples_per_second": 9, "runs": [1]}',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", DAMAGED, ids=range(len(DAMAGED)))
 def test_a_damaged_one_is_tuned_anew(monkeypatch, tuned, folder, text):
     clock(monkeypatch, share=1.0)
     plan_of()

@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset, default_collate
 
+from collectors.networks.batches import map_leaves
 from landscape import evaluate, random_plane
 from workers import CallbackFunctionError, OwnLoss, SamplesError
 from workers.evaluator import MeasurementSetup
@@ -395,3 +396,94 @@ def test_graphs_on_two_workers():
 def test_an_object_that_only_looks_like_a_graph_is_no_graph():
     with pytest.raises(SamplesError, match="gave a SimpleNamespace"):
         value_of(nn.CrossEntropyLoss(), network(), [SimpleNamespace(x=IMAGES, num_graphs=3)])
+
+
+# --- how many samples a batch holds ---
+
+
+class Bags(nn.Module):
+    """Bags of tokens, given side by side: the first tensor of a batch numbers tokens, not bags."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(5)
+        self.mean = nn.EmbeddingBag(7, 3)
+
+    def forward(self, tokens, starts):
+        return self.mean(tokens, starts)
+
+
+BAGS = [([1], 0), ([2, 3, 4, 5, 6, 0, 1], 1), ([3, 3], 2), ([6, 5, 4, 3, 2], 0), ([0, 2, 1], 1)]
+
+
+def of_bags(items):
+    tokens, classes = zip(*items, strict=True)
+    starts = np.cumsum([0, *map(len, tokens)])[:-1]
+    return tuple(map(torch.tensor, ([token for bag in tokens for token in bag], starts.tolist(), list(classes))))
+
+
+def of_time(items):
+    """Batches whose first axis is time."""
+    images, classes = default_collate(items)
+    return images.expand(4, *images.shape), classes
+
+
+def bag_step(network, batch):
+    tokens, starts, classes = batch
+    outputs = network(tokens, starts)
+    return functional.cross_entropy(outputs, classes), outputs
+
+
+def time_step(network, batch):
+    images, classes = batch
+    outputs = network(images[0])
+    return functional.cross_entropy(outputs, classes), outputs
+
+
+def mean_in_float64(net, step, samples, collate):
+    moved = at_point(net).double()
+    losses = [step(moved, map_leaves(as_float64, collate([sample])))[0].item() for sample in samples]
+    return np.mean(losses)
+
+
+def as_float64(tensor):
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+COUNTED = {
+    "bags of tokens": (Bags, bag_step, BAGS, of_bags),
+    "time first": (network, time_step, list(TensorDataset(IMAGES[:7], CLASSES[:7])), of_time),
+}
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+@pytest.mark.parametrize("batch_size", [2, 3, 5])
+def test_batches_count_by_what_the_loader_put_into_them(kind, batch_size):
+    make, step, samples, collate = COUNTED[kind]
+    net = make()
+    loader = DataLoader(samples, batch_size=batch_size, collate_fn=collate)
+    found, description = value_of(OwnLoss(step), net, loader)
+    assert description.num_samples == len(samples)
+    assert found["loss"] == pytest.approx(mean_in_float64(net, step, samples, collate), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+def test_batches_without_a_loader_must_say_how_many_samples_they_hold(kind):
+    make, step, samples, collate = COUNTED[kind]
+    net, batches = make(), [collate(samples[:2]), collate(samples[2:])]
+    with pytest.raises(SamplesError, match=r"first axes of \d+ and \d+.*OwnLoss\(step, samples=lambda batch"):
+        value_of(OwnLoss(step), net, batches)
+    found, description = value_of(OwnLoss(step, samples=lambda batch: len(batch[-1])), net, batches)
+    assert description.num_samples == len(samples)
+    assert found["loss"] == pytest.approx(mean_in_float64(net, step, samples, collate), rel=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 2.5, None])
+def test_a_number_of_samples_must_be_one(wrong):
+    with pytest.raises(SamplesError, match="samples must return how many samples a batch holds, 1 or more, but"):
+        value_of(OwnLoss(bag_step, samples=lambda _: wrong), Bags(), [of_bags(BAGS)])
+
+
+def test_samples_must_be_a_function():
+    with pytest.raises(TypeError, match=r"samples must be a function of a batch .* but got int"):
+        OwnLoss(bag_step, samples=4)
