@@ -5,6 +5,7 @@ import shutil
 import pytest
 from documentation import DOCS, blocks, gallery, run_page
 from PIL import Image
+from warm_python import warm_programs
 
 # Run with the real frameworks by tests/frameworks, and with a real Ray head by tests/cluster.
 ELSEWHERE = {path.name for path in (DOCS / "trainers").glob("*.md")} | {
@@ -20,6 +21,13 @@ def pages_with_code():
     return sorted(
         path.name for path in DOCS.rglob("*.md") if blocks(path.relative_to(DOCS)) and path.name not in ELSEWHERE
     )
+
+
+@pytest.fixture(scope="module")
+def programs():
+    """Where the pages' programs are that begin with the libraries loaded; the quick start begins as its readers do."""
+    with warm_programs() as folder:
+        yield folder
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +51,10 @@ def test_the_quick_start_leaves_what_it_says(followed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in pages_with_code() if page != "quick_start.md"])
-def test_the_code_of(page, followed, tmp_path):
+def test_the_code_of(page, followed, programs, tmp_path):
     folder = tmp_path / "followed"
     shutil.copytree(followed, folder)
-    run_page(page, folder)
+    run_page(page, folder, programs)
     if page == "gallery.md":
         for picture, _ in gallery():
             with Image.open(folder / picture) as drawn:

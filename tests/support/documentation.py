@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,26 +30,40 @@ def gallery() -> list[tuple[str, list[str]]]:
     ]
 
 
-def run_page(page: str, folder: Path) -> list[str]:
-    """Runs a page's blocks in their order; returns what they printed."""
+def run_page(page: str, folder: Path, programs: Path = Path(sys.executable).parent) -> list[str]:
+    """Runs a page's blocks in their order; returns what they printed.
+
+    Args:
+        page: its path below ``docs``.
+        folder: in which somebody follows it.
+        programs: the folder of the ``python`` and the ``landscape`` that run.
+    """
     printed = []
     for position, (language, title, code) in enumerate(blocks(page)):
         if language == "python":
             script = folder / (title or f"{Path(page).stem}_{position}.py")
             script.write_text(code)
-            printed.append(_run([sys.executable, "-W", "error::UserWarning", script.name], folder))
+            printed.append(_run(["python", "-W", "error::UserWarning", script.name], folder, programs))
         else:
             commands = [line.removeprefix("$ ") for line in code.splitlines() if line.startswith("$ ")]
             assert commands
-            printed += [_run(["bash", "-c", command], folder) for command in commands]
+            printed += [_run(["bash", "-c", command], folder, programs) for command in commands]
     return printed
 
 
-def _run(command: list[str], folder: Path) -> str:
+def _run(command: list[str], folder: Path, programs: Path) -> str:
     # One command may train or measure a whole example.
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "MPLBACKEND": "Agg"}
+    path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "MPLBACKEND": "Agg"}
+    program = shutil.which(command[0], path=path)
     result = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE * 4, check=False
+        [program, *command[1:]],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE * 4,
+        check=False,
     )
     assert result.returncode == 0, f"{command}\n{result.stdout[-1500:]}\n{result.stderr[-3000:]}"
     return result.stdout

@@ -112,8 +112,8 @@ def problem(report: dict[str, Any]) -> str | None:
     return report["found"]
 
 
-def trials(play: Any, folder: Path, every: int, faults: list[str]) -> dict[str, Any]:
-    """Tries a play; every so many-th call fails, and for each fault it is others."""
+def trials(play: Any, folder: Path, every: int, first: int, faults: list[str]) -> dict[str, Any]:
+    """Tries a play; every so many-th call fails, and for each fault and each first it is others."""
     place, log = folder / "trial", folder / "log"
 
     def trial(number: int, fault: int) -> tuple[dict[str, Any], str | None]:
@@ -135,7 +135,7 @@ def trials(play: Any, folder: Path, every: int, faults: list[str]) -> dict[str, 
         if wrong or "error" in report:
             findings.append(f"undisturbed: {wrong or report['trace']}")
             continue
-        for number in range(1 + fault % every, report["count"] + 1, every):
+        for number in range(1 + (fault + first) % every, report["count"] + 1, every):
             report, wrong = trial(number, fault)
             outcomes["killed" if "killed" in report else "error" if "error" in report else "ok"] += 1
             if wrong:
@@ -145,13 +145,14 @@ def trials(play: Any, folder: Path, every: int, faults: list[str]) -> dict[str, 
 
 
 def main() -> None:
-    names, folder, every, faults = sys.argv[1].split(","), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4].split(",")
+    names, folder, faults = sys.argv[1].split(","), Path(sys.argv[2]), sys.argv[5].split(",")
+    every, first = map(int, sys.argv[3:5])
     # What a killed trial leaves there must not stay.
     tempfile.tempdir = str(folder)
     found = {}
     for name in names:
         (folder / name).mkdir()
-        found[name] = trials(PLAYS[name](folder / name), folder / name, every, faults)
+        found[name] = trials(PLAYS[name](folder / name), folder / name, every, first, faults)
     print(json.dumps(found))
 
 

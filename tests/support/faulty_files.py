@@ -29,8 +29,8 @@ def shim() -> Path:
     return library
 
 
-def tried(play: str, folder: Path, every: int = 1, faults: tuple[str, ...] = FAULTS) -> dict[str, Any]:
-    """Lets each call of a play fail by each fault, or every so many-th; returns counts and findings.
+def tried(play: str, folder: Path, every: int = 1, first: int = 0, faults: tuple[str, ...] = FAULTS) -> dict[str, Any]:
+    """Lets each call of a play fail by each fault, or every so many-th from one on; returns counts and findings.
 
     There may be hundreds of trials; each of them ends when its own patience does.
     """
@@ -39,7 +39,7 @@ def tried(play: str, folder: Path, every: int = 1, faults: tuple[str, ...] = FAU
         "OMP_NUM_THREADS": "1", "SOURCE_DATE_EPOCH": "1600000000",
     }  # fmt: skip
     done = subprocess.run(
-        [sys.executable, SUPPORT / "faulty_child.py", play, folder, str(every), ",".join(faults)],
+        [sys.executable, SUPPORT / "faulty_child.py", play, folder, str(every), str(first), ",".join(faults)],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]

@@ -30,6 +30,15 @@ HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
   return kind.includes("webgl") ? null : original.call(this, kind, ...more);
 };
 """
+# Plotly draws surfaces with four pixels for each of the screen's; without a graphics card that takes most of a test.
+_ONE_PIXEL = """
+let plotly;
+Object.defineProperty(window, "Plotly", {
+  configurable: true,
+  get: () => plotly,
+  set(value) { plotly = value; value.setPlotConfig?.({ plotGlPixelRatio: 1 }); },
+});
+"""
 # Plots take the size of their boxes a moment after these have got it.
 _ALL_FIT = """[...document.querySelectorAll(".plot")].every(({ _fullLayout: drawn, clientWidth, clientHeight }) =>
     !drawn || !clientWidth || (Math.abs(drawn.width - clientWidth) < 1 && Math.abs(drawn.height - clientHeight) < 1))"""
@@ -230,6 +239,7 @@ class Pages:
         if page is None:
             page = self._browser.new_context(**{"viewport": SIZE, **context}).new_page()
             page.set_default_timeout(1000 * PATIENCE)
+            page.add_init_script(_ONE_PIXEL)
             if not webgl:  # software rendering is slow, and not every test looks at the surface
                 page.add_init_script(_NO_WEBGL)
             if clock:  # the test can then let time pass

@@ -59,20 +59,28 @@ class TestPage:
         opened.check()
 
     @pytest.mark.slow
-    # Two surfaces are drawn without a graphics card at each of nine choices: up to three minutes on a busy machine.
-    @pytest.mark.timeout(600)
-    @pytest.mark.parametrize("webgl", [False, pytest.param(True, marks=pytest.mark.slow)])
-    def test_both_surfaces_on_one_scale_and_the_difference(self, open_page, example, metric, webgl) -> None:
+    def test_surfaces_have_the_scales_and_values_of_their_maps(self, open_page, example) -> None:
+        data = with_test_set(example(rows=5, columns=6))
+        opened = open_page(data)
+        choose(opened, "beside", "loss@test")
+        for card in range(2):
+            ends = opened.data("map", "grid", "zmin", "zmax", card=card)
+            assert ends == opened.data("surface", "surface", "cmin", "cmax", card=card)
+        choose(opened, "beside", "")
+        choose(opened, "difference", "0 m0")
+        np.testing.assert_array_equal(drawn(opened, "surface"), data.metrics["loss@test"] - data.metrics["loss"])
+        opened.check()
+
+    @pytest.mark.slow
+    def test_both_maps_on_one_scale_and_the_difference(self, open_page, example, metric) -> None:
         data = with_test_set(example())
-        opened = open_page(data, webgl=webgl)
+        opened = open_page(data, webgl=False)
         assert opened.page.locator(".card").count() == 1
         choose(opened, "beside", "loss@test")
         assert opened.page.locator(".card h2").all_inner_texts() == ["loss on train", "loss on test"]
         both = np.concatenate([data.metrics["loss"].ravel(), data.metrics["loss@test"].ravel()])
         for card in range(2):
             ends = opened.data("map", "grid", "zmin", "zmax", card=card)
-            if webgl:
-                assert ends == opened.data("surface", "surface", "cmin", "cmax", card=card)
             np.testing.assert_allclose(ends, np.log10([both.min(), both.max()]))
         np.testing.assert_allclose(drawn(opened, card=1), np.log10(data.metrics["loss@test"]), rtol=1e-14)
         opened.page.uncheck("#shared")
