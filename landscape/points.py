@@ -84,7 +84,7 @@ def measure_points(
         points=len(places),
     ) as pool:
         check_same_network(plane, pool.description.space)
-        ends = plane.end_buffers if pool.description.options.buffers == "interpolate" else ()
+        ends = () if pool.description.options.buffers == "fixed" else plane.end_buffers
         corners = sorted((tuple(map(float, place)) for place in places), key=lambda place: -math.hypot(*place))
         pool.load(plane.origin, plane.directions, plane.buffers, ends, corners[:4])
         check_determinism(pool.measure_origin(), pool.description.options.precision)

@@ -211,9 +211,9 @@ class Evaluator(ABC):
             origin: every parameter at the plane's origin, by name.
             directions: for each axis, every trainable parameter's displacement, by name.
             buffers: every buffer at the origin, by name.
-            end_buffers: given where buffers are interpolated: for each axis, by name, the buffers of the network at 1
-                along it. Those that it names are, at each point, the mean of the networks' with the shares of
-                ``inside_corners``; all others are the origin's.
+            end_buffers: given on a line or a plane through networks unless buffers are fixed: for each axis, by name,
+                the buffers of the network at 1 along it that are not the same in all. ``BuffersBetween`` says what
+                those that it names are at a point, where statistics are not recalibrated; all others are the origin's.
         """
 
     def settle(self, far_points: Sequence[Sequence[float]], partition: Partition | None = None) -> Partition | None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.networks.weight_space import State, WeightSpace, describe_arrays, interpolated_buffers, move_along
+from collectors.networks.buffers_between import BuffersBetween
+from collectors.networks.weight_space import State, WeightSpace, describe_arrays, move_along
 from collectors.validation import check_int, wrong_type
 
 from .errors import CallbackFunctionError
@@ -105,7 +106,7 @@ class FunctionEvaluator(Evaluator):
         """Keeps a plane, in host memory."""
         self._origin = {info.name: np.array(origin[info.name]) for info in self._space.parameters}
         self._buffers = {info.name: np.array(buffers[info.name]) for info in self._space.buffers}
-        self._end_buffers = [dict(item) for item in end_buffers]
+        self._between = BuffersBetween(self._space, self._buffers, end_buffers)
         self._directions = [dict(direction) for direction in directions]
         self._axes = len(directions)
 
@@ -121,7 +122,7 @@ class FunctionEvaluator(Evaluator):
 
     def _state_at(self, coordinates: Sequence[float]) -> dict[str, NDArray[Any]]:
         moved = move_along(self._space, self._origin, self._directions, coordinates)
-        moved |= interpolated_buffers(self._space, self._buffers, self._end_buffers, coordinates)
+        moved |= self._between.at(coordinates)
         return self._copy({**self._origin, **self._buffers}) | moved
 
     def _copy(self, state: State) -> dict[str, NDArray[Any]]:

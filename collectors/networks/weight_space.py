@@ -234,43 +234,6 @@ def move_along(
     return point
 
 
-def inside_corners(coordinates: Sequence[float]) -> list[float]:
-    """Returns the share of each given network at a point, the origin's first; none is negative, and they add up to 1.
-
-    The networks are the corners of a segment or a triangle: the origin, and one at 1 along each direction. Beyond it a
-    share would be negative, as a variance would become; it counts as zero, and the others are divided by their sum.
-
-    Args:
-        coordinates: one for each direction.
-    """
-    kept = [max(float(share), 0.0) for share in (1.0 - sum(coordinates), *coordinates)]
-    return [share / sum(kept) for share in kept]
-
-
-def interpolated_buffers(
-    space: WeightSpace, buffers: State, end_buffers: Sequence[State], coordinates: Sequence[float]
-) -> dict[str, NDArray[Any]]:
-    """Returns the interpolated buffers at a point between given networks, in their own element types.
-
-    Args:
-        space: the network's description.
-        buffers: at least the interpolated buffers of the origin, by name.
-        end_buffers: for each direction, those of the network at 1 along it; nothing is interpolated without any.
-        coordinates: one for each direction.
-    """
-    if not end_buffers:
-        return {}
-    shares = inside_corners(coordinates)
-    point = {}
-    for info in space.buffers:
-        if info.name in end_buffers[0]:
-            values = np.zeros(info.shape)
-            for share, corner in zip(shares, (buffers, *end_buffers), strict=True):
-                values += share * corner[info.name].astype(np.float64)
-            point[info.name] = values.astype(numpy_dtype(info.dtype))
-    return point
-
-
 def state_sha256(state: State, names: Iterable[str] | None = None) -> str:
     """Returns the SHA-256 of names, types, shapes and values, independent of the dictionary's order."""
     digest = hashlib.sha256()

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.networks.buffers_between import BuffersBetween, is_count
 from collectors.networks.weight_space import WeightSpace
 from collectors.validation import check_int
-from collectors.weights.aligned import AlignedState, align
+from collectors.weights.aligned import align
 from collectors.weights.safetensors_file import StateReader
 
 from ..errors import PlaneError
@@ -22,9 +23,11 @@ from .directions import Direction, empty_direction, random_direction
 from .pca import principal_directions
 from .plane import Plane
 from .projection import difference_blocks, not_finite, project, projection_at
+from .pruned_weights import with_effective_weights
 from .runs import Run
 
 _LARGE_COSINE = 0.1
+_SHOWN = 6
 
 
 def plane_of_runs(runs: Sequence[Run], space: WeightSpace, *, centering: str = "none") -> Plane:
@@ -142,7 +145,9 @@ def plane_of_points(readers: Mapping[str, StateReader], space: WeightSpace) -> P
         PlaneError: the points lie on a line or repeat each other, or the network has nothing to move.
     """
     check_spannable(space)
-    states = tuple(align(reader, space) for reader in readers.values())
+    networks = tuple(align(reader, space) for reader in readers.values())
+    digests = tuple(network.sha256() for network in networks)
+    states = with_effective_weights(networks, space)
     members = Members.of_networks(list(readers))
     origin, others = states[0], states[1:]
     directions = tuple(empty_direction(space) for _ in others)
@@ -150,21 +155,33 @@ def plane_of_points(readers: Mapping[str, StateReader], space: WeightSpace) -> P
         for direction, row in zip(directions, block.differences, strict=True):
             direction[block.name].reshape(-1)[block.start : block.stop] = row
     _check_different(list(readers), directions)
-    digests = tuple(state.sha256() for state in states)
     identity = {"decomposition": "points", "points": list(digests)}
     # By definition rather than by least squares, so that the corners are exactly (1, 0) and (0, 1).
     corners = np.eye(len(states), len(others), k=-1)
+    parameters, buffers = origin_state(origin, space)
+    ends = _end_buffers(states, space)
+    kept = BuffersBetween(space, buffers, ends).kept
+    note = ""
+    if kept:
+        first = next(iter(readers))
+        note = (
+            f"{_named(kept)} differ between the networks and cannot be interpolated (masks, indices, values that are "
+            f"not finite): between the networks they are those of {first}."
+        )
+        warnings.warn(note, UserWarning, stacklevel=3)
     return Plane(
         space,
-        *origin_state(origin, space),
+        parameters,
+        buffers,
         directions,
         "points",
         "none",
         identity,
         origin_role=members.origin(0),
         projection=projection_at(states, corners, origin, directions, space),
-        checkpoints=states,
-        end_buffers=_end_buffers(states, space),
+        checkpoints=networks,
+        end_buffers=ends,
+        notes=(note,) if note else (),
         members=replace(members, sha256=digests),
     )
 
@@ -181,20 +198,24 @@ def _check_different(names: Sequence[str], directions: Sequence[Direction]) -> N
             )
 
 
-def _end_buffers(states: Sequence[AlignedState], space: WeightSpace) -> tuple[dict[str, NDArray[Any]], ...]:
-    """Returns what can be interpolated of the buffers of all networks but the first; nothing where there is nothing."""
+def _end_buffers(states: Sequence[StateReader], space: WeightSpace) -> tuple[dict[str, NDArray[Any]], ...]:
+    """Returns the buffers of all networks but the first that are not the same in all; nothing where all are."""
     ends: tuple[dict[str, NDArray[Any]], ...] = tuple({} for _ in states[1:])
     for tensor in space.buffers:
-        if tensor.dtype.startswith(("float", "bfloat")):
-            first, *others = (state.read(tensor.name) for state in states)
-            differ = any(first.tobytes() != other.tobytes() for other in others)
-            if differ and all(np.isfinite(array).all() for array in (first, *others)):
-                for end, array in zip(ends, others, strict=True):
-                    end[tensor.name] = array
-    return ends if any(ends) else ()
+        first, *others = (state.read(tensor.name) for state in states)
+        if any(first.tobytes() != other.tobytes() for other in others):
+            for end, array in zip(ends, others, strict=True):
+                end[tensor.name] = array
+    # What counts batches is never computed with.
+    return ends if any(not is_count(name) for end in ends for name in end) else ()
 
 
-def origin_state(state: AlignedState, space: WeightSpace) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:_SHOWN]))
+    return f"the buffers {shown}" + (f" and {len(names) - _SHOWN} others" if len(names) > _SHOWN else "")
+
+
+def origin_state(state: StateReader, space: WeightSpace) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
     """Returns copies of all parameters and of all buffers; the trainable ones are checked to be finite."""
     parameters = {tensor.name: state.read(tensor.name) for tensor in space.parameters}
     for tensor in space.trainable:

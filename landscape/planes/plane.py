@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from collectors.files.places import AnyPath, check_can_be_file, check_directory
 from collectors.files.remote_path import RemotePath
-from collectors.networks.weight_space import WeightSpace, interpolated_buffers, move_along
+from collectors.networks.buffers_between import BuffersBetween
+from collectors.networks.weight_space import WeightSpace, move_along
 from collectors.validation import check_bool, check_choice, check_float, check_int, wrong_value
 from collectors.weights.safetensors_file import StateReader
 from workers.measurement_options import BUFFER_POLICIES
@@ -54,8 +55,8 @@ class Plane:
         origin: every parameter by name, frozen ones included, in its own element type.
         buffers: every buffer of the origin by name.
         end_buffers: on a line or a plane through given networks, for each direction: of the network at 1 along it, by
-            name, the buffers that can be interpolated (floating-point ones, finite in all of these networks and not the
-            same in all). Empty where there is none, and on all other planes.
+            name, the buffers that are not the same in all of these networks. Empty where there is none, and on all
+            other planes.
         directions: one or two; name to array for each trainable parameter, float32 (float64 for float64 parameters).
         decomposition: "pca", "random", "points", "custom", or the matrix whose eigenvectors the directions are:
             "hessian", "ggn", or "factors" (of a second-order optimizer).
@@ -297,12 +298,30 @@ class Plane:
         return state | (self.buffers_at(values) if policy == "interpolate" else {})
 
     def buffers_at(self, coordinates: Sequence[float]) -> dict[str, NDArray[Any]]:
-        """Returns every buffer at a point, interpolated where that is possible; see ``inside_corners`` for the shares.
+        """Returns every buffer at a point; see ``BuffersBetween``.
 
         Args:
             coordinates: (x, y), or (x,) on a line.
         """
-        return {**self.buffers, **interpolated_buffers(self.space, self.buffers, self.end_buffers, coordinates)}
+        return {**self.buffers, **self.between.at(coordinates)}
+
+    def known_buffers(self, coordinates: Sequence[float], policy: str) -> dict[str, NDArray[Any]] | None:
+        """Returns every buffer at a point, or None where they are found from samples there.
+
+        Args:
+            coordinates: (x, y), or (x,) on a line.
+            policy: "fixed", "interpolate" or "recalibrate".
+        """
+        if policy == "fixed":
+            return dict(self.buffers)
+        if policy == "recalibrate" and self.between.network_at(coordinates) is None:
+            return None
+        return self.buffers_at(coordinates)
+
+    @cached_property
+    def between(self) -> BuffersBetween:
+        """The buffers at the networks that the plane goes through, and between them."""
+        return BuffersBetween(self.space, self.buffers, self.end_buffers)
 
     def _own_and_added(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
         """Returns the coordinates of the networks that the plane goes through, and those of all others, by axis."""

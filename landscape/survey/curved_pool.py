@@ -42,9 +42,10 @@ class CurvedPool(Pool):
         far_points: Sequence[Sequence[float]] | None = None,
     ) -> None:
         """Puts a curve on every worker."""
-        self._pool.load(
-            origin, directions, buffers, end_buffers, [self._shares(place) for place in far_points or [(1.0,)]]
-        )
+        far = [self._shares(place) for place in far_points or [(1.0,)]]
+        # The control points between the ends have the buffers of the first network.
+        first = [{name: buffers[name] for name in end} for end in end_buffers] * (len(directions) - 1)
+        self._pool.load(origin, directions, buffers, [*first, *end_buffers], far)
 
     def measure_origin(self) -> list[OriginValues]:
         """Measures the curve's beginning on every worker."""

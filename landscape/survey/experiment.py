@@ -46,8 +46,8 @@ _EXTREMES = (
     "and convexity_ratio is |min / max|; NaN where an end is not known so well after 200 products."
 )
 _INTERPOLATED = (
-    "buffers such as BatchNorm's running statistics are interpolated between the networks that the axes go through; "
-    "beyond them no network has a negative share (it counts as zero, and the shares add up to one)."
+    "buffers such as BatchNorm's running statistics are interpolated between the networks that the axes go through, at "
+    "which they are its own; beyond them no network has a negative share (it counts as zero, and all add up to one)."
 )
 REMEDY = "Pass overwrite=True to measure it anew, or another output= to keep both."
 
@@ -264,6 +264,8 @@ def _plan_of_file(given: object) -> MeasurementPlan:
 def _identity(description: EvaluatorDescription, plane: Plane) -> dict[str, Any]:
     options = description.options
     buffers: dict[str, Any] = {"policy": options.buffers}
+    if options.buffers != "fixed" and plane.end_buffers:
+        buffers["at_networks"] = "own"
     if options.buffers == "recalibrate":
         buffers["batch_size"] = options.recalibration_batch_size
     # The main data set's name is but a name.

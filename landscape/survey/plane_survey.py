@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import numpy as np
 
 from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath
@@ -25,6 +28,9 @@ from .kept_plane import keep_directions, keep_plane
 from .options import SurveyOptions, pool_options
 from .settings import SurveySettings
 from .survey import SurveyReport, survey
+
+# How far the loss drawn at a network may be from its own, as a share of the larger one.
+_ROUNDING = {"float32": 1e-5, "tf32": 1e-2, "bfloat16": 5e-2}
 
 
 def survey_plane(
@@ -100,6 +106,7 @@ def survey_plane(
         kept = wanted is not None and keep_directions(wanted, plane, overwrite=settings.overwrite)
         said: dict[str, Any] = {"seed": settings.seed, "samples": measured.samples, **function_attribute(callback_fn)}
         data, report = survey(pool, plane, axes, path=path, attributes=said, settings=settings)
+        warn_of_other_losses(plane, data)
         if isinstance(plane, CurvedLine):
             add_attributes(path, data, {"path": plane.facts(data.x)})
         if wanted is not None and not kept:
@@ -120,4 +127,23 @@ def check_same_network(plane: Plane, space: WeightSpace) -> None:
             f"the plane was made for another network ({plane.space.network}) than callback_fn returns:\n  "
             + "\n  ".join(differences[:20])
             + "\nUse the same network for both."
+        )
+
+
+def warn_of_other_losses(plane: Plane, data: LandscapeData) -> None:
+    """Warns where a line, a plane or a curve through networks does not meet the loss of one of them."""
+    found, named = data.checkpoints, plane.identity.get("points") or plane.checkpoints
+    if plane.decomposition not in ("points", "path") or found is None:
+        return
+    own, drawn = (part["loss"][: len(named)] for part in (found.metrics, found.projected))
+    rounding = _ROUNDING[data.attributes["measurement_plan"].get("precision", "float32")]
+    with np.errstate(invalid="ignore"):
+        far = np.abs(own - drawn) > rounding * np.maximum(1e-2, np.fmax(np.abs(own), np.abs(drawn)))
+    for row in np.flatnonzero(far).tolist():
+        warnings.warn(
+            f"the loss drawn at {found.label(row, 'network')} is {drawn[row]:.6g}, but its own is {own[row]:.6g}: "
+            "something that is no trainable weight differs between the networks (a frozen parameter, or buffers that "
+            "are the first network's everywhere).",
+            UserWarning,
+            stacklevel=4,
         )

@@ -27,7 +27,8 @@ def same_losses(plane: Plane, data: LandscapeData) -> dict[Place, Place]:
     """Returns for each loss of a checkpoint that is another one too, by the bits of its weights, which one that is.
 
     A foot at the origin is the origin. A checkpoint whose buffers are the plane's has one loss with both; it is the
-    origin's if it has the origin's parameters. Where statistics are recalibrated the plane's are others everywhere.
+    origin's if it has the origin's parameters. Where statistics are recalibrated the plane's are
+    others, but at the networks that it goes through.
 
     Args:
         plane: what is measured.
@@ -51,9 +52,8 @@ def same_losses(plane: Plane, data: LandscapeData) -> dict[Place, Place]:
         is_origin = not any(coordinates) and path.norm[row] == 0 and _holds(reader, plane.origin)
         if is_origin:
             same["with_plane_buffers", row] = ORIGIN
-        policy = data.attributes["buffers"]
-        buffers = plane.buffers_at(coordinates) if policy == "interpolate" else plane.buffers
-        if policy != "recalibrate" and _holds(reader, buffers):
+        buffers = plane.known_buffers(coordinates, data.attributes["buffers"])
+        if buffers is not None and _holds(reader, buffers):
             same |= {("own", row): ORIGIN} if is_origin else {("with_plane_buffers", row): ("own", row)}
         found |= {place: source for place, source in same.items() if place in wanted}
     return found

@@ -280,8 +280,8 @@ def _load(pool: Pool, plane: Plane, axes: Axes) -> None:
     """Puts a plane on the workers, who find out at its origin and the grid's corners how the loss is added up."""
     ends = [(float(axis[0]), float(axis[-1])) for axis in axes if axis is not None]
     corners = sorted(itertools.product(*ends), key=lambda corner: -math.hypot(*corner))
-    interpolated = pool.description.options.buffers == "interpolate"
-    pool.load(plane.origin, plane.directions, plane.buffers, plane.end_buffers if interpolated else (), corners)
+    end_buffers = () if pool.description.options.buffers == "fixed" else plane.end_buffers
+    pool.load(plane.origin, plane.directions, plane.buffers, end_buffers, corners)
 
 
 def _measure_all(

@@ -123,8 +123,8 @@ def _checkpoint_task(plane: Plane, data: LandscapeData, part: str, index: int) -
     if part == "projected":
         return PointTask((part, index), coordinates)
     reader, own = plane.checkpoints[index], part == "own"
-    is_between = data.attributes["buffers"] == "interpolate" and not own
-    buffers = plane.buffers_at(coordinates) if is_between else None
+    policy = data.attributes["buffers"]
+    buffers = None if own or policy == "fixed" else plane.known_buffers(coordinates, policy)
     elsewhere = portable(reader)
     return StateTask(
         (part, index),

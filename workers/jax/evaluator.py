@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.networks.buffers_between import BuffersBetween
 from collectors.networks.jax_arrays import take_apart
 from collectors.networks.weight_space import State, direction_dtype
 
@@ -123,11 +124,9 @@ class JaxEvaluator(NetworkEvaluator):
         wide = {info.name: direction_dtype(info.dtype) for info in self._space.trainable}
         fixed = {info.name: origin[info.name] for info in self._space.parameters if not info.trainable}
         fixed |= {info.name: buffers[info.name] for info in self._space.buffers}
-        corners = ([{name: buffers[name] for name in end_buffers[0]}] if end_buffers else []) + list(end_buffers)
-        between = [
-            {name: np.asarray(array).astype(direction_dtype(array.dtype.name)) for name, array in corner.items()}
-            for corner in corners
-        ]
+        between = BuffersBetween(self._space, buffers, end_buffers)
+        types = {name: direction_dtype(array.dtype.name) for name, array in between.networks[0].items()}
+        corners = [{name: array.astype(types[name]) for name, array in corner.items()} for corner in between.corners]
         with self._settings():
             self._plane = Plane(
                 self._place_arrays({name: np.asarray(origin[name]).astype(dtype) for name, dtype in wide.items()}),
@@ -136,7 +135,9 @@ class JaxEvaluator(NetworkEvaluator):
                     for direction in directions
                 ],
                 self._place_arrays(fixed),
-                [self._place_arrays(corner) for corner in between],
+                [self._place_arrays(corner) for corner in corners],
+                dict.fromkeys(between.vectors, 0),
+                [self._place_arrays(network) for network in between.networks if network],
             )
             self._points_at_once = {}
             # Compiled here rather than at the first point, whose time a survey uses to forecast its own.

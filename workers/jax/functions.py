@@ -34,12 +34,16 @@ class Plane(NamedTuple):
         fixed: all that stays as it is.
         corners: the interpolated buffers of the origin and of the network at 1 along each axis, as wide as points;
             empty where nothing is interpolated.
+        vectors: of these, by name, what stays of length one; the values mean nothing.
+        networks: all buffers that are not the same in these networks, in their own types.
     """
 
     origin: dict[str, Any]
     directions: list[dict[str, Any]]
     fixed: dict[str, Any]
     corners: list[dict[str, Any]]
+    vectors: dict[str, int]
+    networks: list[dict[str, Any]]
 
 
 class CompiledFunctions:
@@ -68,14 +72,21 @@ class CompiledFunctions:
 
     def state_at(self, coordinates: Any, plane: Plane) -> dict[str, Any]:
         """Returns every array of the network, by name, at a point of a plane, coordinates of shape (axes,)."""
-        origin, directions, fixed, corners = plane
+        origin, directions, fixed, corners, vectors, networks = plane
         state = dict(fixed)
-        if corners:
+        if networks:
             kept = jnp.maximum(jnp.concatenate([1 - coordinates.sum(keepdims=True), coordinates]), 0)
             shares = kept / kept.sum()
             for name in corners[0]:
                 values = jnp.stack([corner[name] for corner in corners])
-                state[name] = jnp.tensordot(shares.astype(values.dtype), values, 1).astype(fixed[name].dtype)
+                mean = jnp.tensordot(shares.astype(values.dtype), values, 1)
+                mean = mean / jnp.linalg.norm(mean) if name in vectors else mean
+                state[name] = mean.astype(fixed[name].dtype)
+            places = jnp.eye(len(networks), len(coordinates), -1, coordinates.dtype)
+            is_there = (places == coordinates).all(axis=1)
+            for name in networks[0]:
+                own = jnp.stack([network[name] for network in networks])[jnp.argmax(is_there)]
+                state[name] = jnp.where(is_there.any(), own, state[name])
         for info in self._network.space.trainable:
             value = origin[info.name]
             for index, direction in enumerate(directions):

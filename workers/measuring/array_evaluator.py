@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.networks.weight_space import State, WeightSpace, direction_dtype, interpolated_buffers, move_along
+from collectors.networks.buffers_between import BuffersBetween
+from collectors.networks.weight_space import State, WeightSpace, direction_dtype, move_along
 
 from ..errors import SamplesError
 from ..evaluator import MeasurementSetup
@@ -135,7 +136,8 @@ class ArrayEvaluator(NetworkEvaluator):
         """Keeps a plane, in host memory."""
         self._origin = {info.name: np.array(origin[info.name]) for info in self._space.parameters}
         self._buffers = {info.name: np.array(buffers[info.name]) for info in self._space.buffers}
-        self._end_buffers = [{name: np.array(array) for name, array in item.items()} for item in end_buffers]
+        ends = [{name: np.array(array) for name, array in item.items()} for item in end_buffers]
+        self._between = BuffersBetween(self._space, self._buffers, ends)
         wide = {info.name: direction_dtype(info.dtype) for info in self._space.trainable}
         self._directions = [
             {name: np.asarray(direction[name], dtype) for name, dtype in wide.items()} for direction in directions
@@ -191,8 +193,7 @@ class ArrayEvaluator(NetworkEvaluator):
 
     def _visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
         moved = move_along(self._space, self._origin, self._directions, coordinates)
-        between = interpolated_buffers(self._space, self._buffers, self._end_buffers, coordinates)
-        self._network.write({**moved, **self._buffers, **between})
+        self._network.write({**moved, **self._buffers, **self._between.at(coordinates)})
 
     def _leave(self) -> None:
         self._network.write({**self._origin, **self._buffers})

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collectors.networks.weight_space import State, interpolated_buffers, move_along
+from collectors.networks.buffers_between import BuffersBetween
+from collectors.networks.weight_space import State, move_along
 
 from ..curvature.eigenpairs import find_eigenpairs
 from ..curvature.measuring import check_products, weights_length_of
@@ -79,13 +80,13 @@ class WithExtremes(Evaluator):
         """Measures points of the loaded plane."""
         origin, directions, buffers, end_buffers = check_loaded(self._plane)
         checked, space = check_points(points, len(directions)), self.description.space
+        between = BuffersBetween(space, buffers, end_buffers)
         values = self._inner.measure(points)
         found = []
         with self._inner.products(ProductSettings()) as shares:
             for point in checked.tolist():
                 parameters = {**origin, **move_along(space, origin, directions, point)}
-                between = interpolated_buffers(space, buffers, end_buffers, point)
-                shares.move(parameters, {**buffers, **between})
+                shares.move(parameters, {**buffers, **between.at(point)})
                 found.append(self._ends(shares, parameters)[0])
         return values | {name: np.array([ends[name] for ends in found], np.float64) for name in EXTREMES}
 

@@ -366,7 +366,7 @@ class TorchEvaluator(PlannedNetwork):
             self._get_ready(self._moves.axes)
 
     def _treat_buffers(self, *, roughly: bool = False) -> None:
-        if self._options.buffers == "recalibrate" and self._normalization:
+        if self._options.buffers == "recalibrate" and self._normalization and not self._moves.is_at_network:
             batches: Iterable[Batch] = self._recalibration_batches()
             if roughly:
                 batches = itertools.islice((batch for batch in batches if batch.size > 1), _ROUGHLY)

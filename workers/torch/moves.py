@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from collectors.networks.buffers_between import BuffersBetween, inside_corners
 from collectors.networks.torch_network import check_apart, named_tensors, to_tensor, unwrap
-from collectors.networks.weight_space import State, TensorInfo, WeightSpace, inside_corners
+from collectors.networks.weight_space import State, TensorInfo, WeightSpace
 
 from ..errors import CallbackFunctionError
 from .modes import evaluate_mode, restore_modes
@@ -36,8 +37,10 @@ class NetworkInPlace:
         self.space = WeightSpace("torch", type(unwrap(network)).__name__, tuple(info for info, _ in entries))
         self.axes: int | None = None
         """Of the loaded plane; None before ``load``."""
+        self.is_at_network = False
+        """Whether it stands at one of the networks that a plane goes through, whose buffers are all its own."""
         self._parts: list[_Direct | _Stage] = []
-        self._between: list[_Stage] = []
+        self._between: _Between | None = None
         self._parameters = {info.name: tensor.detach() for info, tensor in entries if info.role == "parameter"}
         self._buffers = {info.name: tensor.detach() for info, tensor in entries if info.role == "buffer"}
         trainable = [info for info in self.space.trainable if info.size]
@@ -56,7 +59,7 @@ class NetworkInPlace:
     ) -> None:
         """Puts origin and directions on the device, in the parameters' own memory layout."""
         # The plane before goes first, and what moves is held by the parts alone: each may be as large as the network.
-        self.axes, self._parts, self._between = None, [], []
+        self.axes, self._parts, self._between = None, [], None
         moved = {info.name for infos in (*self._large, *(infos for _, infos in self._staged)) for info in infos}
         self._fixed = {name: to_tensor(origin[name]) for name in self._parameters if name not in moved}
         origin_buffers = {name: _like(target, buffers[name]) for name, target in self._buffers.items()}
@@ -74,11 +77,10 @@ class NetworkInPlace:
         self._parts += [_Direct(self._targets(infos), arrays(infos)) for infos in self._large]
         self._parts += [_Stage(self._targets(infos), dtype, arrays(infos)) for dtype, infos in self._staged]
         if end_buffers:
-            names = set(end_buffers[0])
-            self._between = [
-                self._stage_between([info.name for info in infos], (buffers, *end_buffers))
-                for infos in self._by_device(info for info in self.space.buffers if info.name in names)
-            ]
+            between = BuffersBetween(self.space, buffers, end_buffers)
+            names = set(between.interpolated)
+            groups = self._by_device(info for info in self.space.buffers if info.name in names)
+            self._between = _Between(between, self._buffers, [[info.name for info in infos] for infos in groups])
         self.axes = len(directions)
         self.return_to_origin()
 
@@ -87,21 +89,20 @@ class NetworkInPlace:
         for part in self._parts:
             part.move(coordinates)
         self.reset_buffers()
-        for stage in self._between:
-            stage.move(inside_corners(coordinates))
+        if self._between is not None:
+            self.is_at_network = self._between.move(coordinates)
 
     def move_on_device(self, coordinates: torch.Tensor) -> None:
         """Does what ``move`` does with coordinates that are on the device, shape (axes,), so that nothing waits."""
         for part in self._parts:
             part.move_on_device(coordinates)
         self.reset_buffers()
-        if self._between:
-            kept = torch.cat([1 - coordinates.sum(0, keepdim=True), coordinates]).clamp(min=0)
-            for stage in self._between:
-                stage.move_on_device(kept / kept.sum())
+        if self._between is not None:
+            self._between.move_on_device(coordinates)
 
     def reset_buffers(self) -> None:
         """Sets the buffers to the origin's."""
+        self.is_at_network = False
         for targets, values in self._fused_buffers:
             torch._foreach_copy_(targets, values)
 
@@ -160,11 +161,6 @@ class NetworkInPlace:
             held = self._parameters if info.role == "parameter" else self._buffers
             groups.setdefault(held[info.name].device, []).append(info)
         return list(groups.values())
-
-    def _stage_between(self, names: Sequence[str], states: Sequence[State]) -> _Stage:
-        corners = [[_once(state[name], self._buffers[name]) for name in names] for state in states]
-        nothing = [np.zeros_like(array) for array in corners[0]]
-        return _Stage([collapsed(self._buffers[name]) for name in names], torch.float64, [nothing, *corners])
 
 
 class _Direct:
@@ -262,6 +258,62 @@ def _once(array: NDArray[Any], target: torch.Tensor) -> NDArray[Any]:
     """Returns the part of a buffer's values that its memory holds; an expanded buffer repeats them."""
     stored = collapsed(target).shape
     return array[tuple(slice(0, size) for size in stored)]
+
+
+class _Between:
+    """The buffers that change between the networks of a plane, where they are.
+
+    Args:
+        between: which they are.
+        buffers: the network's, by name.
+        groups: names of those that are interpolated, one list for each device.
+    """
+
+    def __init__(
+        self, between: BuffersBetween, buffers: dict[str, torch.Tensor], groups: Sequence[Sequence[str]]
+    ) -> None:
+        self._between = between
+        targets = {name: collapsed(buffers[name]) for name in between.names}
+        self._stages = []
+        for names in groups:
+            corners = [[_once(corner[name], buffers[name]) for name in names] for corner in between.corners]
+            nothing = [np.zeros_like(array) for array in corners[0]]
+            self._stages.append(_Stage([targets[name] for name in names], torch.float64, [nothing, *corners]))
+        self._vectors = [targets[name] for name in between.vectors]
+        self._targets = list(targets.values())
+        self._networks = [
+            [collapsed(_like(buffers[name], network[name]), buffers[name]) for name in targets]
+            for network in between.networks
+        ]
+
+    def move(self, coordinates: Sequence[float]) -> bool:
+        """Sets the buffers to those of a point; returns whether a network lies there."""
+        network = self._between.network_at(coordinates)
+        if network is not None:
+            torch._foreach_copy_(self._targets, self._networks[network])
+            return True
+        for stage in self._stages:
+            stage.move(inside_corners(coordinates))
+        self._shorten()
+        return False
+
+    def move_on_device(self, coordinates: torch.Tensor) -> None:
+        """Does what ``move`` does with coordinates that are on the device, shape (axes,)."""
+        kept = torch.cat([1 - coordinates.sum(0, keepdim=True), coordinates]).clamp(min=0)
+        for stage in self._stages:
+            stage.move_on_device(kept / kept.sum())
+        self._shorten()
+        for number, values in enumerate(self._networks):
+            place = torch.zeros_like(coordinates)
+            if number:
+                place[number - 1].fill_(1)
+            is_there = (coordinates == place).all()
+            for target, value in zip(self._targets, values, strict=True):
+                target.copy_(torch.where(is_there.to(target.device), value, target))
+
+    def _shorten(self) -> None:
+        for vector in self._vectors:
+            vector.div_(vector.norm().clamp(min=torch.finfo(vector.dtype).tiny))
 
 
 class NetworkSnapshot:

@@ -58,7 +58,10 @@ def test_statistics_of_batchnorm_are_computed_anew():
     a, b = (digits_networks.train(digits_networks.build(seed), epochs=3, seed=seed) for seed in (0, 1))
     found = barrier(a, b, digits_networks.callback_fn, points=5, **OPTIONS)
     assert found.landscape.attributes["buffers"] == "recalibrate"
-    fixed = barrier(a, b, digits_networks.callback_fn, points=5, buffers="fixed", **OPTIONS)
+    ends = [digits_networks.own_loss(network) for network in (a, b)]
+    np.testing.assert_allclose(found.landscape.loss[[0, -1]], ends, rtol=1e-5)
+    with pytest.warns(UserWarning, match="the loss drawn at b is"):
+        fixed = barrier(a, b, digits_networks.callback_fn, points=5, buffers="fixed", **OPTIONS)
     assert found.height < fixed.height
     # By hand at the place of the barrier: one pass in train mode with a cumulative average.
     middle = copy.deepcopy(a)

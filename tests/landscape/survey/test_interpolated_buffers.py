@@ -2,6 +2,7 @@
 
 import copy
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def test_a_line_ends_at_the_networks_own_losses(networks):
     assert drawn.loss[1] == pytest.approx(own_loss(start), abs=1e-6)
     assert drawn.loss[3] == pytest.approx(own_loss(trained), abs=1e-6)
     assert drawn.attributes["buffers"] == "interpolate"
-    assert drawn.attributes["identity"]["buffers"] == {"policy": "interpolate"}
+    assert drawn.attributes["identity"]["buffers"] == {"policy": "interpolate", "at_networks": "own"}
     assert any("between the networks" in note for note in drawn.attributes["notes"])
     path = drawn.checkpoints
     for measured in (path.metrics, path.projected, path.with_plane_buffers):
@@ -42,16 +43,21 @@ def test_a_line_ends_at_the_networks_own_losses(networks):
 
 @pytest.mark.slow
 def test_the_default_is_the_policy_that_is_nearest_to_the_networks_own_losses(networks):
-    for count, policies in ((2, ("fixed", "recalibrate")), (3, ("fixed",))):
+    for count in (2, 3):
         plane = (line_between if count == 2 else plane_through)(*networks[:count])
         own = [own_loss(network) for network in networks[:count]]
 
         def largest_miss(policy, plane=plane, own=own):
-            drawn = measure(plane, (0.0, 1.0), buffers=policy)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "the loss drawn at")
+                drawn = measure(plane, (0.0, 1.0), buffers=policy)
             assert drawn.attributes["buffers"] == ("interpolate" if policy == "auto" else policy)
             return float(np.abs(drawn.checkpoints.projected["loss"] - own).max())
 
-        assert largest_miss("auto") < 1e-6 < 1e-3 < min(map(largest_miss, policies))
+        assert largest_miss("auto") < 1e-6
+        assert largest_miss("fixed") > 1e-3
+        if count == 2:  # statistics are computed anew between the networks alone
+            assert largest_miss("recalibrate") < 1e-6
 
 
 def test_between_and_beyond_the_networks_buffers_are_their_mean_with_the_shares_cut_at_zero(networks):
@@ -85,7 +91,8 @@ def test_workers_of_ray_measure_the_same(networks, tmp_path):
 def test_what_the_user_asks_for_wins(networks, tmp_path):
     start, trained, _ = networks
     line, path = line_between(start, trained), tmp_path / "line.h5"
-    fixed = measure(line, buffers="fixed", output=path)
+    with pytest.warns(UserWarning, match="the loss drawn at b is"):
+        fixed = measure(line, buffers="fixed", output=path)
     moved = copy.deepcopy(trained)
     for name in ("running_mean", "running_var"):
         getattr(moved[1], name).copy_(getattr(start[1], name))
@@ -107,11 +114,15 @@ def test_networks_with_the_same_statistics_have_nothing_to_interpolate(networks)
     assert line_between(*plain).end_buffers == ()
 
 
-def test_buffers_that_are_not_finite_stay_the_origins(networks):
+def test_buffers_that_are_not_finite_are_not_interpolated(networks):
     start, trained, _ = networks
     broken = copy.deepcopy(trained)
     broken[1].running_mean[0] = math.inf
-    assert set(line_between(start, broken).end_buffers[0]) == {"1.running_var"}
+    with pytest.warns(UserWarning, match=r"the buffers '1\.running_mean' differ .* networks they are those of"):
+        line = line_between(start, broken)
+    assert line.between.interpolated == ("1.running_var",)
+    assert line.point((0.5,))["1.running_mean"][0] == 0
+    assert line.point((1.0,))["1.running_mean"][0] == math.inf
 
 
 def test_other_planes_keep_the_origins_buffers_and_say_why(networks):

@@ -1,0 +1,196 @@
+"""At each network that a line, a plane or a curve goes through, every buffer is its own, whatever kinds it has."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations, prune
+
+from collectors.networks.torch_network import to_tensor
+from landscape import barrier, connect, evaluate, line_between, measure_points, plane_through
+from landscape.landscape import Landscape
+
+GENERATOR = torch.Generator().manual_seed(0)
+INPUTS = torch.randn(60, 6, generator=GENERATOR) * 2 + 1
+CLASSES = torch.randint(0, 3, (60,), generator=GENERATOR)
+HOW = {"device_ids": [0], "progress": False}
+pytestmark = pytest.mark.filterwarnings("ignore:the buffers .* differ between the networks")
+
+
+class Buffered(nn.Module):
+    """A small network with one buffer of a kind, and BatchNorm beside it if asked."""
+
+    def __init__(self, kind, *, normalized):
+        super().__init__()
+        self.kind = kind
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 3)
+        self.norm = nn.BatchNorm1d(8) if normalized else nn.Identity()
+        if kind == "spectral":
+            self.first = parametrizations.spectral_norm(self.first)
+        elif kind == "pruned":
+            prune.random_unstructured(self.first, "weight", amount=0.5)
+        elif kind != "none":
+            self.register_buffer("extra", EXTRAS[kind]())
+
+    def forward(self, inputs):
+        hidden = self.norm(self.first(inputs))
+        extra = getattr(self, "extra", None)
+        if self.kind == "scale" or self.kind == "bool mask" or self.kind == "float mask":
+            hidden = hidden * extra
+        elif self.kind == "index":
+            hidden = hidden[:, extra]
+        elif self.kind == "inf mask":
+            hidden = torch.softmax(hidden + extra, 1)
+        return self.last(torch.tanh(hidden) if self.kind != "inf mask" else hidden)
+
+
+def minus_infinity():
+    found = torch.zeros(8)
+    found[torch.randperm(8)[:4]] = -torch.inf
+    return found
+
+
+EXTRAS = {
+    "scale": lambda: torch.rand(8) + 0.5,
+    "bool mask": lambda: torch.rand(8) > 0.5,
+    "float mask": lambda: (torch.rand(8) > 0.5).float(),
+    "index": lambda: torch.randperm(8),
+    "inf mask": minus_infinity,
+}
+KINDS = ["none", *EXTRAS, "spectral", "pruned"]
+
+
+def network(kind, seed, *, normalized):
+    """Returns a network whose buffers are those of a short training."""
+    torch.manual_seed(seed)
+    built = Buffered(kind, normalized=normalized).train()
+    optimizer = torch.optim.SGD(built.parameters(), lr=0.3)
+    for _ in range(20):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(built(INPUTS), CLASSES).backward()
+        optimizer.step()
+    with torch.no_grad():
+        built.eval()(INPUTS)  # or the product of pruned weights would be part of a graph, and could not be copied
+    return built
+
+
+def own_loss(built):
+    """Returns the loss of a network in float64, by PyTorch alone."""
+    wide = copy.deepcopy(built).double().eval()
+    with torch.no_grad():
+        return nn.functional.cross_entropy(wide(INPUTS.double()), CLASSES).item()
+
+
+def callback_of(kind, *, normalized):
+    return lambda: (nn.CrossEntropyLoss(), network(kind, 9, normalized=normalized), (INPUTS, CLASSES), {})
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_ends_of_a_barrier_are_the_networks(kind, normalized):
+    a, b = (network(kind, seed, normalized=normalized) for seed in (1, 2))
+    found = barrier(a, b, callback_of(kind, normalized=normalized), points=5, **HOW)
+    np.testing.assert_allclose(found.landscape.loss[[0, -1]], [own_loss(a), own_loss(b)], rtol=1e-5)
+    assert np.isfinite(found.landscape.loss).all()
+
+
+@pytest.mark.parametrize("buffers", ["auto", "interpolate", "recalibrate"])
+@pytest.mark.parametrize("kind", ["scale", "index", "spectral", "pruned"])
+def test_the_corners_of_a_plane_are_the_networks(kind, buffers):
+    networks = [network(kind, seed, normalized=True) for seed in (1, 2, 3)]
+    plane, callback_fn = plane_through(*networks), callback_of(kind, normalized=True)
+    corners = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]
+    expected = [own_loss(each) for each in networks]
+    found = measure_points(plane, callback_fn, corners, buffers=buffers, device_ids=[0])
+    np.testing.assert_allclose(found["loss"], expected, rtol=1e-5)
+    drawn = evaluate(plane, callback_fn, x=[0.0, 0.5, 1.0], y=[0.0, 0.5, 1.0], buffers=buffers, **HOW)
+    np.testing.assert_allclose(drawn.loss[[0, 0, 2], [0, 2, 0]], expected, rtol=1e-5)
+    for part in (drawn.checkpoints.metrics, drawn.checkpoints.projected, drawn.checkpoints.with_plane_buffers):
+        np.testing.assert_allclose(part["loss"], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["scale", "index"])
+def test_a_curve_ends_at_the_networks(kind):
+    a, b = (network(kind, seed, normalized=True) for seed in (1, 2))
+    callback_fn = callback_of(kind, normalized=True)
+    path = connect(a, b, callback_fn, steps=3, device_ids=[0], progress=False)
+    found = path.barrier(callback_fn, points=5, **HOW)
+    np.testing.assert_allclose(found.landscape.loss[[0, -1]], [own_loss(a), own_loss(b)], rtol=1e-5)
+
+
+def test_statistics_between_networks_are_those_of_the_samples():
+    """By hand: one pass in train mode with a cumulative average, other buffers interpolated."""
+    a, b = (network("scale", seed, normalized=True) for seed in (1, 2))
+    found = barrier(a, b, callback_of("scale", normalized=True), points=3, **HOW)
+    middle = copy.deepcopy(a).double()
+    with torch.no_grad():
+        for target, one, other in zip(middle.parameters(), a.parameters(), b.parameters(), strict=True):
+            target.copy_((one.double() + other.double()) / 2)
+        middle.extra.copy_((a.extra.double() + b.extra.double()) / 2)
+        middle.norm.reset_running_stats()
+        middle.norm.momentum = None
+        middle.train()(INPUTS.double())
+    assert found.landscape.loss[1] == pytest.approx(own_loss(middle), rel=1e-5)
+
+
+def test_vectors_of_spectral_normalization_keep_their_length_and_point_the_same_way():
+    a, b = (network("spectral", seed, normalized=False) for seed in (1, 2))
+    b = copy.deepcopy(a)
+    with torch.no_grad():
+        for vector in (b.first.parametrizations.weight[0]._u, b.first.parametrizations.weight[0]._v):
+            vector.neg_()  # the same singular value
+        b.last.bias.add_(1)
+    line = line_between(a, b)
+    for t in (0.25, 0.5, 0.75, 1.5):
+        point = line.point((t,))
+        for side in "uv":
+            name = f"first.parametrizations.weight.0._{side}"
+            assert np.linalg.norm(point[name]) == pytest.approx(1, abs=1e-6)
+            np.testing.assert_allclose(point[name], dict(a.named_buffers())[name], atol=1e-6)
+    np.testing.assert_array_equal(line.point((1.0,))[name], dict(b.named_buffers())[name])
+
+
+def test_pruned_networks_are_interpolated_as_what_they_compute_with():
+    a, b = (network("pruned", seed, normalized=False) for seed in (1, 2))
+    assert not torch.equal(a.first.weight_mask, b.first.weight_mask)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing is left out
+        found = barrier(a, b, callback_of("pruned", normalized=False), points=3, **HOW)
+    dense = [copy.deepcopy(each) for each in (a, b)]
+    for each in dense:
+        prune.remove(each.first, "weight")
+    middle = copy.deepcopy(dense[0]).double()
+    with torch.no_grad():
+        for target, one, other in zip(middle.parameters(), *(each.parameters() for each in dense), strict=True):
+            target.copy_((one.double() + other.double()) / 2)
+    assert found.landscape.loss[1] == pytest.approx(own_loss(middle), rel=1e-5)
+    assert [own_loss(a), own_loss(b)] == pytest.approx([own_loss(each) for each in dense])
+
+
+@pytest.mark.filterwarnings("default:the buffers .* differ between the networks")
+@pytest.mark.parametrize("kind", ["bool mask", "float mask", "index", "inf mask"])
+def test_what_cannot_be_interpolated_is_named_in_a_warning_and_in_the_file(kind, tmp_path):
+    a, b = (network(kind, seed, normalized=False) for seed in (1, 2))
+    with pytest.warns(UserWarning, match="the buffers 'extra' differ between the networks and cannot be interpolated"):
+        found = barrier(a, b, callback_of(kind, normalized=False), points=3, output=tmp_path / "a.h5", **HOW)
+    middle = copy.deepcopy(a)
+    with torch.no_grad():
+        for target, other in zip(middle.parameters(), b.parameters(), strict=True):
+            target.copy_((target + other) / 2)
+    assert found.landscape.loss[1] == pytest.approx(own_loss(middle), rel=1e-5)
+    notes = Landscape.load(tmp_path / "a.h5").attributes["notes"]
+    assert any("'extra' differ between the networks" in note and "those of a" in note for note in notes)
+
+
+def test_a_point_of_the_line_is_the_network_itself():
+    a, b = (network("index", seed, normalized=True) for seed in (1, 2))
+    line = line_between(a, b)
+    for t, expected in ((0.0, a), (1.0, b)):
+        point = line.point((t,), "interpolate")
+        for name, value in expected.state_dict().items():
+            torch.testing.assert_close(to_tensor(point[name]), value, rtol=1e-6, atol=1e-7)
