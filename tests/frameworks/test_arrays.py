@@ -153,7 +153,8 @@ def test_buffers_of_a_function_are_interpolated_too():
     )
     ends = {"weight": np.array([1.0, 2.0]), "scale": np.array([3.0, 5.0])}, {"weight": np.ones(2), "scale": np.ones(2)}
     line = line_between(*ends, network=evaluator.description.space)
-    fixed = evaluate(line, lambda: evaluator, x=[0.0, 0.5, 1.0, 2.0])
+    with pytest.warns(UserWarning, match="the loss drawn at b is 8, but its own is 2"):
+        fixed = evaluate(line, lambda: evaluator, x=[0.0, 0.5, 1.0, 2.0])
     np.testing.assert_allclose(fixed.loss, [13, 10.5, 8, 3])
     with pytest.raises(ValueError, match=r'buffers="interpolate" .* the Evaluator that callback_fn returns'):
         evaluate(line, lambda: evaluator, x=[0.0, 1.0], buffers="interpolate")

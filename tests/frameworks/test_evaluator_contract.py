@@ -287,6 +287,30 @@ def test_interpolated_buffers_are_each_networks_own_at_its_corner(case):
     evaluator.close()
 
 
+def test_masks_are_each_networks_own_at_its_corner_and_the_firsts_elsewhere(case):
+    built = case.build()
+    evaluator = open_evaluator(built, buffers="interpolate")
+    origin, directions, buffers = own_plane(built, evaluator)
+    space, rng = evaluator.description.space, np.random.default_rng(0)
+    floating = [info.name for info in space.buffers if info.dtype.startswith("float")]
+    masks = [
+        {name: np.asarray(rng.random(buffers[name].shape) > 0.5, buffers[name].dtype) for name in floating}
+        for _ in range(3)
+    ]
+    buffers = {**buffers, **masks[0]}
+    evaluator.load(origin, directions, buffers, masks[1:])
+    points, owners = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.2, 0.3), (2.0, 0.0)], (0, 1, 2, 0, 0)
+    found = evaluator.measure(np.array(points))["loss"]
+    expected = [
+        evaluator.measure_state(
+            {**origin, **move_along(space, origin, directions, point)}, {**buffers, **masks[owner]}
+        )["loss"]
+        for point, owner in zip(points, owners, strict=True)
+    ]
+    np.testing.assert_allclose(found, expected, rtol=case.closes)
+    evaluator.close()
+
+
 def test_wrong_points_are_named(case):
     built = case.build()
     evaluator = open_evaluator(built)
