@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ _NEARLY_ONE = 1e-2
 # How torch.nn.utils.prune names a layer's weights and what it multiplies them by.
 _WEIGHTS, _MASK = "_orig", "_mask"
 _COUNTS = "num_batches_tracked"
+# Of normalization layers, which compute them from samples.
+_STATISTICS = ("running_mean", "running_var")
 
 
 class BuffersBetween:
@@ -131,6 +133,11 @@ def pruning_masks(space: WeightSpace) -> dict[str, str]:
 def is_count(name: str) -> bool:
     """Returns whether a buffer counts the batches of a training, with which nothing is computed afterwards."""
     return name.rpartition(".")[2] == _COUNTS
+
+
+def has_statistics(names: Iterable[str]) -> bool:
+    """Returns whether statistics of PyTorch's normalization layers are among buffers."""
+    return any(name.rpartition(".")[2] in _STATISTICS for name in names)
 
 
 def inside_corners(coordinates: Sequence[float]) -> list[float]:

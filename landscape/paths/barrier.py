@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collectors.files.places import AnyPath
+from collectors.networks.buffers_between import has_statistics
 from collectors.validation import check_int
 from collectors.weights.aligned import Weights
 from workers.measuring.sample_loss import mean_and_stderr
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 STRAIGHT = "straight"
 """What pictures call the line between the two."""
-_STATISTICS = ("running_mean", "running_var")
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,11 +183,10 @@ def barrier_on(
 
 def buffers_between(line: Plane) -> str:
     """Returns how buffers are treated between two networks where nobody says so."""
-    names = {name.rpartition(".")[2] for end in line.end_buffers for name in end}
-    if not names:
+    if not line.end_buffers:
         return "fixed"
-    recalibrated = line.space.framework == "torch" and not names.isdisjoint(_STATISTICS)
-    return "recalibrate" if recalibrated or line.decomposition == "path" else "interpolate"
+    recalibrated = line.space.framework == "torch" and has_statistics(line.end_buffers[0])
+    return "recalibrate" if recalibrated else "interpolate"
 
 
 def _find_stderr(path: AnyPath | None, pool: Pool, data: LandscapeData) -> None:

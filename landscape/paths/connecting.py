@@ -25,6 +25,7 @@ from ..file.lock import lock_landscape
 from ..file.saving import output_file
 from ..planes.from_weights import line_between
 from ..planes.plane import Plane
+from ..planes.pruned_weights import with_effective_weights
 from ..replacing import check_replaceable_tensors
 from ..survey.experiment import check_identity, choose_plan, continued_plan
 from .path import Path
@@ -127,9 +128,8 @@ def connect(
 
 
 def _new_curve(pool: Pool, line: Plane, settings: FittingSettings) -> FittedCurve:
-    first, last = (
-        {tensor.name: reader.read(tensor.name) for tensor in line.space.tensors} for reader in line.checkpoints
-    )
+    readers = with_effective_weights(line.checkpoints, line.space)
+    first, last = ({tensor.name: reader.read(tensor.name) for tensor in line.space.tensors} for reader in readers)
     samples = {"count": pool.description.num_samples, "sha256": pool.description.samples_sha256}
     nothing = np.zeros((settings.shape.bends, 0))
     before = Fitting(0, nothing, nothing, nothing, np.zeros(0))
@@ -147,7 +147,8 @@ def _fitted(pool: Pool, line: Plane, curve: FittedCurve, path: AnyPath | None, *
     buffers = {tensor.name: curve.first[tensor.name] for tensor in line.space.buffers}
     bar = progress_bar(settings.steps, "step", shown=shown, done=curve.fitting.step, name="curve")
     with bar:
-        for fitting in pool.fit_curve(CurveTask(settings, first, last, buffers), begun, KEEP_SECONDS):
+        task = CurveTask(settings, first, last, buffers, next(iter(line.end_buffers), {}))
+        for fitting in pool.fit_curve(task, begun, KEEP_SECONDS):
             bar.update(fitting.step - curve.fitting.step)
             curve = replace(curve, fitting=fitting)
             if path is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from collectors.files.places import AnyPath, check_can_be_file, check_directory
 from collectors.files.remote_path import RemotePath
-from collectors.networks.buffers_between import BuffersBetween
+from collectors.networks.buffers_between import BuffersBetween, has_statistics
 from collectors.networks.weight_space import WeightSpace, move_along
 from collectors.validation import check_bool, check_choice, check_float, check_int, wrong_value
 from collectors.weights.safetensors_file import StateReader
@@ -366,11 +366,11 @@ class Plane:
         return math.sqrt(math.fsum(squares)) or 10.0
 
 
-def buffer_policy(buffers: str, decomposition: str, end_buffers: Sequence[object] = ()) -> str:
-    """Returns how buffers are treated on a plane: "auto" becomes "interpolate" or "fixed".
+def buffer_policy(buffers: str, decomposition: str, end_buffers: Sequence[Iterable[str]] = ()) -> str:
+    """Returns how buffers are treated on a plane, which "auto" leaves to it.
 
-    It is "interpolate" where networks with buffers of their own are given, because the line or the plane then meets
-    their own losses, which that of fixed buffers misses.
+    It is not "fixed" where networks with buffers of their own are given, because the line or the plane then meets their
+    own losses. Along a curve statistics of normalization are recalibrated, as they were where it was fitted.
 
     Args:
         buffers: what the user asks for.
@@ -381,14 +381,14 @@ def buffer_policy(buffers: str, decomposition: str, end_buffers: Sequence[object
         ValueError: ``buffers`` is unknown, or "interpolate" where there is nothing to interpolate between.
     """
     check_choice("buffers", buffers, ("auto", *BUFFER_POLICIES))
-    if buffers == "auto" and decomposition == "path":
-        return "recalibrate" if end_buffers else "fixed"
-    if buffers == "interpolate" and decomposition != "points":
+    if buffers == "interpolate" and decomposition not in ("points", "path"):
         raise ValueError(
-            'buffers="interpolate" needs a line or a plane through given networks (line_between, plane_through); on a '
+            'buffers="interpolate" needs a line, a plane or a curve through given networks; on a '
             f'{decomposition} plane, interpolated variances would become negative. Use buffers="fixed" (the origin\'s '
             'buffers everywhere) or "recalibrate".'
         )
-    if buffers == "auto":
-        return "interpolate" if end_buffers else "fixed"
-    return buffers
+    if buffers != "auto":
+        return buffers
+    if not end_buffers:
+        return "fixed"
+    return "recalibrate" if decomposition == "path" and has_statistics(end_buffers[0]) else "interpolate"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,10 +122,12 @@ class CurveTask:
         settings: how.
         first: every parameter of the first network, by name.
         last: those of the last one.
-        buffers: every buffer with which the network computes, by name.
+        buffers: every buffer of the first network, by name.
+        end_buffers: those of the last network that are not the same in both.
     """
 
     settings: FittingSettings
     first: State
     last: State
     buffers: State
+    end_buffers: State = field(default_factory=dict)

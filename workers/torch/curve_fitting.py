@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from torch.nn.modules.batchnorm import _NormBase
 
 from collectors.networks.batches import call_network
-from collectors.networks.weight_space import State
+from collectors.networks.buffers_between import BuffersBetween
+from collectors.networks.torch_network import named_tensors, to_tensor
+from collectors.networks.weight_space import State, WeightSpace
 
 from ..curves.curve import CurveTask, Fitting, FittingSettings
 from ..errors import CurveError
@@ -82,6 +84,7 @@ class CurveFitter(MovedNetwork):
                 )
             self.move(task.first, task.buffers)
             self._ends = [self._flat(state) for state in (task.first, task.last)]
+            self._between = self._buffers_between()
         except BaseException:
             self.close()
             raise
@@ -132,6 +135,13 @@ class CurveFitter(MovedNetwork):
             loss, slope = self._gradient(self._fitting(batch), 0)
             return float(loss), (weights[1:-1, None] * slope).cpu().numpy()
 
+    def _buffers_between(self) -> BuffersBetween:
+        """Returns the buffers that change along the curve; normalization computes with none here."""
+        task, statistics = self._task, {id(buffer) for layer in self._norms for buffer in layer.buffers()}
+        infos = tuple(info for info, tensor in named_tensors(self._network.module) if id(tensor) not in statistics)
+        space = WeightSpace("torch", type(self._network.module).__name__, infos)
+        return BuffersBetween(space, task.buffers, [task.end_buffers] if task.end_buffers else [])
+
     def _straight(self) -> Fitting:
         count = self._task.settings.shape.bends
         shares = [number / (count + 1) for number in range(1, count + 1)]
@@ -150,6 +160,11 @@ class CurveFitter(MovedNetwork):
         with torch.no_grad():
             for target, part in zip(self._weights.own, torch.split(point, self.layout.sizes), strict=True):
                 target.copy_(part.view(target.shape))
+            if self._between.names:
+                # The bends have the first network's.
+                for name, values in {**self._between.networks[0], **self._between.at([float(weights[-1])])}.items():
+                    target = self._tensors[name]
+                    collapsed(target).copy_(collapsed(to_tensor(values), target))
 
     def _gradient(self, batch: Batch, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns a batch's loss, and its gradient by all weights, shape (weights,)."""

@@ -114,13 +114,25 @@ def test_the_corners_of_a_plane_are_the_networks(kind, buffers):
         np.testing.assert_allclose(part["loss"], expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["scale", "index"])
-def test_a_curve_ends_at_the_networks(kind):
-    a, b = (network(kind, seed, normalized=True) for seed in (1, 2))
-    callback_fn = callback_of(kind, normalized=True)
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("kind", ["scale", "index", "spectral", "pruned"])
+def test_a_curve_ends_at_the_networks(kind, normalized):
+    a, b = (network(kind, seed, normalized=normalized) for seed in (1, 2))
+    callback_fn = callback_of(kind, normalized=normalized)
     path = connect(a, b, callback_fn, steps=3, device_ids=[0], progress=False)
     found = path.barrier(callback_fn, points=5, **HOW)
     np.testing.assert_allclose(found.landscape.loss[[0, -1]], [own_loss(a), own_loss(b)], rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["scale", "pruned", "spectral"])
+def test_a_curve_is_fitted_at_the_networks_that_are_measured(kind):
+    a, b = (network(kind, seed, normalized=False) for seed in (1, 2))
+    callback_fn = callback_of(kind, normalized=False)
+    path = connect(a, b, callback_fn, steps=5, batch_size=60, learning_rate=1e-6, device_ids=[0], progress=False)
+    settings = path.curve.settings
+    places = [settings.place(step) for step in range(5)]
+    found = [evaluate(path, callback_fn, x=[0.0, t], **HOW).loss[1] for t in places]
+    np.testing.assert_allclose(path.losses, found, rtol=1e-4)
 
 
 def test_statistics_between_networks_are_those_of_the_samples():

@@ -131,7 +131,9 @@ def test_other_planes_keep_the_origins_buffers_and_say_why(networks):
     assert measure(plane, (-0.1, 0.0, 0.1)).attributes["buffers"] == "fixed"
     direction = {name: value.detach().numpy() for name, value in trained.named_parameters()}
     for other in (plane, custom_plane(start, [direction])):
-        with pytest.raises(ValueError, match=r'buffers="interpolate" needs a line or a plane through given networks'):
+        with pytest.raises(
+            ValueError, match=r'buffers="interpolate" needs a line, a plane or a curve through given networks'
+        ):
             measure(other, (-0.1, 0.0, 0.1), buffers="interpolate")
         with pytest.raises(ValueError, match="buffers must be"):
             measure(other, (-0.1, 0.0, 0.1), buffers="mean")
