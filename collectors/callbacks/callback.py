@@ -56,17 +56,19 @@ class RunContext:
     """What the hooks of one run share: the run's parameters, and the request to stop it.
 
     Args:
-        original_args: the run's parameters; every hook sees this same object.
+        original_args: the run's parameters. Every hook sees one ``CallbackParameters``: this object if it is one, or
+            else a copy of the dictionary.
 
     Raises:
         TypeError: ``original_args`` is not a dictionary.
     """
 
     def __init__(self, original_args: dict[str, Any]) -> None:
-        self._original_args = check_instance("original_args", original_args, dict, "a dict")
+        given = check_instance("original_args", original_args, dict, "a dict")
+        self._original_args = given if isinstance(given, CallbackParameters) else CallbackParameters(given)
         self._stop_requested = False
 
-    def original_args(self) -> Any:
+    def original_args(self) -> CallbackParameters:
         """Returns the run's parameters, live: what one callback changes, the others see."""
         return self._original_args
 

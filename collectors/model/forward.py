@@ -101,14 +101,20 @@ class Forward:
         return check_loss("loss_fn", loss), outputs
 
     def training_loss(self, inputs: Any, targets: Any, tell: Tell = silent) -> torch.Tensor:
-        """Returns the loss, a scalar tensor: the network's own output if there is no loss function."""
+        """Returns the loss, a scalar tensor.
+
+        Without a loss function that is the network's own output: of a tuple or list the first item, of a loss for each
+        sample the mean.
+        """
         tell("before_forward")
         with self.network_autocast():
             outputs = call_network(self.network, inputs)
         tell("after_forward", outputs=outputs)
         tell("before_loss")
         if self.loss_fn is None:
-            loss = check_loss("network (as there is no loss_fn)", outputs)
+            first = outputs[0] if isinstance(outputs, tuple | list) and outputs else outputs
+            mean = first.mean() if isinstance(first, torch.Tensor) and first.ndim == 1 and first.numel() else first
+            loss = check_loss("network (as there is no loss_fn)", mean)
         else:
             with self.autocast():
                 loss = check_loss("loss_fn", self.loss_fn(outputs, targets))

@@ -37,7 +37,8 @@ class Model:
 
     Args:
         network: the network; it may be wrapped (DataParallel, compiled).
-        loss_fn: called with outputs and targets, returns a scalar; None where the network returns its loss.
+        loss_fn: called with outputs and targets, returns a scalar; None where the network returns its loss, alone or
+            as the first of several things, a scalar or one for each sample, of which the mean counts.
         optimizer: needed by ``train`` and ``fit`` only.
         metrics: a dict of names to torchmetrics objects or functions of outputs and targets that return one
             number (averaged over samples), or a set or list of torchmetrics objects. Instead of an object, the name

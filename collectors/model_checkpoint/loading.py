@@ -53,7 +53,8 @@ def load_checkpoint(
     """Returns what a checkpoint file holds; no code from a file ever runs.
 
     Args:
-        path: a file that ``ModelCheckpoint`` wrote; of any other safetensors file, the weights are read.
+        path: a file that ``ModelCheckpoint`` or ``save_checkpoint`` wrote, where it is missing with ``.safetensors``
+            behind its name; of any other safetensors file, the weights are read.
         dec_key: the key that the file was encrypted with; None for a file that is not encrypted.
         dec_mode: the mode it was encrypted with, "AES-GCM" or "AES-CBC".
 
@@ -65,6 +66,8 @@ def load_checkpoint(
         ImportError: the file is encrypted, and the package ``cryptography`` is missing.
     """
     file = check_path("path", path)
+    if not file.exists() and file.with_name(file.name + SUFFIX).exists():
+        file = file.with_name(file.name + SUFFIX)
     if dec_key is not None:
         check_key("dec_key", dec_key)
     check_choice("dec_mode", dec_mode, ENCRYPTION_MODES)

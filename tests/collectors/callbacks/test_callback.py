@@ -112,9 +112,16 @@ def test_parameters_survive_copy_and_pickle():
 
 
 def test_the_context_gives_the_live_object():
-    original = {"mode": "train"}
+    original = CallbackParameters(mode="train")
     run_context = RunContext(original)
     assert run_context.original_args() is original
+
+
+def test_what_a_plain_dictionary_holds_are_attributes_too():
+    run_context = RunContext({"mode": "train"})
+    assert run_context.original_args().mode == "train"
+    run_context.original_args().cur_step_num = 3
+    assert run_context.original_args()["cur_step_num"] == 3
 
 
 @pytest.mark.parametrize("wrong", [None, [("mode", "train")], "train", 3])

@@ -539,14 +539,18 @@ def test_leftover_gradients_do_not_count():
     assert_equal_weights(model.network, plain_training(network(), batches(), 1))
 
 
-def test_a_network_that_returns_its_loss():
+@pytest.mark.parametrize("kind", ["mean", "none", "tuple", "list", "tuple of one for each sample"])
+def test_a_network_that_returns_its_loss(kind):
     class Loss(nn.Module):
         def __init__(self):
             super().__init__()
             self.inner = network()
 
         def forward(self, inputs, labels):
-            return nn.functional.cross_entropy(self.inner(inputs), labels)
+            outputs = self.inner(inputs)
+            reduction = "none" if kind in ("none", "tuple of one for each sample") else "mean"
+            loss = nn.functional.cross_entropy(outputs, labels, reduction=reduction)
+            return [loss, outputs] if kind == "list" else (loss, outputs) if kind.startswith("tuple") else loss
 
     model = build(net=Loss(), loss_fn=None)
     model.train(2, [({"inputs": inputs, "labels": labels}, None) for inputs, labels in batches()])

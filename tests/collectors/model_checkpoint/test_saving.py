@@ -26,6 +26,7 @@ def test_what_is_saved_is_loaded(options, tmp_path):
     assert path == tmp_path / "new" / "best.safetensors"
     assert [item.name for item in path.parent.iterdir()] == ["best.safetensors"]
     keys = {"dec_key": options.get("enc_key"), "dec_mode": options.get("enc_mode", "AES-GCM")}
+    loaded = load_checkpoint(tmp_path / "new" / "best", **keys)  # by the name that it was given, or by that of the file
     loaded = load_checkpoint(path, **keys)
     loaded.load_into(other)
     for name, value in saved.state_dict().items():
