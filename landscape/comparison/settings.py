@@ -34,7 +34,13 @@ class ComparisonSettings:
     trace_lines: int = 0
 
     def __post_init__(self) -> None:
-        check_int("directions", self.directions, minimum=1)
+        if check_int("directions", self.directions, minimum=1) in (2, 3):
+            raise wrong_value(
+                "directions",
+                "1, of which the interval leaves directions out, or at least 4, because intervals from 2 or 3 hold the "
+                "truth less often than they say",
+                self.directions,
+            )
         if check_int("points", self.points, minimum=3) % 2 == 0:
             raise wrong_value("points", "an odd number, so that the network itself is in the middle", self.points)
         for name in ("radius", "rise"):

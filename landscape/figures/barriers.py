@@ -86,7 +86,9 @@ def barrier_text(rise: Rise) -> str:
     if math.isnan(rise.height):
         return "no barrier: an end has no finite value"
     error = f" ± {rise.stderr:.2g}" if rise.height and math.isfinite(rise.stderr) else ""
-    return f"barrier {number_text(rise.height)}{error}" if rise.height else "no barrier"
+    if rise.height:
+        return f"barrier {number_text(rise.height)}{error}"
+    return "no barrier" + (f" (at most {rise.limit:.2g}, 95 %)" if math.isfinite(rise.limit) else "")
 
 
 def _draw_way(sheet: Sheet, index: int, name: str, line: LandscapeData) -> None:

@@ -19,6 +19,10 @@ BARRIER = "barrier"
 """The attribute that keeps the standard error of a barrier, which no other value of the file tells."""
 
 
+ONE_SIDED = 1.645
+"""How many standard errors a one-sided interval of 95 % reaches."""
+
+
 @dataclass(frozen=True)
 class Rise:
     """The largest rise above the chord.
@@ -26,14 +30,19 @@ class Rise:
     Attributes:
         height: 0 where nothing rises above it; NaN where an end has no finite value.
         at: where it is, from 0 to 1.
-        stderr: its standard error over samples; NaN where it is not known.
+        stderr: its standard error over samples; NaN where it is not known, and where nothing rises.
         chord: the height of the chord there.
+        nearest: where nothing rises: at which point between the two the value comes nearest to the chord; else NaN.
+        limit: where nothing rises: above the chord, the end of a one-sided interval of 95 % at that point, 0 or more;
+            NaN where it is not known.
     """
 
     height: float
     at: float
     stderr: float
     chord: float
+    nearest: float = math.nan
+    limit: float = math.nan
 
 
 def ends_of_way(landscape: LandscapeData, metric: str = "loss") -> tuple[float, float]:
@@ -78,9 +87,16 @@ def highest_rise(landscape: LandscapeData, metric: str = "loss") -> Rise:
     within = (landscape.x >= 0) & (landscape.x <= 1)
     counted = np.flatnonzero(within & ~np.isnan(above) & (landscape.status != PointStatus.FAILED))
     place = counted[np.argmax(above[counted])]
-    height, at = float(above[place]), float(landscape.x[place])
-    if height <= 0:
-        return Rise(0.0, 0.0, 0.0, float(chord[landscape.x == 0][0]))
+    inner = counted[(landscape.x[counted] > 0) & (landscape.x[counted] < 1)]
+    rises = above[place] > 0
+    if not rises and not len(inner):
+        return Rise(0.0, 0.0, math.nan, float(chord[landscape.x == 0][0]))
+    point = place if rises else inner[np.argmax(above[inner])]
+    height, at = float(above[point]), float(landscape.x[point])
     kept = landscape.attributes.get(BARRIER) or {}
     known = metric == "loss" and kept.get("at") == at and kept.get("stderr") is not None
-    return Rise(height, at, float(kept["stderr"]) if known else math.nan, float(chord[place]))
+    stderr = float(kept["stderr"]) if known else math.nan
+    if rises:
+        return Rise(height, at, stderr, float(chord[point]))
+    limit = max(height + ONE_SIDED * stderr, 0.0) if known else math.nan
+    return Rise(0.0, 0.0, math.nan, float(chord[landscape.x == 0][0]), at, limit)

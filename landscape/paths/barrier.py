@@ -50,15 +50,18 @@ class Barrier:
         height: the largest rise above the straight line between the two ends' losses (Frankle et al. 2020); 0 where
             the loss nowhere rises above it, infinite where the loss is, NaN where an end has no finite loss.
         stderr: its standard error over samples, of the differences that each sample has at these three points; NaN
-            where samples have no losses of their own.
+            where samples have no losses of their own, and where nothing rises.
         at: where it is: 0 is the first network, 1 the second.
         landscape: all that was measured.
+        limit: where nothing rises: how high the barrier may be at the point that comes nearest to one, the end of a
+            one-sided interval of 95 % over samples; NaN where samples have no losses of their own.
     """
 
     height: float
     stderr: float
     at: float
     landscape: Landscape
+    limit: float = math.nan
 
     @classmethod
     def of(cls, landscape: Landscape) -> Barrier:
@@ -71,11 +74,14 @@ class Barrier:
             ValueError: it is a plane, or was not measured at 0 and at 1.
         """
         rise = highest_rise(landscape)
-        return cls(rise.height, rise.stderr, rise.at, landscape)
+        return cls(rise.height, rise.stderr, rise.at, landscape, rise.limit)
 
     def __repr__(self) -> str:
         error = f" ± {self.stderr:.2g}" if math.isfinite(self.stderr) else ""
         losses = " and ".join(f"{value:.4g}" for value in ends_of_way(self.landscape))
+        if self.height == 0:
+            limit = f", at most {self.limit:.2g} with 95 % confidence" if math.isfinite(self.limit) else ""
+            return f"Barrier(none: no point rises above the chord{limit}; losses at the ends {losses})"
         return f"Barrier({self.height:.4g}{error} at t = {self.at:.3g}; losses at the ends {losses})"
 
     def plot(self, others: Mapping[str, Barrier] | None = None, ax: Drawing | None = None, **look: Unpack[Look]) -> Any:
@@ -192,18 +198,23 @@ def buffers_between(line: Plane) -> str:
 def _find_stderr(path: AnyPath | None, pool: Pool, data: LandscapeData) -> None:
     """Keeps the barrier's standard error with the landscape, while its line is loaded."""
     rise = highest_rise(data)
-    if not (0 < rise.height < math.inf) or math.isfinite(rise.stderr):
+    at = rise.at if rise.height else rise.nearest
+    if (
+        not (math.isfinite(rise.height) and math.isfinite(at))
+        or math.isfinite(rise.stderr)
+        or math.isfinite(rise.limit)
+    ):
         return
-    losses = pool.sample_losses([(0.0,), (rise.at,), (1.0,)])
+    losses = pool.sample_losses([(0.0,), (at,), (1.0,)])
     if losses is None:
         return
     # Each sample's own rise above its own chord: what is alike at the three places does not count.
-    rises = np.array([rise.at - 1, 1.0, -rise.at]) @ losses.numerators
+    rises = np.array([at - 1, 1.0, -at]) @ losses.numerators
     reduction = "sum" if losses.denominators is None else "mean"
     _, _, stderr = mean_and_stderr(rises, losses.denominators, reduction)
     if not math.isfinite(stderr):
         return
-    add_attributes(path, data, {BARRIER: {"at": rise.at, "height": rise.height, "stderr": float(stderr)}})
+    add_attributes(path, data, {BARRIER: {"at": at, "height": rise.height, "stderr": float(stderr)}})
 
 
 def _warn_about(found: Barrier) -> None:

@@ -41,7 +41,7 @@ def test_networks_are_compared(case):
 
     recipes = {"a": [another(0.1)], "b": [another(0.1)]}
     found = compare(
-        recipes, case.build, directions=2, points=3, trace_lines=1, device_ids=[0], progress=False,
+        recipes, case.build, directions=4, points=3, trace_lines=1, device_ids=[0], progress=False,
         plan=MeasurementPlan(batch_size=16),
     )  # fmt: skip
     assert np.isfinite(found.loss).all()

@@ -44,7 +44,7 @@ def measure(*arguments, code=0):
 def said(folder):
     """What the command says that measures ``compare.h5``."""
     return command(
-        "compare", "short=run_0,run_1,run_2", "long=run_3,run_4,run_5", "--directions", 3, "--points", 5,
+        "compare", "short=run_0,run_1,run_2", "long=run_3,run_4,run_5", "--directions", 4, "--points", 5,
         "--radius", 1.5, "--normalization", "layer", "--seed", 4, "--confidence", 0.9, "--samples", 20,
         "-o", "compare.h5", "--rise", 0.01, "--function", "my_recipes:small", "--devices", 0, "--no-progress",
         folder=folder,
@@ -53,7 +53,7 @@ def said(folder):
 
 def test_it_measures_what_is_typed(said):
     found = Comparison.load("compare.h5")
-    assert found.loss.shape == (6, 3, 5)
+    assert found.loss.shape == (6, 4, 5)
     assert found.name == ("run_0", "run_1", "run_2", "run_3", "run_4", "run_5")
     expected = {
         "num_samples": 20, "radius": 1.5, "normalization": "layer", "seed": 4, "confidence": 0.9, "rise": 0.01,
@@ -84,10 +84,10 @@ def test_pictures_show_it(said):
 
 
 def test_pairs_and_a_dry_run():
-    said = measure("a=run_0,run_1,run_2", "b=run_3,run_4,run_5", "--paired", "--directions", 2)
+    said = measure("a=run_0,run_1,run_2", "b=run_3,run_4,run_5", "--paired", "--directions", 4)
     assert "paired t" in said.output
-    said = measure("a=run_0", "b=run_3", "--dry-run", "--directions", 2, "-o", "dry.h5")
-    assert "2 networks x 2 lines: 34 points x" in said.output
+    said = measure("a=run_0", "b=run_3", "--dry-run", "--directions", 4, "-o", "dry.h5")
+    assert "2 networks x 4 lines: 66 points x" in said.output
 
 
 def test_what_is_typed_wrong():
@@ -97,6 +97,10 @@ def test_what_is_typed_wrong():
         (("a=run_0",), "RECIPE=NETWORK,NETWORK must be at least two"),
         (("a=run_0@1", "b=run_1"), "but got 'run_0@1'. Give the checkpoint's file, which is in run_0/ckpt_dir."),
         (("a=run_0", "b=run_1", "--points", 4), "--points must be an odd number"),
+        (
+            ("a=run_0", "b=run_1", "--directions", 3),
+            "--directions must be 1, of which the interval leaves directions out, or at least 4",
+        ),
     ):
         assert text in str(measure(*typed, code=1).exception)
 

@@ -216,13 +216,13 @@ def test_a_plain_function_is_compared_too():
 @pytest.mark.slow
 def test_a_trace_by_another_number_of_lines_is_measured_anew(recipes, tmp_path):
     path = tmp_path / "compare.h5"
-    few = measure(recipes, output=path, directions=2, trace_lines=2)
-    more = measure(recipes, output=path, directions=2, trace_lines=5)
+    few = measure(recipes, output=path, directions=4, trace_lines=2)
+    more = measure(recipes, output=path, directions=4, trace_lines=5)
     assert more.report.measured == 0
-    np.testing.assert_array_equal(more.trace, measure(recipes, directions=2, trace_lines=5).trace)
+    np.testing.assert_array_equal(more.trace, measure(recipes, directions=4, trace_lines=5).trace)
     assert (more.trace != few.trace).all()
     # Where it is not asked for, what is there stays.
-    np.testing.assert_array_equal(measure(recipes, output=path, directions=2).trace, more.trace)
+    np.testing.assert_array_equal(measure(recipes, output=path, directions=4).trace, more.trace)
     assert "along these random lines, which are the same for all; other lines are not in it" in more.summary("trace")
 
 
