@@ -113,7 +113,10 @@ def problem(report: dict[str, Any]) -> str | None:
 
 
 def trials(play: Any, folder: Path, every: int, first: int, faults: list[str]) -> dict[str, Any]:
-    """Tries a play; every so many-th call fails, and for each fault and each first it is others."""
+    """Tries a play; every so many-th call fails, and for each fault and each first it is others.
+
+    Of a few calls more are tried, so that each fault strikes.
+    """
     place, log = folder / "trial", folder / "log"
 
     def trial(number: int, fault: int) -> tuple[dict[str, Any], str | None]:
@@ -135,7 +138,8 @@ def trials(play: Any, folder: Path, every: int, first: int, faults: list[str]) -
         if wrong or "error" in report:
             findings.append(f"undisturbed: {wrong or report['trace']}")
             continue
-        for number in range(1 + (fault + first) % every, report["count"] + 1, every):
+        step = min(every, max(report["count"] // 8, 1))
+        for number in range(1 + (fault + first) % step, report["count"] + 1, step):
             report, wrong = trial(number, fault)
             outcomes["killed" if "killed" in report else "error" if "error" in report else "ok"] += 1
             if wrong:

@@ -21,6 +21,10 @@ from .partition_sums import PartitionSum, PartitionSums, differ_in_kind
 from .totals import Total
 
 _CLEARLY_CLOSER = 0.1
+_MEAN_OF_BATCHES = (
+    " It is the mean over these batches, weighted by what each holds; if it should be a sum or a ratio over all "
+    "samples, let one batch hold them all."
+)
 _PLACES = "the plane's origin, its corners and between them"
 
 
@@ -337,7 +341,9 @@ class PartitionTest:
         verdict = self._verdict(index)
         kept = self._samples.kept_text(at_once) + (" and it has no standard error." if is_loss else ".")
         if not verdict.fits:
-            return f"{label} depends on how samples are batched, so {kept}"
+            in_one = "are one batch" in kept or len(self._samples.own_batches) < 2
+            mean = "" if in_one else _MEAN_OF_BATCHES
+            return f"{label} depends on how samples are batched, so {kept}{mean}"
         if all(place.other is None for place in self._places):
             cut = all(batch.can_be_cut for batch, _ in self._partitions.groups)
             what = "batches of one sample that cannot be joined" if cut else "lists or graphs, which are not cut"

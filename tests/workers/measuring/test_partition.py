@@ -242,6 +242,7 @@ def check(name, loss, start, network, dataset, dtype, normalization="filter"):
         if name in BELONG_TO_BATCHES:
             (note,) = found.attributes["notes"]
             assert note.startswith("loss depends on how samples are batched, so the data set's own batches are kept")
+            assert "It is the mean over these batches" in note
             assert found.attributes["partition_dependent"]
             expected = reference(loss, network, dataset, plane, batches_of(9))
         else:
@@ -328,6 +329,7 @@ class TestDataWithoutBatches:
         np.testing.assert_allclose(found.loss, expected, rtol=1e-5)
         (note,) = found.attributes["notes"]
         assert note.startswith("loss depends on how samples are batched, so all 300 samples are one batch")
+        assert "mean over these batches" not in note
         assert found.attributes["measurement_plan"]["batch_size"] is None
 
     def test_memory_may_forbid_it(self):
