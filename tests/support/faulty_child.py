@@ -138,7 +138,7 @@ def trials(play: Any, folder: Path, every: int, first: int, faults: list[str]) -
         if wrong or "error" in report:
             findings.append(f"undisturbed: {wrong or report['trace']}")
             continue
-        step = min(every, max(report["count"] // 8, 1))
+        step = min(every, max(report["count"] // 4, 1))
         for number in range(1 + (fault + first) % step, report["count"] + 1, step):
             report, wrong = trial(number, fault)
             outcomes["killed" if "killed" in report else "error" if "error" in report else "ok"] += 1
