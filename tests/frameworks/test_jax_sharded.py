@@ -35,11 +35,12 @@ print(json.dumps(found))
 def failures():
     """What went wrong in a process that has four devices, by check."""
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    # It imports JAX once and compiles for six checks.
     result = subprocess.run(
         [sys.executable, "-c", _SCRIPT, json.dumps(sys.path), json.dumps(CHECKS)],
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=len(CHECKS) * PATIENCE,
         check=False,
         env=environment,
     )
@@ -47,6 +48,7 @@ def failures():
     return json.loads(result.stdout.splitlines()[-1])
 
 
+@takes_minutes
 @pytest.mark.parametrize("check", CHECKS)
 def test_on_four_devices(check, failures):
     assert check not in failures, failures[check]
