@@ -27,8 +27,8 @@ def same_losses(plane: Plane, data: LandscapeData) -> dict[Place, Place]:
     """Returns for each loss of a checkpoint that is another one too, by the bits of its weights, which one that is.
 
     A foot at the origin is the origin. A checkpoint whose buffers are the plane's has one loss with both; it is the
-    origin's if it has the origin's parameters. Where statistics are recalibrated the plane's are
-    others, but at the networks that it goes through.
+    origin's if it has the origin's parameters. Where statistics are recalibrated the plane's are others,
+    but at the networks that it goes through.
 
     Args:
         plane: what is measured.

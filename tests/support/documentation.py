@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,9 +54,8 @@ def _run(command: list[str], folder: Path, programs: Path) -> str:
     # One command may train or measure a whole example.
     path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "MPLBACKEND": "Agg"}
-    program = shutil.which(command[0], path=path)
     result = subprocess.run(
-        [program, *command[1:]],
+        command,
         cwd=folder,
         env=environment,
         capture_output=True,

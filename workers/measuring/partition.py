@@ -341,8 +341,7 @@ class PartitionTest:
         verdict = self._verdict(index)
         kept = self._samples.kept_text(at_once) + (" and it has no standard error." if is_loss else ".")
         if not verdict.fits:
-            in_one = "are one batch" in kept or len(self._samples.own_batches) < 2
-            mean = "" if in_one else _MEAN_OF_BATCHES
+            mean = "" if self._samples.is_one_batch(at_once) else _MEAN_OF_BATCHES
             return f"{label} depends on how samples are batched, so {kept}{mean}"
         if all(place.other is None for place in self._places):
             cut = all(batch.can_be_cut for batch, _ in self._partitions.groups)

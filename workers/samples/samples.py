@@ -146,6 +146,10 @@ class Samples:
         changed.without_batches = True
         return changed.all_at_once(True)
 
+    def is_one_batch(self, at_once: bool) -> bool:
+        """Returns whether a loss that belongs to its batches is that of all samples together."""
+        return len(self.own_batches) < 2 or (self.without_batches and at_once and self.can_be_cut)
+
     def kept_text(self, at_once: bool) -> str:
         """Returns the end of a sentence on what a loss that belongs to its batches is measured in."""
         if not self.without_batches:

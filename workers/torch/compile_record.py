@@ -156,7 +156,8 @@ class CompileCache:
     """
 
     def __init__(self, network: nn.Module, plan: MeasurementPlan, samples: Samples, device: torch.device) -> None:
-        self.folder = _users_folder() or cache_folder() / "torchinductor"
+        users = _users_folder()
+        self._is_users, self.folder = users is not None, users or cache_folder() / "torchinductor"
         self._layers = sum(1 for layer in network.modules() if not any(layer.children()))
         self._has_convolutions = any(parameter.ndim == 4 for parameter in network.parameters())
         self._is_perceptron = _is_perceptron(network)
@@ -184,16 +185,15 @@ class CompileCache:
 
     def danger(self) -> str:
         """Returns why no code may be kept in these folders and run from them; "" where they are this user's alone."""
-        users = _users_folder()
         try:
             make_private(self.packages.path)
-            if users is None:
-                make_private(self.folder)
+            if self._is_users:
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                check_private(self.folder, forbidden=0o022)
             else:
-                users.mkdir(mode=0o700, parents=True, exist_ok=True)
-                check_private(users, forbidden=0o022)
+                make_private(self.folder)
         except OSError as error:
-            names = "XDG_CACHE_HOME" + ("" if users is None else f" and {CACHE_VARIABLE}")
+            names = "XDG_CACHE_HOME" + (f" and {CACHE_VARIABLE}" if self._is_users else "")
             return f"the folder of compiled code is not safe ({error}); set {names} to a folder that is"
         return ""
 

@@ -87,10 +87,8 @@ class PlanChooser:
         """Returns a plan that somebody else chose, compiled where it says so and that can be done."""
         if not plan.compile:
             return SettledPlan(plan, self._samples, self._network)
-        cache, eager = (
-            CompileCache(self._network, plan, self._samples, self._device),
-            replace(plan, compile=False, compiler=""),
-        )
+        cache = CompileCache(self._network, plan, self._samples, self._device)
+        eager = replace(plan, compile=False, compiler="")
         if danger := cache.danger():
             return self._refused(eager, danger, True)
         return self._compiled(plan, self._samples, eager, cache, True)

@@ -30,7 +30,7 @@ HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
   return kind.includes("webgl") ? null : original.call(this, kind, ...more);
 };
 """
-# Plotly draws surfaces with four pixels for each of the screen's; without a graphics card that takes most of a test.
+# Plotly draws surfaces with four pixels for each of the screen's: without a graphics card, a tenth of a test's time.
 _ONE_PIXEL = """
 let plotly;
 Object.defineProperty(window, "Plotly", {
