@@ -7,6 +7,8 @@ PYTEST := .ci/second_chance.py
 PARALLEL := --dist loadfile --no-loadscope-reorder --numprocesses
 # Tests start hundreds of processes: what is compiled is kept.
 unexport PYTHONDONTWRITEBYTECODE
+# Python compiles what is imported; compiling every file of every package takes half of an environment's time.
+export PIP_NO_COMPILE := 1
 
 .PHONY: environment demo flagship notebooks change test test-covered test-slow test-all test-peers test-frameworks test-trainers test-keras-on-jax test-mindspore test-composer test-deepspeed stress bench docs lint types format check clean
 
@@ -51,6 +53,7 @@ stress: .venv/.installed .venv-peers/.installed
 	EVERY_PICTURE=1 $(BIN)/python $(PYTEST) tests/landscape/figures/test_nothing_is_cut_off.py
 	EVERY_SEED=1 $(BIN)/python $(PYTEST) tests/collectors/second_order/test_digits.py
 	EVERY_TOLERANCE=1 $(BIN)/python $(PYTEST) tests/landscape/sampling/test_calibration.py
+	FLIPPED_EVERY=1 $(BIN)/python $(PYTEST) tests/landscape/file/test_contents.py
 	FAULTY_EVERY=1 $(BIN)/python $(PYTEST) tests/stress/test_injected_faults.py
 	COVERAGE_DIRECTIONS=2000 COVERAGE_NETWORKS=20 $(BIN)/python $(PYTEST) tests/stress/test_coverage.py
 	FUZZ_CASES=10000 $(BIN)/python $(PYTEST) tests/stress/test_fuzz.py

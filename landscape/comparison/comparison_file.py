@@ -11,6 +11,7 @@ import numpy as np
 from collectors.files.remote_path import RemotePath
 
 from ..file.attributes import check_attributes
+from ..file.contents import write_digest
 from ..file.hdf5_reading import BoundedReader, read_attributes, read_errors
 from ..file.hdf5_writing import as_text, as_texts, file_in, put, put_group, write_attributes, write_errors
 from ..file.kind import COMPARISON
@@ -46,6 +47,7 @@ def comparison_bytes(data: ComparisonData) -> bytes:
             put(blocks, "rise", data.block_rise)
             put(blocks, "size", data.block_size)
         write_errors(file, data.errors)
+        write_digest(file)
     return buffer.getvalue()
 
 

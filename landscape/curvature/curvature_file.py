@@ -14,6 +14,7 @@ from collectors.validation import check_choice, check_float, check_instance, che
 from workers.curvature.products import MATRICES
 
 from ..file.attributes import check_attributes
+from ..file.contents import write_digest
 from ..file.hdf5_reading import BoundedReader, read_attributes, read_errors
 from ..file.hdf5_writing import as_text, as_texts, file_in, put, put_group, write_attributes, write_errors
 from ..file.kind import CURVATURE
@@ -52,6 +53,7 @@ def curvature_bytes(data: CurvatureData) -> bytes:
             for name, values in density.items():
                 put(group, _DENSITY[name], values).dims[0].attach_scale(file["number"])
         write_errors(file, data.errors)
+        write_digest(file)
     return buffer.getvalue()
 
 

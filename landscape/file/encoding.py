@@ -13,6 +13,7 @@ from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
 from .attributes import check_attributes
 from .checkpoints import CheckpointsData, OriginData
 from .checks import ordered
+from .contents import write_digest
 from .data import LandscapeData
 from .hdf5_writing import as_text, as_texts, file_in, put, put_group, write_attributes, write_errors
 from .kind import LANDSCAPE
@@ -42,6 +43,7 @@ def landscape_bytes(data: LandscapeData) -> bytes:
         for name, values in vars(data.directions).items():
             if values is not None:
                 put(directions, name, np.asarray(values, np.float64))
+        write_digest(file)
     return buffer.getvalue()
 
 

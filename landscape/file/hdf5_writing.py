@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from .kind import FileKind
 
-OWN_ATTRIBUTES = frozenset(("format", "format_version", "complete", "json_attributes"))
+CONTENTS = "contents"
+OWN_ATTRIBUTES = frozenset(("format", "format_version", "complete", "json_attributes", CONTENTS))
 _NATIVE_ATTRIBUTES = frozenset(
     ("decomposition", "unit", "step_per_epoch", "num_samples", "seed", "normalization", "buffers", "network",
      "created", "title", "matrix", "top", "bottom", "weights")

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from collectors.errors import LandscapeError
 
 from ..errors import LandscapeDamagedError
+from .contents import chunk_digest
 
 if TYPE_CHECKING:
     from jaxtyping import Float32
@@ -139,11 +140,20 @@ class FiledChunks:
         flats: the points that are there, in order.
         shape: of the grid.
         nbytes: how many bytes the chunks have.
+        digests: of the points' chunks; None in files that were written before chunks had digests.
     """
 
-    def __init__(self, path: Path, dataset: str, flats: NDArray[np.int64], shape: tuple[int, ...], nbytes: int) -> None:
-        self._path, self._dataset, self._shape = path, dataset, shape
-        self._flats, self.nbytes = dict.fromkeys(flats.tolist()), nbytes
+    def __init__(
+        self,
+        path: Path,
+        dataset: str,
+        flats: NDArray[np.int64],
+        shape: tuple[int, ...],
+        nbytes: int,
+        digests: Sequence[bytes] | None,
+    ) -> None:
+        self._path, self._dataset, self._shape, self.nbytes = path, dataset, shape, nbytes
+        self._flats = dict(zip(flats.tolist(), digests or [b""] * len(flats), strict=True))
         self._stamp = _stamp(path)
 
     def __iter__(self) -> Iterator[int]:
@@ -194,9 +204,12 @@ class FiledChunks:
     def _chunk(self, dataset: Any, flat: int) -> bytes:
         place = [int(index) for index in np.unravel_index(flat, self._shape)]
         try:
-            return bytes(dataset.id.read_direct_chunk((*place, 0))[1])
+            chunk = bytes(dataset.id.read_direct_chunk((*place, 0))[1])
         except (RuntimeError, ValueError, OSError) as error:
             raise _damaged(f"point {place} of {self._path}") from error
+        if self._flats[flat] not in (b"", chunk_digest(chunk)):
+            raise _damaged(f"point {place} of {self._path}")
+        return chunk
 
 
 def packed(losses: NDArray[Any]) -> bytes:

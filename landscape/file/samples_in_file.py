@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .contents import chunk_digest
 from .hdf5_reading import BoundedReader, member_names
-from .hdf5_writing import put, put_group
+from .hdf5_writing import as_texts, put, put_group
 from .sample_chunks import LEVEL, FiledChunks, SpooledChunks
 from .samples import KeptLosses, check_size
 
 GROUP = "samples"
+_DIGESTS = "loss_sha256"
 _FILTERS = [2, 1]  # HDF5's numbers of shuffling and gzip
 
 
@@ -44,10 +47,15 @@ def write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[An
             fillvalue=np.nan,
             track_times=False,
         )
+        digests = [b""] * math.prod(item.shape)
         for flat, chunk in item.chunks.items():
             losses.id.write_direct_chunk((*(int(index) for index in np.unravel_index(flat, item.shape)), 0), chunk)
+            digests[flat] = chunk_digest(chunk)
         for axis, scale in enumerate((*scales, group["sample"])):
             losses.dims[axis].attach_scale(scale)
+        digested = put(group, _DIGESTS, as_texts(digests).reshape(item.shape))
+        for axis, scale in enumerate(scales):
+            digested.dims[axis].attach_scale(scale)
         for label, values in (("target", item.targets), ("weight", item.weights)):
             if values is not None:
                 put(group, label, values).dims[0].attach_scale(group["sample"])
@@ -79,25 +87,35 @@ def read_samples(
         check_size(measured.shape, sizes)
         targets = reader.array(columns["target"], "target", "i") if "target" in columns else None
         weights = reader.array(columns["weight"], "weight", "f") if "weight" in columns else None
+        # Files that were written before chunks had digests lack them.
+        digests = (
+            reader.array(columns[_DIGESTS], _DIGESTS, "S").ravel()[flats].tolist() if _DIGESTS in columns else None
+        )
         found[name] = KeptLosses(
             name,
             measured.shape,
             sizes[name],
             None if targets is None else targets.astype(np.int64),
             None if weights is None else weights.astype(np.float64),
-            _chunks_of(root.file, losses, flats, measured.shape),
+            _chunks_of(root.file, losses, flats, measured.shape, digests),
         )
     return found
 
 
-def _chunks_of(file: Any, losses: Any, flats: NDArray[np.int64], shape: tuple[int, ...]) -> FiledChunks | SpooledChunks:
+def _chunks_of(
+    file: Any, losses: Any, flats: NDArray[np.int64], shape: tuple[int, ...], digests: Sequence[bytes] | None
+) -> FiledChunks | SpooledChunks:
     if file.driver != "fileobj":
-        return FiledChunks(Path(file.filename).absolute(), losses.name, flats, shape, losses.id.get_storage_size())
+        path, size = Path(file.filename).absolute(), losses.id.get_storage_size()
+        return FiledChunks(path, losses.name, flats, shape, size, digests)
     # It came from a server, and its bytes are gone once it is read.
     chunks = SpooledChunks()
-    for flat in flats.tolist():
+    for index, flat in enumerate(flats.tolist()):
         place = (*(int(index) for index in np.unravel_index(flat, shape)), 0)
-        chunks.add(flat, bytes(losses.id.read_direct_chunk(place)[1]))
+        chunk = bytes(losses.id.read_direct_chunk(place)[1])
+        if digests is not None and digests[index] != chunk_digest(chunk):
+            raise ValueError(f"the losses of samples at point {place[:-1]} are not those that were written")
+        chunks.add(flat, chunk)
     return chunks
 
 

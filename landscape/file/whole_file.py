@@ -23,7 +23,9 @@ from collectors.validation import wrong_type
 from .. import errors
 from ..replacing import first_bytes, not_replaced
 from .attributes import check_attributes
+from .contents import check_digest
 from .hdf5_reading import read_attribute, read_attributes, reason
+from .hdf5_writing import CONTENTS
 from .kind import KINDS, LANDSCAPE, FileKind
 
 T = TypeVar("T")
@@ -177,8 +179,12 @@ def _opened(source: Path | bytes | io.BufferedReader) -> Any:
 def _read(path: AnyPath, source: Path | bytes, size: int, kind: FileKind, read: Callable[[Any, int], T]) -> T:
     try:
         with _opened(source) as file:
-            _check_format(file, path, kind)
-            return read(file, size)
+            version = _check_format(file, path, kind)
+            found = read(file, size)
+            # A version that became another one by a flipped bit has its digest still.
+            if version > kind.oldest or CONTENTS in file.attrs:
+                check_digest(file)
+            return found
     except LandscapeError:
         raise
     except BlockingIOError as error:
@@ -265,7 +271,8 @@ def _no_signature(path: AnyPath, begins: bytes, kind: FileKind) -> errors.Landsc
     )
 
 
-def _check_format(file: Any, path: AnyPath, kind: FileKind) -> None:
+def _check_format(file: Any, path: AnyPath, kind: FileKind) -> int:
+    """Returns the file's version."""
     found = read_attribute(file, "format")
     if found != kind.format:
         own = next((other for other in KINDS if other.format == found), None)
@@ -279,13 +286,15 @@ def _check_format(file: Any, path: AnyPath, kind: FileKind) -> None:
             f"Give the path of a {kind.word} file, or, for one that is to be written, another place."
         )
     version = int(read_attribute(file, "format_version"))
-    if version != kind.version:
+    if not kind.oldest <= version <= kind.version:
         remedy = "Install a newer summary-landscape."
-        if version < kind.version:
+        if version < kind.oldest:
             remedy = "Measure it again with overwrite=True, or read it with the version that wrote it."
         raise errors.LandscapeFormatError(
-            f"{kind.word} file {path} has format_version {version}, this program reads {kind.version}. {remedy}"
+            f"{kind.word} file {path} has format_version {version}, this program reads {kind.oldest} and "
+            f"{kind.version}. {remedy}"
         )
+    return version
 
 
 def _damaged(path: AnyPath, why: str, kind: FileKind) -> errors.LandscapeDamagedError:

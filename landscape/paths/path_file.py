@@ -25,7 +25,7 @@ from ..file.kind import FileKind
 from ..planes.plane_file import write_tensors
 from ..replacing import check_replaceable_tensors
 
-PATH = FileKind("path", "summary-landscape path", 1, "Path.load")
+PATH = FileKind("path", "summary-landscape path", 1, 1, "Path.load")
 _ENDS = ("first", "last")
 _OF_FITTING = ("bends", "first_moment", "second_moment", "losses")
 

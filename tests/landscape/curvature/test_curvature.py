@@ -67,7 +67,7 @@ def test_what_is_written_is_read(tmp_path, density, pairs):
 def test_other_programs_find_everything_under_its_name(path):
     with h5py.File(path) as file:
         assert file.attrs["format"] == b"summary-landscape-curvature"
-        assert file.attrs["format_version"] == 1
+        assert file.attrs["format_version"] == 2
         assert bool(file.attrs["complete"])
         assert file["eigenvalues"].shape == (3, 3)
         assert file["density/nodes"].shape == (3, 2, 4)
@@ -117,8 +117,8 @@ def test_wrong_contents(path, change, message):
 
 def test_other_formats(path, tmp_path):
     with h5py.File(path, "r+") as file:
-        file.attrs.modify("format_version", 2)
-    with pytest.raises(LandscapeFormatError, match=r"has format_version 2, this program reads 1. Install"):
+        file.attrs.modify("format_version", 3)
+    with pytest.raises(LandscapeFormatError, match=r"has format_version 3, this program reads 1 and 2. Install"):
         Curvature.load(path)
     with pytest.raises(LandscapeNotFoundError, match=r"there is no curvature file .*Measure the curvature first"):
         Curvature.load(tmp_path / "absent.h5")

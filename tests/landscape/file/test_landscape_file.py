@@ -119,7 +119,7 @@ class TestRoundTrip:
         write_landscape(path, build())
         with h5py.File(path) as file:
             assert file.attrs["format"] == b"summary-landscape"
-            assert file.attrs["format_version"] == 2
+            assert file.attrs["format_version"] == 3
             assert file.attrs["complete"] is np.False_
             assert file.attrs["decomposition"] == b"pca"
             assert set(file) == {
@@ -309,12 +309,13 @@ class TestAbsentAndForeign:
 
     @pytest.mark.parametrize(
         ("version", "remedy"),
-        [(3, "Install a newer"), (1, r"Measure it again.*or read it with the version that")],
+        [(4, "Install a newer"), (1, r"Measure it again.*or read it with the version that")],
     )
     def test_other_versions(self, path: Path, version: int, remedy: str) -> None:
         write_landscape(path, build())
         rewrite(path, lambda file: file.attrs.__setitem__("format_version", version))
-        with pytest.raises(LandscapeFormatError, match=f"format_version {version}, this program reads 2.*{remedy}"):
+        match = f"format_version {version}, this program reads 2 and 3.*{remedy}"
+        with pytest.raises(LandscapeFormatError, match=match):
             read_landscape(path)
 
     def test_attributes_of_other_programs_are_left_alone(self, path: Path) -> None:
