@@ -12,7 +12,7 @@ from ..comparison.options import BUFFERS, DEFAULTS, EXPLANATIONS
 from ..planes.directions import NORMALIZATIONS
 from .arguments import given, integers, interruptible, load_function, options_named, sample_counts, usual_dpi
 from .measure import Devices, Function, Samples
-from .survey_options import WORKER_OPTIONS, choice, option_names, with_options
+from .survey_options import WORKER_OPTIONS, choice, explained, option_names, with_options
 
 if TYPE_CHECKING:
     from ..figures import CurvatureLook
@@ -37,12 +37,6 @@ _OPTIONS = {
 }  # fmt: skip
 
 
-def _help(name: str) -> str:
-    """Returns the first sentence on an option."""
-    sentence = EXPLANATIONS[name].replace("``", "").split(". ")[0].rstrip(".")
-    return f"{sentence[0].upper()}{sentence[1:]}."
-
-
 @with_options(*_SHARED)
 def compare(
     recipes: Annotated[
@@ -62,17 +56,19 @@ def compare(
     points: Annotated[int, typer.Option(help="Points along each of them, odd.")] = 9,
     radius: Annotated[float, typer.Option(help="How far a line goes each way, in lengths of its direction.")] = 0.5,
     normalization: Annotated[str, choice(NORMALIZATIONS, help="Scale of the directions.")] = "filter",
-    seed: Annotated[int, typer.Option(help=_help("seed"))] = 0,
+    seed: Annotated[int, typer.Option(help=explained("seed", EXPLANATIONS))] = 0,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     paired: Annotated[
         bool, typer.Option("--paired", help="Compare the first networks of two recipes, the second ones, and so on.")
     ] = False,
-    rise: Annotated[float, typer.Option(help=_help("rise"))] = DEFAULTS["rise"],
-    trace_lines: Annotated[int, typer.Option(help=_help("trace_lines"))] = DEFAULTS["trace_lines"],
-    buffers: Annotated[str, choice(BUFFERS, help=_help("buffers"))] = DEFAULTS["buffers"],
+    rise: Annotated[float, typer.Option(help=explained("rise", EXPLANATIONS))] = DEFAULTS["rise"],
+    trace_lines: Annotated[int, typer.Option(help=explained("trace_lines", EXPLANATIONS))] = DEFAULTS["trace_lines"],
+    buffers: Annotated[str, choice(BUFFERS, help=explained("buffers", EXPLANATIONS))] = DEFAULTS["buffers"],
     num_samples: Samples = None,
     devices: Devices = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help=_help("overwrite"))] = DEFAULTS["overwrite"],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=explained("overwrite", EXPLANATIONS))] = DEFAULTS[
+        "overwrite"
+    ],
     **options: Any,
 ) -> None:
     """Says which recipe ends in the flatter minimum; after an interruption the same command continues."""

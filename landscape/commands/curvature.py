@@ -11,7 +11,7 @@ from workers.curvature.products import MATRICES
 from ..curvature.options import DEFAULTS, EXPLANATIONS
 from .arguments import integers, interruptible, load_function, options_named, sample_counts
 from .measure import Devices, Function, Samples
-from .survey_options import WORKER_OPTIONS, choice, option_names, with_options
+from .survey_options import WORKER_OPTIONS, choice, explained, option_names, with_options
 
 _SHARED = (*WORKER_OPTIONS, "samples", "seed_each_point", "budget", "progress", "plan", "sample_memory", "dry_run")
 OPTIONS = {
@@ -34,12 +34,6 @@ OPTIONS = {
 }
 
 
-def _help(name: str) -> str:
-    """Returns the first sentence on an option."""
-    sentence = EXPLANATIONS[name].replace("``", "").split(". ")[0].rstrip(".")
-    return f"{sentence[0].upper()}{sentence[1:]}."
-
-
 @with_options(*_SHARED)
 def curvature(
     run_directory: Annotated[
@@ -50,25 +44,27 @@ def curvature(
     numbers: Annotated[
         str | None, typer.Option(help="Checkpoints such as 0,5,20, or 0-20 for all from 0 to 20; all when absent.")
     ] = None,
-    top: Annotated[int, typer.Option(help=_help("top"))] = DEFAULTS["top"],
-    bottom: Annotated[int, typer.Option(help=_help("bottom"))] = DEFAULTS["bottom"],
-    matrix: Annotated[str, choice(MATRICES, help=_help("matrix"))] = DEFAULTS["matrix"],
-    trace: Annotated[int, typer.Option(help=_help("trace_probes"))] = DEFAULTS["trace_probes"],
+    top: Annotated[int, typer.Option(help=explained("top", EXPLANATIONS))] = DEFAULTS["top"],
+    bottom: Annotated[int, typer.Option(help=explained("bottom", EXPLANATIONS))] = DEFAULTS["bottom"],
+    matrix: Annotated[str, choice(MATRICES, help=explained("matrix", EXPLANATIONS))] = DEFAULTS["matrix"],
+    trace: Annotated[int, typer.Option(help=explained("trace_probes", EXPLANATIONS))] = DEFAULTS["trace_probes"],
     density: Annotated[
         str | None,
         typer.Option(help="Measure the density of all eigenvalues: random starts x products of each, such as 4x40."),
     ] = None,
-    tolerance: Annotated[float, typer.Option(help=_help("tolerance"))] = DEFAULTS["tolerance"],
-    max_products: Annotated[int, typer.Option(help=_help("max_products"))] = DEFAULTS["max_products"],
-    keep_vectors: Annotated[bool, typer.Option("--keep-vectors", help=_help("keep_vectors"))] = DEFAULTS[
-        "keep_vectors"
-    ],
-    seed: Annotated[int, typer.Option(help=_help("seed"))] = DEFAULTS["seed"],
+    tolerance: Annotated[float, typer.Option(help=explained("tolerance", EXPLANATIONS))] = DEFAULTS["tolerance"],
+    max_products: Annotated[int, typer.Option(help=explained("max_products", EXPLANATIONS))] = DEFAULTS["max_products"],
+    keep_vectors: Annotated[
+        bool, typer.Option("--keep-vectors", help=explained("keep_vectors", EXPLANATIONS))
+    ] = DEFAULTS["keep_vectors"],
+    seed: Annotated[int, typer.Option(help=explained("seed", EXPLANATIONS))] = DEFAULTS["seed"],
     num_samples: Samples = None,
     devices: Devices = None,
     output: Annotated[str | None, typer.Option("-o", "--output", help="Directory of the curvature file.")] = None,
-    name: Annotated[str | None, typer.Option(help=_help("name"))] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help=_help("overwrite"))] = DEFAULTS["overwrite"],
+    name: Annotated[str | None, typer.Option(help=explained("name", EXPLANATIONS))] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=explained("overwrite", EXPLANATIONS))] = DEFAULTS[
+        "overwrite"
+    ],
     **options: Any,
 ) -> None:
     """Measures how sharp the loss is at a run's checkpoints; after an interruption the same command continues."""

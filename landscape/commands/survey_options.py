@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -44,10 +44,10 @@ def choice(choices: Sequence[str], *flags: str, help: str, **more: Any) -> Any:
     return typer.Option(*flags, help=help, metavar=f"[{'|'.join(choices)}]", autocompletion=complete, **more)
 
 
-def explained(name: str) -> str:
-    """Returns the first sentence on an option of ``RunOptions``, for a help."""
-    sentence = EXPLANATIONS[name].replace("``", "").split(". ")[0].rstrip(".")
-    return f"{sentence[0].upper()}{sentence[1:]}."
+def explained(name: str, explanations: Mapping[str, str] = EXPLANATIONS) -> str:
+    """Returns the first sentence on an option, for a help; Python -OO leaves none."""
+    sentence = explanations.get(name, "").replace("``", "").split(". ")[0].rstrip(".")
+    return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
 @dataclass(frozen=True)

@@ -243,9 +243,9 @@ class Crew:
                 "the last worker died and could not be started again. What was measured is in the file; run the same "
                 f"call again to go on. The last error was: {error}"
             ) from error
-        warnings.warn(
-            f"{worker.label} keeps dying and is given up; the other {len(self.workers)} go on. {error}", stacklevel=2
-        )
+        died = f", which died {'once' if worker.deaths == 1 else f'{worker.deaths} times'}," if worker.deaths else ""
+        others = "the other one goes on" if len(self.workers) == 1 else f"the other {len(self.workers)} go on"
+        warnings.warn(f"{worker.label}{died} is given up; {others}. {error}", stacklevel=2)
 
 
 def _may_be_compiled(plan: MeasurementPlan | None, workload: Workload | None) -> bool:

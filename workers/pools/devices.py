@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import itertools
 import os
 import re
@@ -110,19 +112,39 @@ class WorkerLayout:
 
 
 def available_cores() -> tuple[int, ...]:
-    """Returns the CPU cores that this process may use (affinity mask and container quota respected)."""
+    """Returns the CPU cores that this process may use: by its affinity, a container's quota and Slurm's share."""
     cores = sorted(os.sched_getaffinity(0))
-    quota = _container_quota()
-    return tuple(cores if quota is None else cores[: max(1, int(quota))])
+    limits = [limit for limit in (_container_quota(), _slurm_share()) if limit is not None]
+    return tuple(cores[: max(1, int(min(limits)))] if limits else cores)
 
 
 def gpu_ids() -> tuple[int, ...]:
-    """Returns the ids of the NVIDIA GPUs that this process may use; loads no framework."""
+    """Returns the ids of the NVIDIA GPUs that this process may use; loads no framework.
+
+    The driver says how many there are, and ``CUDA_VISIBLE_DEVICES`` which of them count: a name of none is no GPU.
+    """
+    count = driver_gpus()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return tuple(range(len(visible_gpus(visible))))
-    names = (path.name for path in Path("/dev").glob("nvidia*"))
-    return tuple(range(sum(bool(re.fullmatch(r"nvidia\d+", name)) for name in names)))
+    if visible is None or not count:
+        return tuple(range(count))
+    there = itertools.takewhile(lambda name: not name.isdigit() or int(name) < count, visible_gpus(visible))
+    return tuple(range(len(list(there))))
+
+
+@functools.cache
+def driver_gpus() -> int:
+    """Returns how many GPUs NVIDIA's driver has on this machine, which within WSL2 are no files below ``/dev``."""
+    files = sum(bool(re.fullmatch(r"nvidia\d+", path.name)) for path in Path("/dev").glob("nvidia*"))
+    count = ctypes.c_uint(0)
+    try:
+        # Unlike CUDA itself, this library may be used before a process forks.
+        library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
+        if library.nvmlInit_v2() == 0:
+            library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+            library.nvmlShutdown()
+    except (OSError, AttributeError):  # a container may have the GPU and not this library
+        pass
+    return max(files, count.value)
 
 
 def visible_gpus(variable: str) -> list[str]:
@@ -196,6 +218,12 @@ def _container_quota() -> float | None:
         return None if quota == "max" else int(quota) / int(period)
     except (OSError, ValueError):
         return None
+
+
+def _slurm_share() -> int | None:
+    """Returns how many cores Slurm gave a task; not every cluster binds the task to them."""
+    share = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return int(share) if share.isdigit() else None
 
 
 def local_processes_suffice() -> bool:

@@ -44,7 +44,7 @@ def open_pool(
         callback_fn: takes no argument; returns (model, network, dataset, metrics), or an Evaluator.
         options: what is measured.
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-        address: of a Ray cluster; "local" starts a private Ray also where processes of this machine suffice.
+        address: of a Ray cluster; "local" starts a private Ray also where this process or others of this machine suffice.
         plan: how to compute; None tunes one.
         compile: whether the network is compiled: True, False or "auto" (where the forecast says that it pays off).
         points: how many will be measured, as far as that is known.
@@ -76,11 +76,12 @@ def open_pool(
     if not ray_is_running() and ray_address(address) is None:
         devices = choose_devices(asked)
         layout.check_devices(devices)
-        if runs_in_process(devices, layout):
+        where = where_it_runs(devices, layout, address)
+        if where == "in process":
             return InProcessPool(
                 callback_fn, options, device_id=devices[0], plan=plan, workload=workload, memory=memory
             )
-        if not ray_is_asked_for(address) and local_processes_suffice():
+        if where == "processes":
             from .local_pool import LocalPool
 
             return LocalPool(
@@ -100,12 +101,16 @@ def open_pool(
     )
 
 
-def runs_in_process(devices: tuple[int, ...], layout: WorkerLayout) -> bool:
-    """Returns whether one worker is all there is, so that this process can be it.
+def where_it_runs(devices: tuple[int, ...], layout: WorkerLayout, address: str | None) -> str:
+    """Returns where the workers of this machine are: "in process", in "processes" of ours, or on a "private Ray".
 
-    A worker with several GPUs is a process of its own, which sees no other ones.
+    One worker is this process itself, unless it has several GPUs: then it is a process that sees no other ones.
     """
-    return layout.workers(len(devices)) == 1 and (len(devices) == 1 or not gpu_ids())
+    if ray_is_asked_for(address):
+        return "private Ray"
+    if layout.workers(len(devices)) == 1 and (len(devices) == 1 or not gpu_ids()):
+        return "in process"
+    return "processes" if local_processes_suffice() else "private Ray"
 
 
 @dataclass(frozen=True)
@@ -213,11 +218,11 @@ def report_devices(
     devices = choose_devices(asked)
     layout.check_devices(devices)
     kind = "GPU" if gpu_ids() else "CPU"
-    if runs_in_process(devices, layout):
+    where = where_it_runs(devices, layout, address)
+    if where == "in process":
         place = WorkerPlace(devices, available_cores())
-        return DeviceReport("in process", kind, (_planned(place, 1),))
+        return DeviceReport(where, kind, (_planned(place, 1),))
     places = layout.places(devices, cores=available_cores())
-    where = "private Ray" if ray_is_asked_for(address) or not local_processes_suffice() else "processes"
     return DeviceReport(where, kind, tuple(_planned(place, 1) for place in places))
 
 

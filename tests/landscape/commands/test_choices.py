@@ -81,3 +81,19 @@ def test_a_picture_offers_everything_that_python_has():
     assert {"--over", "--columns", "--seconds", "--rate", "--dpi", "--number", "--width", "--learning-rate"} <= flags(
         "plot"
     )
+
+
+def test_without_docstrings_the_help_still_lists_every_option():
+    """As Python -OO leaves them, from which the explanations of options are read."""
+    code = (
+        "import sys; from landscape.cli import main\n"
+        "for command in ('evaluate', 'compare', 'curvature'):\n"
+        "    sys.argv = ['landscape', command, '--help']\n"
+        "    try: main()\n"
+        "    except SystemExit as end: assert end.code == 0\n"
+    )
+    environment = {**os.environ, "COLUMNS": "200"}
+    command = [sys.executable, "-OO", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(option in done.stdout for option in ("--budget", "--rise", "--max-products"))

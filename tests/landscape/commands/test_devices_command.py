@@ -25,6 +25,7 @@ COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main;
 def eight_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3, 4, 5, 6, 9})
     monkeypatch.setattr(devices, "_container_quota", lambda: None)
+    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
@@ -65,6 +66,8 @@ def test_without_gpus(eight_cores, arguments, text):
 
 def test_a_private_ray_where_it_is_asked_for(eight_cores, monkeypatch):
     assert str(report_devices(address="local")).startswith("2 workers on CPU cores, on a private Ray\n")
+    one = report_devices([1], address="local")
+    assert (one.where, len(one.workers)) == ("private Ray", 1)
     monkeypatch.setenv("RAY_ADDRESS", "local")
     assert report_devices().where == "private Ray"
 
@@ -82,6 +85,7 @@ def test_a_private_ray_where_it_is_asked_for(eight_cores, monkeypatch):
 )
 def test_with_gpus(eight_cores, monkeypatch, arguments, where, expected):
     """They are only names here."""
+    monkeypatch.setattr(devices, "driver_gpus", lambda: 8)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
     report = report_devices(**arguments)
     assert (report.where, report.kind) == (where, "GPU")
@@ -92,6 +96,7 @@ def test_with_gpus(eight_cores, monkeypatch, arguments, where, expected):
 
 
 def test_what_is_not_there(eight_cores, monkeypatch):
+    monkeypatch.setattr(devices, "driver_gpus", lambda: 8)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pytest.raises(ValueError, match=r"device_ids must be among this machine's GPUs \[0, 1\], but got \[2\]"):
         report_devices([2])

@@ -17,6 +17,12 @@ from workers.pools.devices import available_cores, choose_devices, gpu_ids, gpu_
 def eight_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
     monkeypatch.setattr(devices, "_container_quota", lambda: None)
+    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
+
+
+@pytest.fixture
+def eight_gpus(monkeypatch):
+    monkeypatch.setattr(devices, "driver_gpus", lambda: 8)
 
 
 def test_cores_are_those_that_this_process_may_use():
@@ -60,11 +66,58 @@ def test_shares_of_eight_cores(eight_cores):
         ("2,-1,3", (0,)),
         ("GPU-a, GPU-b,GPU-c", (0, 1, 2)),
         ("MIG-a,MIG-b", (0, 1)),
+        ("1,8,2", (0,)),
     ],
 )
-def test_gpus_are_those_that_are_visible(monkeypatch, visible, ids):
+def test_gpus_are_those_that_are_visible(eight_gpus, monkeypatch, visible, ids):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert gpu_ids() == ids
+
+
+@pytest.mark.parametrize("visible", ["4,5,6,7", "GPU-a,GPU-b", "MIG-a", "node17"])
+def test_names_of_gpus_that_the_driver_does_not_have_are_none(eight_cores, monkeypatch, visible):
+    """A login node or a container keeps the variable of a job."""
+    monkeypatch.setattr(devices, "driver_gpus", lambda: 0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpu_ids() == ()
+    assert choose_devices(None) == (0, 1)
+    assert devices.local_processes_suffice()
+
+
+class Library:
+    """NVIDIA's management library, of a machine with so many GPUs."""
+
+    def __init__(self, count):
+        self.count, self.open = count, 0
+
+    def nvmlInit_v2(self):
+        self.open += 1
+        return 0
+
+    def nvmlDeviceGetCount_v2(self, pointer):
+        pointer._obj.value = self.count
+
+    def nvmlShutdown(self):
+        self.open -= 1
+
+
+def test_the_driver_is_asked_where_no_file_stands_for_a_gpu(monkeypatch):
+    """Within WSL2, where there is /dev/dxg only."""
+    library = Library(2)
+    monkeypatch.setattr("ctypes.CDLL", {"libnvidia-ml.so.1": library}.__getitem__)
+    devices.driver_gpus.cache_clear()
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    try:
+        assert gpu_ids() == (0, 1)
+    finally:
+        devices.driver_gpus.cache_clear()
+    assert library.open == 0
+
+
+@pytest.mark.parametrize(("share", "count"), [("3", 3), ("64", 8), ("", 8), ("2(x3)", 8)])
+def test_slurms_share_counts(eight_cores, monkeypatch, share, count):
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", share)
+    assert len(available_cores()) == count
 
 
 @pytest.mark.parametrize(
@@ -103,7 +156,7 @@ def test_ids_beyond_the_cores_are_not_taken_silently(eight_cores, monkeypatch, a
         assert choose_devices(asked) == asked
 
 
-def test_devices_with_gpus(monkeypatch):
+def test_devices_with_gpus(eight_gpus, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     assert choose_devices(None) == (0, 1, 2)
     assert choose_devices((2, 0)) == (2, 0)

@@ -100,7 +100,7 @@ from paraboloid import Paraboloid
 from workers.measurement_options import MeasurementOptions
 from workers.pools.open_pool import open_pool
 
-with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0, 1], address="local"):
+with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0], address="local"):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
