@@ -82,7 +82,8 @@ class _Asked:
         if not self.checkpoints:
             return {"origin": self.call.network(), "network": space, **self.options}
         (only,) = self.checkpoints
-        return {"origin": only.weights(space), "network": space, "name": only.name or None, **self.options}
+        name = only.label if only.name or only.is_run else None
+        return {"origin": only.weights(space), "network": space, "name": name, **self.options}
 
 
 def _random(asked: _Asked) -> Plane:

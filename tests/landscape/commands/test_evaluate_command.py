@@ -14,6 +14,7 @@ from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import write_checkpoint
 from landscape import Landscape, Plane, evaluate, line_between, pca_plane, plane_through, random_line, random_plane
 from landscape.cli import app
+from landscape.facts import summary_text
 
 FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, 2.0, -1.0]
 CALLBACKS = f"""
@@ -188,6 +189,14 @@ def test_a_run_is_its_last_checkpoint(typed, folder):
     found = typed("early=run@1", "late=run", function="batch_norm", size=3)
     ends = {"early": run.checkpoint(1), "late": run.checkpoint(3)}
     same(found, line_between(ends, network=batch_norm()[1]), batch_norm, size=3)
+
+
+@OBLIQUE
+def test_around_a_checkpoint_of_a_run_which_has_its_name(typed, folder):
+    run = RunDirectory(folder / "run")
+    found = typed("run@2", function="batch_norm", size=3)
+    same(found, random_plane(run.checkpoint(2), network=batch_norm()[1], name="run@2"), batch_norm, size=3)
+    assert "weights without a name" not in summary_text(found)
 
 
 def test_the_function_is_called_once(typed, folder):
