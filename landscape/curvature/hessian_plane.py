@@ -136,7 +136,6 @@ class EigenvectorSettings:
             tolerance=self.tolerance,
             max_products=self.max_products,
             # Both vectors of a double eigenvalue span the plane, of which one search finds a single one.
-            copies=True,
             keep_vectors=True,
             seed=self.seed,
         )

@@ -31,12 +31,13 @@ def find_eigenpairs(
     *,
     tolerance: float = 1e-3,
     max_products: int = 200,
-    copies: bool = False,
     seed: int = 0,
     memory: float = float("inf"),
     gradient: Float64[np.ndarray, " weights"] | None = None,
 ) -> Ends:
     """Returns the largest and the lowest eigenvalues, with vectors and residuals.
+
+    A Krylov space holds one vector of an eigenvalue of several dimensions, so what is found is searched beside once more.
 
     Args:
         products: of the matrix.
@@ -44,7 +45,6 @@ def find_eigenpairs(
         bottom: how many of the lowest.
         tolerance: of each residual, as a share of its own eigenvalue.
         max_products: of one search; what has not converged by then is marked.
-        copies: whether to search once more beside what was found, for eigenvalues of several dimensions.
         seed: of the starts.
         memory: bytes for the vectors.
         gradient: of the loss, where it is known. It lies mostly along what is wanted (Gur-Ari, Roberts and Dyer 2018),
@@ -65,7 +65,7 @@ def find_eigenpairs(
         return Ends(nothing, nothing, vectors, nothing, np.zeros(0, bool), 0)
     rows = _rows_within(memory, products, top + bottom, max_products)
 
-    def search(number: int, locked: Basis | None) -> Lanczos:
+    def search(number: int, locked: Basis | None, scale: float) -> Lanczos:
         def start(restart: int) -> np.ndarray:
             drawn = layout.gaussian(seed, _STARTS, number, restart)
             if gradient is None or number or restart or not np.isfinite(size := length(gradient)) or not size:
@@ -74,10 +74,10 @@ def find_eigenpairs(
             mixed: np.ndarray = drawn / length(drawn.astype(np.float64)) + gradient / size
             return mixed.astype(layout.dtype)
 
-        return Lanczos(products, start(0), rows, locked, start, products.flat)
+        return Lanczos(products, start(0), rows, locked, start, products.flat, scale)
 
-    found = find_ends(search(0, None), top, bottom, tolerance, max_products)
-    return _with_copies(found, top, bottom, tolerance, max_products, search) if copies else found
+    found = find_ends(search(0, None, 0.0), top, bottom, tolerance, max_products)
+    return _with_copies(found, top, bottom, tolerance, max_products, search)
 
 
 def _with_copies(
@@ -86,18 +86,19 @@ def _with_copies(
     bottom: int,
     tolerance: float,
     max_products: int,
-    search: Callable[[int, Basis | None], Lanczos],
+    search: Callable[[int, Basis | None, float], Lanczos],
 ) -> Ends:
     """Searches what is orthogonal to the vectors that were found until nothing there is beyond them."""
     number = 0
-    while len(found.values) < found.vectors.shape[1] and number < top + bottom:
+    # Beside vectors that are not known, what is left of them would be found once more.
+    while found.converged.all() and len(found.values) < found.vectors.shape[1] and number < top + bottom:
         number += 1
         locked = Basis(len(found.values), found.vectors.shape[1], str(found.vectors.dtype))
         for vector in found.vectors:
             rest = vector.astype(np.float64)
             locked.remove_from(rest)
             locked.append(rest / np.sqrt(np.dot(rest, rest)))
-        lanczos = search(number, locked)
+        lanczos = search(number, locked, float(np.abs(found.values).max()))
         limits = (
             found.values[:top].min() if top else np.inf,
             found.values[top:].max() if bottom else -np.inf,

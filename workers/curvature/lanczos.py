@@ -49,11 +49,12 @@ class Ends:
 
 @dataclass(frozen=True)
 class _Ritz:
-    """What a basis tells: values in ascending order, mixtures of its rows, and residuals."""
+    """What a basis tells: values in ascending order, mixtures of its rows, residuals, and the matrix's known size."""
 
     values: Float64[np.ndarray, " rows"]
     mixing: Float64[np.ndarray, "rows rows"]
     residuals: Float64[np.ndarray, " rows"]
+    scale: float
 
     def ends(self, top: int, bottom: int) -> list[int]:
         count = len(self.values)
@@ -62,7 +63,7 @@ class _Ritz:
 
     def are_converged(self, chosen: list[int], tolerance: float) -> np.ndarray:
         sizes = np.abs(self.values)
-        floor = _SMALLEST_SHARE * sizes.max(initial=0.0)
+        floor = _SMALLEST_SHARE * sizes.max(initial=self.scale)
         # A spectrum of zeros is known as it is.
         settled: np.ndarray = self.residuals[chosen] <= tolerance * np.maximum(sizes[chosen], floor)
         return settled
@@ -82,6 +83,7 @@ class Lanczos:
         locked: orthonormal vectors that are left out: the matrix is taken on what is orthogonal to them.
         again: from a whole number to a new start, for matrices of low rank.
         flat: what is no curvature but rounding.
+        scale: the largest size of an eigenvalue as far as it is known, beside which others are told from zero.
 
     Each step checks that the matrix is symmetric, and raises ``CurvatureError`` if it is not.
     """
@@ -94,6 +96,7 @@ class Lanczos:
         locked: Basis | None = None,
         again: Callable[[int], Vector] | None = None,
         flat: float = 0.0,
+        scale: float = 0.0,
     ) -> None:
         self._multiply, self._locked, self._flat = multiply, locked, flat
         self._again = again or (lambda number: np.random.default_rng([77, number]).standard_normal(start.size))
@@ -101,7 +104,7 @@ class Lanczos:
         self._basis = Basis(min(rows, self._dimension), start.size, str(start.dtype))
         self._projected = np.zeros((self._basis.capacity, self._basis.capacity))
         self._rounding = _ROUNDING[str(start.dtype)]
-        self._largest = 0.0
+        self._scale = self._largest = scale
         self._restarts = 0
         self.products = 0
         self._next = self._made_new(start)
@@ -145,7 +148,7 @@ class Lanczos:
         """Returns what the basis tells by now."""
         count = self._basis.count
         values, mixing = np.linalg.eigh(self._projected[:count, :count])
-        return _Ritz(values, mixing, np.abs(self._coupling @ mixing))
+        return _Ritz(values, mixing, np.abs(self._coupling @ mixing), self._scale)
 
     def compress(self, top: int, bottom: int) -> None:
         """Makes room where the basis is full: keeps the mixtures nearest to what is wanted."""

@@ -43,7 +43,6 @@ class CurvatureSettings:
         density_steps: products for each of these.
         tolerance: of an eigenpair's residual, as a share of its own eigenvalue.
         max_products: of one search for eigenpairs.
-        copies: whether eigenvalues of several dimensions are searched for once more, as planes need it.
         keep_vectors: whether the eigenvectors are returned.
         seed: of all random numbers.
 
@@ -60,7 +59,6 @@ class CurvatureSettings:
     density_steps: int = 40
     tolerance: float = 1e-3
     max_products: int = 200
-    copies: bool = False
     keep_vectors: bool = False
     seed: int = 0
 
@@ -69,8 +67,7 @@ class CurvatureSettings:
             check_int(name, getattr(self, name), minimum=0)
         for name in ("density_steps", "max_products"):
             check_int(name, getattr(self, name), minimum=1)
-        for name in ("copies", "keep_vectors"):
-            check_bool(name, getattr(self, name))
+        check_bool("keep_vectors", self.keep_vectors)
         if self.max_products < self.top + self.bottom:
             raise wrong_value("max_products", f"top + bottom ({self.top + self.bottom}) or more", self.max_products)
         if not isinstance(self.tolerance, float) or not 0 < self.tolerance < 1:
@@ -145,7 +142,6 @@ def measure_curvature(
         settings.bottom,
         tolerance=settings.tolerance,
         max_products=settings.max_products,
-        copies=settings.copies,
         seed=settings.seed,
         memory=memory,
         gradient=gradient,

@@ -42,15 +42,25 @@ def test_a_pair_that_has_not_converged_is_marked():
     assert (found.residuals > 1e-6).all()
 
 
-def test_one_krylov_space_holds_one_copy_of_a_double_eigenvalue_and_a_search_for_copies_the_other():
-    values = [10.0, 10.0, 7.0, *np.linspace(3, 0, 195), -1.0, -1.0]
-    one = find_eigenpairs(products_of(values), 2, 0, tolerance=1e-3)
-    np.testing.assert_allclose(one.values, [10, 7], rtol=1e-5)
-    two = find_eigenpairs(products_of(values), 2, 0, tolerance=1e-3, copies=True)
-    np.testing.assert_allclose(two.values, [10, 10], rtol=1e-5)
-    both = find_eigenpairs(products_of(values), 2, 2, tolerance=1e-3, copies=True)
-    np.testing.assert_allclose(both.values, [10, 10, -1, -1], rtol=1e-5)
-    np.testing.assert_allclose(both.vectors @ both.vectors.T, np.eye(4), atol=1e-5)
+@pytest.mark.parametrize(
+    ("values", "top", "bottom"),
+    [
+        ([10.0, 10.0, 7.0, *np.linspace(3, 0, 195), -1.0, -1.0], 2, 0),
+        ([10.0, 10.0, 7.0, *np.linspace(3, 0, 195), -1.0, -1.0], 2, 2),
+        ([5.69, 5.69, 5.69, 2.9, *np.linspace(1, 0, 60)], 3, 0),
+        ([4.0, 4.0, 3.0, 3.0, 3.0, *np.linspace(1, 0, 60), -2.0, -2.0, -2.0], 5, 3),
+        ([2.0, 2.0, 2.0, 2.0, *[0.0] * 30], 5, 0),
+        ([1.0] * 12, 3, 2),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_eigenvalues_of_several_dimensions(values, top, bottom, dtype):
+    """One Krylov space holds one copy of each."""
+    found = find_eigenpairs(products_of(values, dtype), top, bottom, tolerance=1e-3)
+    ordered = sorted(values)
+    np.testing.assert_allclose(found.values, [*ordered[::-1][:top], *ordered[:bottom]], rtol=1e-5, atol=2e-5)
+    np.testing.assert_allclose(found.vectors @ found.vectors.T, np.eye(top + bottom), atol=1e-4)
+    assert found.converged.all()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
