@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +25,21 @@ Entry: TypeAlias = tuple[Role, str, torch.Tensor]
 def owns(value: object) -> bool:
     """Returns whether the object is a PyTorch network."""
     return isinstance(value, nn.Module)
+
+
+@contextlib.contextmanager
+def transformers_without_fast_path() -> Iterator[None]:
+    """Lets layers of transformers compute what they compute in training.
+
+    Their fast path, which evaluation without gradients takes, fills padded places with zeros: another function for
+    whatever reads these, and one without derivatives.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def unwrap(network: nn.Module) -> nn.Module:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx, nn
 
+from collectors.networks.torch_network import transformers_without_fast_path
 from collectors.networks.weight_space import TensorInfo, WeightSpace, canonical_name
 
 from ..errors import AlignmentError
@@ -49,7 +49,7 @@ def _export(network: nn.Module, example: Any) -> torch.export.ExportedProgram:
     positions = tuple(example) if several else () if isinstance(example, Mapping) else (example,)
     keywords = dict(example) if isinstance(example, Mapping) else None
     try:
-        with warnings.catch_warnings(), torch.no_grad(), _without_fused_layers():
+        with warnings.catch_warnings(), torch.no_grad(), transformers_without_fast_path():
             warnings.simplefilter("ignore")
             return torch.export.export(_OutputTensors(network), positions, keywords, strict=False)
     except Exception as error:
@@ -70,17 +70,6 @@ class _OutputTensors(nn.Module):
 
     def forward(self, *positions: Any, **keywords: Any) -> list[torch.Tensor]:
         return output_tensors(self.network(*positions, **keywords))
-
-
-@contextlib.contextmanager
-def _without_fused_layers() -> Iterator[None]:
-    """Keeps layers of transformers from becoming one operator."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
 
 
 class _GraphReader:

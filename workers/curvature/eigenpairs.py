@@ -37,7 +37,7 @@ def find_eigenpairs(
 ) -> Ends:
     """Returns the largest and the lowest eigenvalues, with vectors and residuals.
 
-    A Krylov space holds one vector of an eigenvalue of several dimensions, so what is found is searched beside once more.
+    A Krylov space holds one vector of an eigenvalue of several dimensions: beside what is found is searched once more.
 
     Args:
         products: of the matrix.

@@ -44,7 +44,7 @@ def open_pool(
         callback_fn: takes no argument; returns (model, network, dataset, metrics), or an Evaluator.
         options: what is measured.
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-        address: of a Ray cluster; "local" starts a private Ray also where this process or others of this machine suffice.
+        address: of a Ray cluster; "local" starts a private Ray also where nothing needs one.
         plan: how to compute; None tunes one.
         compile: whether the network is compiled: True, False or "auto" (where the forecast says that it pays off).
         points: how many will be measured, as far as that is known.

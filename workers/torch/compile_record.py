@@ -39,7 +39,7 @@ _SPEED_UP, _SPEED_UP_OF_CONVOLUTIONS = 1.4, 1.6
 _SPEED_UP_OF_PERCEPTRONS = 1.0
 _MOST_SHAPES = 2
 _WORTH_KEEPING_SECONDS = 0.5
-_RECORDS_VERSION = 2
+_RECORDS_VERSION = 3
 # What looking again may take of the work, where compiled code was not faster: another program may have disturbed it.
 _WORTH_A_LOOK = 0.02
 CLEARLY_FASTER = 1.05

@@ -154,7 +154,8 @@ class PackagedNetwork:
         except UnknownCodeError as error:
             raise PackageError(f"packages of it cannot be told apart: {error}") from error
         deterministic = torch.are_deterministic_algorithms_enabled()
-        switches = (torch.backends.mkldnn.enabled, torch.get_default_dtype(), deterministic)
+        backends = (torch.backends.mkldnn.enabled, torch.backends.mha.get_fastpath_enabled())
+        switches = (*backends, torch.get_default_dtype(), deterministic)
         self._identity = repr((found, threads, sorted(self._options.items()), switches, _cpu()))
         self._runners: dict[Any, tuple[str, Any]] = {}
         self.found = False

@@ -13,6 +13,8 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from collectors.networks.torch_network import transformers_without_fast_path
+
 from ..curvature.products import Matrix
 from ..errors import CurvatureError
 from ..measuring.memory_shortage import is_memory_shortage
@@ -208,9 +210,7 @@ def twice_differentiable(network: nn.Module, devices: Collection[torch.device]) 
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-        if torch.backends.mha.get_fastpath_enabled():
-            torch.backends.mha.set_fastpath_enabled(False)
-            stack.callback(torch.backends.mha.set_fastpath_enabled, True)
+        stack.enter_context(transformers_without_fast_path())
         recurrent = any(isinstance(layer, nn.RNNBase) for layer in network.modules())
         if recurrent and any(device.type == "cuda" for device in devices) and torch.backends.cudnn.enabled:
             torch.backends.cudnn.enabled = False

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from collectors.networks.batches import call_network
+from collectors.networks.torch_network import transformers_without_fast_path
 
 from ..errors import SamplesError
 from ..samples.batches import Batch
@@ -32,6 +33,7 @@ def measurement_settings(devices: Collection[torch.device], threads: int, precis
     types = sorted({device.type for device in devices})
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
+        stack.enter_context(transformers_without_fast_path())
         # A network may enter autocast itself. Its copies of the weights are kept until the outermost autocast ends,
         # which is this one; each point has weights of its own, so nothing may be kept.
         for type_ in types:
