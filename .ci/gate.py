@@ -23,10 +23,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Stage:
-    """A target of make, with variables for it."""
+    """A target of make, with variables, options and further targets for it."""
 
     target: str
-    variables: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,9 @@ class Result:
 
 def stages(choice: selection.Selection, number: int, notes: Path, everything: bool) -> Iterator[Stage]:
     """Yields what runs for a change."""
-    yield Stage("environment")
+    chosen = [item for item in selection.ENVIRONMENTS if everything or item.target in choice.environments]
+    # Packages come from a server and go to a disk: environments are made side by side.
+    yield Stage("environment", ("--jobs=3", *dict.fromkeys(f"{item.folder}/.installed" for item in chosen)))
     yield Stage("lint")
     yield Stage("types")
     yield Stage("demo")
@@ -53,16 +55,14 @@ def stages(choice: selection.Selection, number: int, notes: Path, everything: bo
         "test-slow",
         () if everything else (f"CHOSEN=--chosen-files={files} --share={number % rotation.SHARES}/{rotation.SHARES}",),
     )
-    for environment in selection.ENVIRONMENTS:
-        if everything or environment.target in choice.environments:
-            yield Stage(environment.target)
+    yield from (Stage(item.target) for item in chosen)
 
 
 def run(stage: Stage, root: Path = ROOT) -> Result:
     """Runs a stage of a project, shows what it prints, and keeps how pytest closed and what passed only when alone."""
     print(f"\n=== make {stage.target}", flush=True)
     begun = time.monotonic()
-    command = ["make", "--no-print-directory", stage.target, *stage.variables]
+    command = ["make", "--no-print-directory", stage.target, *stage.more]
     summaries, alone, in_list = [], [], False
     with subprocess.Popen(
         command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"

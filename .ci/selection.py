@@ -20,11 +20,13 @@ class Environment:
 
     Attributes:
         target: how make runs them.
+        folder: where their packages are.
         adapters: patterns of the product's files that are written for these packages.
         tests: patterns of its tests and of their helpers.
     """
 
     target: str
+    folder: str
     adapters: tuple[str, ...]
     tests: tuple[str, ...]
 
@@ -34,6 +36,7 @@ _JAX = ("collectors/jax.py", "collectors/networks/jax_*.py", "workers/jax/*")
 ENVIRONMENTS = (
     Environment(
         "test-trainers",
+        ".venv-trainers",
         (
             "collectors/lightning.py",
             "collectors/transformers.py",
@@ -44,9 +47,10 @@ ENVIRONMENTS = (
         ),
         tuple(f"tests/frameworks/*{name}*" for name in ("lightning", "transformers", "keras", "jax", "trackers")),
     ),
-    Environment("test-keras-on-jax", (*_KERAS, *_JAX), ("tests/frameworks/*keras*",)),
+    Environment("test-keras-on-jax", ".venv-trainers", (*_KERAS, *_JAX), ("tests/frameworks/*keras*",)),
     Environment(
         "test-mindspore",
+        ".venv-mindspore",
         (
             "collectors/mindspore.py",
             "collectors/networks/mindspore_*.py",
@@ -56,10 +60,14 @@ ENVIRONMENTS = (
         ("tests/frameworks/*mindspore*",),
     ),
     Environment(
-        "test-composer", ("collectors/composer/*", "workers/composer_loss.py"), ("tests/frameworks/*composer*",)
+        "test-composer",
+        ".venv-composer",
+        ("collectors/composer/*", "workers/composer_loss.py"),
+        ("tests/frameworks/*composer*",),
     ),
     Environment(
         "test-deepspeed",
+        ".venv-deepspeed",
         (
             "collectors/recording/summary_collector.py",
             "collectors/networks/torch_shards.py",
@@ -69,6 +77,7 @@ ENVIRONMENTS = (
     ),
     Environment(
         "test-peers",
+        ".venv-peers",
         (
             "collectors/second_order/*",
             "landscape/exchange/landscaper.py",

@@ -3,6 +3,7 @@
 import gate
 import pytest
 from gate import Stage
+from places import ROOT
 from selection import ENVIRONMENTS, Selection
 
 MAKEFILE = """\
@@ -55,7 +56,8 @@ def test_a_change_runs_what_it_can_break_and_a_share_of_the_rest(tmp_path):
     assert [stage.target for stage in stages] == [
         "environment", "lint", "types", "demo", "test", "test-slow", "test-composer",
     ]  # fmt: skip
-    (variable,) = stages[5].variables
+    assert stages[0].more == ("--jobs=3", ".venv-composer/.installed")
+    (variable,) = stages[5].more
     assert variable == f"CHOSEN=--chosen-files={tmp_path / 'chosen'} --share=2/5"
     assert (tmp_path / "chosen").read_text() == "tests/test_it.py"
 
@@ -64,4 +66,12 @@ def test_everything_has_coverage_all_slow_tests_and_all_environments(tmp_path):
     stages = list(gate.stages(Selection(), 7, tmp_path, everything=True))
     targets = [stage.target for stage in stages]
     assert targets[4:] == ["test-covered", "test-slow", *(environment.target for environment in ENVIRONMENTS)]
-    assert not any(stage.variables for stage in stages)
+    assert stages[0].more[1:3] == (".venv-trainers/.installed", ".venv-mindspore/.installed")
+    assert not any(stage.more for stage in stages[1:])
+
+
+def test_each_environment_is_made_by_a_rule_of_the_makefile():
+    rules = (ROOT / "Makefile").read_text()
+    for environment in ENVIRONMENTS:
+        assert f"\n{environment.folder}/.installed:" in rules
+        assert f"\n{environment.target}: " in rules

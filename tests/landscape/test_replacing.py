@@ -1,5 +1,6 @@
 """What is written over: never an input of the call, and never a file that holds something else."""
 
+import functools
 import io
 import os
 import subprocess
@@ -159,8 +160,14 @@ class TestTensors:
             check_replaceable_tensors(path, "weights", None)
 
 
+@functools.cache
+def _picture():
+    return landscape(5, 5).plot_contour()
+
+
 def _caption(landscape, path):
-    written = CliRunner().invoke(app, ["plot", str(landscape.path), "-o", f"{path.parent}/x.png", "--caption"])
+    typed = ["plot", str(landscape.path), "-o", f"{path.parent}/x.png", "--caption", "--dpi", "40"]
+    written = CliRunner().invoke(app, typed)
     if written.exception is not None:
         raise written.exception
 
@@ -173,10 +180,10 @@ WRITERS = {
         for ending in ("csv", "npz", "nc", "glb", "gltf", "ply", "vts")
     },
     **{
-        f"a.{ending}": lambda landscape, path: figures.save_figure(landscape.plot_contour(), path)
+        f"a.{ending}": lambda landscape, path: figures.save_figure(_picture(), path, dpi=40)
         for ending in ("png", "svg", "pdf")
     },
-    "a.gif": lambda landscape, path: landscape.save_animation(path),
+    "a.gif": lambda landscape, path: landscape.save_animation(path, "heatmap", seconds=0.2, rate=5, dpi=40),
     "a.html": lambda landscape, path: save_page(landscape, path),
     "plotly.min.js": lambda landscape, path: save_page(landscape, path.with_name("page.html"), size="small"),
     "x_caption.txt": _caption,

@@ -81,6 +81,7 @@ class SurveyProcess:
         self._outcome = folder / f"{name}.json"
         self._said = (folder / f"{name}.txt").open("wb")
         self.log.touch()
+        self._read, self._entries = 0, []
         self._gate, traps = Gate(folder / f"{name}.gate"), traps or {}
         if points_before_gate is not None:
             traps = {**traps, "gate": str(folder / f"{name}.gate"), "before_gate": points_before_gate}
@@ -128,8 +129,12 @@ class SurveyProcess:
 
     def entries(self):
         """Returns what was measured of the grid so far, each measurement once, and writes, in the order of time."""
-        lines = [line.split() for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        return without_checks([entry_of(*words) for words in lines])
+        with self.log.open() as log:
+            log.seek(self._read)
+            lines = [line for line in log.readlines() if line.endswith("\n")]
+        self._read += sum(map(len, lines))
+        self._entries += [entry_of(*line.split()) for line in lines]
+        return without_checks(self._entries)
 
     def points(self):
         """Returns what was measured of the grid so far, each measurement once, in the order of time."""
@@ -194,12 +199,11 @@ class SurveyProcess:
 
     def _wait(self, condition, what):
         """Waits until a condition holds; however long a survey takes, there is patience while points are measured."""
-        while not condition():
-            known = len(self.points())
-            wait_until(
-                lambda known=known: condition() or len(self.points()) > known,
-                what=lambda known=known: f"{what}, with {known} points: {self.said}",
-            )
+        wait_until(
+            condition,
+            what=lambda: f"{what}, with {len(self.points())} points: {self.said}",
+            progress=lambda: self.log.stat().st_size,
+        )
 
 
 def entry_of(*words):

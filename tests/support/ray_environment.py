@@ -4,7 +4,8 @@ import os
 
 FOLDER = "RAY_TMPDIR"
 # With Ray's own niceness of 15, workers of a cluster get next to nothing of a core that another test uses.
-AS_OTHERS = {"RAY_worker_niceness": "0"}
+# It starts a process for each core, of which a test uses two.
+AS_OTHERS = {"RAY_worker_niceness": "0", "RAY_prestart_worker_first_driver": "0"}
 
 
 def without_ray():

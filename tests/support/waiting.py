@@ -9,24 +9,32 @@ from pathlib import Path
 PATIENCE = 60.0
 
 
-def wait_until(condition, *, what=None, patience=PATIENCE):
+def wait_until(condition, *, what=None, patience=PATIENCE, progress=None):
     """Waits until a condition holds, and returns what it gave.
 
     Args:
         condition: a function without arguments; its first true result is returned.
         what: what the test waits for, or a function that describes the state; for the error alone.
         patience: seconds after which it is an error. Nothing that works takes so long.
+        progress: a function whose result changes as long as there is hope; patience begins anew with each change.
 
     Raises:
         AssertionError: the condition did not hold in time.
     """
     limit = time.monotonic() + patience  # time: the limit after which a test that hangs ends
-    while not (result := condition()):
-        if time.monotonic() > limit:  # time: the same limit
+    before = progress and progress()
+    while True:
+        asked = time.monotonic()  # time: how often is asked
+        if result := condition():
+            return result
+        answered = time.monotonic()  # time: the limit, and how often is asked
+        if progress is not None and (now := progress()) != before:
+            before, limit = now, answered + patience
+        if answered > limit:
             state = what() if callable(what) else what or "the condition"
             raise AssertionError(f"after {patience:.0f} s still waiting for: {state}")
-        time.sleep(0.01)  # time: asks again
-    return result
+        # Asking takes a fifth of a core at most, which who is waited for may need.
+        time.sleep(max(0.01, 4 * (answered - asked)))  # time: asks again
 
 
 class Gate:

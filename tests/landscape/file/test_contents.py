@@ -1,6 +1,6 @@
 """A file that was damaged or changed never loads other values than those that were written.
 
-One bit of every 200th byte is flipped: two hundred changes in a row try all, as does FLIPPED_EVERY=1 (``make stress``).
+One bit of every 500th byte is flipped: five hundred changes in a row try all, as does FLIPPED_EVERY=1 (``make stress``).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def flip(kind, path, places):
 
 
 def test_flipped_bits(kind, tmp_path):
-    every = int(os.environ.get("FLIPPED_EVERY", "200"))
+    every = int(os.environ.get("FLIPPED_EVERY", "500"))
     places = range(turn() % every, len(kind[2]), every)
     assert len(places) / 2 < flip(kind, tmp_path / "a.h5", places) <= len(places)
 
