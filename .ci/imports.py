@@ -37,17 +37,24 @@ class Imports:
 
         Args:
             test: its file. The conftests of its folder and of those above are reached too.
-            *rooms: modules ("landscape.commands.plot"), rooms and other folders that it uses without importing them.
+            *rooms: modules ("landscape.commands.plot"), rooms and other folders that it is about but does not import.
+                What their files import is not reached, unless they are tests.
         """
         conftests = [folder / "conftest.py" for folder in test.parents if self.root in folder.parents]
-        waiting = [test, *(path for path in conftests if path.is_file()), *self._in_rooms(rooms)]
+        waiting = [test, *(path for path in conftests if path.is_file())]
         found: set[Path] = set()
+        for path in self._in_rooms(rooms):
+            if self.root / "tests" in path.parents:
+                waiting.append(path)
+            else:
+                found.add(path)
+        followed: set[Path] = set()
         while waiting:
             path = waiting.pop()
-            if path not in found:
-                found.add(path)
+            if path not in followed:
+                followed.add(path)
                 waiting += self.imported(path)
-        return frozenset(found)
+        return frozenset(found | followed)
 
     def product(self) -> list[Path]:
         """Returns the source files of the three packages."""
@@ -139,13 +146,17 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
     return ".".join([*above, *([node.module] if node.module else [])])
 
 
+def _is_room(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "room"
+
+
 def _that_run(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yields all nodes but docstrings and those below ``if TYPE_CHECKING:``."""
+    """Yields all nodes but docstrings, those below ``if TYPE_CHECKING:`` and the names of a ``room`` marker."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
         yield node
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             waiting += node.orelse
-        elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+        elif not (_is_room(node) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))):
             waiting += ast.iter_child_nodes(node)

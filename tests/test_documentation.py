@@ -14,7 +14,7 @@ ELSEWHERE = {path.name for path in (DOCS / "trainers").glob("*.md")} | {
     "language_models.md",
 }
 # A page trains, measures and runs several commands: on a busy machine minutes.
-pytestmark = [pytest.mark.room("docs", "landscape.cli"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.room("docs", "landscape.cli", "landscape.commands"), pytest.mark.timeout(600)]
 
 
 def pages_with_code():

@@ -132,11 +132,12 @@ def test_a_page_without_its_markers_is_refused(example, tmp_path):
 def run(*arguments):
     return subprocess.run(
         [sys.executable, "-W", "error::UserWarning", FOLDER / "run.py", *map(str, arguments)],
-        env={**os.environ, "MPLBACKEND": "Agg"}, capture_output=True, text=True, timeout=PATIENCE, check=False,
+        env={**os.environ, "MPLBACKEND": "Agg"}, capture_output=True, text=True, timeout=4 * PATIENCE, check=False,
     )  # fmt: skip
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # it trains and measures networks twice, each time half a minute, on a busy machine more
 def test_it_runs_to_its_page_and_goes_on_where_it_stopped(tmp_path):
     done = run("--quick", "--output", tmp_path)
     assert done.returncode == 0, done.stderr

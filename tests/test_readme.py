@@ -11,7 +11,7 @@ from waiting import PATIENCE
 README = ROOT / "README.md"
 LONGEST = 700
 # Its examples train and measure: on a busy machine minutes.
-pytestmark = [pytest.mark.room("README.md", "landscape.cli"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.room("README.md", "collectors", "workers", "landscape"), pytest.mark.timeout(600)]
 
 
 def blocks():

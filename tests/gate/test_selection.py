@@ -20,7 +20,8 @@ PROJECT = {
     "workers/pool.py": "def open_pool():\n    from .torch import evaluator\n",
     "workers/torch/__init__.py": "",
     "workers/torch/evaluator.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..types import T\n",
-    "workers/types.py": "",
+    "workers/types.py": "from . import far\n",
+    "workers/far.py": "",
     "workers/callback_fn.py": "from importlib import import_module\nmodule = import_module('.named', __package__)\n",
     "workers/named.py": "",
     "landscape/__init__.py": (
@@ -40,6 +41,8 @@ PROJECT = {
     "tests/test_script.py": SLOW + "SCRIPT = '''\nfrom landscape import draw\n'''\n",
     "tests/test_page.py": SLOW + "from landscape.page.writing import page\n",
     "tests/test_marked.py": SLOW + "@pytest.mark.room('docs', 'workers.types')\ndef test_it(): pass\n",
+    "tests/child.py": "from landscape import draw\n",
+    "tests/test_child.py": SLOW + "pytestmark = pytest.mark.room('tests/child.py')\n",
     "tests/test_named.py": SLOW + "import workers.callback_fn\n",
     "tests/test_quick.py": "from landscape import draw\n",
     "docs/page.md": "",
@@ -60,12 +63,13 @@ def project(tmp_path):
         ("workers/torch/evaluator.py", {"test_evaluation"}),
         ("workers/pool.py", {"test_evaluation"}),
         ("landscape/evaluation.py", {"test_evaluation"}),
-        ("landscape/picture.py", {"test_picture", "test_script"}),
+        ("landscape/picture.py", {"test_picture", "test_script", "test_child"}),
         ("collectors/errors.py", {"test_cases"}),
         ("collectors/unused.py", set()),
         ("workers/types.py", {"test_marked"}),
+        ("workers/far.py", set()),
         ("workers/named.py", {"test_named"}),
-        ("landscape/__init__.py", {"test_evaluation", "test_picture", "test_script", "test_page"}),
+        ("landscape/__init__.py", {"test_evaluation", "test_picture", "test_script", "test_page", "test_child"}),
         ("landscape/page/assets/page.js", {"test_page"}),
         ("docs/page.md", {"test_marked"}),
         ("tests/test_page.py", {"test_page"}),
@@ -79,6 +83,7 @@ def test_a_change_selects_the_slow_tests_that_reach_it(project, changed, tests):
     assert set(found.tests.values()) <= {changed, "landscape/page/writing.py", "landscape/page/__init__.py"}
     assert {Path(test).stem for test in found.others} | tests == {
         "test_evaluation", "test_picture", "test_cases", "test_script", "test_page", "test_marked", "test_named",
+        "test_child",
     }  # fmt: skip
 
 
@@ -92,7 +97,7 @@ def test_a_change_selects_the_slow_tests_that_reach_it(project, changed, tests):
 def test_some_changes_mean_everything(project, changed):
     found = select(Imports(project), [changed] if changed else None, 0)
     assert found.everything
-    assert len(found.tests) == 7
+    assert len(found.tests) == 8
     assert not found.others
     assert set(found.environments) == {environment.target for environment in selection.ENVIRONMENTS}
 

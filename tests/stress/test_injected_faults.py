@@ -2,7 +2,7 @@
 
 Nothing waits for ever, each error is typed and names no temporary file, and what lies on the disk is whole: a run can
 be resumed or overwritten, a survey goes on, and a file that is replaced is the old one or the new one.
-The slow test tries every sixteenth call, and sixteen changes in a row try all; so does ``FAULTY_EVERY=1`` (``make stress``).
+The slow test tries every sixteenth call, and 16 changes in a row try all; so does ``FAULTY_EVERY=1`` (``make stress``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A file that was damaged or changed never loads other values than those that were written.
 
-One bit of every 500th byte is flipped: five hundred changes in a row try all, as does FLIPPED_EVERY=1 (``make stress``).
+One bit of every 500th byte is flipped: 500 changes in a row try all, and so does FLIPPED_EVERY=1 (``make stress``).
 """
 
 from __future__ import annotations
