@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.nn.utils.weight_norm import WeightNorm
 
 from .offloaded_weights import offloaded_values, offloaded_weights
 from .weight_space import Role, TensorInfo, WeightSpace, canonical_name, numpy_dtype
@@ -176,6 +177,7 @@ def tensor_infos(
         ValueError: two tensors have the same canonical name.
     """
     owners = {name: (layer, key) for name, layer, key in _owners(module)}
+    gains = _gains(module)
     values = values or {}
     by_storage: dict[tuple[Any, ...], tuple[Role, str, torch.Tensor, torch.Tensor, list[str]]] = {}
     seen: set[str] = set()
@@ -197,7 +199,8 @@ def tensor_infos(
     for role, raw_name, tensor, held, (name, *aliases) in by_storage.values():
         # With ZeRO 3, the tensor itself is empty.
         shape = tuple(getattr(tensor, "ds_shape", tensor.shape))
-        axes, groups = _filters(*owners[raw_name], len(shape)) if role == "parameter" else ((), 1)
+        is_filtered = role == "parameter" and raw_name not in gains
+        axes, groups = _filters(*owners[raw_name], len(shape)) if is_filtered else ((), 1)
         info = TensorInfo(
             name=name,
             shape=shape,
@@ -287,6 +290,20 @@ def _owners(module: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
                 outer, _, key = path.rpartition(".")
                 owner = layers[outer.rpartition(".")[0]]
             yield f"{path}.{name}" if path else name, owner, key
+
+
+def _gains(module: nn.Module) -> set[str]:
+    """Returns the names of the gains of weight normalization, which have the axes of the weight."""
+    found = set()
+    for path, layer in module.named_modules(remove_duplicate=False):
+        if isinstance(layer, nn.utils.parametrize.ParametrizationList):
+            # With one gain for the whole weight, too.
+            names = ["original0"] if isinstance(layer[0], nn.utils.parametrizations._WeightNorm) else []
+        else:
+            hooks = layer._forward_pre_hooks.values()
+            names = [f"{hook.name}_g" for hook in hooks if isinstance(hook, WeightNorm)]
+        found |= {f"{path}.{name}" if path else name for name in names}
+    return found
 
 
 def _filters(layer: nn.Module, key: str, axes: int) -> tuple[tuple[int, ...], int]:

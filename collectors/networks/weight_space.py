@@ -7,9 +7,10 @@ only what is defined here: a ``WeightSpace`` (names, shapes, dtypes, roles) and 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
@@ -46,7 +47,8 @@ class TensorInfo:
         role: "parameter" or "buffer".
         trainable: whether an optimizer may move it; a plane spans the trainable tensors.
         filter_axes: the axes whose entries are the layer's filters, which is what feeds one output each; none for
-            biases, for the parameters of normalization layers, and for fewer than two axes.
+            biases, for the parameters of normalization layers and gains of weight normalization, and for fewer than two
+            axes.
         filter_groups: into how many parts of equal length the first axis falls, each with filters of its own (grouped
             transposed convolutions).
         aliases: further names of the same storage (tied weights); they change with it.
@@ -65,6 +67,11 @@ class TensorInfo:
     def size(self) -> int:
         """Number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def filter_size(self) -> int:
+        """Number of elements of a filter; all of them where there are no filters."""
+        return self.size // max(1, math.prod(self.shape[axis] for axis in self.filter_axes) * self.filter_groups)
 
     def filters(self, array: NDArray[Any]) -> NDArray[Any]:
         """Returns a view of an array of this shape, whose first axes number the filters.
@@ -127,11 +134,17 @@ class WeightSpace:
         return sum(tensor.size for tensor in self.trainable)
 
     def differences(self, other: WeightSpace) -> list[str]:
-        """Returns one line for each tensor in which the other network differs; none when they are equal."""
-        if self == other:
+        """Returns one line for each tensor in which the other network differs; none when they are equal.
+
+        Which axes number the filters is no difference: it matters where a direction is drawn, and earlier versions told
+        other ones for a gain of weight normalization.
+        """
+        ours, theirs = (
+            {tensor.name: replace(tensor, filter_axes=(), filter_groups=1) for tensor in space.tensors}
+            for space in (self, other)
+        )
+        if (self.framework, self.network, list(ours.items())) == (other.framework, other.network, list(theirs.items())):
             return []
-        ours = {tensor.name: tensor for tensor in self.tensors}
-        theirs = {tensor.name: tensor for tensor in other.tensors}
         lines = [
             f"{name}: {asdict(ours[name]) if name in ours else 'absent'} against "
             f"{asdict(theirs[name]) if name in theirs else 'absent'}"

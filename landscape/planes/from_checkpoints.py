@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.buffers_between import BuffersBetween, is_count
-from collectors.networks.weight_space import WeightSpace
+from collectors.networks.weight_space import TensorInfo, WeightSpace
 from collectors.validation import check_int
 from collectors.weights.aligned import align
 from collectors.weights.safetensors_file import StateReader
@@ -126,7 +126,13 @@ def random_plane_of(
         "perturb_one_dimensional": bool(perturb_one_dimensional),
         "dimension": dimension,
     }
-    plane = Plane(space, *origin, directions, "random", normalization, identity, origin_role=role)
+    # Earlier versions moved them, each by exactly its size.
+    if gains := [tensor.name for tensor in space.trainable if _is_gain(tensor)]:
+        identity["gains"] = len(gains)
+    single = [tensor.name for tensor in space.trainable if tensor.filter_axes and tensor.filter_size == 1]
+    note = f"Filters of one weight, each of which a direction moves by exactly its size: those of {_named(single)}."
+    notes = (note,) if single and normalization == "filter" else ()
+    plane = Plane(space, *origin, directions, "random", normalization, identity, origin_role=role, notes=notes)
     if plane.cosine is not None and abs(plane.cosine) > _LARGE_COSINE:
         warnings.warn(
             f"the two random directions have a cosine of {plane.cosine:.3f}, so the plane is drawn as a parallelogram; "
@@ -165,8 +171,8 @@ def plane_of_points(readers: Mapping[str, StateReader], space: WeightSpace) -> P
     if kept:
         first = next(iter(readers))
         note = (
-            f"{_named(kept)} differ between the networks and cannot be interpolated (masks, indices, values that are "
-            f"not finite): between the networks they are those of {first}."
+            f"the buffers {_named(kept)} differ between the networks and cannot be interpolated (masks, indices, "
+            f"values that are not finite): between the networks they are those of {first}."
         )
         warnings.warn(note, UserWarning, stacklevel=3)
     return Plane(
@@ -184,6 +190,11 @@ def plane_of_points(readers: Mapping[str, StateReader], space: WeightSpace) -> P
         notes=(note,) if note else (),
         members=replace(members, sha256=digests),
     )
+
+
+def _is_gain(tensor: TensorInfo) -> bool:
+    """Whether a tensor is the gain of a weight normalization of PyTorch."""
+    return len(tensor.shape) > 1 and not tensor.filter_axes and tensor.name.endswith((".original0", "_g"))
 
 
 def _check_different(names: Sequence[str], directions: Sequence[Direction]) -> None:
@@ -212,7 +223,7 @@ def _end_buffers(states: Sequence[StateReader], space: WeightSpace) -> tuple[dic
 
 def _named(names: Sequence[str]) -> str:
     shown = ", ".join(map(repr, names[:_SHOWN]))
-    return f"the buffers {shown}" + (f" and {len(names) - _SHOWN} others" if len(names) > _SHOWN else "")
+    return shown + (f" and {len(names) - _SHOWN} others" if len(names) > _SHOWN else "")
 
 
 def origin_state(state: StateReader, space: WeightSpace) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:

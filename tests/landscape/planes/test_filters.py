@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch import nn
 from collectors.networks.readers import describe_network, read_network
 from collectors.networks.weight_space import TensorInfo
 from collectors.weights.safetensors_file import MemoryState
+from landscape import random_plane
 from landscape.planes.directions import random_direction
 
 IMAGES = torch.rand(1, 4, 5, 5) + 0.5
@@ -95,6 +98,62 @@ def test_biases_and_normalization_parameters_stay_however_many_axes_they_have(la
     for name in still:
         weights = dict(network.named_parameters())[name].detach().double()
         assert np.linalg.norm(moved[name].astype(np.float64)) == pytest.approx(float(weights.norm()), rel=1e-6)
+
+
+WEIGHT_NORMS = {
+    "parametrization": (nn.utils.parametrizations.weight_norm, "0.parametrizations.weight.original"),
+    "of before": (nn.utils.weight_norm, "0.weight_"),
+    "of the whole": (
+        lambda layer: nn.utils.parametrizations.weight_norm(layer, dim=None),
+        "0.parametrizations.weight.original",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
+@pytest.mark.parametrize("name", WEIGHT_NORMS)
+def test_gains_of_weight_normalization_stay(name):
+    make, prefix = WEIGHT_NORMS[name]
+    network = seeded(lambda: nn.Sequential(make(nn.Linear(5, 4)), nn.Tanh(), nn.Linear(4, 3)))
+    gain, weight = (f"{prefix}{end}" for end in ("gv" if name == "of before" else "01"))
+    values = {key: value.detach().double().numpy() for key, value in network.named_parameters()}
+    direction = direction_of(network)
+    assert {key for key, array in direction.items() if array.any()} == {weight, "2.weight"}
+    np.testing.assert_allclose(
+        np.linalg.norm(direction[weight].astype(float), axis=1), np.linalg.norm(values[weight], axis=1), rtol=1e-6
+    )
+    moved = direction_of(network, perturb_one_dimensional=True)[gain].astype(float)
+    assert np.linalg.norm(moved) == pytest.approx(np.linalg.norm(values[gain]), rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:the two random directions have a cosine")
+def test_planes_in_which_gains_moved_are_other_planes():
+    plain = seeded(lambda: nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 3)))
+    assert "gains" not in random_plane(plain).identity
+    normed = nn.Sequential(nn.utils.parametrizations.weight_norm(plain[0]), plain[1])
+    assert random_plane(normed).identity["gains"] == 1
+
+
+@pytest.mark.filterwarnings("ignore:the two random directions have a cosine")
+def test_filters_of_one_weight_are_named_in_a_note():
+    network = seeded(lambda: nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 3)))
+    weights = network[0].weight.detach().abs()
+    plane = random_plane(network)
+    assert torch.equal(torch.from_numpy(plane.directions[0]["0.weight"]).abs(), weights)
+    assert plane.notes == (
+        "Filters of one weight, each of which a direction moves by exactly its size: those of '0.weight'.",
+    )
+    assert random_plane(network, normalization="layer").notes == ()
+    assert random_plane(network[2]).notes == ()
+
+
+def test_a_network_whose_filters_are_told_otherwise_is_the_same():
+    space = describe_network(seeded(lambda: nn.Linear(3, 2)))
+    other = replace(space, tensors=tuple(replace(tensor, filter_axes=(1,)) for tensor in space.tensors))
+    assert space != other
+    assert space.differences(other) == []
+    wider = replace(space, tensors=tuple(replace(tensor, trainable=False) for tensor in space.tensors))
+    assert len(space.differences(wider)) == 2
 
 
 def test_filters_are_a_view_of_the_array():
