@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from .shadowing import check_neighbours
 
 check_neighbours()
+import_module("workers.forked")  # it knows in which process it was loaded
 
 if TYPE_CHECKING:
     from collectors.errors import LandscapeError as LandscapeError

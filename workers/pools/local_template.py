@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from ..forked import begin_anew
 from .local_messages import Inbox, Message, StoredValue, read_message
 
 _END_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
@@ -99,6 +100,7 @@ def _become_worker(connection: int, control: socket.socket) -> NoReturn:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         control.close()
+        begin_anew()
         _end_with_parent()
         _end_first_where_memory_runs_out()
         if "numpy" in sys.modules:

@@ -10,6 +10,7 @@ from typing import Any
 from collectors.validation import check_device_ids, check_instance
 
 from ..evaluator import SampleMemory
+from ..forked import settle
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import NOT_IN_A_REHEARSAL, MeasurementPlan, Workload, check_compile
 from ..pool import Pool
@@ -70,6 +71,7 @@ def open_pool(
         plan = replace(plan, compile=workload.compile, compiler=plan.compiler if workload.compile else "", reason="")
     if plan is not None and plan.compile and rehearsal:
         plan = replace(plan, compile=False, compiler="", reason=f"not compiled: {NOT_IN_A_REHEARSAL}")
+    settle()
     memory = SampleMemory(limit=memory_limit(sample_memory))
     asked = check_device_ids("device_ids", device_ids)
     layout = WorkerLayout.checked(devices_per_worker, workers_per_device)

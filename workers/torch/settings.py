@@ -14,6 +14,7 @@ from collectors.networks.batches import call_network
 from collectors.networks.torch_network import transformers_without_fast_path
 
 from ..errors import SamplesError
+from ..forked import threads_of
 from ..samples.batches import Batch
 
 _FULL = ("ieee", "none")
@@ -44,7 +45,7 @@ def measurement_settings(devices: Collection[torch.device], threads: int, precis
             stack.enter_context(torch.cuda.device(own_gpu))
             _cudnn(stack, tf32=tf32)
         _full_precision(stack, types, tf32=tf32)
-        before = torch.get_num_threads()
+        before, threads = torch.get_num_threads(), threads_of(threads)
         if before != threads:
             torch.set_num_threads(threads)
             stack.callback(torch.set_num_threads, before)
