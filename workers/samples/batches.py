@@ -146,6 +146,8 @@ def leaf_bytes(leaf: Any) -> tuple[str, bytes | memoryview] | None:
     """Returns a leaf's type and shape, and its values; None for an object that has no values to compare."""
     if is_tensor(leaf):
         host = leaf.detach().cpu().resolve_conj().resolve_neg().contiguous()
+        if host.ndim and host.stride(-1) != 1:  # every stride of a single element is contiguous, and not each has bytes
+            host = host.clone(memory_format=sys.modules["torch"].contiguous_format)
         return f"{host.dtype}|{tuple(host.shape)}|", host.reshape(-1).view(sys.modules["torch"].uint8).numpy().data
     if isinstance(leaf, np.ndarray):
         if leaf.dtype.hasobject:

@@ -15,7 +15,6 @@ import torch
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
-    DistributedSampler,
     RandomSampler,
     SubsetRandomSampler,
     WeightedRandomSampler,
@@ -40,9 +39,9 @@ class _Visits:
 def visited_indices(loader: DataLoader[Any], asked: int | None, notes: list[str]) -> list[int] | None:
     """Returns the indices of the samples that a loader visits, in data-set order; None for all of them.
 
-    A subset is part of the data's meaning (a validation split). The order in which a sampler visits it is not, nor is a
-    process's share in a distributed training, nor the rest that ``drop_last`` leaves out. Indices that are listed count
-    as often as they are listed.
+    A subset is part of the data's meaning: a validation split, a process's share, all but the rest that ``drop_last``
+    leaves out. The order in which a sampler visits it is not. Indices that are listed count as often as they are
+    listed.
 
     The process's generators may move. The sampler and its own generators stay as they are.
 
@@ -70,11 +69,9 @@ def _visits_of_loader(loader: DataLoader[Any]) -> _Visits:
     batches: Any = loader.batch_sampler
     if batches is None:
         return _visits_of(loader.sampler, loader.dataset)
-    # Accelerate shares the batches out among processes.
-    while hasattr(batches, "process_index") and hasattr(batches, "batch_sampler"):
-        batches = batches.batch_sampler
     if getattr(type(batches), "__iter__", None) is BatchSampler.__iter__:
-        return _visits_of(batches.sampler, loader.dataset)
+        found = _visits_of(batches.sampler, loader.dataset)
+        return found if found.problem or not batches.drop_last else _without_rest(batches, found, loader.dataset)
     if _is_listed(batches):
         return _Visits([int(index) for batch in batches for index in batch])
     found = _looked_at(batches, loader.dataset, chain.from_iterable)
@@ -84,14 +81,21 @@ def _visits_of_loader(loader: DataLoader[Any]) -> _Visits:
     return found
 
 
+def _without_rest(batches: BatchSampler, found: _Visits, dataset: Any) -> _Visits:
+    """Returns what a batch sampler visits that leaves out the last samples, where they fill no batch."""
+    if _is_listed(batches.sampler):
+        indices = [int(index) for index in batches.sampler]
+        return _Visits(indices[: len(indices) - len(indices) % batches.batch_size])
+    visits = _looked_at(batches, dataset, chain.from_iterable)
+    return _Visits(found.indices, visits.problem, visits.kind) if visits.problem else visits
+
+
 def _visits_of(sampler: Any, dataset: Any) -> _Visits:
     kind = type(sampler).__name__
     if _is_listed(sampler):
         return _Visits([int(index) for index in sampler])
     if type(sampler) is SubsetRandomSampler:
         return _Visits([int(index) for index in sampler.indices])
-    if _is_share(sampler):
-        return _Visits(None)
     if isinstance(sampler, WeightedRandomSampler):
         if not sampler.replacement and sampler.num_samples == len(sampler.weights):
             return _Visits(range(len(sampler.weights)))
@@ -144,10 +148,3 @@ def _looked_at(sampler: Any, dataset: Any, flat: Callable[[Any], Iterable[Any]])
 
 def _is_listed(sampler: Any) -> bool:
     return isinstance(sampler, Sequence | np.ndarray | torch.Tensor)
-
-
-def _is_share(sampler: Any) -> bool:
-    """Returns whether it visits the share of one process in a distributed training."""
-    if isinstance(sampler, DistributedSampler):
-        return True
-    return hasattr(sampler, "rank") and (hasattr(sampler, "num_replicas") or hasattr(sampler, "world_size"))

@@ -19,6 +19,7 @@ from ..errors import SamplesError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from .batches import Batch, MakeBatch, as_batch, map_batch, same_leaves
+from .own_iteration import own_iteration
 from .samples import Samples
 from .sources import SampleSource, Stream, indexed_source, read_source, stream_source
 from .torch_samplers import visited_indices
@@ -135,7 +136,11 @@ def read_samples(
             )
         dataset = TensorDataset(*dataset)
     if isinstance(dataset, DataLoader) and not isinstance(dataset.dataset, IterableDataset):
-        source = _loader_source(dataset, options, notes, make_batch)
+        own = own_iteration(_with_own_generator(dataset), make_batch, notes)
+        if own is None:
+            source = _loader_source(dataset, options, notes, make_batch)
+        else:
+            source = stream_source(own, options, make_batch=make_batch)
     elif isinstance(dataset, Dataset) and not isinstance(dataset, IterableDataset):
         source = _indexed_source(dataset, None, default_collate, options, notes, None, make_batch)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ SUBSETS = {
     "list": lambda: {"sampler": [24, 23, 20, 21, 22]},
     "list of batches": lambda: {"batch_sampler": [[20, 21], [24, 22, 23]]},
     "own batch sampler": lambda: {"batch_sampler": Of(lambda _: [[20, 21], [24, 22, 23]])},
-    "batches of an own sampler": lambda: {"batch_sampler": BatchSampler(Of(lambda _: range(20, 25)), 2, True)},
+    "batches of an own sampler": lambda: {"batch_sampler": BatchSampler(Of(lambda _: range(20, 25)), 2, False)},
 }
 
 
@@ -98,9 +99,7 @@ WHOLE = {
     "shuffled": lambda: {"sampler": RandomSampler(DATA)},
     "two shuffled rounds": lambda: {"sampler": RandomSampler(DATA, num_samples=2 * COUNT)},
     "own order": lambda: {"sampler": Of(lambda _: random.sample(range(COUNT), COUNT))},
-    "drop_last": lambda: {"batch_size": 8, "drop_last": True},
-    "a process's share": lambda: {"sampler": DistributedSampler(DATA, num_replicas=3, rank=1)},
-    "a process's batches": lambda: {"batch_sampler": SharedBatches(BatchSampler(SequentialSampler(DATA), 4, False))},
+    "drop_last without a rest": lambda: {"batch_size": 6, "shuffle": True, "drop_last": True},
     "weights only order": lambda: {"sampler": WeightedRandomSampler(torch.arange(1.0, 31), COUNT, replacement=False)},
 }
 
@@ -108,6 +107,78 @@ WHOLE = {
 @pytest.mark.parametrize("kind", WHOLE)
 def test_an_order_alone_leaves_all_samples(kind):
     assert read(DataLoader(DATA, **WHOLE[kind]())) == (list(range(COUNT)), [])
+
+
+PARTS = {
+    "drop_last": (lambda: {"batch_size": 8, "drop_last": True}, range(24)),
+    "drop_last of a list": (lambda: {"sampler": [9, 8, 7, 6, 5], "batch_size": 2, "drop_last": True}, range(6, 10)),
+    "a process's share": (lambda: {"sampler": DistributedSampler(DATA, 3, 1, shuffle=False)}, range(1, COUNT, 3)),
+    "a process's batches": (
+        lambda: {"batch_sampler": SharedBatches(BatchSampler(SequentialSampler(DATA), 5, False))},
+        [number for number in range(COUNT) if number // 5 % 2 == 0],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_what_the_loader_leaves_out_each_time_is_not_measured(kind):
+    options, expected = PARTS[kind]
+    assert read(DataLoader(DATA, **options())) == (list(expected), [])
+
+
+def test_a_shuffled_share_is_that_of_its_epoch():
+    shares = [DistributedSampler(DATA, 3, rank) for rank in range(3)]
+    numbers = [read(DataLoader(DATA, sampler=share))[0] for share in shares]
+    assert [set(found) for found in numbers] == [set(share) for share in shares]
+    assert sorted(chain.from_iterable(numbers)) == list(range(COUNT))
+
+
+class Loader(DataLoader):
+    """Gives the batches that a function makes of the usual ones."""
+
+    def __init__(self, change, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.__dict__["change"] = change
+
+    def __iter__(self):
+        return self.change(super().__iter__())
+
+
+def every_other_row(batches):
+    return ((inputs[::2], targets[::2]) for inputs, targets in batches)
+
+
+OWN = {
+    "all in order": (lambda batches: batches, False, range(COUNT)),
+    "all in any order": (lambda batches: batches, True, range(COUNT)),
+    "a part": (every_other_row, False, range(0, COUNT, 2)),
+    "the first batches": (lambda batches: iter([next(batches), next(batches)]), False, range(12)),
+    "odd samples in any order": (
+        lambda batches: ((inputs[targets % 2 == 1], targets[targets % 2 == 1]) for inputs, targets in batches),
+        True,
+        range(1, COUNT, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_a_loader_that_iterates_by_itself_gives_what_is_measured(kind):
+    change, shuffle, expected = OWN[kind]
+    numbers, notes = read(Loader(change, DATA, 6, shuffle=shuffle))
+    again, _ = read(Loader(change, DATA, 6, shuffle=shuffle))
+    assert numbers == again
+    assert (sorted(numbers), notes) == (list(expected), [])
+    if not shuffle or len(numbers) == COUNT:
+        assert numbers == list(expected)
+
+
+def test_a_loader_that_gives_others_each_time_is_told_and_its_data_set_is_measured():
+    with pytest.warns(
+        UserWarning, match=r"class Loader iterates in a way of its own, gives other samples .*each sample"
+    ):
+        numbers, notes = read(Loader(every_other_row, DATA, 6, shuffle=True))
+    assert numbers == list(range(COUNT))
+    assert len(notes) == 1
 
 
 def endless(_):
@@ -154,6 +225,11 @@ RANDOM = {
         range(20, COUNT),
         "Bucketed visits other samples each time",
     ),
+    "drop_last, shuffled": (
+        lambda: {"batch_size": 8, "shuffle": True, "drop_last": True},
+        range(COUNT),
+        "BatchSampler visits other samples each time",
+    ),
     "keys": (lambda: {"sampler": Of(lambda _: ["a", "b"])}, range(COUNT), r"Of cannot be asked .*TypeError"),
     "failing": (lambda: {"sampler": Of(lambda _: 1 // 0)}, range(COUNT), r"Of cannot be asked .*ZeroDivisionError"),
 }
@@ -163,6 +239,7 @@ RANDOM = {
 def test_no_fixed_set_is_told_and_all_are_measured(kind):
     options, expected, text = RANDOM[kind]
     random.seed(0)
+    torch.manual_seed(0)
     loader = DataLoader(DATA, **options())
     with pytest.warns(UserWarning, match=f"{text}.* all {len(expected)} samples that it chooses from") as caught:
         numbers, notes = read(loader)

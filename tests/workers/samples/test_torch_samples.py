@@ -62,7 +62,6 @@ def batch_list(size=8):
 KINDS = {
     "loader": (lambda: DataLoader(DATA, batch_size=8), [8, 8, 8, 6]),
     "shuffling loader": (lambda: DataLoader(DATA, batch_size=8, shuffle=True), [8, 8, 8, 6]),
-    "loader that drops its last batch": (lambda: DataLoader(DATA, batch_size=8, drop_last=True), [8, 8, 8, 6]),
     "batch sampler": (
         lambda: DataLoader(DATA, batch_sampler=BatchSampler(SequentialSampler(DATA), 8, False)),
         [8, 8, 8, 6],

@@ -1,0 +1,61 @@
+"""DataLoaders whose class iterates in a way of its own: what they give is measured, where it is the same each time."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from ..errors import SamplesError
+from .batches import Batch, MakeBatch, cut
+from .digest import quick_mark
+
+
+def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[str]) -> Iterable[Any] | None:
+    """Returns the batches of a loader with an ``__iter__`` of its own; None where its data set is to be read instead.
+
+    That is so where it gives all samples of its data set in any order, other ones each time, or what is no batch.
+
+    Args:
+        loader: of a data set that is read by index.
+        make_batch: checks a batch.
+        notes: for the user. One is added, with a warning, where the loader gives other samples each time.
+    """
+    if type(loader).__iter__ is DataLoader.__iter__:
+        return None
+    try:
+        first, second = ([mark for item in loader for mark, _ in _samples(make_batch(item, None))] for _ in range(2))
+    except SamplesError:
+        return None  # what is wrong with a batch is said where it is read
+    if Counter(first) != Counter(second):
+        text = (
+            f"the DataLoader, whose class {type(loader).__name__} iterates in a way of its own, gives other samples "
+            "each time, but a landscape needs a fixed set: its data set is measured, each sample once. To choose them "
+            "yourself, give a DataLoader of a Subset of the data set."
+        )
+        warnings.warn(text, stacklevel=2)
+        notes.append(text)
+        return None
+    if len(first) == len(loader.dataset) and Counter(first) == Counter(_of_data_set(loader, make_batch)):  # type: ignore[arg-type]
+        return None
+    if first == second:
+        return loader
+    found = [pair for item in loader for pair in _samples(make_batch(item, None))]
+    ordered = [batch for _, batch in sorted(found, key=lambda pair: pair[0])]
+    return [(batch.inputs, batch.targets) if batch.targets is not None else batch.inputs[0] for batch in ordered]
+
+
+def _of_data_set(loader: DataLoader[Any], make_batch: MakeBatch) -> Iterator[int]:
+    for index in range(len(loader.dataset)):  # type: ignore[arg-type]
+        for mark, _ in _samples(make_batch(loader.collate_fn([loader.dataset[index]]), None)):
+            yield mark
+
+
+def _samples(batch: Batch) -> Iterator[tuple[int, Batch]]:
+    """Yields a batch's samples, each with a number that others hardly ever have; the batch itself where it is one."""
+    parts = [cut(batch, start, start + 1) for start in range(batch.size)] if batch.can_be_cut else [batch]
+    for part in parts:
+        yield quick_mark(part), part
