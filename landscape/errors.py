@@ -8,6 +8,9 @@ from collectors.errors import LandscapeError
 
 _MESSAGE_CHARACTERS = 300
 
+DAMAGES = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What a reader meets in a damaged file, if nothing stops it before."""
+
 
 class LandscapeNotFoundError(LandscapeError, FileNotFoundError):
     """There is no landscape file at the path."""

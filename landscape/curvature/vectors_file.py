@@ -16,7 +16,7 @@ from collectors.weights.aligned import AlignedState, align
 from collectors.weights.safetensors_file import CheckpointFile, MemoryState
 from workers.curvature.products import Vector
 
-from ..errors import LandscapeDamagedError, LandscapeIdentityError, LandscapeNotFoundError
+from ..errors import DAMAGES, LandscapeDamagedError, LandscapeIdentityError, LandscapeNotFoundError
 from ..planes.from_eigenvectors import as_direction
 from ..planes.plane_file import write_tensors
 from ..replacing import check_replaceable_tensors
@@ -109,6 +109,8 @@ def read_vectors(data: CurvatureData, row: int) -> Eigenvectors:
         differing = _differences(file.metadata, _whose(data, row))
         if not differing:
             space = WeightSpace.from_json(json.loads(file.metadata["space"]))
+            if space.dimension != data.attributes["weights"]:
+                raise ValueError(f"its network has {space.dimension} trainable weights")
             pairs = range(data.eigenvalues.shape[1])
             trainable = [tensor.name for tensor in space.trainable]
             return Eigenvectors(
@@ -116,7 +118,7 @@ def read_vectors(data: CurvatureData, row: int) -> Eigenvectors:
                 {tensor.name: file.read(f"state/{tensor.name}") for tensor in space.tensors},
                 tuple({name: file.read(f"eigenvector_{index}/{name}") for name in trainable} for index in pairs),
             )
-    except (CheckpointError, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (CheckpointError, OSError, *DAMAGES) as error:
         raise LandscapeDamagedError(f"{place}, which has {called}, is damaged ({error}). {_KEEP}") from error
     raise LandscapeIdentityError(
         f"{place} does not have {called} as {data.path} has its eigenvalues (their {', '.join(differing)} differ). "

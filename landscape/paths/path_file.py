@@ -19,7 +19,7 @@ from collectors.validation import check_bool
 from collectors.weights.safetensors_file import CheckpointFile
 from workers.curves.curve import CurveShape, Fitting, FittingSettings
 
-from ..errors import LandscapeWriteError, PlaneError
+from ..errors import DAMAGES, LandscapeWriteError, PlaneError
 from ..file.kept import note_file
 from ..file.kind import FileKind
 from ..planes.plane_file import write_tensors
@@ -158,9 +158,11 @@ def read_path(path: AnyPath) -> FittedCurve:
         if any(array.shape != expected for array in (bends, means, squares)) or len(losses) != facts["step"]:
             raise ValueError(f"the bends have the shape {bends.shape}, expected {expected}")
         names, digests = tuple(facts["names"]), tuple(facts["ends_sha256"])
+        if [len(names), len(digests)] != [2, 2] or not all(isinstance(text, str) for text in (*names, *digests)):
+            raise ValueError(f"the ends are called {names}, with the SHA-256 {digests}")
         fitting = Fitting(int(facts["step"]), bends, means, squares, losses)
         return FittedCurve(space, first, last, names, digests, settings, facts["samples"], fitting, facts["plan"])
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except DAMAGES as error:
         raise PlaneError(
             f"{path} holds no whole path ({type(error).__name__}: {error}); copy it again from where it came, or "
             "connect the networks again."

@@ -231,7 +231,7 @@ class Plane:
             CheckpointError: there is no such file, or it is damaged.
             PlaneError: it holds no plane, or directions without their origin.
         """
-        return cls(**read_plane(check_directory("path", path)))
+        return read_plane(check_directory("path", path), cls)
 
     def axes(
         self, size: int | tuple[int, int], margin: float | None = None, limits: Sequence[float] | None = None

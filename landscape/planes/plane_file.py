@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,13 @@ from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory
 from collectors.weights.aligned import align, as_reader
 from collectors.weights.safetensors_file import CheckpointFile, Portable, StateReader, portable, write_checkpoint
 
-from ..errors import LandscapeWriteError, PlaneError
+from ..errors import DAMAGES, LandscapeWriteError, PlaneError
 from ..replacing import check_replaceable_tensors
 from ..roles import Members, OriginRole
 from .axis_curvature import AxisCurvature
 from .projection import Projection
+
+T = TypeVar("T")
 
 FORMAT, FORMAT_VERSION = "summary-landscape plane", 1
 _WORD = "plane"
@@ -185,8 +187,12 @@ def write_tensors(
         raise LandscapeWriteError(f"{what} cannot be written to {path}: {error}. Free some space, {remedy}.") from error
 
 
-def read_plane(path: AnyPath) -> dict[str, Any]:
-    """Returns the arguments of the ``Plane`` that a file holds.
+def read_plane(path: AnyPath, make: Callable[..., T]) -> T:
+    """Returns the plane that a file holds.
+
+    Args:
+        path: of the file.
+        make: the class ``Plane``, which this file must not import.
 
     Raises:
         CheckpointError: there is no such file, or it is damaged.
@@ -205,8 +211,8 @@ def read_plane(path: AnyPath) -> dict[str, Any]:
             "summary-landscape, or save the plane again."
         )
     try:
-        return _plane_of(file)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        return make(**_plane_of(file))
+    except DAMAGES as error:
         raise PlaneError(
             f"{path} holds no whole plane ({type(error).__name__}: {error}); copy it again from where it came, or save "
             "the plane again."

@@ -8,6 +8,7 @@ import math
 import os
 import pickle
 import pickletools
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from landscape_examples import build
 from numpy.typing import NDArray
 
+import landscape
 from collectors.errors import CheckpointError, LandscapeError, RunDirectoryError
 from collectors.networks.weight_space import describe_arrays
 from collectors.run_directory import RunDirectory
@@ -26,7 +28,7 @@ from collectors.run_directory.metadata import NamedFile, RunMetadata
 from collectors.run_directory.settings import LandscapeSettings
 from collectors.weights.foreign_checkpoint import read_state_dict
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
-from landscape import Comparison, Curvature, Landscape
+from landscape import Comparison, Curvature, Landscape, Plane, connect, measure_curvature, pca_plane
 from landscape.comparison.comparison_file import comparison_bytes
 from landscape.comparison.data import ComparisonData
 from landscape.comparison.facts import comparison_json, comparison_text
@@ -34,7 +36,7 @@ from landscape.comparison.measures import MEASURES
 from landscape.curvature.curvature_file import curvature_bytes
 from landscape.curvature.data import CurvatureData
 from landscape.curvature.facts import curvature_json, curvature_text
-from landscape.errors import LandscapeDamagedError, LandscapeFormatError
+from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdentityError, PlaneError
 from landscape.facts import sampling_text, summary_text
 from landscape.file.checks import PointStatus
 from landscape.file.data import SamplingReport
@@ -97,6 +99,19 @@ class Play:
         return content
 
 
+def _change_json(draw: Draw, content: Any, values: Any = _JSON) -> None:
+    """Puts other values at a few places of a JSON object."""
+    for _ in range(draw(st.integers(1, 3))):
+        place = content
+        while True:
+            key = draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+            inner = place[key]
+            if not isinstance(inner, dict | list) or not inner or draw(st.booleans()):
+                break
+            place = inner
+        place[key] = draw(values)
+
+
 class Metadata(Play):
     """``train_metadata.json`` of a run whose checkpoints are whole."""
 
@@ -135,15 +150,7 @@ class Metadata(Play):
 
     def change(self, draw: Draw) -> None:
         content = json.loads(self.whole)
-        for _ in range(draw(st.integers(1, 3))):
-            place = content
-            while True:
-                key = draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
-                inner = place[key]
-                if not isinstance(inner, dict | list) or not inner or draw(st.booleans()):
-                    break
-                place = inner
-            place[key] = draw(_JSON | st.sampled_from((*_HOSTILE_NAMES, "link.safetensors")))
+        _change_json(draw, content, _JSON | st.sampled_from((*_HOSTILE_NAMES, "link.safetensors")))
         text = json.dumps(content).replace("{secret}", str(self.secret))
         self.path.write_text(text if draw(st.integers(0, 9)) else text.replace("{", '{"a":' * 5000))
 
@@ -194,6 +201,88 @@ class Checkpoint(Play):
             length = int.from_bytes(self.whole[:8], "little") + len(content) - len(self.whole)
             return max(0, length).to_bytes(8, "little") + content[8:]
         return content
+
+
+class PlaneFile(Checkpoint):
+    """A plane as a safetensors file, whose facts are JSON in its header."""
+
+    expected = (CheckpointError, PlaneError)
+    facts = "plane"
+
+    def make(self) -> Path:
+        states = [{"w": weights, "b": np.ones(2)} for weights in np.random.default_rng(0).normal(size=(4, 2, 3))]
+        plane = pca_plane(states, network=describe_arrays(states[0]), numbers=[0, 3, 5, 9])
+        return Path(plane.save(self.inside / "plane.safetensors"))
+
+    def read(self) -> None:
+        plane = Plane.load(self.path)
+        assert repr(plane)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            with contextlib.suppress(LandscapeError, ValueError):
+                assert len(plane.axes(3)[0]) >= 3
+            with contextlib.suppress(LandscapeError):
+                assert plane.project([plane.origin]).coordinates.shape == (1, plane.dimension)
+
+    def change(self, draw: Draw) -> None:
+        if draw(st.booleans()):
+            super().change(draw)
+            return
+        length = int.from_bytes(self.whole[:8], "little")
+        header, data = json.loads(self.whole[8 : 8 + length]), self.whole[8 + length :]
+        content = json.loads(header["__metadata__"][self.facts])
+        _change_json(draw, content)
+        header["__metadata__"][self.facts] = json.dumps(content)
+        text = json.dumps(header).encode("utf-8", "surrogatepass")
+        self.path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def _network(seed: int) -> Any:
+    import torch
+
+    torch.manual_seed(seed)
+    return torch.nn.Linear(3, 2)
+
+
+def _callback_fn() -> Any:
+    import torch
+
+    return torch.nn.MSELoss(), _network(0), (torch.ones(4, 3), torch.ones(4, 2)), {}
+
+
+class PathFile(PlaneFile):
+    """A curve between two networks as a safetensors file."""
+
+    facts = "path"
+
+    def make(self) -> Path:
+        found = connect(_network(0), _network(1), _callback_fn, steps=2, device_ids=[0], progress=False)
+        return Path(found.save(self.inside / "path.safetensors"))
+
+    def read(self) -> None:
+        path = landscape.Path.load(self.path)
+        with contextlib.suppress(LandscapeError), np.errstate(all="ignore"):
+            assert repr(path)
+            assert path.point(0.5)
+        assert path.losses.ndim == 1
+
+
+class VectorsFile(PlaneFile):
+    """The eigenvectors beside a curvature file."""
+
+    expected = (LandscapeDamagedError, LandscapeIdentityError)
+    facts = "space"
+
+    def make(self) -> Path:
+        self.curvature = self.inside / "a.h5"
+        measure_curvature(
+            _network(0), _callback_fn, top=2, keep_vectors=True, output=self.curvature, device_ids=[0], progress=False
+        )
+        return self.inside / "a_vectors_0.safetensors"
+
+    def read(self) -> None:
+        for direction in Curvature.load(self.curvature).vectors(0):
+            assert set(direction) == {"weight", "bias"}
 
 
 class LandscapeFile(Play):
@@ -483,5 +572,5 @@ class ComparisonFile(LandscapeFile):
 
 KINDS = {
     "metadata": Metadata, "checkpoint": Checkpoint, "landscape": LandscapeFile, "curvature": CurvatureFile,
-    "comparison": ComparisonFile, "pytorch": TorchFile,
+    "comparison": ComparisonFile, "pytorch": TorchFile, "plane": PlaneFile, "path": PathFile, "vectors": VectorsFile,
 }  # fmt: skip
