@@ -38,7 +38,7 @@ class OutputCheck:
     """
 
     def __init__(self, network: nn.Module, example: Any, state: State) -> None:
-        module = copy.deepcopy(unwrap(network)).eval()
+        module = _copied(unwrap(network)).eval()
         self.network = module.float() if _is_narrow(module) else module
         devices = {tensor.device for _, tensor in named_tensors(self.network)}
         device = devices.pop() if len(devices) == 1 else None
@@ -64,7 +64,7 @@ class OutputCheck:
     def in_float64(self) -> bool:
         """Computes in float64 from now on, where the network can; returns whether it can."""
         try:
-            self._add(copy.deepcopy(self.network).double())
+            self._add(_copied(self.network).double())
         except Exception:  # a network may fix its types, and a device may lack float64
             return False
         return True
@@ -95,6 +95,17 @@ class OutputCheck:
 def output_tensors(outputs: Any) -> list[torch.Tensor]:
     """Returns the tensors in what a network returns: nested tuples, lists and mappings."""
     return [leaf for leaf in leaves(outputs) if isinstance(leaf, torch.Tensor)]
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    """Returns a copy; what a layer computed of its weights, as pruning does, is copied by its values."""
+    computed = {
+        id(value): value.detach().clone()
+        for layer in module.modules()
+        for value in vars(layer).values()
+        if isinstance(value, torch.Tensor) and not value.is_leaf
+    }
+    return copy.deepcopy(module, computed)
 
 
 def _run(module: nn.Module, state: State, inputs: Any) -> list[torch.Tensor]:

@@ -204,13 +204,18 @@ class SavedBytes:
 def twice_differentiable(network: nn.Module, devices: Collection[torch.device]) -> Iterator[None]:
     """Lets PyTorch compute with operators that have second derivatives, without compiled code.
 
-    Attention's fused kernels, the fast path of transformer layers and cuDNN's recurrent layers have none.
+    Attention's fused kernels, the fast path of transformer layers, cuDNN's recurrent layers and the sparse gradients of
+    embeddings have none.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         stack.enter_context(transformers_without_fast_path())
+        for layer in network.modules():
+            if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.sparse:
+                layer.sparse = False
+                stack.callback(setattr, layer, "sparse", True)
         recurrent = any(isinstance(layer, nn.RNNBase) for layer in network.modules())
         if recurrent and any(device.type == "cuda" for device in devices) and torch.backends.cudnn.enabled:
             torch.backends.cudnn.enabled = False
