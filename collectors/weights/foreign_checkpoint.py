@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Callable, Collection, Mapping
@@ -26,7 +27,7 @@ from .pretrained_folder import (
 from .safetensors_file import RESERVED_PREFIX, CheckpointFile, MemoryState, StateReader
 from .sharded_folder import METADATA, DividedTensor, ShardedFolder, find_sharded_folder
 from .torch_archive import element_type, open_archive
-from .torch_file import find_tensors, readable, stored_tensors
+from .torch_file import addressed, find_tensors, other_weights, readable, stored_tensors
 from .wrapped_names import check_not_adapters_alone, plain_names
 from .zero_folder import find_zero_folder, read_zero_folder
 
@@ -162,14 +163,23 @@ def _read_torch_file(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
     if not path.is_file():
         raise CheckpointError(f"checkpoint {path} does not exist.")
     with readable(path, "no PyTorch file"), open_archive(path) as archive:
-        tensors = stored_tensors(path, archive.content)
-        return _named(
-            path,
-            tensors,
-            lambda names: archive.read({name: tensors[name] for name in names}),
-            strip_prefix,
-            archive.content,
+        content, rest = addressed(archive.content, _names_in(path, archive.content, strip_prefix), strip_prefix)
+        tensors = stored_tensors(path, content)
+        found = _named(
+            path, tensors, lambda names: archive.read({name: tensors[name] for name in names}), rest, archive.content
         )
+        if content is not archive.content:
+            return replace(found, said=(f"the weights are those under {strip_prefix!r}, as asked for.", *found.said))
+        others = other_weights(content, tensors)
+        left = [f"left out: other weights under {key!r}, which strip_prefix='{key}.' takes." for key in others]
+        return replace(found, said=(*found.said, *left))
+
+
+def _names_in(path: Path, content: object, strip_prefix: str | None) -> Collection[str]:
+    """Returns the names of the tensors that are found without a prefix, if there is one to look for."""
+    with contextlib.suppress(CheckpointError):
+        return find_tensors(path, content) if strip_prefix else ()
+    return ()
 
 
 def _read_folder(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:

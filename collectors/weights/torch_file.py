@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from .sharded_folder import DividedTensor
 from .tensor_pickle import Described, StoredTensor, UnreadableTensor, UnsupportedPickleError
 from .torch_archive import TorchScriptError, element_type
 
-_NESTED_KEYS = ("state_dict", "model_state_dict", "model", "module", "network", "net", "params", "weights")
+_NESTED_KEYS = ("state_dict", "model_state_dict", "model", "module", "network", "net", "params", "weights", "state")
 _TENSORS = (StoredTensor, UnreadableTensor, DividedTensor)
 _DEEPEST = 4
 # Tied weights may name the same values in several shapes.
@@ -81,6 +81,38 @@ def stored_tensors(path: Path, content: object) -> dict[str, StoredTensor]:
         seen.add(tensor)
         result[name] = tensor
     return result
+
+
+def addressed(content: object, names: Collection[str], prefix: str | None) -> tuple[object, str | None]:
+    """Returns the part of what was saved in which a prefix's tensors are, and what is left of the prefix.
+
+    "state.model." leads to ``{"state": {"model": tensors}}``; names that begin with the prefix go before that.
+
+    Args:
+        content: what was saved.
+        names: of the tensors that are found in it without the prefix.
+        prefix: what the wanted names begin with; None for all.
+    """
+    parts = [part for part in (prefix or "").split(".") if part]
+    if not parts or any(name.startswith(f"{'.'.join(parts)}.") for name in names):
+        return content, prefix
+    while parts and isinstance(content, Mapping) and isinstance(content.get(parts[0]), Mapping):
+        content = content[parts.pop(0)]
+    return content, ".".join(parts) or None
+
+
+def other_weights(content: object, found: Collection[str]) -> list[str]:
+    """Returns under which keys of what was saved there are tensors beside those that were found.
+
+    Args:
+        content: what was saved.
+        found: names of the tensors that are read.
+    """
+    if not isinstance(content, Mapping) or any(name in content for name in found):
+        return []
+    keys = {key: _nested_tensors(value, _DEEPEST) for key, value in content.items() if isinstance(value, Mapping)}
+    read = next((key for key in (*_NESTED_KEYS, *keys) if keys.get(key) is not None), None)
+    return [str(key) for key, tensors in keys.items() if tensors is not None and key != read]
 
 
 def find_tensors(path: Path, content: object) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from torch import nn
 
 from collectors.errors import CheckpointError
 from collectors.networks.torch_network import to_array
-from collectors.weights.foreign_checkpoint import read_state_dict
+from collectors.weights.foreign_checkpoint import read_checkpoint, read_state_dict
 
 DTYPES = (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.int64,
@@ -400,3 +400,53 @@ def test_arrays_share_nothing(tmp_path: Path) -> None:
     found = read_state_dict(tmp_path / "a.pt")
     found["a"][:] = 7
     np.testing.assert_array_equal(found["b"], np.ones(3, np.float32))
+
+
+WEIGHT = torch.arange(6.0).reshape(2, 3)
+OTHER = -WEIGHT
+NESTED = {
+    "Composer's": ({"state": {"model": {"w": WEIGHT}, "optimizers": {}}, "rng": []}, None, WEIGHT, ()),
+    "by its keys": ({"state": {"model": {"w": WEIGHT}}}, "state.model.", WEIGHT, ("those under 'state.model.'",)),
+    "an average": ({"model": {"w": WEIGHT}, "ema": {"w": OTHER}}, "ema.", OTHER, ("those under 'ema.'",)),
+    "an average that is not asked for": (
+        {"model": {"w": WEIGHT}, "ema": {"w": OTHER}, "epoch": 3},
+        None,
+        WEIGHT,
+        ("left out: other weights under 'ema', which strip_prefix='ema.' takes",),
+    ),
+    "keys and a prefix": (
+        {"model": {"head.w": OTHER}, "ema": {"encoder.w": WEIGHT, "head.w": OTHER}},
+        "ema.encoder.",
+        WEIGHT,
+        ("those under 'ema.encoder.'", "'encoder.' is removed", "left out, without 'encoder.'"),
+    ),
+    "names before keys": ({"model": {"model.w": WEIGHT}}, "model.", WEIGHT, ("'model.' is removed",)),
+    "an optimizer beside": (
+        {"model": {"w": WEIGHT}, "optimizer": {"state": {0: {"exp_avg": OTHER}}, "param_groups": []}},
+        None,
+        WEIGHT,
+        (),
+    ),
+}
+
+
+@FORMATS
+@pytest.mark.parametrize("kind", NESTED)
+def test_keys_lead_to_the_wanted_tensors(tmp_path: Path, kind: str, new: bool) -> None:
+    content, prefix, expected, texts = NESTED[kind]
+    torch.save(content, tmp_path / "a.pt", _use_new_zipfile_serialization=new)
+    found = read_checkpoint(tmp_path / "a.pt", prefix)
+    assert set(found.tensors) == {"w"}
+    np.testing.assert_array_equal(found.tensors["w"], expected.numpy())
+    assert len(found.said) == len(texts)
+    assert all(text in sentence for text, sentence in zip(texts, found.said, strict=True)), found.said
+
+
+def test_keys_that_lead_nowhere(tmp_path: Path) -> None:
+    torch.save({"model": {"w": WEIGHT}, "ema": {"w": OTHER}}, tmp_path / "a.pt")
+    with pytest.raises(
+        CheckpointError, match=r"no tensor whose name begins with 'average\.'.*Choose another strip_prefix"
+    ):
+        read_checkpoint(tmp_path / "a.pt", "average.")
+    with pytest.raises(CheckpointError, match=r"no tensor whose name begins with 'encoder\.'"):
+        read_checkpoint(tmp_path / "a.pt", "ema.encoder.")
