@@ -125,8 +125,10 @@ class Difference:
         measured = known(self.values, self.status)
         where = errors.within(measured, significance)
         count, of = int(where.sum()), int(np.isfinite(measured).sum())
-        also = " and the interpolation error" if errors.interpolation.any() else ""
-        text = f"within {significance:g} standard errors{also}, {errors.pairing}: {count:,} of {of:,} points"
+        unknown = int((np.isnan(errors.interpolation) & np.isfinite(measured)).sum())
+        also = " and the interpolation error" if np.nan_to_num(errors.interpolation).any() else ""
+        among = f", among them {unknown:,} whose interpolation error is not known" if unknown else ""
+        text = f"within {significance:g} standard errors{also}, {errors.pairing}: {count:,} of {of:,} points{among}"
         return Chance(where, text)
 
     def scale(self, look: Look) -> Scale:

@@ -9,6 +9,7 @@ import numpy as np
 
 from workers.metric_names import MetricName
 
+from .checks import PointStatus
 from .data import LOSS_ERROR, LandscapeData
 from .samples import UNNAMED, KeptLosses
 
@@ -27,7 +28,7 @@ class DifferenceErrors:
     Attributes:
         stderr: over samples, shape (ny, nx); NaN where it is not known.
         interpolation: the estimated errors of what was interpolated, added up, shape (ny, nx); 0 where both were
-            measured.
+            measured, NaN where nobody estimated one, as for the losses of further data sets.
         pairing: ``PAIRED`` where each sample's own difference was used, else ``UNPAIRED``.
     """
 
@@ -38,12 +39,15 @@ class DifferenceErrors:
     def within(self, values: Float64[np.ndarray, "*grid"], significance: float) -> Bool[np.ndarray, "*grid"]:
         """Returns where a difference may be one of chance: up to ``significance`` standard errors, plus interpolation.
 
+        Where the error of interpolation is not known, it may be.
+
         Args:
             values: the differences, shape (ny, nx).
             significance: how many standard errors.
         """
         with np.errstate(invalid="ignore"):
-            return np.asarray(np.abs(values) <= significance * self.stderr + self.interpolation)
+            within = np.abs(values) <= significance * self.stderr + self.interpolation
+            return np.asarray(within | (np.isnan(self.interpolation) & np.isfinite(values)))
 
 
 def difference_errors(first: LandscapeData, second: LandscapeData, metrics: tuple[str, str]) -> DifferenceErrors | None:
@@ -75,7 +79,9 @@ def difference_errors(first: LandscapeData, second: LandscapeData, metrics: tupl
 
 def _interpolation(landscape: LandscapeData, metric: str) -> NDArray[Any]:
     error = landscape.metrics.get(LOSS_ERROR) if metric == "loss" else None
-    return np.zeros(landscape.shape) if error is None else np.nan_to_num(error, nan=0.0, posinf=np.inf)
+    if error is None:
+        return np.where(landscape.status == PointStatus.INTERPOLATED, np.nan, 0.0)
+    return np.nan_to_num(error, nan=0.0, posinf=np.inf)
 
 
 def _kept(landscape: LandscapeData, metric: str) -> KeptLosses | None:

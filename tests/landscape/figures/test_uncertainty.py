@@ -115,6 +115,21 @@ class TestMask:
             "standard errors" in text for text in legend_texts(plot_difference(first, second, significance=None))
         )
 
+    def test_interpolated_points_without_an_error_are_hatched_and_said(self) -> None:
+        data = with_errors(0.001)
+        data.metrics["loss@test"], data.metrics["loss_stderr@test"] = data.loss + 1, np.full(data.shape, 0.001)
+        data.metrics[LOSS_ERROR] = np.where(np.arange(8) == 2, 0.01, 0.0) * np.ones(data.shape)
+        data.status[:, 2] = PointStatus.INTERPOLATED
+        found = difference_errors(data, data, ("loss@test", "loss"))
+        assert found is not None
+        assert np.isnan(found.interpolation[:, 2]).all()
+        assert (np.delete(found.interpolation, 2, axis=1) == 0).all()
+        ax = plot_difference(data, "loss@test", "loss")
+        (text,) = [text for text in legend_texts(ax) if "standard errors" in text]
+        assert text.replace("\n", " ") == (
+            "within 2 standard errors, not paired: 6 of 48 points, among them 6 whose interpolation error is not known"
+        )
+
     def test_missing_points_are_neither_chance_nor_counted(self) -> None:
         first = with_errors(0.1)
         first.status[0] = PointStatus.FAILED
