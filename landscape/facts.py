@@ -282,12 +282,15 @@ def value_range(values: NDArray[Any], status: NDArray[Any] | None = None) -> str
 
 
 def _between(values: NDArray[Any], status: NDArray[Any] | None) -> str:
-    """Returns the ends of the finite values, and how many of those that are there are not finite; "" if all are."""
+    """Returns the ends of the finite values, and how many others are not finite or failed; "" if none is finite."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return ""
-    rest = values.size - finite.size - _pending(values, status)
-    return _two_ends(float(finite.min()), float(finite.max())) + (f", {rest} not finite" if rest else "")
+    failed = 0 if status is None else int((~np.isfinite(values) & (status == PointStatus.FAILED)).sum())
+    rest = values.size - finite.size - _pending(values, status) - failed
+    counts = ((rest, "not finite"), (failed, "failed"))
+    others = "".join(f", {count:,} {word}" for count, word in counts if count)
+    return _two_ends(float(finite.min()), float(finite.max())) + others
 
 
 def _pending(values: NDArray[Any], status: NDArray[Any] | None) -> int:

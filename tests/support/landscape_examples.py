@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from landscape.file.checkpoints import CheckpointsData, OriginData
 from landscape.file.checks import PointStatus
 from landscape.file.data import DirectionsData, LandscapeData
+from landscape.file.hdf5_writing import CONTENTS
 
 # With which the text of a failed point begins.
 HEADER = "Traceback (most recent call last):\n"
 SPECIAL = np.array([np.nan, -np.nan, np.inf, -np.inf, -0.0, 5e-324])
+
+
+def as_version_before(file: Any) -> None:
+    """Makes an open landscape file, or one of curvature or a comparison, one that has no digest of its contents."""
+    file.attrs["format_version"] = int(file.attrs["format_version"]) - 1
+    del file.attrs[CONTENTS]
 
 
 def build(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from digits_networks import INPUTS, TARGETS, build, measure, own_loss, train
+from landscape_examples import as_version_before
 from places import SUPPORT
 from torch import nn
 from waiting import PATIENCE
@@ -106,6 +107,7 @@ def test_files_without_digests_are_recognized_by_their_identity(runs, tmp_path):
     import h5py
 
     with h5py.File(path, "a") as file:
+        as_version_before(file)
         del file["checkpoints/sha256"]
     assert Landscape.load(path).checkpoints.sha256 == ("",) * 4
     both = measure(plane.with_checkpoints({"adam": second}), AXIS, output=path)

@@ -311,6 +311,8 @@ def test_a_long_survey_is_compiled_once_and_gives_the_same(cache, monkeypatch):
     monkeypatch.setattr(
         packages, "compile_ahead", lambda *how, **more: (compilations.append(how), compile_ahead(*how, **more))[1]
     )
+    # Which is faster here, a clock would have to say.
+    monkeypatch.setattr("workers.torch.compiling.speed_up", lambda eager, compiled, _: (eager(), compiled(), 3.0)[-1])
     generator = torch.Generator().manual_seed(1)
     data = (torch.randn(3000, 256, generator=generator), classes(3000))
     plane = plane_of(seeded(Fusible), scale=0.05)
