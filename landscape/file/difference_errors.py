@@ -80,7 +80,8 @@ def difference_errors(first: LandscapeData, second: LandscapeData, metrics: tupl
 def _interpolation(landscape: LandscapeData, metric: str) -> NDArray[Any]:
     error = landscape.metrics.get(LOSS_ERROR) if metric == "loss" else None
     if error is None:
-        return np.where(landscape.status == PointStatus.INTERPOLATED, np.nan, 0.0)
+        unknown: NDArray[Any] = np.where(landscape.status == PointStatus.INTERPOLATED, np.nan, 0.0)
+        return unknown
     return np.nan_to_num(error, nan=0.0, posinf=np.inf)
 
 
