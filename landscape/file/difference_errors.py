@@ -79,10 +79,9 @@ def difference_errors(first: LandscapeData, second: LandscapeData, metrics: tupl
 
 def _interpolation(landscape: LandscapeData, metric: str) -> NDArray[Any]:
     error = landscape.metrics.get(LOSS_ERROR) if metric == "loss" else None
-    if error is None:
-        unknown: NDArray[Any] = np.where(landscape.status == PointStatus.INTERPOLATED, np.nan, 0.0)
-        return unknown
-    return np.nan_to_num(error, nan=0.0, posinf=np.inf)
+    unknown = np.where(landscape.status == PointStatus.INTERPOLATED, np.nan, 0.0)
+    found: NDArray[Any] = unknown if error is None else np.nan_to_num(error, nan=0.0, posinf=np.inf)
+    return found
 
 
 def _kept(landscape: LandscapeData, metric: str) -> KeptLosses | None:
