@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, MutableMapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,7 +26,34 @@ STEP_EVENTS = (
 HOOKS = (*LEGACY_HOOKS, *TRAIN_HOOKS, *EVAL_HOOKS)
 
 
-class CallbackParameters(dict[str, Any]):
+class _KeysAsAttributes:
+    """A mapping whose keys are attributes as well.
+
+    Raises:
+        AttributeError: an attribute is read or deleted whose key is missing, so that ``hasattr`` and
+            ``getattr`` with a default work.
+    """
+
+    def __getattr__(self: Any, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(self._missing(name)) from None
+
+    def __setattr__(self: Any, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __delattr__(self: Any, name: str) -> None:
+        try:
+            del self[name]
+        except KeyError:
+            raise AttributeError(self._missing(name)) from None
+
+    def _missing(self: Any, name: str) -> str:
+        return f"cb_params has no {name!r} at this moment; it has {sorted(self)}."
+
+
+class CallbackParameters(_KeysAsAttributes, dict[str, Any]):
     """A dictionary whose keys are attributes as well: ``parameters.mode`` is ``parameters["mode"]``.
 
     Raises:
@@ -33,42 +61,44 @@ class CallbackParameters(dict[str, Any]):
             ``getattr`` with a default work.
     """
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(self._missing(name)) from None
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        self[name] = value
+class _PlainParameters(_KeysAsAttributes, MutableMapping[str, Any]):
+    """The entries of a plain dictionary, live, as attributes too."""
 
-    def __delattr__(self, name: str) -> None:
-        try:
-            del self[name]
-        except KeyError:
-            raise AttributeError(self._missing(name)) from None
+    def __init__(self, entries: dict[str, Any]) -> None:
+        object.__setattr__(self, "entries", entries)
 
-    def _missing(self, name: str) -> str:
-        return f"cb_params has no {name!r} at this moment; it has {sorted(self)}."
+    def __getitem__(self, name: str) -> Any:
+        return self.__dict__["entries"][name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.__dict__["entries"][name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self.__dict__["entries"][name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.__dict__["entries"])
+
+    def __len__(self) -> int:
+        return len(self.__dict__["entries"])
 
 
 class RunContext:
     """What the hooks of one run share: the run's parameters, and the request to stop it.
 
     Args:
-        original_args: the run's parameters. Every hook sees one ``CallbackParameters``: this object if it is one, or
-            else a copy of the dictionary.
+        original_args: the run's parameters; every hook sees this same object.
 
     Raises:
         TypeError: ``original_args`` is not a dictionary.
     """
 
     def __init__(self, original_args: dict[str, Any]) -> None:
-        given = check_instance("original_args", original_args, dict, "a dict")
-        self._original_args = given if isinstance(given, CallbackParameters) else CallbackParameters(given)
+        self._original_args = check_instance("original_args", original_args, dict, "a dict")
         self._stop_requested = False
 
-    def original_args(self) -> CallbackParameters:
+    def original_args(self) -> Any:
         """Returns the run's parameters, live: what one callback changes, the others see."""
         return self._original_args
 
@@ -79,6 +109,12 @@ class RunContext:
     def get_stop_requested(self) -> bool:
         """Returns whether any callback asked to stop."""
         return self._stop_requested
+
+
+def parameters_of(run_context: RunContext) -> Any:
+    """Returns a run's parameters, live and with attributes, also where somebody's own loop has a plain dictionary."""
+    given = run_context.original_args()
+    return _PlainParameters(given) if type(given) is dict else given
 
 
 class Callback:

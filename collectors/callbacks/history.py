@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..networks.batches import sample_count
-from .callback import BuiltInCallback, RunContext, in_evaluation, step_loss
+from .callback import BuiltInCallback, RunContext, in_evaluation, parameters_of, step_loss
 
 if TYPE_CHECKING:
     import torch
@@ -69,14 +69,14 @@ class History(BuiltInCallback):
     def step_end(self, run_context: RunContext) -> None:
         """Takes in the loss of a step."""
         element = "eval_dataset_element" if in_evaluation(run_context) else "train_dataset_element"
-        self._add(run_context.original_args(), element)
+        self._add(parameters_of(run_context), element)
 
     def epoch_end(self, run_context: RunContext) -> None:
         """Notes the epoch with its mean loss and, in training, the results of its evaluation.
 
         In a loop that does not call ``step_end``, ``cb_params.net_outputs`` counts, the epoch's last loss.
         """
-        params = run_context.original_args()
+        params = parameters_of(run_context)
         if not self._samples and params.get("net_outputs") is not None:
             self._add(params, "")
         results = {} if in_evaluation(run_context) else params.get("eval_results") or params.get("metrics") or {}
@@ -89,7 +89,7 @@ class History(BuiltInCallback):
     def end(self, run_context: RunContext) -> None:
         """Notes the metrics of an evaluation, which its trainer computes after its epoch."""
         if in_evaluation(run_context) and self.epoch["epoch"]:
-            results = run_context.original_args().get("metrics") or {}
+            results = parameters_of(run_context).get("metrics") or {}
             _check_names(results)
             self._note_results(results)
 

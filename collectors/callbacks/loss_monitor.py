@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from ..validation import check_choice, check_int
-from .callback import BuiltInCallback, RunContext, in_evaluation, step_loss
+from .callback import BuiltInCallback, RunContext, in_evaluation, parameters_of, step_loss
 
 if TYPE_CHECKING:
     import torch
@@ -46,15 +46,15 @@ class LossMonitor(BuiltInCallback):
 
     def begin(self, run_context: RunContext) -> None:
         """Forgets the previous run."""
-        self._restart(run_context.original_args())
+        self._restart(parameters_of(run_context))
 
     def epoch_begin(self, run_context: RunContext) -> None:
         """Notes where the epoch begins."""
-        self._epoch_start = run_context.original_args().get("cur_step_num", 0)
+        self._epoch_start = parameters_of(run_context).get("cur_step_num", 0)
 
     def step_end(self, run_context: RunContext) -> None:
         """Prints the loss when it is time, and acts when it is not finite."""
-        params = run_context.original_args()
+        params = parameters_of(run_context)
         loss = step_loss(params["net_outputs"])
         epoch, step = params.get("cur_epoch_num", 1), self._step_in_epoch(params)
         prints = self._is_time_to_print(params["cur_step_num"])
@@ -67,7 +67,7 @@ class LossMonitor(BuiltInCallback):
     def epoch_end(self, run_context: RunContext) -> None:
         """Reads the losses that were left on an accelerator; prints the metrics when a training epoch was evaluated."""
         self._read_losses(run_context)
-        params = run_context.original_args()
+        params = parameters_of(run_context)
         metrics = params.get("metrics")
         if metrics and self._per_print_times and not in_evaluation(run_context):
             print(f"Eval result: epoch {params.get('cur_epoch_num', 1)}, metrics: {metrics}", flush=True)

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from ..validation import check_bool, check_int
-from .callback import BuiltInCallback, RunContext, in_evaluation
+from .callback import BuiltInCallback, RunContext, in_evaluation, parameters_of
 
 
 class TimeMonitor(BuiltInCallback):
@@ -75,7 +75,7 @@ class TimeMonitor(BuiltInCallback):
 
     def _end_epoch(self, mode: str, timer: _EpochTimer, run_context: RunContext) -> None:
         milliseconds = timer.stop(_time_of_device(run_context)) * 1000
-        steps = self._executed_steps(timer, run_context.original_args())
+        steps = self._executed_steps(timer, parameters_of(run_context))
         text = f"{mode} epoch time: {milliseconds:5.3f} ms, per step time: {milliseconds / steps:5.3f} ms"
         if self._data_time:
             text += f" (data time: {timer.waited * 1000 / steps:5.3f} ms)"
@@ -99,7 +99,7 @@ class TimeMonitor(BuiltInCallback):
 
 def _time_of_device(run_context: RunContext) -> float:
     """Returns the time when the network's device has done its work: a GPU works asynchronously."""
-    torch, network = sys.modules.get("torch"), run_context.original_args().get("network")
+    torch, network = sys.modules.get("torch"), parameters_of(run_context).get("network")
     if torch is not None and isinstance(network, torch.nn.Module):
         for device in {parameter.device for parameter in network.parameters()}:
             if device.type == "cuda":
@@ -120,7 +120,7 @@ class _EpochTimer:
         self._paused_at: float | None = None
 
     def start(self, run_context: RunContext) -> None:
-        self.waited, self.first_step = 0.0, run_context.original_args().get("cur_step_num")
+        self.waited, self.first_step = 0.0, parameters_of(run_context).get("cur_step_num")
         self._start = self._waiting_since = _time_of_device(run_context)
         self._paused_at = None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from ..callbacks.callback import BuiltInCallback, RunContext, in_evaluation
+from ..callbacks.callback import BuiltInCallback, RunContext, in_evaluation, parameters_of
 from ..callbacks.callback_manager import has_state
 from ..process_rank import is_first_rank
 from ..validation import check_instance, wrong_type
@@ -105,7 +105,7 @@ class ModelCheckpoint(BuiltInCallback):
     def begin(self, run_context: RunContext) -> None:
         """Prepares the directory and chooses the run's prefix; nothing in evaluation."""
         if not in_evaluation(run_context):
-            params = run_context.original_args()
+            params = parameters_of(run_context)
             self._begin(params, int(params.get("cur_step_num", 0)))
 
     def step_end(self, run_context: RunContext) -> None:
@@ -157,7 +157,7 @@ class ModelCheckpoint(BuiltInCallback):
         if in_evaluation(run_context):
             return None
         if self._run is None:
-            params = run_context.original_args()
+            params = parameters_of(run_context)
             self._begin(params, max(int(params["cur_step_num"]) - 1, 0))
         return self._run
 

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from ..callbacks.callback import BuiltInCallback, RunContext, in_evaluation
+from ..callbacks.callback import BuiltInCallback, RunContext, in_evaluation, parameters_of
 from ..files.places import check_can_be_directory, check_directory, has_lost_slashes
 from ..files.remote_path import RemotePath
 from ..networks.readers import as_watched
@@ -275,7 +275,7 @@ class SummaryCollector(BuiltInCallback):
 
         At the beginning of an evaluation: leaves out what networks capture while they are evaluated.
         """
-        parameters = run_context.original_args()
+        parameters = parameters_of(run_context)
         self._check_alone(parameters.get("list_callback"))
         if not in_evaluation(run_context):
             self._begin(parameters)
@@ -286,7 +286,7 @@ class SummaryCollector(BuiltInCallback):
         """Looks at the learning rate of a step that will be recorded."""
         run = self._training_run(run_context)
         if run is not None:
-            run.begin_step(run_context.original_args())
+            run.begin_step(parameters_of(run_context))
 
     def step_end(self, run_context: RunContext) -> None:
         """Saves a checkpoint, and records the step, where its number asks for it."""
@@ -294,13 +294,13 @@ class SummaryCollector(BuiltInCallback):
         if run is not None:
             # Where an epoch stops short, Model uses the gradients that wait only after this hook.
             moves_later = bool(getattr(run_context, "has_unused_gradients", False))
-            run.end_step(run_context.original_args(), moves_later=moves_later)
+            run.end_step(parameters_of(run_context), moves_later=moves_later)
 
     def epoch_end(self, run_context: RunContext) -> None:
         """Saves a checkpoint where the epoch's number asks for it; an epoch that was stopped early is none."""
         run = self._training_run(run_context)
         if run is not None and _is_whole(run_context):
-            run.end_epoch(run_context.original_args())
+            run.end_epoch(parameters_of(run_context))
 
     def end(self, run_context: RunContext) -> None:
         """Waits until every checkpoint is on disk; the lineage follows when the callback is left.
@@ -308,9 +308,9 @@ class SummaryCollector(BuiltInCallback):
         At the end of an evaluation: records how it ended.
         """
         if in_evaluation(run_context):
-            self._end_evaluation(run_context.original_args())
+            self._end_evaluation(parameters_of(run_context))
         elif self._run is not None:
-            self._run.end_training(run_context.original_args())
+            self._run.end_training(parameters_of(run_context))
             if not self._is_entered:
                 self._finish(None)
 
@@ -387,5 +387,5 @@ def _check_folder(folder: Path, given: object) -> None:
 def _is_whole(run_context: RunContext) -> bool:
     """Returns whether an epoch went through all its batches, as far as its trainer says."""
     done = getattr(run_context, "epoch_steps", None)
-    known: int | None = run_context.original_args().get("batch_num")
+    known: int | None = parameters_of(run_context).get("batch_num")
     return bool(getattr(run_context, "exhausted", True)) or (known is not None and done == known)

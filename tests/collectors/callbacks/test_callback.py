@@ -16,6 +16,7 @@ from collectors.callbacks.callback import (
     Callback,
     CallbackParameters,
     RunContext,
+    parameters_of,
 )
 from collectors.callbacks.callback_manager import CallbackManager, legacy_hooks_of
 
@@ -111,17 +112,27 @@ def test_parameters_survive_copy_and_pickle():
 # RunContext
 
 
-def test_the_context_gives_the_live_object():
-    original = CallbackParameters(mode="train")
+@pytest.mark.parametrize("kind", [dict, CallbackParameters])
+def test_the_context_gives_the_live_object(kind):
+    original = kind(mode="train")
     run_context = RunContext(original)
     assert run_context.original_args() is original
 
 
-def test_what_a_plain_dictionary_holds_are_attributes_too():
-    run_context = RunContext({"mode": "train"})
-    assert run_context.original_args().mode == "train"
-    run_context.original_args().cur_step_num = 3
-    assert run_context.original_args()["cur_step_num"] == 3
+@pytest.mark.parametrize("kind", [dict, CallbackParameters])
+def test_our_callbacks_see_attributes_also_of_a_plain_dictionary(kind):
+    run_context = RunContext(kind(mode="train", old=1))
+    params = parameters_of(run_context)
+    assert params.mode == "train"
+    params.cur_step_num = 3
+    del params.old
+    assert run_context.original_args() == {"mode": "train", "cur_step_num": 3} == dict(params)
+    assert params.get("none", 5) == 5
+    assert not hasattr(params, "none")
+    with pytest.raises(
+        AttributeError, match=r"cb_params has no 'none' at this moment; it has \['cur_step_num', 'mode'\]"
+    ):
+        del params.none
 
 
 @pytest.mark.parametrize("wrong", [None, [("mode", "train")], "train", 3])
