@@ -88,8 +88,13 @@ def _with_copies(
     max_products: int,
     search: Callable[[int, Basis | None, float], Lanczos],
 ) -> Ends:
-    """Searches what is orthogonal to the vectors that were found until nothing there is beyond them."""
-    number = 0
+    """Searches what is orthogonal to the vectors that were found until nothing there is beyond them.
+
+    Of an end of which one is wanted, a copy would be no news.
+    """
+    number, above, below = 0, top > 1, bottom > 1
+    if not above and not below:
+        return found
     # Beside vectors that are not known, what is left of them would be found once more.
     while found.converged.all() and len(found.values) < found.vectors.shape[1] and number < top + bottom:
         number += 1
@@ -112,12 +117,12 @@ def _with_copies(
             roughly = ritz.are_converged([len(ritz.values) - 1, 0], _ROUGHLY)
             # Within the tolerance a copy of the last one that is wanted is no news.
             beyond = (
-                bool(top) and bool(ritz.values[-1] > limits[0] + tolerance * abs(limits[0])),
-                bool(bottom) and bool(ritz.values[0] < limits[1] - tolerance * abs(limits[1])),
+                above and bool(ritz.values[-1] > limits[0] + tolerance * abs(limits[0])),
+                below and bool(ritz.values[0] < limits[1] - tolerance * abs(limits[1])),
             )
-            below = bool(roughly[0]) and ritz.values[-1] + ritz.residuals[-1] < limits[0]
-            above = bool(roughly[1]) and ritz.values[0] - ritz.residuals[0] > limits[1]
-            if (not top or below or settled[0]) and (not bottom or above or settled[1]):
+            lower = bool(roughly[0]) and ritz.values[-1] + ritz.residuals[-1] < limits[0]
+            higher = bool(roughly[1]) and ritz.values[0] - ritz.residuals[0] > limits[1]
+            if (not above or lower or settled[0]) and (not below or higher or settled[1]):
                 break
         extra = lanczos.pairs(int(beyond[0]), int(beyond[1]), tolerance)
         merged = _merged(found, extra, int(beyond[0]), top, bottom, lanczos.products)
