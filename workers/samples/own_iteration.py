@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -12,6 +13,9 @@ from torch.utils.data import DataLoader
 from ..errors import SamplesError
 from .batches import Batch, MakeBatch, cut
 from .digest import quick_mark
+
+# A loader that gives so many times as many samples as its data set has will not end.
+_ENDLESS = 16
 
 
 def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[str]) -> Iterable[Any] | None:
@@ -26,15 +30,16 @@ def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[st
     """
     if type(loader).__iter__ is DataLoader.__iter__:
         return None
+    most = _ENDLESS * (len(loader.dataset) + 1)  # type: ignore[arg-type]
     try:
-        first, second = ([mark for item in loader for mark, _ in _samples(make_batch(item, None))] for _ in range(2))
+        first, second = ([mark for mark, _ in islice(_samples(loader, make_batch), most)] for _ in range(2))
     except SamplesError:
         return None  # what is wrong with a batch is said where it is read
-    if Counter(first) != Counter(second):
+    if len(first) == most or Counter(first) != Counter(second):
         text = (
             f"the DataLoader, whose class {type(loader).__name__} iterates in a way of its own, gives other samples "
-            "each time, but a landscape needs a fixed set: its data set is measured, each sample once. To choose them "
-            "yourself, give a DataLoader of a Subset of the data set."
+            "each time or has no end, but a landscape needs a fixed set: its data set is measured, each sample once. "
+            "To choose them yourself, give a DataLoader of a Subset of the data set."
         )
         warnings.warn(text, stacklevel=2)
         notes.append(text)
@@ -43,19 +48,19 @@ def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[st
         return None
     if first == second:
         return loader
-    found = [pair for item in loader for pair in _samples(make_batch(item, None))]
-    ordered = [batch for _, batch in sorted(found, key=lambda pair: pair[0])]
+    ordered = [batch for _, batch in sorted(_samples(loader, make_batch), key=lambda pair: pair[0])]
     return [(batch.inputs, batch.targets) if batch.targets is not None else batch.inputs[0] for batch in ordered]
 
 
 def _of_data_set(loader: DataLoader[Any], make_batch: MakeBatch) -> Iterator[int]:
-    for index in range(len(loader.dataset)):  # type: ignore[arg-type]
-        for mark, _ in _samples(make_batch(loader.collate_fn([loader.dataset[index]]), None)):
-            yield mark
+    rows = range(len(loader.dataset))  # type: ignore[arg-type]
+    return (mark for mark, _ in _samples((loader.collate_fn([loader.dataset[row]]) for row in rows), make_batch))
 
 
-def _samples(batch: Batch) -> Iterator[tuple[int, Batch]]:
-    """Yields a batch's samples, each with a number that others hardly ever have; the batch itself where it is one."""
-    parts = [cut(batch, start, start + 1) for start in range(batch.size)] if batch.can_be_cut else [batch]
-    for part in parts:
-        yield quick_mark(part), part
+def _samples(batches: Iterable[Any], make_batch: MakeBatch) -> Iterator[tuple[int, Batch]]:
+    """Yields the samples of batches, each with a number that others hardly ever have; what is not cut is one."""
+    for item in batches:
+        batch = make_batch(item, None)
+        for start in range(batch.size if batch.can_be_cut else 1):
+            part = cut(batch, start, start + 1) if batch.can_be_cut else batch
+            yield quick_mark(part), part

@@ -172,11 +172,17 @@ def test_a_loader_that_iterates_by_itself_gives_what_is_measured(kind):
         assert numbers == list(expected)
 
 
-def test_a_loader_that_gives_others_each_time_is_told_and_its_data_set_is_measured():
-    with pytest.warns(
-        UserWarning, match=r"class Loader iterates in a way of its own, gives other samples .*each sample"
-    ):
-        numbers, notes = read(Loader(every_other_row, DATA, 6, shuffle=True))
+def for_ever(batches):
+    items = list(batches)
+    while True:
+        yield from items
+
+
+@pytest.mark.parametrize("change", [every_other_row, for_ever])
+def test_a_loader_that_gives_others_each_time_is_told_and_its_data_set_is_measured(change):
+    match = r"class Loader iterates in a way of its own, gives other samples each time or has no end.*each sample once"
+    with pytest.warns(UserWarning, match=match):
+        numbers, notes = read(Loader(change, DATA, 6, shuffle=True))
     assert numbers == list(range(COUNT))
     assert len(notes) == 1
 
