@@ -131,7 +131,8 @@ class SurveyProcess:
         """Returns what was measured of the grid so far, each measurement once, and writes, in the order of time."""
         with self.log.open() as log:
             log.seek(self._read)
-            lines = [line for line in log.readlines() if line.endswith("\n")]
+            # At once: a line that is being written would come in two parts, of which the second one looks whole.
+            lines = [line for line in log.read().splitlines(keepends=True) if line.endswith("\n")]
         self._read += sum(map(len, lines))
         self._entries += [entry_of(*line.split()) for line in lines]
         return without_checks(self._entries)
