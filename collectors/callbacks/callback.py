@@ -27,12 +27,7 @@ HOOKS = (*LEGACY_HOOKS, *TRAIN_HOOKS, *EVAL_HOOKS)
 
 
 class _KeysAsAttributes:
-    """A mapping whose keys are attributes as well.
-
-    Raises:
-        AttributeError: an attribute is read or deleted whose key is missing, so that ``hasattr`` and
-            ``getattr`` with a default work.
-    """
+    """A mapping whose keys are attributes as well; one that is missing is an AttributeError."""
 
     def __getattr__(self: Any, name: str) -> Any:
         try:
@@ -65,23 +60,25 @@ class CallbackParameters(_KeysAsAttributes, dict[str, Any]):
 class _PlainParameters(_KeysAsAttributes, MutableMapping[str, Any]):
     """The entries of a plain dictionary, live, as attributes too."""
 
+    _entries: dict[str, Any]
+
     def __init__(self, entries: dict[str, Any]) -> None:
-        object.__setattr__(self, "entries", entries)
+        object.__setattr__(self, "_entries", entries)
 
     def __getitem__(self, name: str) -> Any:
-        return self.__dict__["entries"][name]
+        return self._entries[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self.__dict__["entries"][name] = value
+        self._entries[name] = value
 
     def __delitem__(self, name: str) -> None:
-        del self.__dict__["entries"][name]
+        del self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.__dict__["entries"])
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(self.__dict__["entries"])
+        return len(self._entries)
 
 
 class RunContext:

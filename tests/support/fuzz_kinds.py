@@ -42,7 +42,7 @@ from landscape.file.checks import PointStatus
 from landscape.file.data import SamplingReport
 from landscape.file.encoding import landscape_bytes
 from landscape.file.hdf5_writing import CONTENTS
-from landscape.file.kind import LANDSCAPE
+from landscape.file.kind import COMPARISON, CURVATURE, LANDSCAPE
 from landscape.file.samples import KeptLosses
 from landscape.survey.experiment import check_identity, choose_plan
 from workers.measurement_plan import MeasurementPlan
@@ -288,6 +288,7 @@ class VectorsFile(PlaneFile):
 class LandscapeFile(Play):
     """A landscape file; what is changed in it is either its bytes or what HDF5 says it holds."""
 
+    kind = LANDSCAPE
     expected = (LandscapeDamagedError, LandscapeFormatError)
 
     def make(self) -> Path:
@@ -348,7 +349,7 @@ class LandscapeFile(Play):
                     changed.add(name)
             # As a version without digests wrote it; with one, what comes after reading would meet no damage.
             if draw(st.integers(0, 3)) and "format_version" in file.attrs:
-                file.attrs["format_version"] = LANDSCAPE.oldest
+                file.attrs["format_version"] = self.kind.oldest
                 file.attrs.pop(CONTENTS, None)
 
     def _change_member(self, draw: Draw, file: Any, name: str) -> None:
@@ -493,6 +494,8 @@ _GLOBALS = (
 class CurvatureFile(LandscapeFile):
     """A curvature file, changed in the same ways."""
 
+    kind = CURVATURE
+
     def make(self) -> Path:
         super().make().unlink()
         attributes = {
@@ -531,6 +534,8 @@ class CurvatureFile(LandscapeFile):
 
 class ComparisonFile(LandscapeFile):
     """A comparison file, changed in the same ways."""
+
+    kind = COMPARISON
 
     def make(self) -> Path:
         super().make().unlink()

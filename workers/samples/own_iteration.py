@@ -30,7 +30,8 @@ def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[st
     """
     if type(loader).__iter__ is DataLoader.__iter__:
         return None
-    most = _ENDLESS * (len(loader.dataset) + 1)  # type: ignore[arg-type]
+    dataset: Any = loader.dataset
+    most = _ENDLESS * (len(dataset) + 1)
     try:
         first, second = ([mark for mark, _ in islice(_samples(loader, make_batch), most)] for _ in range(2))
     except SamplesError:
@@ -44,17 +45,14 @@ def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[st
         warnings.warn(text, stacklevel=2)
         notes.append(text)
         return None
-    if len(first) == len(loader.dataset) and Counter(first) == Counter(_of_data_set(loader, make_batch)):  # type: ignore[arg-type]
-        return None
+    if len(first) == len(dataset):
+        plain = (loader.collate_fn([dataset[index]]) for index in range(len(dataset)))
+        if Counter(first) == Counter(mark for mark, _ in _samples(plain, make_batch)):
+            return None
     if first == second:
         return loader
     ordered = [batch for _, batch in sorted(_samples(loader, make_batch), key=lambda pair: pair[0])]
     return [(batch.inputs, batch.targets) if batch.targets is not None else batch.inputs[0] for batch in ordered]
-
-
-def _of_data_set(loader: DataLoader[Any], make_batch: MakeBatch) -> Iterator[int]:
-    rows = range(len(loader.dataset))  # type: ignore[arg-type]
-    return (mark for mark, _ in _samples((loader.collate_fn([loader.dataset[row]]) for row in rows), make_batch))
 
 
 def _samples(batches: Iterable[Any], make_batch: MakeBatch) -> Iterator[tuple[int, Batch]]:
