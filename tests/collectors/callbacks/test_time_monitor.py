@@ -261,5 +261,6 @@ def test_the_gpu_has_done_its_work_when_the_time_is_taken(monkeypatch):
     for hook in ("on_train_epoch_begin", "on_eval_begin", "on_eval_end", "on_train_epoch_end"):
         for _ in range(20):
             work @ work
-        getattr(monitor, hook)(context(network=network, cur_step_num=0, batch_num=1))
+        mode = "eval" if "eval" in hook else "train"
+        getattr(monitor, hook)(context(network=network, cur_step_num=0, batch_num=1, mode=mode))
     assert idle == [True] * 4

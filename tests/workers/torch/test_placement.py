@@ -66,6 +66,8 @@ def failures(tmp_path_factory):
 
 def spread_over(*devices):
     """Returns parameters on each device, whether this machine has it or not: there is nothing on it."""
+    if 0 < torch.cuda.device_count() < 3:
+        pytest.skip("PyTorch touches a GPU even where nothing is put on it, and this machine has fewer than three")
     with FakeTensorMode():
         return nn.ParameterList(torch.empty(2, device=device) for device in devices)
 
