@@ -9,6 +9,7 @@ from places import ROOT
 from second_chance import MOST_RUN_AGAIN, functions_listed
 from waiting import PATIENCE
 
+pytestmark = [pytest.mark.slow, pytest.mark.room(".ci")]
 ALWAYS_FAILS = "def test_always_fails():\n    raise AssertionError('as ever')\n"
 FAILS_FIRST = """
 from pathlib import Path

@@ -9,6 +9,7 @@ from imports import Imports
 from places import ROOT
 from selection import environments, select
 
+pytestmark = pytest.mark.room(".ci")
 SLOW = "import pytest\npytestmark = pytest.mark.slow\n"
 PROJECT = {
     "collectors/__init__.py": "import lazy_loader\n",
@@ -121,6 +122,7 @@ def ours():
     return Imports(ROOT)
 
 
+@pytest.mark.slow
 def test_all_slow_tests_of_this_project_can_be_selected(ours):
     found = select(ours, ["collectors/validation.py"], 0)
     assert not found.everything

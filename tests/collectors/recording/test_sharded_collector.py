@@ -18,7 +18,8 @@ from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
 from landscape.summary_landscape import SummaryLandscape
 
-QUICK, SLOW = "fsdp2", [case for case in CASES if case != "fsdp2"]
+pytestmark = pytest.mark.slow
+FIRST, OTHERS = "fsdp2", [case for case in CASES if case != "fsdp2"]
 
 
 def run_well(folder, *cases):
@@ -28,15 +29,15 @@ def run_well(folder, *cases):
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory):
-    return run_well(tmp_path_factory.mktemp("quick"), QUICK, "out_of_disk", "distributed_checkpoints")
+def first(tmp_path_factory):
+    return run_well(tmp_path_factory.mktemp("first"), FIRST, "out_of_disk", "distributed_checkpoints")
 
 
 @pytest.fixture(scope="module")
-def slow(tmp_path_factory):
+def others(tmp_path_factory):
     return run_well(
-        tmp_path_factory.mktemp("slow"),
-        *SLOW,
+        tmp_path_factory.mktemp("others"),
+        *OTHERS,
         "with_records",
         "records_alone",
         "after_evaluation",
@@ -82,8 +83,8 @@ def check_case(folder, alone, case):
                 np.testing.assert_allclose(checkpoint.read(name), other.read(name), rtol=1e-6, atol=1e-6)
 
 
-def test_fully_sharded_checkpoints_are_whole_and_those_of_one_process(quick, alone):
-    check_case(quick, alone, QUICK)
+def test_fully_sharded_checkpoints_are_whole_and_those_of_one_process(first, alone):
+    check_case(first, alone, FIRST)
 
 
 def callback_fn():
@@ -91,11 +92,10 @@ def callback_fn():
     return nn.CrossEntropyLoss(), seeded(CountingNetwork), (sequences, sequences), {}
 
 
-@pytest.mark.slow
-def test_the_landscape_is_that_of_one_process(quick, alone, tmp_path):
+def test_the_landscape_is_that_of_one_process(first, alone, tmp_path):
     settings = {"landscape_size": 5, "num_samples": 20, "create_landscape": {"train": True, "result": False}}
     found = []
-    for number, run in enumerate((quick / "fsdp2_0", alone)):
+    for number, run in enumerate((first / "fsdp2_0", alone)):
         (landscape,) = SummaryLandscape(run).gen_landscapes_with_multi_process(
             callback_fn,
             collect_landscape=settings,
@@ -111,10 +111,9 @@ def test_the_landscape_is_that_of_one_process(quick, alone, tmp_path):
         np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fsdp2", "tensor_parallel"])
-def test_the_parts_that_two_processes_save_are_imported_whole(quick, tmp_path, name):
-    folders = [quick / f"parts_{name}_{number}" for number in range(3)]
+def test_the_parts_that_two_processes_save_are_imported_whole(first, tmp_path, name):
+    folders = [first / f"parts_{name}_{number}" for number in range(3)]
     assert {"__0_0.distcp", "__1_0.distcp", ".metadata"} <= set(names(folders[0]))
     run = import_checkpoints(tmp_path / "run", folders, numbers=[10, 20, 30], unit="step", network_name="Counting")
     space = describe_network(CountingNetwork())
@@ -127,35 +126,31 @@ def test_the_parts_that_two_processes_save_are_imported_whole(quick, tmp_path, n
         assert_holds(run.checkpoint(number), own)
 
 
-def test_a_write_that_fails_on_rank_0_is_raised_on_both(quick):
-    told = [(quick / f"out_of_disk_{rank}.txt").read_text() for rank in range(2)]
+def test_a_write_that_fails_on_rank_0_is_raised_on_both(first):
+    told = [(first / f"out_of_disk_{rank}.txt").read_text() for rank in range(2)]
     assert told[0] == told[1]
     assert told[0].startswith("CheckpointWriteError: a checkpoint could not be written to")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", SLOW)
-def test_every_way_to_divide_gives_whole_checkpoints(slow, alone, case):
-    check_case(slow, alone, case)
+@pytest.mark.parametrize("case", OTHERS)
+def test_every_way_to_divide_gives_whole_checkpoints(others, alone, case):
+    check_case(others, alone, case)
 
 
-@pytest.mark.slow
-def test_records_do_without_parameters(slow):
-    assert names(slow / "records_0" / "ckpt_dir")[:3] == [
+def test_records_do_without_parameters(others):
+    assert names(others / "records_0" / "ckpt_dir")[:3] == [
         f"CountingNetwork_{number}_step.safetensors" for number in range(3)
     ]
-    assert accumulated(slow / "records_0").Tags()["scalars"] == ["loss/auto", "learning_rate/auto"]
+    assert accumulated(others / "records_0").Tags()["scalars"] == ["loss/auto", "learning_rate/auto"]
 
 
-@pytest.mark.slow
-def test_pieces_of_parameters_are_not_recorded_as_parameters(slow):
-    tags = accumulated(slow / "alone_0").Tags()
+def test_pieces_of_parameters_are_not_recorded_as_parameters(others):
+    tags = accumulated(others / "alone_0").Tags()
     assert tags["scalars"] == ["loss/auto", "learning_rate/auto"]
     assert not tags["histograms"]
     assert not tags["graph"]
 
 
-@pytest.mark.slow
 def test_gathering_holds_one_parameter_beside_the_shards(tmp_path):
     folder = run_well(tmp_path, "peak_of_gathering")
     peaks = [float(peak) for peak in (folder / "peak_1.txt").read_text().split()]
@@ -163,23 +158,20 @@ def test_gathering_holds_one_parameter_beside_the_shards(tmp_path):
     assert max(peaks) < 4 * LAYERS / 4, peaks
 
 
-@pytest.mark.slow
-def test_an_evaluation_before_a_checkpoint_does_not_lower_its_precision(slow):
-    run = RunDirectory(slow / "evaluated_0")
-    state = torch.load(slow / "evaluated_0.pt", weights_only=True)
+def test_an_evaluation_before_a_checkpoint_does_not_lower_its_precision(others):
+    run = RunDirectory(others / "evaluated_0")
+    state = torch.load(others / "evaluated_0.pt", weights_only=True)
     assert_holds(run.checkpoint(3, describe_network(CountingNetwork())), whole(state))
 
 
-@pytest.mark.slow
-def test_what_is_refused_is_refused_on_every_rank(slow):
-    told = [(slow / f"refused_{rank}.txt").read_text().splitlines() for rank in range(2)]
+def test_what_is_refused_is_refused_on_every_rank(others):
+    told = [(others / f"refused_{rank}.txt").read_text().splitlines() for rank in range(2)]
     assert told[0] == told[1]
     exists, inside = told[0]
     assert re.match("RunDirectoryError: .* already holds a run", exists)
     assert re.match("TypeError: network .* must be the FullyShardedDataParallel module", inside)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_process_leaves_a_whole_directory_that_resumes(tmp_path, alone, victim):
     codes, output = together(tmp_path, f"killed-{victim}")
@@ -199,16 +191,14 @@ def test_a_killed_process_leaves_a_whole_directory_that_resumes(tmp_path, alone,
         np.testing.assert_allclose(last.read(name), expected.read(name), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.slow
 def test_an_interrupt_of_both_processes_leaves_a_whole_directory(tmp_path):
     run = RunDirectory(run_well(tmp_path, "interrupted") / "interrupted")
     assert sorted(run.metadata.files) == [0, 1, 2]
     assert run.metadata.trained_to is None
 
 
-@pytest.mark.slow
-def test_the_page_of_divided_networks_is_true(slow):
-    run = RunDirectory(slow / "documented" / "run")
+def test_the_page_of_divided_networks_is_true(others):
+    run = RunDirectory(others / "documented" / "run")
     assert sorted(run.metadata.files) == [0]
     assert run.metadata.network["name"] == "Blocks"
     assert sorted(run.checkpoint(0).shapes) == [

@@ -14,6 +14,7 @@ from landscape import Landscape
 from landscape.file.landscape_file import write_landscape
 from landscape.interactive import save_page
 
+pytestmark = pytest.mark.slow
 EYE = "Object.values(document.querySelectorAll('.plot.surface')[{}]._fullLayout.scene._scene.getCamera().eye)"
 
 
@@ -61,7 +62,6 @@ class TestSideBySide:
             two.page.set_viewport_size({"width": 1280, "height": 800})
         two.check()
 
-    @pytest.mark.slow
     def test_a_bar_of_time_takes_no_room_from_a_map(self, open_page, example) -> None:
         opened = open_page(example(), example(checkpoints=60), webgl=False)
         lengths = opened.page.evaluate(
@@ -112,7 +112,6 @@ class TestSideBySide:
         two.page.check("#overlay")
         two.check()
 
-    @pytest.mark.slow
     def test_the_point_nearest_the_origin_is_nearest_in_weight_space(self, open_page) -> None:
         """Where directions are neither at right angles nor as long as each other, coordinates tell another one."""
         planes = [isotropic_plane(0.6, (3.0, 8.0)), isotropic_plane(0.6, (3.0, 8.0))]
@@ -130,7 +129,6 @@ class TestSideBySide:
             assert position[values.argmin()] == pytest.approx(0, abs=0.02 * np.ptp(position))
         opened.check()
 
-    @pytest.mark.slow
     def test_the_address_keeps_how_they_are_compared(self, two) -> None:
         two.page.select_option("#layout", "rows")
         two.page.uncheck("#linked")
@@ -166,7 +164,6 @@ class TestSideBySide:
 
 
 class TestPlayers:
-    @pytest.mark.slow
     def test_all_go_to_the_same_epoch(self, open_page, example) -> None:
         # Epochs 3 to 8, 3 to 62, and as many numbers of another unit.
         opened = open_page(example(), example(checkpoints=60, seed=1), example(seed=2, unit="step"), webgl=False)
@@ -200,7 +197,6 @@ class TestPlayers:
         assert standing() == ["epoch 4", "epoch 4", "step 8"]
         opened.check()
 
-    @pytest.mark.slow
     def test_one_plays_for_all(self, open_page, example) -> None:
         opened = open_page(example(), example(checkpoints=60, seed=1), webgl=False)
         playing = "[...document.querySelectorAll('.play')].map((each) => each.ariaLabel === 'Pause').join()"
@@ -212,7 +208,6 @@ class TestPlayers:
         assert opened.page.locator(".player output").all_inner_texts() == ["epoch 8", "epoch 8"]
         opened.check()
 
-    @pytest.mark.slow
     def test_paths_that_are_not_counted_alike_have_no_switch(self, open_page, example) -> None:
         opened = open_page(example(), example(seed=1, unit="step"), example(seed=2, checkpoints=0), webgl=False)
         assert opened.page.locator("#linked").is_visible()
@@ -221,7 +216,6 @@ class TestPlayers:
 
 
 class TestLines:
-    @pytest.mark.slow
     def test_a_line_has_no_control_that_does_nothing(self, open_page, example) -> None:
         data = example(line=True)
         opened = open_page(data, webgl=False)
@@ -244,7 +238,6 @@ class TestLines:
         assert x == data.x[abs(data.x).argmin() + 1]
         opened.check()
 
-    @pytest.mark.slow
     def test_lines_stand_on_one_axis(self, open_page, example) -> None:
         data = [example(line=True), example(line=True, columns=5, seed=1)]
         opened = open_page(*data, webgl=False)
@@ -258,7 +251,6 @@ class TestLines:
 
 
 class TestTurning:
-    @pytest.mark.slow
     def test_keys_turn_all_surfaces_together(self, open_page, example) -> None:
         opened = open_page(example(rows=5, columns=6), example(rows=5, columns=6, seed=1), ready=".plot.surface canvas")
         for number in (0, 1):
@@ -285,7 +277,6 @@ class TestTurning:
         assert not np.allclose(opened.page.evaluate(EYE.format(0)), one, atol=1e-2)
         opened.check()
 
-    @pytest.mark.slow
     def test_the_view_as_svg(self, open_page, example) -> None:
         from xml.etree import ElementTree
 

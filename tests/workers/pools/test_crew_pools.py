@@ -46,7 +46,10 @@ GRID = [(float(x), float(y)) for x in np.linspace(-1, 1, 7) for y in np.linspace
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray")
 
 
-@pytest.fixture(scope="module", params=["Ray", "processes"])
+RAY = pytest.param("Ray", marks=pytest.mark.slow)  # its start alone takes as long as hundreds of quick tests
+
+
+@pytest.fixture(scope="module", params=[RAY, "processes"])
 def workers_on(request):
     """The kind of pool. One Ray serves all tests; the pools find it running and leave it so."""
     with pytest.MonkeyPatch.context() as patch:
@@ -94,10 +97,7 @@ def reading_a_row_of_its_own():
     return nn.MSELoss(), nn.Linear(2, 1), Unreadable(OwnError, "row", 3), {}
 
 
-either_kind = pytest.mark.parametrize(
-    "workers_on", ["processes", pytest.param("Ray", marks=pytest.mark.slow)], indirect=True
-)
-on_ray = pytest.mark.parametrize("workers_on", ["Ray"], indirect=True)
+on_ray = pytest.mark.parametrize("workers_on", [RAY], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +236,6 @@ class TestCallbacks:
         assert type(caught.value) is error
         assert ray_is_running() == (workers_on is RayPool)
 
-    @either_kind
     @pytest.mark.parametrize(
         ("callback", "error", "text", "note"),
         [

@@ -228,6 +228,7 @@ def file_task(place, number, reads, held=None):
     return StateTask(number, read, NetworkState(portable(reader), space, True))
 
 
+@pytest.mark.slow
 def test_other_bytes_in_its_place_are_not_measured(paraboloid, tmp_path):
     reads = []
     tasks = [file_task(tmp_path, number, reads) for number in range(4)]
@@ -247,6 +248,7 @@ def test_the_driver_holds_one_at_a_time(paraboloid, folder):
     assert sorted(reads) == ([] if is_reached else list(range(8)))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_is_gone_is_the_error_that_it_was(paraboloid, tmp_path):
     write_checkpoint(tmp_path / "1.safetensors", {"x": np.ones(3)})
     space = describe_arrays({"x": np.zeros(3)})
