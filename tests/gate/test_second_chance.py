@@ -9,7 +9,8 @@ from places import ROOT
 from second_chance import MOST_RUN_AGAIN, functions_listed
 from waiting import PATIENCE
 
-pytestmark = [pytest.mark.slow, pytest.mark.room(".ci")]
+# Each starts pytest twice, with up to three processes.
+pytestmark = [pytest.mark.slow, pytest.mark.room(".ci"), pytest.mark.timeout(4 * PATIENCE)]
 ALWAYS_FAILS = "def test_always_fails():\n    raise AssertionError('as ever')\n"
 FAILS_FIRST = """
 from pathlib import Path
@@ -35,7 +36,7 @@ def run(folder, *sources, listed="", options=()):
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
     inherited |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_cov.plugin,xdist.plugin"}
     done = subprocess.run(
-        command, cwd=folder, env=inherited, capture_output=True, text=True, timeout=PATIENCE, check=False
+        command, cwd=folder, env=inherited, capture_output=True, text=True, timeout=3 * PATIENCE, check=False
     )
     return done.returncode, done.stdout
 

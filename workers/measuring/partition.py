@@ -14,7 +14,7 @@ from collectors.networks.batches import call_network
 from ..errors import SamplesError
 from ..evaluator import Partition
 from ..samples.batches import Batch
-from ..samples.samples import Groups, Passes, Samples
+from ..samples.samples import Groups, Passes, Samples, TwoPartitions
 from .checks import Closeness, check_same_values
 from .memory_shortage import is_memory_shortage
 from .partition_sums import PartitionSum, PartitionSums, differ_in_kind
@@ -22,8 +22,8 @@ from .totals import Total
 
 _CLEARLY_CLOSER = 0.1
 _MEAN_OF_BATCHES = (
-    " It is the mean over these batches, weighted by what each holds; if it should be a sum or a ratio over all "
-    "samples, let one batch hold them all."
+    " It is the mean over these batches, weighted by how many samples each holds; if it should be a sum or a ratio "
+    "over all samples, let one batch hold them all."
 )
 _PLACES = "the plane's origin, its corners and between them"
 
@@ -56,7 +56,7 @@ class _Place:
     """Every total over the loader's own batches, and over other ones; None where these cannot be made."""
 
     own: Sequence[PartitionSum]
-    other: Sequence[PartitionSum] | None
+    other: Sequence[PartitionSum | None]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ class PartitionTest:
         partitions = samples.partitions()
         self._partitions = partitions.few() if few else partitions
         self._is_whole = len(self._partitions.groups) == len(partitions.groups)
-        self._set_shares([[piece.size for piece in pieces] for _, pieces in self._partitions.groups])
+        self._label_means = self._find_label_means()
+        self._set_shares(self._sizes(self._partitions))
         self._places: list[_Place] = []
         self._repeated = False
 
@@ -127,12 +128,12 @@ class PartitionTest:
         if self._places:
             _raise_first([self._loss_failure(own)])
         other: Sequence[PartitionSum] | None = None
-        if self._partitions.differ:
+        if self._partitions.differ or self._label_means:
             try:
-                other = self._sums(other_groups)
+                other = self._sums(self._in_halves(own_groups) if self._label_means else other_groups)
             except Exception as error:  # the network needs a batch as the loader makes it
                 other = self._impossible(error)
-        place = _Place(own, other)
+        place = self._place(own, other)
         if self._is_doubtful(place):
             self._check_repeatable(own_groups, own)
         self._places.append(place)
@@ -156,8 +157,10 @@ class PartitionTest:
         sizes: list[list[int]] = []
         for block in passes.blocks():
             partitions = [part.partitions().aligned(own_are_pieces=self._partitions.own_are_pieces) for part in block]
-            sizes += [[piece.size for piece in pieces] for item in partitions for _, pieces in item.groups]
+            sizes += [pieces for item in partitions for pieces in self._sizes(item)]
             groups = [item.own_and_other() for item in partitions]
+            if self._label_means:
+                groups = [(own_groups, self._in_halves(own_groups)) for own_groups, _ in groups]
             for index, visit in enumerate(visits):
                 if index in failures:
                     continue
@@ -189,7 +192,7 @@ class PartitionTest:
             others = None
             if differ:
                 others = self._impossible(apart[index]) if index in apart else other[index].finish()
-            place = _Place(found, others)
+            place = self._place(found, others)
             if self._is_doubtful(place):
                 visit()
                 own_groups, _ = self._partitions.own_and_other()
@@ -201,6 +204,27 @@ class PartitionTest:
         errors = [own[index].error for index in self._loss]
         raised = [error for error in errors if error is not None and not isinstance(error, SamplesError)]
         return raised[0] if len(raised) == len(errors) else None
+
+    def _find_label_means(self) -> list[int]:
+        """Returns which totals tell something of batches that cannot be cut, if half of their labels are ignored."""
+        if self._partitions.differ:
+            return []
+        ((batch, *_), *_), _ = self._partitions.own_and_other()
+        return [index for index in self._loss if self._totals[index].halves(batch) is not None]
+
+    def _in_halves(self, groups: Groups) -> Groups:
+        halves = self._totals[self._label_means[0]].halves
+        return [[half for batch in group for half in halves(batch) or [batch, batch]] for group in groups]
+
+    def _sizes(self, partitions: TwoPartitions) -> list[list[int]]:
+        if self._label_means:
+            return [[batch.size, batch.size] for batch, _ in partitions.groups]
+        return [[piece.size for piece in pieces] for _, pieces in partitions.groups]
+
+    def _place(self, own: Sequence[PartitionSum], other: Sequence[PartitionSum] | None) -> _Place:
+        """Returns what a place tells; what else the user's code makes of ignored labels is of no interest."""
+        kept = () if other is None else self._label_means or range(len(other))
+        return _Place(own, [other[index] if other is not None and index in kept else None for index in range(len(own))])
 
     def _impossible(self, error: Exception) -> list[PartitionSum]:
         return [PartitionSum(error=error) for _ in self._totals]
@@ -293,7 +317,7 @@ class PartitionTest:
         scale = max(sizes, default=0.0)
         fits, told, largest_gap, alike = True, False, 0.0, True
         for place in places:
-            own, other = place.own[index], None if place.other is None else place.other[index]
+            own, other = place.own[index], place.other[index]
             fits &= self._agrees(index, place, scale)
             if other is None:
                 alike = False
@@ -318,8 +342,9 @@ class PartitionTest:
         if index not in self._loss:
             return True
         sums = [(place.own[index], place.own[0])]
-        if place.other is not None:
-            sums.append((place.other[index], place.other[0]))
+        other, whole_of_other = place.other[index], place.other[0]
+        if other is not None and whole_of_other is not None:
+            sums.append((other, whole_of_other))
         for ours, whole in sums:
             if ours.error is not None and not isinstance(ours.error, SamplesError):
                 return False  # a user's class that gives ``reduction`` another meaning
@@ -341,14 +366,15 @@ class PartitionTest:
         verdict = self._verdict(index)
         kept = self._samples.kept_text(at_once) + (" and it has no standard error." if is_loss else ".")
         if not verdict.fits:
-            mean = "" if self._samples.is_one_batch(at_once) else _MEAN_OF_BATCHES
+            mean = "" if self._samples.is_one_batch(at_once) else _MEAN_OF_BATCHES + self._totals[index].advice
             return f"{label} depends on how samples are batched, so {kept}{mean}"
-        if all(place.other is None for place in self._places):
+        if all(place.other[index] is None for place in self._places):
             cut = all(batch.can_be_cut for batch, _ in self._partitions.groups)
             what = "batches of one sample that cannot be joined" if cut else "lists or graphs, which are not cut"
             return (
                 f"{label} is measured in {what}, which leaves open whether it depends on how samples are batched, so "
-                f"{kept}"
+                f"{kept} It is the mean over these batches, weighted by how many samples each holds."
+                f"{self._totals[index].advice}"
             )
         finite = any(math.isfinite(place.own[index].value) for place in self._places)
         found = "hardly differs between batches" if finite else "is not finite"

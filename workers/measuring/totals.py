@@ -67,6 +67,9 @@ class Total(ABC):
     splits = False
     """Whether it adds samples up one by one, and so is better than what gives one number for a batch."""
 
+    advice = ""
+    """A sentence for the user of a loss that belongs to its batches, beginning with a space."""
+
     low_precision: str | None = None
     """The element type of what was added, where that has fewer digits than float32."""
 
@@ -96,6 +99,10 @@ class Total(ABC):
             CurvatureError: this class has no such sum.
         """
         raise CurvatureError(f"{type(self).__name__} gives no loss that can be differentiated; {WITHOUT_GRADIENTS}.")
+
+    def halves(self, batch: Batch) -> list[Batch] | None:
+        """Returns a batch twice, with another half of its labels ignored in each; None where there are none."""
+        return None
 
     def fresh(self) -> Total:
         """Returns a new sum of the same, for totals whose ``reset`` replaces all that ``add`` changes."""

@@ -11,9 +11,10 @@ import torch
 from ..errors import CallbackFunctionError
 from ..measurement_options import MeasurementOptions
 from ..measuring.memory_shortage import is_memory_shortage
-from ..measuring.totals import Total, batch_loss, low_precision_note
+from ..measuring.totals import Total, low_precision_note
 from ..samples.batches import Batch
 from .gradients import Gradients, lacks_gradients, without_graph
+from .label_means import WeighedMean, label_means
 from .losses import split_into_samples
 from .own_loss import OwnLoss, StepResult, weightings
 from .precision import Float32Losses, in_bfloat16, with_float32_outputs
@@ -100,10 +101,12 @@ class ForwardPass:
             loss: of outputs and targets; None where the network computes its own.
             batches: the data set's own.
         """
-        if loss is None:
-            return weightings(batches)
-        split, whole = split_into_samples(loss, self.gradients.loss), batch_loss(self.gradients.loss(loss))
-        return [whole] if split is None else [whole, split]
+        if self._own_loss is not None:
+            return weightings(self._own_loss, batches[0])
+        assert loss is not None
+        split, called = split_into_samples(loss, self.gradients.loss), self.gradients.loss(loss)
+        by_samples = WeighedMean("loss", "the loss", called)
+        return [by_samples, *(label_means("the loss", called, batches[0]) if split is None else [split])]
 
     def find_way(self, find: Callable[[], Total]) -> list[str]:
         """Finds out how the loss is added up, with gradients where it needs them; see ``find_in_float32``."""

@@ -5,23 +5,18 @@ from __future__ import annotations
 import contextlib
 import copy
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-import torch
-
 from collectors.networks.batches import call_network
 
 from ..errors import CallbackFunctionError
-from ..measuring.sample_loss import mean_over_samples
-from ..measuring.totals import BatchMean, NamedMetric, Pending, Total
-from ..samples.batches import Batch, is_tensor
+from ..measuring.totals import NamedMetric, Total
+from ..samples.batches import Batch
+from .label_means import WeighedMean, label_means
 from .precision import at_least_float32
-
-_IGNORED = -100
 
 
 class OwnLoss:
@@ -105,24 +100,6 @@ class StepResult:
         return at_least_float32(self.own_outputs)
 
 
-class OwnLossTotal(BatchMean):
-    """The mean over batches of the network's own loss.
-
-    Args:
-        weight: how much a batch counts.
-    """
-
-    def __init__(self, weight: Callable[[Batch], float | torch.Tensor]) -> None:
-        super().__init__("loss", "the network's own loss", lambda outputs, _: outputs.loss, weight)
-
-    def pending(self) -> Pending:
-        """Returns the mean over all batches."""
-        if any(isinstance(weight, torch.Tensor) for weight in self._weights):
-            return Pending([*self._values, *self._weights], _weighted_mean)
-        weights = self._weights
-        return Pending(self._values, lambda values: _weighted_mean([*values, *weights]))
-
-
 class OwnMetric(NamedMetric):
     """A metric of (outputs, batch) instead of (outputs, targets)."""
 
@@ -141,15 +118,16 @@ def own_loss_of(model: object, network: object) -> OwnLoss | None:
     return model if isinstance(model, OwnLoss) else None
 
 
-def weightings(batches: Sequence[Batch]) -> list[Total]:
-    """Returns the totals that may make batch size free; the first weighs by samples."""
-    totals: list[Total] = [OwnLossTotal(lambda batch: batch.size)]
-    labels = _labels(batches[0])
-    if labels is not None:
-        totals.append(OwnLossTotal(lambda batch: _counted(batch, 0)))
-        if labels.ndim >= 2:
-            totals.append(OwnLossTotal(lambda batch: _counted(batch, 1)))
-    return totals
+def weightings(own_loss: OwnLoss, batch: Batch) -> list[Total]:
+    """Returns the totals that may make batch size free; the first weighs by samples.
+
+    Args:
+        own_loss: the network's.
+        batch: any of those that are measured.
+    """
+    what = ("the network's own loss", _loss_of)
+    by_samples = WeighedMean("loss", *what)
+    return [by_samples, *(label_means(*what, batch) if own_loss.samples is None else ())]
 
 
 def whole(batch: Batch) -> Any:
@@ -157,31 +135,8 @@ def whole(batch: Batch) -> Any:
     return batch.inputs[0]
 
 
-def _weighted_mean(numbers: Sequence[float]) -> dict[str, float]:
-    values, weights = np.array(numbers, np.float64).reshape(2, -1)
-    # A batch of padding has no mean, and counts nothing.
-    numerators = np.multiply(values, weights, out=np.zeros_like(values), where=weights > 0)
-    return mean_over_samples(numerators, weights, with_stderr=False)
-
-
-def _labels(batch: Batch) -> torch.Tensor | None:
-    """Returns the class labels of a batch where there are any: its ``labels``, or the second item of a pair."""
-    item = whole(batch)
-    if isinstance(item, Mapping):
-        labels = item.get("labels")
-    else:
-        labels = item[1] if isinstance(item, tuple | list) and len(item) == 2 else None
-    return labels if is_tensor(labels) and labels.ndim and not labels.is_floating_point() else None  # type: ignore[union-attr]
-
-
-def _counted(batch: Batch, first: int) -> torch.Tensor | float:
-    labels = _labels(batch)
-    if labels is None or labels.ndim < first:
-        return 0.0
-    if first:
-        # A causal model predicts each label from those before it; the first has none.
-        labels = labels[:, first:]
-    return (labels != _IGNORED).sum()
+def _loss_of(outputs: StepResult, _: Any) -> Any:
+    return outputs.loss
 
 
 def _loss_of_outputs(network: Callable[..., Any], batch: Any) -> tuple[Any, Any]:

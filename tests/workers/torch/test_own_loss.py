@@ -8,7 +8,17 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
-from worker_cases import Sentences, TinyTransformer, classes, evaluator_of, features, mlp, plane_of, seeded
+from worker_cases import (
+    Sentences,
+    TinyTransformer,
+    classes,
+    evaluator_of,
+    features,
+    mlp,
+    plane_of,
+    seeded,
+    sentence_loader,
+)
 
 from workers import OwnLoss
 from workers.errors import CallbackFunctionError, SamplesError
@@ -82,13 +92,60 @@ def test_the_mean_is_over_labels_that_count(shift, pad_to):
     everything = padded(shift)([Sentences()[index] for index in range(len(Sentences()))])
     with torch.no_grad():
         expected = moved(seeded(lambda: WithLoss(shift)))(**everything)["loss"].item()
-    for batch_size in (3, 7):
+    for batch_size in (1, 3, 7):
         loader = DataLoader(Sentences(), batch_size=batch_size, collate_fn=collate, shuffle=True)
         values, description = measured(None, network, loader)
         assert values["loss"] == pytest.approx(expected, rel=1e-6)
         assert set(values) == {"loss"}
         assert not description.partition_dependent
         assert description.num_samples == len(Sentences())
+
+
+@pytest.mark.parametrize("batch_size", [1, 5])
+@pytest.mark.parametrize("shift", [0, 1])
+def test_a_function_of_outputs_and_targets_is_a_mean_over_labels_too(shift, batch_size):
+    def loss(outputs, targets):
+        return functional.cross_entropy(outputs[..., : outputs.shape[-1] - shift], targets[:, shift:])
+
+    network = seeded(TinyTransformer)
+    values, description = measured(loss, network, sentence_loader(batch_size))
+    reference = moved(seeded(TinyTransformer))
+    losses, counts = [], []
+    for inputs, targets in Sentences():
+        with torch.no_grad():
+            losses.append(loss(reference(inputs[None]), targets[None]).item())
+        counts.append(len(targets) - shift)
+    assert values["loss"] == pytest.approx(np.average(losses, weights=counts), rel=1e-6)
+    assert not description.partition_dependent
+
+
+def test_labels_that_are_never_ignored_tell_nothing_and_the_note_says_how_batches_are_weighed():
+    def loss(outputs, targets):
+        return functional.cross_entropy(outputs, targets.clamp_min(0))
+
+    network = seeded(TinyTransformer)
+    evaluator = evaluator_of(loss, network, sentence_loader(1))
+    evaluator.load(*plane_of(network))
+    text = "which leaves open .* weighted by how many samples each holds. .* OwnLoss"
+    with pytest.warns(UserWarning, match=text):
+        evaluator.settle([(1.0, 1.0)])
+    (value,) = evaluator.measure(POINT)["loss"]
+    assert evaluator.description.partition_dependent
+    evaluator.close()
+    reference = moved(seeded(TinyTransformer))
+    with torch.no_grad():
+        losses = [loss(reference(inputs[None]), targets[None]).item() for inputs, targets in Sentences()]
+    assert value == pytest.approx(np.mean(losses), rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:loss is measured in batches of one sample")
+def test_what_the_user_says_of_samples_goes_before_labels():
+    network = seeded(TinyTransformer)
+    values, _ = measured(OwnLoss(step, samples=lambda batch: 1), network, sentence_loader(1))
+    reference = moved(seeded(TinyTransformer))
+    with torch.no_grad():
+        losses = [step(reference, (inputs[None], targets[None]))[0].item() for inputs, targets in Sentences()]
+    assert values["loss"] == pytest.approx(np.mean(losses), rel=1e-6)
 
 
 def test_a_batch_of_padding_counts_nothing():
