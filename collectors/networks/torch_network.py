@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
@@ -15,7 +16,7 @@ from torch import nn
 from torch.nn.utils.weight_norm import WeightNorm
 
 from .offloaded_weights import offloaded_values, offloaded_weights
-from .weight_space import Role, TensorInfo, WeightSpace, canonical_name, numpy_dtype
+from .weight_space import Role, TensorInfo, WeightSpace, canonical_name, extra_states_left_out, numpy_dtype
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _NORMALIZATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
@@ -246,7 +247,19 @@ def check_shapes(label: str, module: nn.Module) -> None:
 def describe(network: nn.Module) -> WeightSpace:
     """Returns the description of the network's parameters and buffers."""
     tensors = tuple(info for info, _ in named_tensors(network))
+    warn_of_extra_states(unwrap(network))
     return WeightSpace("torch", type(unwrap(network)).__name__, tensors)
+
+
+def warn_of_extra_states(module: nn.Module) -> None:
+    """Warns of layers that keep more than parameters and buffers, such as the scales of Transformer Engine."""
+    names = [
+        canonical_name(f"{path}._extra_state" if path else "_extra_state")
+        for path, layer in module.named_modules()
+        if type(layer).get_extra_state is not nn.Module.get_extra_state
+    ]
+    if names:
+        warnings.warn(f"network holds more than weights; {extra_states_left_out(names)}", UserWarning, stacklevel=2)
 
 
 def read(network: nn.Module) -> dict[str, NDArray[Any]]:

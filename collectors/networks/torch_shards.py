@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from .torch_network import Entry, as_array, is_divided, named_entries, tensor_infos, unwrap
+from .torch_network import Entry, as_array, is_divided, named_entries, tensor_infos, unwrap, warn_of_extra_states
 from .torch_repeated import Borrowed
 from .weight_space import TensorInfo, WeightSpace, canonical_name
 
@@ -57,6 +57,7 @@ class ShardedReader:
         # FSDP 1 gives them unit by unit; a run without FSDP has the same network only in the same order.
         found.sort(key=lambda info: (info.role != "parameter", order.get(_layer_of(info.name), len(order))))
         self._infos = found
+        warn_of_extra_states(self._network)
         return WeightSpace("torch", _class_name(self._network), tuple(found))
 
     def make_room(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -22,6 +22,7 @@ from ..errors import CheckpointError
 State: TypeAlias = Mapping[str, NDArray[Any]]
 Role: TypeAlias = Literal["parameter", "buffer"]
 
+_MOST_SHOWN = 6
 _WRAPPERS = re.compile(r"(?:^|(?<=\.))_(?:orig_mod|fsdp_wrapped_module|checkpoint_wrapped_module)\.")
 
 
@@ -34,6 +35,22 @@ def canonical_name(name: str) -> str:
     while name.startswith("module."):
         name = _WRAPPERS.sub("", name.removeprefix("module."))
     return name
+
+
+def is_extra_state(name: str) -> bool:
+    """Returns whether PyTorch calls so what a layer's ``get_extra_state`` returns, which is no weight."""
+    return name.rpartition(".")[2] == "_extra_state"
+
+
+def extra_states_left_out(names: Collection[str]) -> str:
+    """Returns the sentence that says so of such names."""
+    return f"left out: {some_names(names)}, which layers keep beside their weights (get_extra_state)."
+
+
+def some_names(names: Collection[str]) -> str:
+    """Returns the first few names, quoted, and how many more there are."""
+    shown = ", ".join(map(repr, [*names][:_MOST_SHOWN]))
+    return shown + (f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else "")
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ def _look_at(place: AnyPath, strip_prefix: str | None) -> SeenCheckpoint:
     checkpoint = read_checkpoint(place, strip_prefix)
     shapes = {name: array.shape for name, array in checkpoint.tensors.items()}
     dtypes = {name: array.dtype.name for name, array in checkpoint.tensors.items()}
-    return SeenCheckpoint(place, shapes, dtypes, checkpoint.counters, checkpoint.said)
+    return SeenCheckpoint(place, shapes, dtypes, checkpoint.counters, (*checkpoint.said, *checkpoint.left_out))
 
 
 def _check_equal(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -15,10 +16,18 @@ from numpy.typing import NDArray
 from ..errors import CheckpointError
 from ..files.places import check_directory
 from ..networks.readers import is_network, read_network
-from ..networks.weight_space import State, WeightSpace, canonical_name, numpy_dtype
+from ..networks.weight_space import (
+    State,
+    WeightSpace,
+    canonical_name,
+    extra_states_left_out,
+    is_extra_state,
+    numpy_dtype,
+    some_names,
+)
 from ..validation import wrong_type
 from .safetensors_file import MemoryState, Portable, StateReader, portable
-from .wrapped_names import COUNT_OF_AVERAGES, fitting_names
+from .wrapped_names import COUNT_OF_AVERAGES, fitting_names, names_inside, parametrized_names
 
 # A network, a mapping from name to tensor or array, a StateReader, or a path.
 Weights: TypeAlias = Any
@@ -30,9 +39,12 @@ class AlignedState:
     """A state read as the network would hold it: under the network's names, in its element types.
 
     Args:
-        reader: holds the state, under canonical names, aliases, names with wrapper prefixes, or names that all have
-            one prefix more or less than the network's.
+        reader: holds the state, under canonical names, aliases, names with wrapper prefixes, names that all have one
+            prefix more or less than the network's, or under one prefix beside other things.
         space: the network.
+
+    Attributes:
+        left_out: names that lie beside the network's.
 
     Raises:
         CheckpointError: the state does not fit the network.
@@ -52,11 +64,10 @@ class AlignedState:
         known = {name for tensor in space.tensors for name in (tensor.name, *tensor.aliases)}
         if COUNT_OF_AVERAGES not in known:
             held.pop(COUNT_OF_AVERAGES, None)
-        if not known.issuperset(held):
-            # Inside a LightningModule a network's names begin with "model."; what is saved, and what is measured, may
-            # be either.
-            fitting = fitting_names(held, known)
-            held = held if fitting is None else {name: held[other] for name, other in fitting.items()}
+        whole = {name: other for name, other in held.items() if name in known or not is_extra_state(name)}
+        held = whole if known.issuperset(whole) else _fitting(reader.label, whole, space)
+        taken = {*held.values()}
+        self.left_out = sorted(name for name in reader.shapes if name not in taken and name != COUNT_OF_AVERAGES)
         found = space.check_state(reader.label, {short: tuple(reader.shapes[name]) for short, name in held.items()})
         self._names = {name: held[short] for name, short in found.items()}
         self.shapes = {tensor.name: tensor.shape for tensor in space.tensors}
@@ -87,7 +98,15 @@ def align(reader: StateReader, space: WeightSpace) -> AlignedState:
     """Returns the reader under the network's names; one that is aligned already stays as it is."""
     if isinstance(reader, AlignedState) and reader.space == space:
         return reader
-    return AlignedState(reader, space)
+    aligned = AlignedState(reader, space)
+    if aligned.left_out:
+        # Without the checkpoint's name, so that a run of many says it once.
+        warnings.warn(
+            f"left out, beside the tensors of the network {space.network}: {some_names(aligned.left_out)}.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return aligned
 
 
 @dataclass(frozen=True)
@@ -128,7 +147,13 @@ def as_reader(label: str, weights: Weights) -> StateReader:
     if is_network(weights):
         return MemoryState(read_network(weights), label)
     if isinstance(weights, Mapping):
-        return MemoryState({str(name): as_array(f"{label}[{name!r}]", item) for name, item in weights.items()}, label)
+        extra = [name for name in map(str, weights) if is_extra_state(name)]
+        if extra:
+            warnings.warn(f"{label} holds more than weights; {extra_states_left_out(extra)}", UserWarning, stacklevel=2)
+        arrays = {
+            str(name): as_array(f"{label}[{name!r}]", item) for name, item in weights.items() if str(name) not in extra
+        }
+        return MemoryState(arrays, label)
     if isinstance(weights, str | os.PathLike):
         from .foreign_checkpoint import open_checkpoint
 
@@ -153,6 +178,20 @@ def as_array(label: str, value: object) -> NDArray[Any]:
         return np.array(value)
     nested = ". If the weights lie under one of its keys, give that entry alone" if isinstance(value, Mapping) else ""
     raise wrong_type(label, f"a tensor or a NumPy array{nested}", value)
+
+
+def _fitting(label: str, held: Mapping[str, str], space: WeightSpace) -> dict[str, str]:
+    """Returns the names in a reader by the network's own, as far as they can be told."""
+    # Inside a LightningModule a network's names begin with "model."; what is saved, and what is measured, may be
+    # either, and so may the names of weight_norm.
+    theirs = parametrized_names(held)
+    own = parametrized_names({name for tensor in space.tensors for name in (tensor.name, *tensor.aliases)})
+    now = {name: modern for modern, name in own.items()}
+    wanted = [[now[name] for name in (tensor.name, *tensor.aliases)] for tensor in space.tensors]
+    fitting = fitting_names(theirs, own)
+    if fitting is None:
+        fitting = names_inside(label, theirs, wanted)
+    return dict(held) if fitting is None else {own[name]: held[theirs[other]] for name, other in fitting.items()}
 
 
 def _aligned(reader: Portable, space: WeightSpace) -> AlignedState:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from .pretrained_folder import (
 from .safetensors_file import RESERVED_PREFIX, CheckpointFile, MemoryState, StateReader
 from .sharded_folder import METADATA, DividedTensor, ShardedFolder, find_sharded_folder
 from .torch_archive import element_type, open_archive
-from .torch_file import addressed, find_tensors, other_weights, readable, stored_tensors
+from .torch_file import addressed, extra_states, find_tensors, other_weights, readable, stored_tensors
 from .wrapped_names import check_not_adapters_alone, plain_names
 from .zero_folder import find_zero_folder, read_zero_folder
 
@@ -53,12 +54,14 @@ class ForeignCheckpoint:
     Attributes:
         tensors: by name, each storage once, under the names of the plain network.
         counters: how far the training was, as far as the checkpoint says so: under "epoch", "step" or both.
-        said: what was removed from names or left out, one sentence each.
+        said: what was removed from names or left out on request, one sentence each.
+        left_out: what else it holds, one sentence each.
     """
 
     tensors: Mapping[str, NDArray[Any]]
     counters: Mapping[str, int]
     said: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def read_state_dict(path: AnyPath | str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
@@ -112,7 +115,11 @@ def open_checkpoint(place: AnyPath) -> StateReader:
         found = _plain_safetensors(place)
         if found is not None:
             return found
-    return MemoryState(read_checkpoint(place).tensors, str(place))
+    checkpoint = read_checkpoint(place)
+    for sentence in checkpoint.left_out:
+        # Without the checkpoint's name, so that a list of many says it once.
+        warnings.warn(f"a checkpoint holds more than is read here; {sentence}", UserWarning, stacklevel=2)
+    return MemoryState(checkpoint.tensors, str(place))
 
 
 def _plain_safetensors(path: Path) -> StateReader | None:
@@ -166,13 +173,17 @@ def _read_torch_file(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
         content, rest = addressed(archive.content, _names_in(path, archive.content, strip_prefix), strip_prefix)
         tensors = stored_tensors(path, content)
         found = _named(
-            path, tensors, lambda names: archive.read({name: tensors[name] for name in names}), rest, archive.content
+            path,
+            [*tensors, *extra_states(content)],
+            lambda names: archive.read({name: tensors[name] for name in names}),
+            rest,
+            archive.content,
         )
         if content is not archive.content:
             return replace(found, said=(f"the weights are those under {strip_prefix!r}, as asked for.", *found.said))
         others = other_weights(content, tensors)
         left = [f"left out: other weights under {key!r}, which strip_prefix='{key}.' takes." for key in others]
-        return replace(found, said=(*found.said, *left))
+        return replace(found, left_out=(*found.left_out, *left))
 
 
 def _names_in(path: Path, content: object, strip_prefix: str | None) -> Collection[str]:
@@ -259,7 +270,8 @@ def _named(
         raise CheckpointError(f"checkpoint {path} holds no tensors.")
     check_not_adapters_alone(str(path), found.held)
     arrays = read([*found.held.values()])
-    return ForeignCheckpoint({name: arrays[held] for name, held in found.held.items()}, _counters(content), found.said)
+    tensors = {name: arrays[held] for name, held in found.held.items()}
+    return ForeignCheckpoint(tensors, _counters(content), found.said, found.left_out)
 
 
 def _counters(content: object) -> dict[str, int]:

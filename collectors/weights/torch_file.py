@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError
+from ..networks.weight_space import is_extra_state
 from .sharded_folder import DividedTensor
 from .tensor_pickle import Described, StoredTensor, UnreadableTensor, UnsupportedPickleError
 from .torch_archive import TorchScriptError, element_type
@@ -115,6 +116,12 @@ def other_weights(content: object, found: Collection[str]) -> list[str]:
     return [str(key) for key, tensors in keys.items() if tensors is not None and key != read]
 
 
+def extra_states(content: object) -> list[str]:
+    """Returns the names of what layers keep beside their weights, of whatever kind, where the tensors are."""
+    found = _nested_tensors(content, _DEEPEST) if isinstance(content, Mapping) else None
+    return [name for name in found or () if isinstance(name, str) and is_extra_state(name)]
+
+
 def find_tensors(path: Path, content: object) -> Mapping[str, Any]:
     """Returns the descriptions of the network's tensors in what was saved, which may be nested.
 
@@ -137,6 +144,7 @@ def find_tensors(path: Path, content: object) -> Mapping[str, Any]:
             f"checkpoint {path} holds no tensors at its top level and none under the keys {list(_NESTED_KEYS)}; it has "
             f"{[str(key)[:80] for key in content if isinstance(key, str)][:20]}. Save the state dict alone."
         )
+    found = {name: item for name, item in found.items() if not (isinstance(name, str) and is_extra_state(name))}
     for name, item in found.items():
         # It may be a tensor of a class that we do not know.
         _check_is_plain(f"its {name!r}", item)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import CheckpointError
-from ..networks.weight_space import canonical_name
+from ..networks.weight_space import canonical_name, extra_states_left_out, is_extra_state, some_names
 
 COUNT_OF_AVERAGES = "n_averaged"
 """The buffer that ``torch.optim.swa_utils.AveragedModel`` adds to those of the network that it averages."""
 # What most LightningModules call the network that they train.
 _OF_LIGHTNING = ("model.", "network.", "net.")
+# The names that torch.nn.utils.weight_norm and spectral_norm give, and those of their parametrizations.
+_PARAMETRIZED = ({"g": "original0", "v": "original1"}, {"orig": "original", "u": "0._u", "v": "0._v"})
 _ADAPTER = re.compile(r"(.+)\.lora_(?:A|B|embedding_A|embedding_B|magnitude_vector)(?:\.|$)")
-_MOST_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,12 @@ class PlainNames:
     Attributes:
         held: for each of them, the name under which the checkpoint has it.
         said: what was removed or left out, one sentence each.
+        left_out: what else the checkpoint holds, one sentence each.
     """
 
     held: Mapping[str, str]
     said: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def plain_names(
@@ -47,7 +50,10 @@ def plain_names(
     Raises:
         CheckpointError: no name has the prefix, two names are the same without prefixes, or one is no Unicode text.
     """
-    found = PlainNames({name: name for name in names})
+    given = [*names]
+    extra = [name for name in given if is_extra_state(name)]
+    left_out = (extra_states_left_out(extra),) if extra else ()
+    found = PlainNames({name: name for name in given if not is_extra_state(name)})
     if strip_prefix:
         found = _stripped(label, found.held, strip_prefix if strip_prefix.endswith(".") else f"{strip_prefix}.")
     said = [*found.said]
@@ -68,11 +74,19 @@ def plain_names(
         result[short] = held
     said += [f"{prefix!r} is removed from the tensors' names: a wrapper added it." for prefix in removed]
     # A name given by hand says what is wanted, and nothing more is guessed.
-    shared = next((item for item in _OF_LIGHTNING if result and all(name.startswith(item) for name in result)), None)
+    shared = next((item for item in _OF_LIGHTNING if any(name.startswith(item) for name in result)), None)
     if of_lightning and shared and not strip_prefix:
-        result = {name.removeprefix(shared): held for name, held in result.items()}
-        said.append(f"{shared!r} is removed from the tensors' names: it is the network inside a LightningModule.")
-    return PlainNames(result, tuple(said))
+        others = [name for name in result if not name.startswith(shared)]
+        if others:
+            # They may belong to the network that is measured, which is not known here.
+            said.append(
+                f"{some_names(others)} lie beside {shared!r}: they are left out where the network under {shared!r} is "
+                f"measured alone, and now by strip_prefix={shared!r}."
+            )
+        else:
+            result = {name.removeprefix(shared): held for name, held in result.items()}
+            said.append(f"{shared!r} is removed from the tensors' names: it is the network inside a LightningModule.")
+    return PlainNames(result, tuple(said), left_out)
 
 
 def _is_averaged(names: Collection[str]) -> bool:
@@ -90,9 +104,9 @@ def check_not_adapters_alone(label: str, names: Collection[str]) -> None:
     layers = {match[1] for name in names if (match := _ADAPTER.match(name))}
     if layers and not any(f"{layer}{end}" in names for layer in layers for end in (".weight", ".base_layer.weight")):
         raise CheckpointError(
-            f"checkpoint {label} holds LoRA adapters alone ({_some(names)}), without the network that they change. "
-            "Merge them into it, for example with merge_and_unload() of peft, and save the whole network; or collect "
-            "the next training with a SummaryCollector, which saves what is frozen once."
+            f"checkpoint {label} holds LoRA adapters alone ({some_names(names)}), without the network that they "
+            "change. Merge them into it, for example with merge_and_unload() of peft, and save the whole network; or "
+            "collect the next training with a SummaryCollector, which saves what is frozen once."
         )
 
 
@@ -100,7 +114,7 @@ def fitting_names(names: Collection[str], known: Collection[str]) -> dict[str, s
     """Returns, for names that all have one prefix more or less than a network's own, those under which it has them.
 
     A LightningModule calls its network's tensors "model.0.weight", the network itself calls them "0.weight". Only a
-    prefix counts that ends with a point.
+    prefix counts that ends with a point; none is one, too.
 
     Args:
         names: of a state.
@@ -111,14 +125,59 @@ def fitting_names(names: Collection[str], known: Collection[str]) -> dict[str, s
     """
     one = next(iter(names), "")
     parts = one.split(".")
-    for count in range(1, len(parts)):
-        prefix = ".".join(parts[:count]) + "."
+    for count in range(len(parts)):
+        prefix = "".join(f"{part}." for part in parts[:count])
         if all(name.startswith(prefix) and name.removeprefix(prefix) in known for name in names):
             return {name.removeprefix(prefix): name for name in names}
     for prefix in sorted({name.removesuffix(one) for name in known if one and name.endswith(f".{one}")}):
         if all(prefix + name in known for name in names):
             return {prefix + name: name for name in names}
     return None
+
+
+def names_inside(label: str, names: Collection[str], wanted: Sequence[Collection[str]]) -> dict[str, str] | None:
+    """Returns the names of a network's tensors where these are under one prefix, and others are beside them.
+
+    Lightning keeps a network's "model.0.weight" beside the "criterion.weight" of its loss and the counts of metrics.
+    Only a single word counts: numbers, and words behind words, are before the names of layers.
+
+    Args:
+        label: what to call the state in an error's text.
+        names: of the state.
+        wanted: for each tensor of the network, the names that it may have.
+
+    Returns:
+        For each name of the network that the state has, the state's name; None where the state has no such prefix.
+
+    Raises:
+        CheckpointError: there are several.
+    """
+    known = {name for some in wanted for name in some}
+    found: dict[str, dict[str, str]] = {}
+    for first in wanted[0] if wanted else ():
+        for prefix in {name.removesuffix(first) for name in names if name.endswith(f".{first}")}:
+            if not prefix[:-1].isidentifier():
+                continue
+            inside = {name.removeprefix(prefix): name for name in names if name.startswith(prefix)}
+            if known.issuperset(inside) and all(any(name in inside for name in some) for some in wanted):
+                found[prefix] = inside
+    if len(found) > 1:
+        raise CheckpointError(
+            f"{label} holds the network's tensors several times, under {some_names(sorted(found))}. Choose one: give a "
+            "dictionary of its tensors, or import the checkpoints with strip_prefix."
+        )
+    return next(iter(found.values()), None)
+
+
+def parametrized_names(names: Collection[str]) -> dict[str, str]:
+    """Returns names by those that parametrizations give, where ``weight_norm`` and ``spectral_norm`` gave theirs."""
+    found = {}
+    for name in names:
+        stem, _, end = name.rpartition("_")
+        layer, dot, key = stem.rpartition(".")
+        now = next((now for now in _PARAMETRIZED if end in now and all(f"{stem}_{it}" in names for it in now)), None)
+        found[name if now is None else f"{layer}{dot}parametrizations.{key}.{now[end]}"] = name
+    return found
 
 
 def _stripped(label: str, names: Mapping[str, str], prefix: str) -> PlainNames:
@@ -132,17 +191,12 @@ def _stripped(label: str, names: Mapping[str, str], prefix: str) -> PlainNames:
         beginnings = dict.fromkeys(f"{name.partition('.')[0]}." if "." in name else name for name in names)
         raise CheckpointError(
             f"checkpoint {label} has no tensor whose name begins with {prefix!r}; its names begin with "
-            f"{_some(beginnings)}. Choose another strip_prefix, or leave it out."
+            f"{some_names(beginnings)}. Choose another strip_prefix, or leave it out."
         )
     others = [name for name in names.values() if name not in {*kept.values()}]
     said = f"{prefix!r} is removed from the tensors' names, as asked for."
-    left = f"left out, without {prefix!r} before their names: {_some(others)}."
+    left = f"left out, without {prefix!r} before their names: {some_names(others)}."
     return PlainNames(kept, (said, left) if others else (said,))
-
-
-def _some(names: Collection[str]) -> str:
-    shown = ", ".join(map(repr, [*names][:_MOST_SHOWN]))
-    return shown + (f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else "")
 
 
 def _check_text(label: str, name: str) -> None:

@@ -50,6 +50,20 @@ def test_description_of_a_network():
     assert set(read_network(network)) == set(network.state_dict())
 
 
+def test_extra_states_are_no_weights():
+    class Scaled(nn.Linear):
+        def get_extra_state(self):
+            return {"amax": 1}
+
+        def set_extra_state(self, state):
+            pass
+
+    network = nn.Sequential(Scaled(2, 3), nn.Linear(3, 1))
+    with pytest.warns(UserWarning, match=r"network holds more than weights; left out: '0._extra_state', which layers"):
+        space = describe_network(nn.DataParallel(network))
+    assert {tensor.name for tensor in space.tensors} == set(network.state_dict()) - {"0._extra_state"}
+
+
 def test_tied_weights_are_one_tensor_with_an_alias():
     network = TiedNetwork()
     space = describe_network(network)

@@ -1,5 +1,7 @@
 """Folders of checkpoints as people find them: numbered by their names or from inside, in any form that tools write."""
 
+import io
+import re
 import warnings
 
 import fsspec
@@ -12,6 +14,9 @@ from torch.optim.swa_utils import AveragedModel
 from collectors import RunDirectory, import_checkpoints
 from collectors.errors import CheckpointError
 from collectors.networks.readers import describe_network
+from collectors.networks.torch_network import to_array, to_tensor
+from collectors.weights.aligned import align, as_reader
+from collectors.weights.safetensors_file import MemoryState
 
 
 @pytest.fixture
@@ -236,6 +241,89 @@ class TestNames:
                 assert_holds(held, {prefix + name: value for name, value in states[2].items()})
         with pytest.raises(CheckpointError, match=r"does not fit the network Linear:[\s\S]*model.0.weight .* unknown"):
             RunDirectory(tmp_path / "run longer").checkpoint(2, describe_network(torch.nn.Linear(3, 5)))
+
+    def test_a_loss_and_metrics_beside_a_network_are_left_out_where_it_is_measured(self, tmp_path, states):
+        extras = {"criterion.weight": torch.ones(3), "train_acc.total": torch.tensor(7)}
+        contents = {
+            f"epoch={number}.ckpt": {
+                "state_dict": {**{f"model.{name}": value for name, value in states[number].items()}, **extras},
+                "pytorch-lightning_version": "2.5",
+                "epoch": number,
+            }
+            for number in range(3)
+        }
+        paths = write(tmp_path / "old", contents)
+        run, said = imported(tmp_path, paths)
+        assert said.endswith(
+            "'criterion.weight', 'train_acc.total' lie beside 'model.': they are left out where the network under "
+            "'model.' is measured alone, and now by strip_prefix='model.'."
+        )
+        space = describe_network(SmallNetwork())
+        with pytest.warns(UserWarning, match="left out, beside .* SmallNetwork: 'criterion.weight', 'train_acc.total'"):
+            assert_holds(run.checkpoint(2, space), states[2])
+        with pytest.warns(UserWarning, match="left out, beside"):
+            assert_holds(align(as_reader("weights", paths[1]), space), states[1])
+        # What belongs to the network that is measured stays.
+        whole = torch.nn.ModuleDict({"model": SmallNetwork(), "criterion": torch.nn.Linear(1, 1)})
+        with pytest.raises(CheckpointError, match=r"criterion.bias .* missing"):
+            run.checkpoint(2, describe_network(whole))
+
+    def test_layers_that_a_network_lacks_are_no_extras(self, tmp_path, states):
+        contents = {f"{number}.pt": {**states[number], "9.weight": torch.ones(2)} for number in range(3)}
+        run, _ = imported(tmp_path, write(tmp_path / "old", contents))
+        with pytest.raises(CheckpointError, match=r"9.weight .* unknown"):
+            run.checkpoint(1, describe_network(SmallNetwork()))
+
+    def test_a_network_and_its_average_are_not_guessed_between(self, tmp_path, states):
+        both = {f"{prefix}.{name}": value for prefix in ("model", "ema") for name, value in states[0].items()}
+        with pytest.raises(CheckpointError, match=r"several times, under 'ema.', 'model.'. Choose one"):
+            align(as_reader("weights", both), describe_network(SmallNetwork()))
+
+    @pytest.mark.parametrize(
+        "extra", [{"amax": 1}, torch.ones(7), io.BytesIO(b"scales"), None], ids=["dict", "tensor", "bytes", "None"]
+    )
+    def test_extra_states_are_left_out(self, tmp_path, states, extra):
+        whole = [{**state, "0._extra_state": extra} for state in states]
+        sentence = r"left out: '0\._extra_state', which layers keep beside their weights"
+        paths = write(tmp_path / "old", {f"{number}.pt": {"model": whole[number]} for number in range(3)})
+        run, said = imported(tmp_path, paths)
+        assert re.search(sentence.capitalize(), said)
+        assert_run(run, "epoch", dict(enumerate(states[:3])))
+        for given in (paths[2], whole[2]):
+            with pytest.warns(UserWarning, match=f"holds more than .*; {sentence}"):
+                assert_holds(as_reader("origin", given), states[2])
+
+    def test_extra_states_in_safetensors(self, tmp_path, states):
+        save_file({**states[0], "0._extra_state": torch.ones(7)}, tmp_path / "1.safetensors")
+        with pytest.warns(UserWarning, match=r"left out: '0._extra_state'"):
+            assert_holds(as_reader("origin", tmp_path / "1.safetensors"), states[0])
+        # As earlier versions imported them.
+        held = MemoryState(
+            {name: to_array(value) for name, value in {**states[0], "0._extra_state": states[0]["0.bias"]}.items()}
+        )
+        with pytest.warns(UserWarning, match=r"left out, beside .*: '0._extra_state'"):
+            assert_holds(align(held, describe_network(SmallNetwork())), states[0])
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            (torch.nn.utils.weight_norm, torch.nn.utils.parametrizations.weight_norm),
+            (torch.nn.utils.spectral_norm, torch.nn.utils.parametrizations.spectral_norm),
+        ],
+        ids=["weight", "spectral"],
+    )
+    @pytest.mark.parametrize("prefix", ["", "model."])
+    @pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated")
+    def test_the_names_of_normalized_weights_of_either_kind_fit_the_other(self, old, new, prefix):
+        older, newer = (
+            seeded(lambda make=make: torch.nn.Sequential(make(torch.nn.Linear(2, 3)))) for make in (old, new)
+        )
+        inputs = torch.arange(8.0).reshape(4, 2)
+        for source, target in ((older, newer), (newer, older)):
+            state = {f"{prefix}{name}": value for name, value in source.state_dict().items()}
+            held = align(as_reader("weights", state), describe_network(target))
+            target.load_state_dict({name: to_tensor(held.read(name)) for name in held.shapes})
+            torch.testing.assert_close(target.eval()(inputs), source.eval()(inputs))
 
 
 class TestWhatIsNoNetwork:
