@@ -9,6 +9,7 @@ from typing import Any
 
 from collectors.errors import LandscapeError, NotReplacedError
 from collectors.files import replacing
+from collectors.files.file_kinds import ENOUGH_BYTES
 from collectors.files.places import AnyPath, check_directory, is_url
 from collectors.files.remote_path import RemotePath
 
@@ -51,7 +52,7 @@ def check_replaceable_tensors(target: AnyPath, word: str, form: str | None) -> N
     Raises:
         LandscapeWriteError: what is there holds something else. Where it is empty or broken off, nothing is lost.
     """
-    begins = first_bytes(target, replacing.ENOUGH_BYTES)
+    begins = first_bytes(target, ENOUGH_BYTES)
     if not begins:
         return
     if form is None:

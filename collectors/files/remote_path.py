@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import glob
 import io
 import os
 import re
@@ -18,6 +19,7 @@ from typing import Any
 from ..errors import CheckpointError, RunDirectoryError
 
 _SUSPICIOUS = re.compile(r"[%?#/\\]")
+_PATTERN = re.compile(r"[*?\[]")
 _PROBE = ".landscape-write-check"
 # Kinds of file systems whose ``mv`` replaces a file at once; object stores need none.
 _RENAMING = frozenset({"sftp", "ssh", "file", "local"})
@@ -110,9 +112,13 @@ class RemotePath:
         return [self._child(name) for name in sorted(names)]
 
     def glob(self) -> list[RemotePath]:
-        """Returns what matches the path as a pattern, by name."""
+        """Returns what matches the path as a pattern, by name; folders that are there are meant as they are written."""
+        folder = self.parent
+        while folder._path != folder.parent._path and not folder.is_dir():
+            folder = folder.parent
+        pattern = glob.escape(folder._path) + self._path.removeprefix(folder._path)
         with os_errors(self):
-            found = self._file_system.glob(self._path)
+            found = self._file_system.glob(pattern)
         return [RemotePath(self._file_system, path) for path in sorted(found)]
 
     def make_folder(self) -> None:
@@ -171,8 +177,24 @@ class RemotePath:
     def remove_folder(self) -> None:
         """Removes the folder and everything in it."""
         with os_errors(self):
-            if self._file_system.exists(self._path):
+            if not self._file_system.exists(self._path):
+                return
+            if not _PATTERN.search(self._path):
                 self._file_system.rm(self._path, recursive=True)
+                return
+            # rm would take the name for a pattern, and remove what matches it instead.
+            inside = self._file_system.find(self._path, withdirs=True, detail=True)
+            for path, entry in sorted(inside.items(), reverse=True):
+                if entry["type"] == "file":
+                    self._file_system.rm_file(path)
+                else:
+                    self._remove_empty(path)
+            self._remove_empty(self._path)
+
+    def _remove_empty(self, path: str) -> None:
+        # Object stores have no folders but those of their files.
+        with contextlib.suppress(OSError, NotImplementedError):
+            self._file_system.rmdir(path)
 
     def copy_to(self, target: Path) -> None:
         """Copies the file to this machine."""

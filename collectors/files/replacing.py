@@ -8,9 +8,7 @@ import stat
 from pathlib import Path
 
 from ..errors import NotReplacedError
-
-ENOUGH_BYTES = 4096
-"""By which a file of ours shows its kind."""
+from .file_kinds import ENOUGH_BYTES
 
 _HDF5 = rb"\x89|CDF"
 _PAGE = rb'<!doctype html>\s*<html lang="en">.{0,400}"Content-Security-Policy".{0,2000}<link rel="icon" href="data:,">'

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..errors import CheckpointError, RunDirectoryError
-from ..files.replacing import ENOUGH_BYTES, begins_as_ours
+from ..files.file_kinds import ENOUGH_BYTES
+from ..files.replacing import begins_as_ours
 from ..networks.weight_space import WeightSpace
 from ..weights.frozen_parameters import FrozenParameters
 from ..weights.safetensors_file import CheckpointFile, StateReader

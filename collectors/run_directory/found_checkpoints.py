@@ -9,15 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import CheckpointError, reason_of
+from ..files.file_kinds import ENOUGH_BYTES, begins_as_pytorch
 from ..files.places import AnyPath, check_directory
 from ..files.remote_path import RemotePath
 from ..validation import wrong_type
+from ..weights.foreign_checkpoint import CHECKPOINT_SUFFIXES
 from ..weights.pretrained_folder import ADAPTER_FILES, WEIGHT_FILES, is_beside
 from ..weights.sharded_folder import METADATA, find_sharded_folder
 from ..weights.zero_folder import find_zero_folder
 from .numbering import natural_key
 
-_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".tar", ".chkpt")
+# Other programs use these, too.
+_AMBIGUOUS = (".t7", ".net", ".weights", ".pkl", ".model")
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -55,25 +58,36 @@ def _found_at(place: AnyPath, *, is_alone: bool) -> list[AnyPath]:
         files = [
             file
             for file in _files(place)
-            if file.suffix.lower() in _SUFFIXES and not file.name.startswith(".") and not is_beside(file.name)
+            if not file.name.startswith(".") and not is_beside(file.name) and _may_hold_weights(file)
         ]
         if not inside and not files:
             raise CheckpointError(
-                f"{place} is a folder without checkpoints: no file there ends with {', '.join(_SUFFIXES)}, and no "
-                "folder there is a checkpoint of Transformers, torch.distributed.checkpoint or DeepSpeed."
+                f"{place} is a folder without checkpoints: no file there ends with {', '.join(CHECKPOINT_SUFFIXES)}, "
+                f"no PyTorch file with {', '.join(_AMBIGUOUS)}, and no folder there is a checkpoint of "
+                "Transformers, torch.distributed.checkpoint or DeepSpeed."
             )
         return _sorted([*inside, *files])
     if not _PATTERN.search(str(place)) or place.exists():
         return [place]
-    matching = (
-        place.glob()
-        if isinstance(place, RemotePath)
-        else [*Path(place.anchor).glob(str(place.relative_to(place.anchor)))]
-    )
+    matching = place.glob() if isinstance(place, RemotePath) else _matching(place)
     checkpoints = [match for match in matching if not is_beside(match.name)]
     if not checkpoints:
         raise CheckpointError(f"nothing matches {place}; check the pattern.")
     return _sorted(checkpoints)
+
+
+def _matching(pattern: Path) -> list[Path]:
+    # What is there is meant as it is written: folders may have brackets in their names.
+    folder = next(above for above in pattern.parents if above.exists())
+    return [*folder.glob(str(pattern.relative_to(folder)))]
+
+
+def _may_hold_weights(file: AnyPath) -> bool:
+    suffix = file.suffix.lower()
+    if suffix not in _AMBIGUOUS:
+        return suffix in CHECKPOINT_SUFFIXES
+    with file.open("rb") as content:
+        return begins_as_pytorch(content.read(ENOUGH_BYTES))
 
 
 def _is_checkpoint(folder: AnyPath) -> bool:

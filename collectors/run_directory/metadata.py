@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from ..errors import RunDirectoryError
+from ..files.file_kinds import ENOUGH_BYTES, other_kind
 from ..files.places import AnyPath
 from ..validation import check_bool, check_instance, check_int, check_keys, wrong_type
 from .settings import LandscapeSettings, check_intervals
@@ -130,6 +131,9 @@ class RunMetadata:
         try:
             content = json.loads(raw.decode("utf-8"))
         except (ValueError, RecursionError) as error:
+            kind = other_kind(raw[:ENOUGH_BYTES], "JSON", "text", "nothing")
+            if kind is not None:
+                raise RunDirectoryError(f"{path} is {kind}.") from error
             raise RunDirectoryError(
                 f"{path} is not valid JSON ({error}); it is truncated or damaged. Restore it from a copy, or build a "
                 "new run directory from the checkpoints beside it with `landscape import-checkpoints`."

@@ -15,7 +15,9 @@ _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?(?![A-Za-z0-9])|\d+")
 _WORD_BEFORE = re.compile(r"([A-Za-z]+)[^A-Za-z0-9]*$")
 # A word with a number of its own belongs to that.
 _WORD_BEHIND = re.compile(r"[^A-Za-z0-9]*([A-Za-z]+)(?![A-Za-z]|[^A-Za-z0-9]*\d)")
-_SUFFIX = re.compile(r"(?:\.(?:pt|pth|ckpt|bin|safetensors|tar|pkl|model|chkpt|t7|index\.json))+$", re.IGNORECASE)
+_SUFFIX = re.compile(
+    r"(?:\.(?:pt|pth|ckpt|bin|safetensors|tar|pkl|model|chkpt|t7|net|weights|index\.json))+$", re.IGNORECASE
+)
 _UNITS: Mapping[str, Unit] = {
     **dict.fromkeys(("epoch", "epochs", "ep", "e"), "epoch"),
     **dict.fromkeys(("step", "steps", "globalstep", "iter", "iters", "iteration", "iterations", "it", "itr"), "step"),

@@ -32,6 +32,8 @@ from .torch_file import addressed, extra_states, find_tensors, other_weights, re
 from .wrapped_names import check_not_adapters_alone, plain_names
 from .zero_folder import find_zero_folder, read_zero_folder
 
+CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".tar", ".chkpt")
+"""What the names of files with weights end with."""
 # What training loops keep beside the weights; Lightning and Transformers say global_step.
 _COUNTERS = {
     "epoch": "epoch",

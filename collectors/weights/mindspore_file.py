@@ -10,6 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ..errors import CheckpointError
+from ..files.file_kinds import ENOUGH_BYTES, check_kind
 from ..files.local_files import TemporaryFolder
 from ..networks.weight_space import WeightSpace
 from .safetensors_file import CheckpointFile, file_sha256, write_checkpoint
@@ -72,6 +73,8 @@ def load_ckpt(path: Path) -> dict[str, NDArray[Any]]:
     """
     if not path.is_file():
         raise CheckpointError(f"checkpoint {path} does not exist.")
+    with path.open("rb") as file:
+        check_kind(path, file.read(ENOUGH_BYTES), "MindSpore")
     try:
         import mindspore
     except ImportError as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError
+from ..files.file_kinds import ENOUGH_BYTES, check_kind
 from ..files.places import AnyPath
 
 INDEX_FILES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
@@ -53,6 +54,8 @@ def read_index(path: Path) -> dict[str, list[str]]:
     Raises:
         Exception: of any kind, where the index is damaged or names a file elsewhere.
     """
+    with path.open("rb") as file:
+        check_kind(path, file.read(ENOUGH_BYTES), "JSON")
     places = _read_json(path)["weight_map"]
     found: dict[str, list[str]] = {}
     for tensor, file in places.items():

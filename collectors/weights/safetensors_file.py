@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CheckpointError
+from ..files.file_kinds import ENOUGH_BYTES, check_kind
 from ..files.local_files import WholeFile, writing
 from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
@@ -261,7 +262,10 @@ def _read_header(file: io.RawIOBase | io.BufferedReader, label: str) -> tuple[di
 
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    prefix = file.read(8) or b""
+    begins = file.read(ENOUGH_BYTES) or b""
+    check_kind(label, begins, "safetensors")
+    file.seek(8)
+    prefix = begins[:8]
     if len(prefix) < 8:
         raise broken(f"it has only {size} bytes")
     length = int.from_bytes(prefix, "little")

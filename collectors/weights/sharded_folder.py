@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files.file_kinds import ENOUGH_BYTES, check_kind
 from .tensor_pickle import MOST_INSTRUCTIONS, Described, Name, StoredTensor, UnsupportedPickleError, read_pickle
 from .torch_archive import FilePart, element_type, part_archive
 
@@ -78,6 +80,7 @@ class ShardedFolder:
     def __init__(self, path: Path) -> None:
         self._path = path
         raw = (path / METADATA).read_bytes()
+        check_kind(path / METADATA, raw[:ENOUGH_BYTES], "pickle")
         metadata = _state(read_pickle(io.BytesIO(raw), most=max(MOST_INSTRUCTIONS, len(raw))), "metadata.Metadata")
         entries, places = metadata["state_dict_metadata"], _places(metadata["storage_data"])
         paths = metadata.get("planner_data")
@@ -90,7 +93,11 @@ class ShardedFolder:
                 # Tensors in lists are of optimizers.
                 if isinstance(keys, tuple) and all(isinstance(key, str) for key in keys):
                     _put(self.content, keys, _divided(name, entry.state, places))
-        self.size = sum(self._file(name).stat().st_size for name in {place[0] for place in places.values()})
+        self.size = 0
+        for part in {self._file(place[0]) for place in places.values()}:
+            with part.open("rb") as file:
+                check_kind(part, file.read(ENOUGH_BYTES), "PyTorch", "ZIP", "pickle")
+                self.size += file.seek(0, os.SEEK_END)
 
     def read(self, tensors: Mapping[str, DividedTensor]) -> dict[str, NDArray[Any]]:
         """Returns the values of tensors.

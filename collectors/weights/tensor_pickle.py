@@ -188,9 +188,7 @@ class _Reading:
         elif instruction in ("ADDITEMS", "FROZENSET"):
             self._drop_items(makes=instruction == "FROZENSET")
         elif instruction == "BINPERSID":
-            storage = _storage(stack.pop())
-            self._storages.setdefault(storage.key, storage.dtype)
-            stack.append(storage)
+            stack.append(self._persistent(stack.pop()))
         elif instruction in ("REDUCE", "NEWOBJ"):
             arguments, function = stack.pop(), stack.pop()
             stack.append(self._called(function, arguments))
@@ -199,6 +197,14 @@ class _Reading:
             self._build(stack.pop())
         elif instruction not in ("PROTO", "FRAME"):
             raise UnsupportedPickleError(f"unsupported instruction {instruction}")
+
+    def _persistent(self, identity: Any) -> _Storage | Name:
+        # Files of before PyTorch 1.6 have a network's classes with their source code.
+        if isinstance(identity, tuple) and identity[:1] == ("module",) and isinstance(identity[1], Name):
+            return identity[1]
+        storage = _storage(identity)
+        self._storages.setdefault(storage.key, storage.dtype)
+        return storage
 
     def _add_items(self, items: list[Any]) -> None:
         # Objects that are not made have lists and dictionaries, too, such as a defaultdict.

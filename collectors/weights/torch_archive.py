@@ -21,6 +21,7 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files.file_kinds import ENOUGH_BYTES, check_kind
 from ..networks.weight_space import numpy_dtype
 from .tensor_pickle import StoredTensor, UnsupportedPickleError, read_pickle
 
@@ -161,10 +162,13 @@ def open_archive(path: Path) -> Iterator[Archive]:
     Raises:
         UnsupportedPickleError: it needs storages or instructions that state dicts do without.
         TorchScriptError: it is a program.
+        CheckpointError: it is a file of another kind.
         Exception: of any kind, where it is damaged or no PyTorch file.
     """
     with path.open("rb") as file:
-        is_zip = file.read(4) == b"PK\x03\x04"
+        begins = file.read(ENOUGH_BYTES)
+        check_kind(path, begins, "PyTorch", "ZIP", "pickle")
+        is_zip = begins.startswith(b"PK\x03\x04")
         file.seek(0)
         size = os.fstat(file.fileno()).st_size
         yield _zip_archive(file, size) if is_zip else _legacy_archive(file)
@@ -232,7 +236,7 @@ def _bytes(file: IO[bytes], info: zipfile.ZipInfo, most: int) -> bytes:
 
 def _legacy_archive(file: IO[bytes]) -> Archive:
     if read_pickle(file) != _MAGIC_NUMBER:
-        raise ValueError("it does not begin as PyTorch's files do")
+        raise UnsupportedPickleError("it is a pickle that torch.save did not write")
     if read_pickle(file) != _PROTOCOL:
         raise ValueError("its protocol is none of PyTorch's")
     system = read_pickle(file)

@@ -44,8 +44,8 @@ def readable(path: Path, otherwise: str) -> Iterator[None]:
     except UnsupportedPickleError as error:
         raise CheckpointError(
             f"checkpoint {path} cannot be read as plain tensors ({_first_line(error)}). "
-            "If you trust the file, load it yourself and save its state dict alone with "
-            "torch.save(network.state_dict(), ...)."
+            "If you trust the file, load it yourself where its classes can be imported, and save its state dict alone "
+            "with torch.save(network.state_dict(), ...)."
         ) from error
     except Exception as error:
         # Damaged bytes make a reader raise nearly anything.

@@ -17,7 +17,7 @@ from collectors.validation import wrong_type, wrong_value
 from collectors.weights.aligned import AlignedState, align, as_reader
 from collectors.weights.safetensors_file import StateReader
 
-from ..planes.runs import CHECKPOINT_SUFFIXES
+from ..planes.runs import is_weights_file
 from ..roles import check_name
 
 _EXPECTED = 'a dict from recipes to lists of networks, such as {"sgd": [a, b, c], "adam": [d, e, f]}'
@@ -160,9 +160,7 @@ def _open(label: str, item: object) -> StateReader:
 
 
 def _is_run(place: str | os.PathLike[str]) -> bool:
-    if str(place).endswith(CHECKPOINT_SUFFIXES):
-        return False
-    return is_url(place) or (Path(place) / CHECKPOINT_FOLDER).is_dir()
+    return not is_weights_file(place) and (is_url(place) or (Path(place) / CHECKPOINT_FOLDER).is_dir())
 
 
 def _is_one(given: object) -> bool:

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from collectors.errors import FileWriteError, LandscapeError
+from collectors.files.file_kinds import ENOUGH_BYTES, other_kind
 from collectors.files.local_files import naming, write_files
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_bool, check_choice, check_path, wrong_value
@@ -128,6 +129,9 @@ def import_landscape(
     begins = _first_bytes(file)
     found = next((name for signature, name in _SIGNATURES.items() if begins.startswith(signature)), None)
     name = found if format is None else check_choice("format", format, FOREIGN_FORMATS)
+    other = other_kind(begins, "HDF5", "NumPy", "ZIP")
+    if other is not None:
+        raise LandscapeFormatError(f"{path} is no file of {' or '.join(FOREIGN_FORMATS)}, but {other}.")
     if name is None:
         raise LandscapeFormatError(
             f"{path} is of no known format ({', '.join(FOREIGN_FORMATS)}): it begins as neither an HDF5 file nor a "
@@ -175,7 +179,7 @@ def _first_bytes(path: Path) -> bytes:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise LandscapeFormatError(f"{path} is no regular file; give the path of a file.")
-            return file.read(8)
+            return file.read(ENOUGH_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise LandscapeNotFoundError(f"there is no file {path} to import. Correct the path.") from error
     except IsADirectoryError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from collectors.errors import FileWriteError, LandscapeError
+from collectors.files.file_kinds import ENOUGH_BYTES, other_kind
 from collectors.files.local_files import write_bytes
 from collectors.files.places import AnyPath, check_directory, is_url, lost_slashes_hint
 from collectors.files.remote_path import RemotePath
@@ -207,7 +208,7 @@ def _download(path: RemotePath, kind: FileKind) -> bytes:
             f"{path} has {_LARGEST_DOWNLOAD} bytes or more and can be no {kind.word} file. Correct the address."
         )
     if not image.startswith(_SIGNATURE):
-        raise _no_signature(path, image[: len(_SIGNATURE)], kind)
+        raise _no_signature(path, image[:ENOUGH_BYTES], kind)
     return image
 
 
@@ -216,7 +217,7 @@ def _check_openable(path: Path, kind: FileKind) -> None:
         # Opening a named pipe would wait for a writer.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            signature = file.read(len(_SIGNATURE)) if regular else b""
+            begins = file.read(ENOUGH_BYTES) if regular else b""
             locked = regular and _is_locked(file.fileno())
     except (FileNotFoundError, NotADirectoryError) as error:
         raise _not_found(path, kind) from error
@@ -232,8 +233,8 @@ def _check_openable(path: Path, kind: FileKind) -> None:
         raise errors.LandscapeFormatError(f"{path} is no regular file; give the path of a {kind.word} file.")
     if locked:
         raise _locked(path, kind)
-    if signature != _SIGNATURE:
-        raise _no_signature(path, signature, kind)
+    if not begins.startswith(_SIGNATURE):
+        raise _no_signature(path, begins, kind)
 
 
 def _is_locked(descriptor: int) -> bool:
@@ -261,7 +262,18 @@ def _not_found(path: AnyPath, kind: FileKind) -> errors.LandscapeNotFoundError:
     )
 
 
-def _no_signature(path: AnyPath, begins: bytes, kind: FileKind) -> errors.LandscapeDamagedError:
+def _no_signature(path: AnyPath, begins: bytes, kind: FileKind) -> LandscapeError:
+    if not begins:
+        return errors.LandscapeDamagedError(
+            f"{kind.word} file {path} is empty. It was left as it is: copy it again from where it came, or measure it "
+            "again with overwrite=True."
+        )
+    other = other_kind(begins)
+    if other is not None:
+        return errors.LandscapeFormatError(
+            f"{path} is no {kind.word} file, but {other}. It was left as it is. For a {kind.word} file that is to be "
+            "written, give another place."
+        )
     if _SIGNATURE.startswith(begins):
         return _damaged(path, "it ends within its first bytes", kind)
     # Nobody is told to replace it, because it may be anything.

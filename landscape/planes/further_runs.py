@@ -13,7 +13,7 @@ from collectors.run_directory.directory import RunDirectory, find_run
 from collectors.validation import check_path, wrong_type, wrong_value
 
 from ..roles import check_name
-from .runs import CHECKPOINT_SUFFIXES, names_of_folders
+from .runs import is_weights_file, names_of_folders
 
 PLANES_OF = ("all", "first")
 
@@ -79,7 +79,7 @@ def find_further_runs(also: object, run: RunDirectory) -> FurtherRuns:
         label = f"also[{index if key is None else key!r}]"
         if not isinstance(place, RunDirectory | str | os.PathLike):
             raise wrong_type(label, "the path of a run directory, or of a file of weights", place)
-        if not isinstance(place, RunDirectory) and str(place).endswith(CHECKPOINT_SUFFIXES):
+        if not isinstance(place, RunDirectory) and is_weights_file(place):
             files[index] = check_path(label, place)
         else:
             runs[index] = place if isinstance(place, RunDirectory) else RunDirectory(find_run(place, label))
@@ -125,11 +125,9 @@ def as_also(items: Sequence[str] | None) -> Any:
     named: dict[str, str] = {}
     for item in items or ():
         name, separator, path = item.partition("=")
-        if not separator or "/" in name:
-            name, path = (
-                PurePosixPath(item).stem if item.endswith(CHECKPOINT_SUFFIXES) else PurePosixPath(item).name,
-                item,
-            )
+        # Lightning calls a file epoch=3-step=400.ckpt.
+        if not separator or "/" in name or Path(item).exists():
+            name, path = (PurePosixPath(item).stem if is_weights_file(item) else PurePosixPath(item).name), item
         if name in named:
             raise wrong_value("also", "NAME=RUN_DIRECTORY with different names", [named[name], path])
         named[name] = path

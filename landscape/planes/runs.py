@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from collectors.files.places import is_url
 from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory
 from collectors.validation import check_int, wrong_type, wrong_value
 from collectors.weights.aligned import Weights, as_reader
+from collectors.weights.foreign_checkpoint import CHECKPOINT_SUFFIXES
 from collectors.weights.safetensors_file import StateReader
 
 from ..roles import check_name
 
-CHECKPOINT_SUFFIXES = (".safetensors", ".ckpt", ".pt", ".pth", ".bin")
 # Such as Hugging Face's: one folder for each checkpoint of a run.
 _CHECKPOINT_FOLDER = re.compile(r"(checkpoint|ckpt|epoch|step|global_step|iter)[-_]?\d+", re.IGNORECASE)
 _EXPECTED = "a list of checkpoints, a RunDirectory, or a dict from a run's name to either"
@@ -41,6 +42,17 @@ class Run:
     readers: tuple[StateReader, ...]
     numbers: tuple[int, ...]
     finished: bool = False
+
+
+def is_weights_file(place: object) -> bool:
+    """Returns whether a path is of a file of weights, or of a folder that is one checkpoint, rather than of a run."""
+    path = str(place)
+    if not is_url(path):
+        if Path(path).is_file():
+            return True
+        if (Path(path) / CHECKPOINT_FOLDER).is_dir():
+            return False
+    return path.lower().endswith(CHECKPOINT_SUFFIXES)
 
 
 def find_runs(checkpoints: object, numbers: object, *, label: str = "checkpoints") -> dict[str, Any]:
@@ -167,7 +179,7 @@ def _run_folder(weights: Weights) -> PurePosixPath | None:
     """Returns the folder of the run that a file belongs to; None for weights in memory."""
     if isinstance(weights, str | os.PathLike):
         text = str(Path(weights).absolute()) if "://" not in os.fspath(weights) else str(weights)
-    elif str(getattr(weights, "label", "")).endswith(CHECKPOINT_SUFFIXES):
+    elif str(getattr(weights, "label", "")).lower().endswith(CHECKPOINT_SUFFIXES):
         text = str(weights.label)
     else:
         return None

@@ -154,6 +154,26 @@ def test_of_several_intervals_each_has_its_part(folder):
     assert second.checkpoints.number.tolist() == [1, 2, 3, 1, 2, 3]
 
 
+def test_names_that_look_like_options_and_patterns(folder, monkeypatch):
+    (folder / "sgd").rename(folder / "lr=0.1[a]")
+    (folder / "adam").rename(folder / "lr=0.2[a]")
+    shutil.copy(folder / "ema.safetensors", folder / "epoch=3-step=40.safetensors")
+    weights = RunDirectory(folder / "lr=0.1[a]").checkpoint(2)
+    torch.save({name: torch.from_numpy(weights.read(name)) for name in weights.shapes}, folder / "best.t7")
+    monkeypatch.syspath_prepend(SUPPORT)
+    monkeypatch.chdir(folder)
+    command = ["run", "lr=0.1[a]", "--function", "examples:batch_norm", "--size", "3", "--no-result",
+               "--devices", "0", "--no-progress"]  # fmt: skip
+    for also in ("lr=0.2[a]", "epoch=3-step=40.safetensors", "best.t7", "last=best.t7"):
+        command += ["--also", also]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    (path,) = (folder / "lr=0.1[a]").glob("*.h5")
+    found = Landscape.load(path).checkpoints
+    assert found.runs == ("lr=0.1[a]", "lr=0.2[a]")
+    assert found.name[-3:] == ("epoch=3-step=40", "best", "last")
+
+
 class TestErrors:
     @pytest.mark.parametrize(
         ("also", "error", "match"),

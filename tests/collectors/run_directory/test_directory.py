@@ -205,7 +205,7 @@ def test_a_checkpoint_that_is_gone(directory):
 def test_a_truncated_checkpoint(directory):
     path = file_of(directory, 1)
     whole = path.read_bytes()
-    for length in (0, 5, 8, 100, len(whole) // 2, len(whole) - 1):
+    for length in (1, 5, 8, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
         with pytest.raises(CheckpointError, match=r"SmallNetwork_1_step\.safetensors is not a whole safetensors file"):
             RunDirectory(directory).checkpoint(1)

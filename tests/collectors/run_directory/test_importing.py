@@ -172,13 +172,24 @@ def test_code_in_a_file_does_not_run(tmp_path, states, nested, save):
     assert not trap.exists()
 
 
-def test_a_whole_network_is_not_unpickled(tmp_path, states):
-    (bad,) = saved(tmp_path / "bad", [SmallNetwork()])
+@pytest.mark.parametrize("new", [True, False], ids=["archive", "before 1.6"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_whole_network_is_not_unpickled(tmp_path, new, nested):
+    whole = {"model": SmallNetwork(), "epoch": 3} if nested else SmallNetwork()
+    torch.save(whole, tmp_path / "bad.pt", _use_new_zipfile_serialization=new)
+    where = "its 'model'" if nested else "it"
     with pytest.raises(
         CheckpointError,
-        match=r"cannot be read as plain tensors \(it is an object of .*SmallNetwork, which only code can",
+        match=rf"cannot be read as plain tensors \({where} is an object of .*SmallNetwork, which only code can .* load "
+        "it yourself where its classes can be imported, and save its state dict alone",
     ):
-        read_state_dict(bad)
+        read_state_dict(tmp_path / "bad.pt")
+
+
+def test_a_pickle_of_arrays_is_no_damage(tmp_path):
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps({"w": np.ones(3)}))
+    with pytest.raises(CheckpointError, match=r"\(it is a pickle that torch.save did not write\). If you trust"):
+        read_state_dict(tmp_path / "a.pkl")
 
 
 def cyclic():
@@ -215,7 +226,7 @@ def test_files_without_usable_tensors(tmp_path, states, content, match):
 def test_missing_and_truncated_files(tmp_path, states, place, suffix):
     paths = saved(tmp_path / "old", states, suffix, torch.save if suffix == ".pt" else save_file)
     whole = paths[place].read_bytes()
-    for length in (0, 3, 8, 100, len(whole) // 2, len(whole) - 1):
+    for length in (1, 3, 8, 100, len(whole) // 2, len(whole) - 1):
         paths[place].write_bytes(whole[:length])
         with pytest.raises(
             CheckpointError, match=rf"epoch-{place + 1}\{suffix} (is damaged|is not a whole|cannot be read)"

@@ -1,6 +1,7 @@
 """Folders of checkpoints as people find them: numbered by their names or from inside, in any form that tools write."""
 
 import io
+import pickle
 import re
 import warnings
 
@@ -147,6 +148,41 @@ class TestNumbers:
         with pytest.raises(ValueError, match="or name only those of one training") as told:
             import_checkpoints(tmp_path / "run", write(tmp_path / "old", contents))
         assert "seed1/ep_0.pt" in str(told.value)
+
+    @pytest.mark.parametrize("suffix", [".t7", ".net", ".weights", ".pkl", ".model", ".pth.tar"])
+    @pytest.mark.parametrize("new", [True, False], ids=["archive", "before 1.6"])
+    def test_endings_that_other_programs_use_too(self, tmp_path, states, suffix, new):
+        def save(content, path):
+            torch.save(content, path, _use_new_zipfile_serialization=new)
+
+        write(tmp_path / "old", {f"ep_{number}{suffix}": states[number] for number in range(3)}, save)
+        # Of Lua's Torch, of Darknet, and a log.
+        (tmp_path / "old" / "lua.t7").write_bytes(b"\3\0\0\0\1\0\0\0")
+        (tmp_path / "old" / "yolo.weights").write_bytes(b"\0\0\0\0\2\0\0\0" + bytes(100))
+        (tmp_path / "old" / "history.pkl").write_bytes(pickle.dumps([1, 2]))
+        run, _ = imported(tmp_path, tmp_path / "old")
+        assert_run(run, "epoch", dict(enumerate(states[:3])))
+        system = fsspec.filesystem("memory")
+        system.store.clear()
+        for path in (tmp_path / "old").iterdir():
+            system.put_file(str(path), f"/there/{path.name}")
+        assert import_checkpoints(tmp_path / "again", "memory://there").metadata == run.metadata
+
+    @pytest.mark.parametrize("name", ["lr[1]", "lr=0.1", "a*b", "lr=[0-1]"])
+    @pytest.mark.parametrize("pattern", [False, True])
+    def test_folders_whose_names_look_like_patterns(self, tmp_path, states, name, pattern):
+        # What the names would match.
+        for other in ("lr1", "ab", "lr=0"):
+            write(tmp_path / other, {f"ep_{number}.pt": states[3] for number in range(3)})
+        write(tmp_path / name, {f"ep_{number}.pt": states[number] for number in range(3)})
+        inside = "/ep_[0-9].pt" if pattern else ""
+        run = import_checkpoints(tmp_path / name / "run", f"{tmp_path / name}{inside}")
+        assert_run(run, "epoch", dict(enumerate(states[:3])))
+        system = fsspec.filesystem("memory")
+        system.store.clear()
+        system.put(str(tmp_path) + "/", "/bucket", recursive=True)
+        run = import_checkpoints(f"memory://bucket/{name}/run", f"memory://bucket/{name}{inside}", existing="overwrite")
+        assert_run(run, "epoch", dict(enumerate(states[:3])))
 
     def test_places_without_checkpoints(self, tmp_path, states):
         (tmp_path / "empty").mkdir()

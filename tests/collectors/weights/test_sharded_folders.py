@@ -236,7 +236,7 @@ class TestDeepSpeedFolders:
                 lambda parts: (parts / "layer_01-model_states.pt").touch(),
                 "unsupported part layer_01-model_states.pt",
             ),
-            (1, lambda parts: (parts / "mp_rank_00_model_states.pt").write_bytes(b""), "is damaged or not whole"),
+            (1, lambda parts: (parts / "mp_rank_00_model_states.pt").write_bytes(b""), "_states.pt is empty; copy or"),
         ],
     )
     def test_parts_that_do_not_fit_are_refused(self, tmp_path, stage, change, match):

@@ -389,7 +389,7 @@ def test_the_remedy_fits(tmp_path: Path) -> None:
     torch.save({"a": torch.ones(1, dtype=torch.complex32)}, tmp_path / "half.pt")
     with pytest.raises(CheckpointError, match="unsupported element type complex32; convert such tensors"):
         read_state_dict(tmp_path / "half.pt")
-    (tmp_path / "text.pt").write_text("hello\n")
+    (tmp_path / "text.pt").write_bytes(b"hello\n\0")
     with pytest.raises(CheckpointError, match=r"no PyTorch file \(it refers to what it does not have\); copy it again"):
         read_state_dict(tmp_path / "text.pt")
 

@@ -326,7 +326,7 @@ class TestAbsentAndForeign:
 
 
 class TestDamaged:
-    @pytest.mark.parametrize("content", [b"", b"\x89HDF", b"\x89HDF\r\n\x1a\n" + bytes(2000)])
+    @pytest.mark.parametrize("content", [b"\x89", b"\x89HDF", b"\x89HDF\r\n\x1a\n" + bytes(2000)])
     def test_no_hdf5(self, path: Path, content: bytes) -> None:
         path.write_bytes(content)
         with pytest.raises(LandscapeDamagedError, match=r"is damaged .* overwrite=True"):
@@ -334,7 +334,7 @@ class TestDamaged:
         assert path.read_bytes() == content
 
     def test_nobody_is_told_to_replace_what_may_be_anything(self, path: Path) -> None:
-        path.write_bytes(b"not HDF5 at all" * 100)
+        path.write_bytes(b"not HDF5 at all\0" * 100)
         with pytest.raises(LandscapeDamagedError, match="is damaged, or none at all") as caught:
             read_landscape(path)
         assert "overwrite" not in str(caught.value)
@@ -342,7 +342,7 @@ class TestDamaged:
     def test_truncated_anywhere(self, path: Path) -> None:
         write_landscape(path, build())
         whole = path.read_bytes()
-        for length in np.linspace(0, len(whole) - 1, 60).astype(int):
+        for length in np.linspace(1, len(whole) - 1, 60).astype(int):
             path.write_bytes(whole[:length])
             with pytest.raises(LandscapeDamagedError, match="is damaged"):
                 read_landscape(path)

@@ -193,7 +193,8 @@ def test_two_writers_on_one_machine(memory):
     [
         (None, LandscapeNotFoundError, r"no landscape file memory:///bucket/out/landscape.h5"),
         (b"PK", LandscapeDamagedError, r"does not begin as an HDF5 file does"),
-        (b"", LandscapeDamagedError, r"ends within its first bytes"),
+        (b"\x89H", LandscapeDamagedError, r"ends within its first bytes"),
+        (b"", LandscapeDamagedError, r"landscape.h5 is empty"),
         (
             b"\x89HDF\r\n\x1a\n and no more",
             LandscapeDamagedError,
