@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..networks.weight_space import State
+from ..networks.weight_space import State, is_extra_state
 from ..validation import check_choice, check_instance, check_path
 from .archive import read_archive
 from .encryption import ENCRYPTION_MODES, check_key
@@ -118,7 +118,9 @@ def load_weights(network: Any, weights: State, where: str) -> None:
 
     from ..networks.torch_network import describe, named_tensors, to_tensor
 
-    names = describe(network).check_state(where, {name: array.shape for name, array in weights.items()})
+    # Layers keep more than weights: the description of the network says so.
+    shapes = {name: array.shape for name, array in weights.items() if not is_extra_state(name)}
+    names = describe(network).check_state(where, shapes)
     with torch.no_grad():
         for info, tensor in named_tensors(network):
             tensor.copy_(to_tensor(weights[names[info.name]]))

@@ -147,7 +147,7 @@ def test_a_file_gives_back_what_was_written(written):
 def test_truncated_files(written):
     path, *key = written
     content = path.read_bytes()
-    for length in range(0, len(content), 7):
+    for length in range(1, len(content), 7):
         path.write_bytes(content[:length])
         with pytest.raises(CheckpointError, match="is not a whole safetensors file"):
             load_checkpoint(path, *key)
