@@ -34,6 +34,7 @@ class Crew:
 
     Attributes:
         workers: those that are placed, in the order of their devices.
+        late: those that have no place yet; each joins the others when it has one.
         description: what they measure, once they are started; all of them agree on it.
         plane: what is loaded, for workers that are started again.
         pass_cost: what a pass costs one worker where samples are read anew in each.
@@ -46,6 +47,7 @@ class Crew:
     def __init__(self, ray: Any, memory: SampleMemory = SampleMemory()) -> None:  # noqa: B008
         self.ray = ray
         self.workers: list[CrewWorker] = []
+        self.late: list[CrewWorker] = []
         self.plane: LoadedPlane | None = None
         self.pass_cost: PassCost | None = None
         self._memory = replace(memory, shared=True)
@@ -188,7 +190,7 @@ class Crew:
         done, _ = self.ray.wait(worker.starting, num_returns=len(worker.starting), timeout=0)
         if len(done) < len(worker.starting):
             if not done and time.monotonic() - worker.started_at > PLACEMENT_SECONDS:
-                self._drop(worker, PoolError(f"{worker.label} found no place to start again."))
+                self._await_place(worker)
             return
         try:
             # One after another: the first failure is the cause of those that follow.
@@ -206,13 +208,26 @@ class Crew:
 
     def start_again(self, worker: CrewWorker) -> None:
         """Starts a worker's actor, up to the loaded plane."""
-        worker.start_again(self._started.plan, self._memory, self.plane)
+        worker.seek_place()
+        worker.start_up(self._started.plan, self._memory, self.plane)
+
+    def admit_late(self) -> None:
+        """Has those that have found their place by now start, up to the loaded plane."""
+        if not self.late:
+            return
+        waiting = {worker.starting[0]: worker for worker in self.late}
+        placed, _ = self.ray.wait(list(waiting), num_returns=len(waiting), timeout=0)
+        for worker in (waiting[reference] for reference in placed):
+            self.late.remove(worker)
+            worker.start_up(self._started.plan, self._memory, self.plane)
+            self.workers.append(worker)
 
     def end(self) -> None:
         """Ends the actors."""
-        for worker in self.workers:
+        for worker in (*self.workers, *self.late):
             worker.leave()
         self.workers.clear()
+        self.late.clear()
         self.plane = None
 
     def _get(self, references: Sequence[Any]) -> list[Any]:
@@ -235,17 +250,42 @@ class Crew:
             error = PoolError(f"{worker.label} is still busy {_PATIENCE_SECONDS:.0f} s after others did its work.")
             self.replace(worker, error, _FAILED_STARTS_BEFORE_DROP)
 
+    def _await_place(self, worker: CrewWorker) -> None:
+        """Lets the others go on without a worker until it has a place."""
+        if len(self.workers) == 1:
+            self._drop(worker, PoolError(f"it found no place within {PLACEMENT_SECONDS:.0f} s"))
+        self.workers.remove(worker)
+        # The next plane is not loaded on it meanwhile, so nothing may be asked of its actor yet.
+        worker.seek_place()
+        self.late.append(worker)
+        warnings.warn(
+            f"{worker.label}{_died(worker)} has no place yet; {self._others()}, and it joins when it finds one.",
+            stacklevel=2,
+        )
+
     def _drop(self, worker: CrewWorker, error: Exception) -> None:
+        was_starting = bool(worker.starting)
         worker.leave()
         self.workers.remove(worker)
         if not self.workers:
+            again = " again" if worker.deaths else ""
+            end = f"{_died(worker)} could not be started{again}" if was_starting else f" died {_times(worker.deaths)}"
             raise PoolError(
-                "the last worker died and could not be started again. What was measured is in the file; run the same "
-                f"call again to go on. The last error was: {error}"
+                f"the last worker{end}. What was measured is in the file; run the same call again to go on. "
+                f"The last error was: {error}"
             ) from error
-        died = f", which died {'once' if worker.deaths == 1 else f'{worker.deaths} times'}," if worker.deaths else ""
-        others = "the other one goes on" if len(self.workers) == 1 else f"the other {len(self.workers)} go on"
-        warnings.warn(f"{worker.label}{died} is given up; {others}. {error}", stacklevel=2)
+        warnings.warn(f"{worker.label}{_died(worker)} is given up; {self._others()}. {error}", stacklevel=2)
+
+    def _others(self) -> str:
+        return "the other one goes on" if len(self.workers) == 1 else f"the other {len(self.workers)} go on"
+
+
+def _died(worker: CrewWorker) -> str:
+    return f", which died {_times(worker.deaths)}," if worker.deaths else ""
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _may_be_compiled(plan: MeasurementPlan | None, workload: Workload | None) -> bool:
@@ -272,7 +312,7 @@ class LateNodes:
         self._known = set(_nodes(crew.ray))
         self._next_look = time.monotonic() + _LOOK_SECONDS
         self._preparing: dict[str, Any] = {}
-        self._next_device = 1 + max(device for worker in crew.workers for device in worker.place.devices)
+        self._next_device = 1 + max(device for worker in (*crew.workers, *crew.late) for device in worker.place.devices)
 
     def look(self) -> None:
         """Starts workers on nodes that are new; looks at most every two seconds, because it asks the cluster's head."""
@@ -298,7 +338,7 @@ class LateNodes:
 
     def _employ(self, node: str, devices: int) -> None:
         if self._wanted is not None:
-            missing = self._wanted - len(self._crew.workers)
+            missing = self._wanted - len(self._crew.workers) - len(self._crew.late)
             devices = min(devices, max(0, missing) * self._recipe.layout.devices_per_worker)
         if self._recipe.layout.workers(devices) < 1:
             return

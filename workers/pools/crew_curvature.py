@@ -226,6 +226,7 @@ class CrewShares(ShareProducts):
     def _ready_workers(self) -> list[CrewWorker]:
         """Returns the workers that are not starting, in order; waits where there are none."""
         while True:
+            self._crew.admit_late()
             for worker in [worker for worker in self._crew.workers if worker.starting]:
                 self._crew.finish_start(worker)
             workers = self._crew.workers
@@ -235,5 +236,5 @@ class CrewShares(ShareProducts):
 
 
 def most_on_one_node(crew: Crew) -> int:
-    """Returns how many of a crew's workers share a machine's memory, where most do."""
-    return max(Counter(node for node, *_ in crew.ask_all("place")).values())
+    """Returns how many of a crew's workers share a machine's memory, where most do, or will when late ones join."""
+    return max(Counter(node for node, *_ in crew.ask_all("place")).values()) + len(crew.late)

@@ -74,6 +74,7 @@ class CrewRun:
                 checked = time.monotonic()
             if self._late_nodes is not None:
                 self._late_nodes.look()
+            crew.admit_late()
             if not self._queue.is_empty:
                 for worker in list(crew.workers):
                     if len(worker.in_flight) < self._in_flight:

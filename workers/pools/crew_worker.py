@@ -147,19 +147,18 @@ class CrewWorker:
         """Has the actor build its evaluator; returns the reference."""
         return self.actor.start.remote(self.recipe.options, plan, workload, memory)
 
-    def start_again(self, plan: MeasurementPlan, memory: SampleMemory, plane: LoadedPlane | None) -> None:
-        """Starts another actor in the place of a dead one, up to the loaded plane."""
+    def seek_place(self) -> None:
+        """Makes another actor in the place of a dead one; all that it is asked for yet is where it is."""
         self.end()
-        self.starting = [
-            self.create(),
-            self.prepare(),
-            self.actor.call.remote(),
-            self.start(plan, None, memory),
-        ]
+        self.starting = [self.create()]
+        self.started_at = time.monotonic()
+
+    def start_up(self, plan: MeasurementPlan, memory: SampleMemory, plane: LoadedPlane | None) -> None:
+        """Has an actor that has or seeks its place start, up to the loaded plane."""
+        self.starting += [self.prepare(), self.actor.call.remote(), self.start(plan, None, memory)]
         if plane is not None:
             self.starting.append(self.actor.load.remote(*plane.vectors))
             self.starting.append(self.actor.settle.remote(plane.far_points, plane.partition))
-        self.started_at = time.monotonic()
 
     def end(self) -> None:
         """Ends the actor."""

@@ -80,7 +80,7 @@ class LocalPool(CrewPool):
             callback = actors.put(pickled)
             recipe = ActorRecipe(actors, callback, frameworks, options, gpus=False, layout=layout, actor=LocalActor)
             self._crew.workers += local_workers(recipe, device_ids)
-            place_workers(self._crew.workers)
+            self._crew.late = place_workers(self._crew.workers)
             self._crew.start(plan, workload)
         except BaseException:
             self.close()

@@ -133,12 +133,16 @@ def _wait_for_environment(ray: Any, kind: str | None) -> None:
         pause = max(PLACEMENT_SECONDS, 2 * (time.monotonic() - start))
 
 
-def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = None) -> None:
-    """Makes the actors and waits until they have a place; those that find none are left out.
+def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = None) -> list[CrewWorker]:
+    """Makes the actors and waits until they have a place, but not for those that are much later than the others.
 
     Args:
-        workers: all of one pool; those that are left out are removed.
+        workers: all of one pool; those that are late or left out are removed.
         asked: ids of the GPUs that are wanted of a cluster; None means all of them.
+
+    Returns:
+        Those that are late and still seek a place. Where GPUs of a cluster were asked for, they are left out: Ray might
+        give them others.
 
     Raises:
         PoolError: no worker found a place, or a GPU that was asked for is busy or absent.
@@ -160,22 +164,38 @@ def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = Non
     quiet = PLACEMENT_SECONDS if is_private else min(quiet, PLACEMENT_SECONDS)
     while came and late:
         came, late = wait_while_alive(ray, late, seconds=quiet)
-    _drop_late(workers, [waiting[reference] for reference in late])
+    behind = {reference: waiting.pop(reference) for reference in late}
+    if not waiting:
+        raise _no_place(recipe)
     try:
-        answers = get_while_alive(ray, [reference for reference in waiting if reference not in late])
+        answers = get_while_alive(ray, list(waiting))
     except ray.exceptions.RayError as error:
         raise PoolError(f"a worker could not start. The error was: {error}") from error
-    placed = [worker for reference, worker in waiting.items() if reference not in late]
-    gpus = {id(worker): devices for worker, (_, devices, _) in zip(placed, answers, strict=True)}
-    if recipe.gpus and not is_private:
+    of_cluster = recipe.gpus and not is_private
+    can_join = not (of_cluster and asked is not None)
+    if behind:
+        then = "the run begins, and each joins when it finds one" if can_join else "going on without"
+        warnings.warn(
+            f"{len(behind)} of {len(workers)} workers found no place soon after the others; {then}.", stacklevel=3
+        )
+    for reference, worker in behind.items():
+        workers.remove(worker)
+        if can_join:
+            worker.starting = [reference]
+        else:
+            worker.leave()
+    if of_cluster:
+        gpus = {id(worker): devices for worker, (_, devices, _) in zip(waiting.values(), answers, strict=True)}
         _keep_asked(workers, gpus, asked)
+    return list(behind.values()) if can_join else []
 
 
 def _keep_asked(workers: list[CrewWorker], gpus: dict[int, tuple[int, ...]], asked: tuple[int, ...] | None) -> None:
     for worker in list(workers):
         worker.place = replace(worker.place, devices=gpus[id(worker)] or worker.place.devices)
         if asked is not None and not set(worker.place.devices) <= set(asked):
-            _leave_out(workers, worker)
+            worker.leave()
+            workers.remove(worker)
     missing = sorted(set(asked or ()) - {device for worker in workers for device in worker.place.devices})
     if missing:
         free = sorted({device for devices in gpus.values() for device in devices})
@@ -185,28 +205,13 @@ def _keep_asked(workers: list[CrewWorker], gpus: dict[int, tuple[int, ...]], ask
         )
 
 
-def _drop_late(workers: list[CrewWorker], late: list[CrewWorker]) -> None:
-    if not late:
-        return
-    recipe = workers[0].recipe
-    if len(late) == len(workers):
-        together, alone = recipe.layout.devices_per_worker, recipe.layout.workers_per_device == 1
-        needed = f"{together} CPU" if recipe.kind is None else f"1 CPU and {together if alone else 'a share of a'} "
-        raise PoolError(
-            f"no worker found a place within {PLACEMENT_SECONDS:.0f} s. {_resources(recipe.ray)} Each worker needs "
-            f"{needed}{recipe.kind or ''}; ask for fewer device_ids or free some resources."
-        )
-    warnings.warn(
-        f"{len(late)} of {len(workers)} workers found no place soon after the others; going on without.",
-        stacklevel=4,
+def _no_place(recipe: ActorRecipe) -> PoolError:
+    together, alone = recipe.layout.devices_per_worker, recipe.layout.workers_per_device == 1
+    needed = f"{together} CPU" if recipe.kind is None else f"1 CPU and {together if alone else 'a share of a'} "
+    return PoolError(
+        f"no worker found a place within {PLACEMENT_SECONDS:.0f} s. {_resources(recipe.ray)} Each worker needs "
+        f"{needed}{recipe.kind or ''}; ask for fewer device_ids or free some resources."
     )
-    for worker in late:
-        _leave_out(workers, worker)
-
-
-def _leave_out(workers: list[CrewWorker], worker: CrewWorker) -> None:
-    worker.leave()
-    workers.remove(worker)
 
 
 def _with_shared_devices(recipe: ActorRecipe, workers: list[CrewWorker]) -> list[CrewWorker]:

@@ -74,7 +74,7 @@ class RayPool(CrewPool):
                 self._crew.workers += local_workers(recipe, ids)
             else:
                 self._crew.workers += cluster_workers(recipe, device_ids)
-            place_workers(self._crew.workers, device_ids)
+            self._crew.late = place_workers(self._crew.workers, device_ids)
             self._crew.start(plan, workload)
             if not session.private and not (gpus and device_ids is not None):
                 wanted = None if device_ids is None else layout.workers(len(device_ids))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import re
 import signal
@@ -14,8 +15,10 @@ import numpy as np
 import pytest
 import torch
 from cluster_devices import wait_longer_for_places, wait_until_free
+from late_actor import GATE_VARIABLE, LateActor
 from paraboloid import Paraboloid, different_networks, different_samples, locked, paraboloid_plane
 from torch import nn
+from waiting import Gate
 from worker_cases import (
     ConvNet,
     TinyTransformer,
@@ -32,7 +35,7 @@ from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pool import PointTask, StateTask
-from workers.pools import chunks, placement
+from workers.pools import chunks, local_pool, placement
 from workers.pools.crew_worker import mentioned_frameworks
 from workers.pools.in_process import InProcessPool
 from workers.pools.local_pool import LocalPool
@@ -384,7 +387,7 @@ class TestFailures:
             kill(pool.process_ids)
             with pytest.raises(
                 PoolError,
-                match=r"last worker died and could not be started again\. What was measured .* data set is gone",
+                match=r"last worker, which died once, could not be started again\. What was .* data set is gone",
             ):
                 list(run)
 
@@ -436,9 +439,64 @@ def take_a_place():
     """Returns an actor that has a CPU until it is forgotten."""
     import ray
 
-    actor = ray.remote(num_cpus=1)(Paraboloid).remote()
+    class Nothing:  # of no module, which Ray's workers might not find
+        pass
+
+    actor = ray.remote(num_cpus=1)(Nothing).remote()
     ray.get(actor.__ray_ready__.remote())
     return actor
+
+
+@pytest.fixture
+def let_the_late_one_come(workers_on, request, tmp_path, monkeypatch):
+    """One of the next pool's two workers is late; returns what lets it come."""
+    if workers_on is LocalPool:
+        support = str(request.config.rootpath / "tests" / "support")
+        monkeypatch.setattr(local_pool, "LocalActor", LateActor)
+        monkeypatch.setenv(GATE_VARIABLE, str(tmp_path))
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [support, os.environ.get("PYTHONPATH")])))
+        come = Gate(tmp_path).open
+    else:
+        request.getfixturevalue("paraboloid")  # which has two of the four places
+        wait_until_free(2, "CPU")
+        taken = [take_a_place()]
+        wait_until_free(1, "CPU")
+        come = taken.clear
+    find = placement.wait_while_alive
+
+    def wait_for_the_first(ray, references, *, seconds):
+        return find(ray, references, seconds=seconds if len(references) == 2 else 0.0)
+
+    monkeypatch.setattr(placement, "wait_while_alive", wait_for_the_first)
+    return come
+
+
+@either_kind
+def test_a_late_worker_joins_when_it_comes(workers_on, let_the_late_one_come, monkeypatch):
+    """It was left out for the whole run."""
+    monkeypatch.setattr(chunks, "CHUNK_SECONDS", 0.01)
+    with pytest.warns(
+        UserWarning, match="1 of 2 workers found no place soon after the others; the run begins, and each"
+    ):
+        pool = workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1))
+
+    def until_both_measure():
+        for index in itertools.count():
+            if all(worker.speed.is_known for worker in pool._crew.workers) and pool.workers == 2:
+                return
+            yield PointTask(index, (index % 10 / 10, 0.0))
+
+    with pool:
+        origin, directions, buffers = paraboloid_plane()
+        pool.load({"x": origin["x"] + 1}, directions, buffers)
+        assert len(values(pool.run(line(*range(5))))) == 5
+        assert pool.workers == 1
+        pool.load(origin, directions, buffers)
+        let_the_late_one_come()
+        found = values(pool.run(until_both_measure()))
+        assert found == {index: {"loss": ((index % 10 / 10) ** 2).hex()} for index in range(len(found))}
+        assert len(set(pool.process_ids)) == 2
+        check_determinism(pool.measure_origin())
 
 
 @on_ray
@@ -447,19 +505,17 @@ class TestPlaces:
     def test_some_find_no_place(self, workers_on, paraboloid, monkeypatch):
         """The cluster has four places, two of which are taken."""
         wait_until_free(2, "CPU")
-        with pytest.warns(UserWarning, match=r"\d of 5 workers found no place soon after the others; going on without"):
+        with pytest.warns(UserWarning, match=r"\d of 5 workers found no place soon after the others; the run begins"):
             pool = workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2, 3, 4))
         with pool:
             assert 1 <= pool.workers <= 2
             pool.load(*paraboloid_plane())
             assert len(values(pool.run(line(*range(5))))) == 5
-            taken = [take_a_place() for _ in range(2 - pool.workers)]  # what a busy machine gave too late
-            wait_until_free(0, "CPU")
+            wait_until_free(0, "CPU")  # one that is late takes what a busy machine gave too late
             monkeypatch.setattr(placement, "PLACEMENT_SECONDS", 1.0)
             text = r"no worker found a place within 1 s\. The cluster has .*'CPU': 4.* Each worker needs 1 CPU;"
             with pytest.raises(PoolError, match=text):
                 workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2))
-            del taken
         assert ray_is_running() == (workers_on is RayPool)
 
     @pytest.mark.slow

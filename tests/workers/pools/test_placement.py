@@ -50,7 +50,7 @@ class Worker:
 
     def __init__(self, ray, number, seconds):
         self.recipe = types.SimpleNamespace(ray=ray, gpus=False, kind=None, layout=WorkerLayout())
-        self.place, self.seconds, self.left = WorkerPlace((number,)), seconds, False
+        self.place, self.seconds, self.left, self.starting = WorkerPlace((number,)), seconds, False, []
 
     def create(self):
         return Reference(self.recipe.ray.now + self.seconds, ("node", (), 1))
@@ -61,27 +61,29 @@ class Worker:
 
 @pytest.fixture
 def placed(monkeypatch):
-    """Places workers; returns those that found a place, and how long it took."""
+    """Places workers; returns those that found a place and those that still seek one, and how long it took."""
 
     def place(ray, *seconds):
         for module in (waiting, placement):
             monkeypatch.setattr(module, "time", ray)
         workers = [Worker(ray, number, each) for number, each in enumerate(seconds)]
         everyone = list(workers)
-        place_workers(workers)
-        assert [worker.left for worker in everyone] == [worker not in workers for worker in everyone]
-        return [worker.place.devices[0] for worker in workers], ray.now
+        late = place_workers(workers)
+        assert not any(worker.left for worker in everyone)
+        assert [bool(worker.starting) for worker in everyone] == [worker in late for worker in everyone]
+        numbers = [[worker.place.devices[0] for worker in group] for group in (workers, late)]
+        return *numbers, ray.now
 
     return place
 
 
 def test_installing_the_environment_is_no_waiting_for_a_place(placed):
-    assert placed(Cluster(300.0, 400.0), 2.0, 3.0) == ([0, 1], 403.0)
+    assert placed(Cluster(300.0, 400.0), 2.0, 3.0) == ([0, 1], [], 403.0)
 
 
 def test_a_node_whose_environment_is_never_there_holds_up_nobody_for_ever(placed):
-    found, seconds = placed(Cluster(40.0, math.inf), 1.0)
-    assert found == [0]
+    found, late, seconds = placed(Cluster(40.0, math.inf), 1.0)
+    assert (found, late) == ([0], [])
     assert seconds <= 40 + 80 + 1
 
 
@@ -93,15 +95,15 @@ def test_an_environment_that_cannot_be_installed_is_an_error(placed):
 @pytest.mark.parametrize(("first", "longest"), [(1.0, 6.0), (4.0, 4 + 12.0), (20.0, 20 + 30.0)])
 def test_one_device_that_is_taken_costs_a_moment(placed, first, longest):
     """It was half a minute at every start."""
-    with pytest.warns(UserWarning, match="1 of 3 workers found no place soon after the others; going on without"):
-        found, seconds = placed(Cluster(0.0), first, first, math.inf)
-    assert found == [0, 1]
+    with pytest.warns(UserWarning, match="1 of 3 workers found no place soon .*; the run begins, and each joins when"):
+        found, late, seconds = placed(Cluster(0.0), first, first, math.inf)
+    assert (found, late) == ([0, 1], [2])
     assert seconds <= longest
 
 
 def test_workers_that_come_one_after_another_are_all_waited_for(placed):
     starts = [4.0 * number for number in range(1, 40)]
-    assert placed(Cluster(0.0), *starts) == (list(range(39)), starts[-1])
+    assert placed(Cluster(0.0), *starts) == (list(range(39)), [], starts[-1])
 
 
 def test_nobody_finds_a_place(placed):
