@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import os
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from typing import Annotated, NoReturn
 
 import typer
@@ -74,7 +76,7 @@ def settings(
 
 def main() -> None:
     """Runs the command line; errors end it with one clear text instead of a traceback."""
-    warnings.showwarning = _show_warning
+    warnings.showwarning = _warnings_shown_once()
     # At its end, Python looks through all objects for rings; with a framework's that takes half a second.
     atexit.register(gc.freeze)
     try:
@@ -94,5 +96,11 @@ def _end(error: Exception, text: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _show_warning(message: Warning | str, *_details: object, **_more: object) -> None:
-    typer.secho(f"warning: {as_typed(str(message))}", fg="yellow", err=True)
+def _warnings_shown_once() -> Callable[..., None]:
+    """Returns what shows a warning, each text once: a command that finds a plane and measures it opens two pools."""
+
+    @functools.cache
+    def show(text: str) -> None:
+        typer.secho(f"warning: {as_typed(text)}", fg="yellow", err=True)
+
+    return lambda message, *_details, **_more: show(str(message))

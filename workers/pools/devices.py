@@ -182,14 +182,13 @@ def choose_devices(asked: tuple[int, ...] | None) -> tuple[int, ...]:
         return gpus or tuple(range(max(1, len(available_cores()) // CORES_PER_SLOT)))
     if gpus and not set(asked) <= set(gpus):
         raise wrong_value("device_ids", f"among this machine's GPUs {list(gpus)}", list(asked))
-    if not gpus:
-        _tell_of_slots(asked, len(available_cores()))
     return asked
 
 
-def _tell_of_slots(asked: Sequence[int], cores: int) -> None:
+def tell_of_slots(asked: Sequence[int]) -> None:
     """Warns of ids that no core of this machine stands behind: somebody may have meant a GPU, or how many workers."""
-    if max(asked) < cores:
+    cores = len(available_cores())
+    if gpu_ids() or max(asked) < cores:
         return
     workers = "one worker computes on all of them" if len(asked) == 1 else f"{len(asked)} workers share them"
     warnings.warn(

@@ -15,7 +15,15 @@ from ..measurement_options import MeasurementOptions
 from ..measurement_plan import NOT_IN_A_REHEARSAL, MeasurementPlan, Workload, check_compile
 from ..pool import Pool
 from ..samples.memory import AUTO, memory_limit
-from .devices import WorkerLayout, WorkerPlace, available_cores, choose_devices, gpu_ids, local_processes_suffice
+from .devices import (
+    WorkerLayout,
+    WorkerPlace,
+    available_cores,
+    choose_devices,
+    gpu_ids,
+    local_processes_suffice,
+    tell_of_slots,
+)
 from .in_process import InProcessPool
 from .placement import free_devices, free_on_nodes
 from .ray_session import RaySession, ray_address, ray_is_asked_for, ray_is_running
@@ -77,6 +85,7 @@ def open_pool(
     layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
     if not ray_is_running() and ray_address(address) is None:
         devices = choose_devices(asked)
+        tell_of_slots(devices)
         layout.check_devices(devices)
         where = where_it_runs(devices, layout, address)
         if where == "in process":
@@ -218,6 +227,7 @@ def report_devices(
         with RaySession(address, slots=0) as session:
             return _cluster(session.ray, asked, layout)
     devices = choose_devices(asked)
+    tell_of_slots(devices)
     layout.check_devices(devices)
     kind = "GPU" if gpu_ids() else "CPU"
     where = where_it_runs(devices, layout, address)

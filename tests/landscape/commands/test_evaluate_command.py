@@ -1,7 +1,5 @@
 """``landscape evaluate``: the same planes as in Python, from what is typed."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -68,7 +66,7 @@ def folder(tmp_path_factory):
 def typed(folder, tmp_path, monkeypatch):
     """Types a command in the folder; returns the landscape that it wrote."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.syspath_prepend(folder)
 
     def run(*arguments, function="bowl", size=5):
         output = tmp_path / f"{len(list(tmp_path.iterdir()))}.h5"
@@ -261,7 +259,7 @@ def test_the_function_is_called_once(typed, folder):
 )
 def test_wrong_arguments(folder, tmp_path, monkeypatch, arguments, text):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.syspath_prepend(folder)
     if "--function" not in arguments:
         arguments = [*arguments, "--function", "evaluate_callbacks:bowl"]
     result = CliRunner().invoke(app, ["evaluate", *arguments, "-o", str(tmp_path / "a.h5"), "--no-progress"])
@@ -278,6 +276,15 @@ def test_on_two_workers_as_a_user_types_it(folder, tmp_path):
     assert "\r" not in told.stderr
     assert "line: 13/13 points (100 %)" in told.stderr, "the grid, and each network twice"
     assert Landscape.load(tmp_path / "line.h5").complete
+
+
+@pytest.mark.filterwarnings("always:device_ids")
+def test_each_warning_is_shown_once(folder, tmp_path):
+    """The plane's pool says the same as that of its points."""
+    arguments = ["start.safetensors", "--function", "evaluate_callbacks:bowl", "--kind", "hessian", "--which", "top"]
+    how = ["--devices", 10**6, "-o", tmp_path / "top.h5", "--size", "3", "--no-progress"]
+    told = command("evaluate", *arguments, *how, folder=folder, environment={"CUDA_VISIBLE_DEVICES": ""})
+    assert told.stderr.count("warning: --devices [1000000] go beyond this machine") == 1
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,12 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paraboloid import Paraboloid
 
+from workers.measurement_options import MeasurementOptions
 from workers.pools import devices
 from workers.pools.devices import available_cores, choose_devices, gpu_ids, gpu_numbers, share_cores
+from workers.pools.open_pool import open_pool, report_devices
 
 
 @pytest.fixture
@@ -153,7 +156,19 @@ def test_devices_without_gpus(eight_cores, monkeypatch):
 def test_ids_beyond_the_cores_are_not_taken_silently(eight_cores, monkeypatch, asked, text):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.warns(UserWarning, match=text):
-        assert choose_devices(asked) == asked
+        assert len(report_devices(asked).workers) == len(asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "address"),
+    [([10**6], None), ([0, 10**6], None), pytest.param([10**6], "local", marks=pytest.mark.slow)],
+)
+def test_each_call_says_once_that_ids_are_beyond(monkeypatch, own_ray, asked, address):
+    """A private Ray chose its devices a second time."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.warns(UserWarning, match="go beyond") as told:
+        open_pool(Paraboloid, MeasurementOptions(), device_ids=asked, address=address).close()
+    assert sum(f"device_ids {asked} go beyond" in str(warning.message) for warning in told) == 1
 
 
 def test_devices_with_gpus(eight_gpus, monkeypatch):
