@@ -54,13 +54,14 @@ def read_keras_samples(
         samples, notes = read_array_samples(map(split_batch, dataset), options, memory)
     else:
         if isinstance(dataset, keras.utils.PyDataset):
-            dataset = Stream(functools.partial(_by_index, dataset))
+            number = dataset.num_batches
+            dataset = Stream(functools.partial(_by_index, dataset), None if number is None else range(number))
         if not isinstance(dataset, Iterable):
             raise TypeError(
                 "dataset must be (x, y) or (x, y, sample_weight) of arrays, a PyDataset, a DataLoader or an iterable "
                 f"of batches, but got {type(dataset).__name__}."
             )
-        samples, notes = read_array_samples(Stream(lambda: map(split_batch, dataset)), options, memory)
+        samples, notes = read_array_samples(Stream(lambda: map(split_batch, dataset), dataset), options, memory)
     if keras.backend.backend() == "torch":
         # Once, instead of at each point; JAX takes NumPy's memory as it is.
         samples = samples.map(lambda leaf: keras.ops.convert_to_tensor(leaf) if is_array(leaf) else leaf)

@@ -58,7 +58,7 @@ def read_array_samples(
         )
     convert = functools.partial(map, functools.partial(map_leaves, as_numpy), dataset)
     # An iterator stays one, so that it is not read a second time.
-    source = stream_source(convert() if isinstance(dataset, Iterator) else Stream(convert), options)
+    source = stream_source(convert() if isinstance(dataset, Iterator) else Stream(convert, dataset), options)
     return read_source(source, options, notes, memory), notes
 
 

@@ -31,9 +31,15 @@ def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[st
     if type(loader).__iter__ is DataLoader.__iter__:
         return None
     dataset: Any = loader.dataset
-    most = _ENDLESS * (len(dataset) + 1)
     try:
-        first, second = ([mark for mark, _ in islice(_samples(loader, make_batch), most)] for _ in range(2))
+        most = _ENDLESS * (len(dataset) + 1)
+    except TypeError:
+        return None  # it cannot be read, and says so
+    try:
+        # Batches without samples may have no end either.
+        first, second = (
+            [mark for mark, _ in islice(_samples(islice(loader, most), make_batch), most)] for _ in range(2)
+        )
     except SamplesError:
         return None  # what is wrong with a batch is said where it is read
     if len(first) == most or Counter(first) != Counter(second):

@@ -21,7 +21,7 @@ from .samples import Samples, count_samples, no_samples
 from .store import SampleWriter, hold_store, open_held
 from .streaming import PassFacts, SampleStream, first_pass
 
-# After so many samples a stream of unknown length counts as one without an end.
+# After so many samples, and more batches than its length says, a stream counts as one without an end.
 _ENDLESS = 10_000_000
 # What a pass has in memory at once, the head kept beside it.
 _BLOCK_SHARE = 0.25
@@ -52,12 +52,21 @@ class SampleSource:
 
 @dataclass(frozen=True)
 class Stream:
-    """Batches that can be read again: each time one asks for them, from the start."""
+    """Batches that can be read again: each time one asks for them, from the start.
+
+    Attributes:
+        read: begins to read them.
+        source: has as many batches, if it has a length.
+    """
 
     read: Callable[[], Iterator[Any]]
+    source: object = None
 
     def __iter__(self) -> Iterator[Any]:
         return self.read()
+
+    def __len__(self) -> int:
+        return len(self.source)  # type: ignore[arg-type]
 
 
 def indexed_source(
@@ -128,22 +137,19 @@ def stream_source(
 
     Raises:
         ValueError: random samples were asked for.
-        SamplesError: while it is read: it has no length, and no end after ten million samples.
+        SamplesError: while it is read: it has no end after ten million samples and all batches of its length, or gives
+            as many batches without samples.
     """
     if options.samples == "random":
         raise ValueError('samples="random" needs a data set that is read by index; use samples="first" for a stream.')
 
     def read() -> Iterator[Batch]:
-        left, seen = options.count, 0
-        may_be_endless = left is None and not _has_length(dataset)
-        for item in _iterate(dataset):
+        left, seen, empty = options.count, 0, 0
+        for number, item in enumerate(_iterate(dataset), start=1):
             batch = make_batch(item, None)
-            seen += batch.size
-            if may_be_endless and seen > _ENDLESS:
-                raise SamplesError(
-                    f"dataset has given more than {_ENDLESS:,} samples and does not say how many there are (it has no "
-                    "length), so it may never end. Say how many are measured: num_samples=10_000."
-                )
+            seen += batch.size if left is None else 0
+            empty += not batch.size
+            _check_end(dataset, number, seen, empty)
             if left is not None:
                 batch = cut(batch, 0, left) if batch.size > left and batch.can_be_cut else batch
                 left = max(0, left - batch.size)
@@ -296,12 +302,38 @@ def _are_same(one: Batch, other: Batch) -> bool:
     return same_leaves((one.inputs, one.targets), (other.inputs, other.targets))
 
 
-def _has_length(dataset: object) -> bool:
+def _length(dataset: object) -> int | None:
     try:
-        len(dataset)  # type: ignore[arg-type]
+        return len(dataset)  # type: ignore[arg-type]
     except (TypeError, NotImplementedError):
-        return False
-    return True
+        return None
+
+
+def _check_end(dataset: object, number: int, seen: int, empty: int) -> None:
+    """Raises SamplesError where a stream may have no end.
+
+    Args:
+        dataset: the stream.
+        number: of batches that it has given.
+        seen: samples that it has given; 0 where it is known how many are read.
+        empty: batches that it has given without any.
+    """
+    if max(seen, empty) <= _ENDLESS or number <= ((length := _length(dataset)) or 0):
+        return
+    if empty > _ENDLESS:
+        raise SamplesError(
+            f"dataset has given more than {_ENDLESS:,} batches without any sample, so it may never end. Leave such "
+            "batches out, and let it end after its last sample."
+        )
+    said = (
+        "does not say how many there are (it has no length)"
+        if length is None
+        else f"more batches than its length says ({length:,})"
+    )
+    raise SamplesError(
+        f"dataset has given more than {_ENDLESS:,} samples and {said}, so it may never end. Say how many are measured: "
+        "num_samples=10_000."
+    )
 
 
 def _iterate(dataset: Iterable[Any]) -> Iterator[Any]:

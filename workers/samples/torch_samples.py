@@ -167,7 +167,7 @@ def _loader_source(
     if loader.batch_size is None and loader.batch_sampler is None:
         # Automatic batching is off: each item of the data set is a batch of its own.
         indices = _indices(loader.dataset, visited_indices(loader, None, notes))
-        items = Stream(lambda: (loader.collate_fn(loader.dataset[index]) for index in indices))
+        items = Stream(lambda: (loader.collate_fn(loader.dataset[index]) for index in indices), indices)
         return stream_source(items, options, make_batch=make_batch)
     return _indexed_source(
         loader.dataset,

@@ -22,6 +22,8 @@ from worker_cases import sentence_loader
 
 from workers.errors import SamplesError
 from workers.measurement_options import MeasurementOptions
+from workers.samples import sources
+from workers.samples.array_samples import read_array_samples
 from workers.samples.batches import Batch
 from workers.samples.streaming import SampleStream, first_pass
 from workers.samples.torch_samples import read_samples
@@ -259,6 +261,66 @@ def test_a_stream_without_an_end_is_an_error_and_one_with_a_length_is_read(as_lo
     assert stream.given == 3
     assert read_all(Zeros(), num_samples=9_000_000) == 9_000_000
     assert read_all(CountedZeros(3)) == 12_000_000
+
+
+class Ones:
+    """Batches of so many samples each, without an end."""
+
+    def __init__(self, samples=2):
+        self.samples = samples
+
+    def __iter__(self):
+        return itertools.repeat((torch.ones(self.samples, 2), torch.ones(self.samples)))
+
+
+class CountedOnes(Ones):
+    """It says that there are few."""
+
+    def __len__(self):
+        return 3
+
+
+class OnesStream(CountedOnes, IterableDataset):
+    pass
+
+
+class OnesLoader(DataLoader):
+    def __iter__(self):
+        return iter(Ones(0))
+
+
+@pytest.fixture
+def few_are_endless(monkeypatch):
+    monkeypatch.setattr(sources, "_ENDLESS", 50)
+
+
+@pytest.mark.parametrize("make", [CountedOnes, lambda: DataLoader(OnesStream(), batch_size=None)])
+@pytest.mark.filterwarnings("ignore:Length of IterableDataset")
+def test_a_stream_that_goes_on_behind_its_length_is_an_error(few_are_endless, make):
+    """It filled the memory."""
+    match = (
+        r"more than 50 samples and more batches than its length says \(3\), so it may never end\. .* num_samples=10_000"
+    )
+    with pytest.raises(SamplesError, match=match):
+        read_samples(make(), MeasurementOptions())
+    assert read_samples(make(), MeasurementOptions(num_samples=20))[0].count == 20
+
+
+@pytest.mark.parametrize("make", [lambda: Ones(0), lambda: OnesLoader(DATA)])
+@pytest.mark.parametrize("count", [None, 20])
+def test_batches_without_samples_that_have_no_end_are_an_error(few_are_endless, make, count):
+    with pytest.raises(
+        SamplesError, match=r"more than 50 batches without any sample, so it may never end\. Leave such"
+    ):
+        read_samples(make(), MeasurementOptions(num_samples=count))
+
+
+@pytest.mark.parametrize("make", [list, lambda batches: DataLoader(batches, batch_size=None)])
+@pytest.mark.parametrize("read_any", [read_samples, read_array_samples])
+def test_batches_that_are_counted_are_read_however_many_they_are(few_are_endless, make, read_any):
+    """They "had no length" where they were read by index, or as arrays."""
+    batches = [(INPUTS[start : start + 4], TARGETS[start : start + 4]) for start in range(0, 28, 4)] * 3
+    assert read_any(make(batches), MeasurementOptions())[0].count == 84
 
 
 def test_a_stream_may_fill_the_same_tensors_again():
