@@ -246,7 +246,9 @@ def check_shapes(label: str, module: nn.Module) -> None:
 
 def describe(network: nn.Module) -> WeightSpace:
     """Returns the description of the network's parameters and buffers."""
-    tensors = tuple(info for info, _ in named_tensors(network))
+    entries = named_tensors(network)
+    check_apart(entries)
+    tensors = tuple(info for info, _ in entries)
     warn_of_extra_states(unwrap(network))
     return WeightSpace("torch", type(unwrap(network)).__name__, tensors)
 

@@ -282,6 +282,11 @@ def _read_header(file: io.RawIOBase | io.BufferedReader, label: str) -> tuple[di
     end = _end(entries)
     if 8 + length + end != size:
         raise broken(f"its header describes {8 + length + end} bytes, the file has {size}")
+    ends = 0
+    for name, (_, _, start, stop) in sorted(entries.items(), key=lambda item: item[1][2:]):
+        if start < ends and start < stop:  # a small file could claim any amount of memory
+            raise broken(f"{name!r} overlaps another tensor")
+        ends = max(ends, stop)
     return metadata, entries, 8 + length
 
 

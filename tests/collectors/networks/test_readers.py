@@ -166,6 +166,13 @@ def test_networks_that_cannot_be_read(build, error, match):
         describe_network(network)
 
 
+def test_a_slice_of_another_parameter_is_refused():
+    network = nn.Sequential(nn.Linear(4, 6), nn.Linear(4, 3))
+    network[1].weight = nn.Parameter(network[0].weight.detach()[3:])
+    with pytest.raises(TypeError, match=r"'0\.weight' and '1\.weight' share a part of their memory.*clone\(\)"):
+        describe_network(network)
+
+
 def test_sparse_parameters_are_refused():
     network = nn.Module()
     network.weight = nn.Parameter(torch.eye(3).to_sparse())

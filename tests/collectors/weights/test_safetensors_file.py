@@ -214,6 +214,8 @@ def tensor(dtype="F32", shape=(2,), offsets=(0, 8), **more):
         ({"a": tensor(offsets=[-8, 0])}, "'a' has a shape or an offset that is not a non-negative integer"),
         ({"a": tensor(shape=[3])}, r"'a' has 8 bytes for the shape \(3,\) of float32"),
         ({"a": tensor(offsets=[8, 16])}, "describes .* bytes, the file has"),
+        ({"a": tensor(), "b": tensor()}, "'b' overlaps another tensor"),
+        ({"a": tensor(), "b": tensor(shape=[1], offsets=[4, 8])}, "'b' overlaps another tensor"),
         ({"a": tensor(shape=[2**62, 2], offsets=[0, 2**65])}, "not a non-negative integer"),
         ({"a": tensor(shape=[0, 2**62], offsets=[0, 0])}, "not a non-negative integer"),
         ({"a": tensor(shape=[0, 2**40, 2**40], offsets=[0, 0])}, "which is too large"),
