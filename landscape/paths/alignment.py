@@ -39,7 +39,8 @@ class Aligned:
     Attributes:
         weights: name to array of every parameter and buffer; what ``line_between``, ``plane_through`` and the others
             take, and ``load_state_dict`` once they are tensors.
-        groups: the axes that are permuted together, with their permutations.
+        groups: the axes that are permuted together, with their permutations; parts of an axis, such as the groups of
+            GroupNorm, come before what is inside them.
         distance_before: from ``to``, over the trainable weights.
         distance_after: the same once the units are in order.
         verified: the largest difference of outputs that the new order makes, relative to the largest output; at most

@@ -26,6 +26,8 @@ class AxisLabels:
         self._lengths: list[int] = []
         self._fixed: list[bool] = []
         self._parts: dict[int, Axis] = {}
+        self.mixed: list[tuple[Axes, Axes]] = []
+        """Of operators that mix entries along axes and keep these: the axes, and all of the operator's tensors."""
 
     def new_axis(self, length: int, *, fixed: bool = False) -> Axis:
         """Returns an axis with a label of its own."""
@@ -56,6 +58,10 @@ class AxisLabels:
         for axis in axes:
             for label in self.labels(axis):
                 self._fixed[label] = True
+
+    def mix(self, mixed: Axes, axes: Axes) -> None:
+        """Notes that an operator's results depend on all entries along some axes, which the results still have."""
+        self.mixed.append((mixed, axes))
 
     def join(self, one: Sequence[int], other: Sequence[int]) -> Axis:
         """Makes two axes be permuted together, and returns their labels; fixes both where they cannot be.

@@ -13,11 +13,12 @@ from collectors.networks.torch_network import transformers_without_fast_path
 from collectors.networks.weight_space import TensorInfo, WeightSpace, canonical_name
 
 from ..errors import AlignmentError
-from .axis_labels import Axes, AxisLabels
+from .axis_labels import Axes, Axis, AxisLabels
 from .layer_operators import LAYER_RULES
 from .operation import Labelled, Operation, Result, Shape, UnknownOperatorError
 from .permutations import PermutationGroup, PermutedAxis
 from .same_outputs import output_tensors
+from .separate_orders import find_outer_labels
 from .shape_operators import SHAPE_RULES, pointwise
 
 _RULES = {**SHAPE_RULES, **LAYER_RULES}
@@ -105,24 +106,40 @@ class _GraphReader:
                 self._found[node] = self._fixed(_shapes(node))
 
     def groups(self) -> list[PermutationGroup]:
-        """Returns the labels that are free, with all axes of weights that have them."""
+        """Returns the labels that are free, with all axes of weights that have them; what is within others is last."""
         labels = self._labels
+        # Of a part that the example does not reach, nobody knows what reads it.
+        used = {name: list(map(labels.labels, axes)) for name, axes in self._weights.items() if name in self._used}
+        results = (item if isinstance(item, tuple) else (item,) for item in self._found.values())
+        tensors = [axes for item in results for axes in item if axes is not None]
+        outer = find_outer_labels(labels, list(used.values()), tensors)
         found: dict[int, list[PermutedAxis]] = {}
-        for name, axes in self._weights.items():
-            if name not in self._used:
-                continue  # of a part that the example does not reach, nobody knows what reads it
-            for place, axis in enumerate(axes):
-                parts = labels.labels(axis)
+        for name, axes in used.items():
+            for place, parts in enumerate(axes):
                 for position, label in enumerate(parts):
                     if labels.is_free(label):
-                        before, after = labels.length(parts[:position]), labels.length(parts[position + 1 :])
-                        found.setdefault(label, []).append(PermutedAxis(name, place, before, after))
+                        axis = PermutedAxis(name, place, *self._around(parts, position))
+                        if label in outer:
+                            axis = self._within(axis, axes, label, outer[label])
+                        found.setdefault(label, []).append(axis)
         moved = {name for name, info in self._tensors.items() if info.trainable}
         return [
-            PermutationGroup.unpermuted(labels.length([label]), members)
-            for label, members in found.items()
+            PermutationGroup.unpermuted(
+                labels.length([label]), members, labels.length([outer[label]]) if label in outer else None
+            )
+            for label, members in sorted(found.items(), key=lambda item: item[0] in outer)
             if any(member.name in moved for member in members)
         ]
+
+    def _around(self, axis: Axis, position: int) -> tuple[int, int]:
+        return self._labels.length(axis[:position]), self._labels.length(axis[position + 1 :])
+
+    def _within(self, axis: PermutedAxis, axes: Axes, label: int, outer: int) -> PermutedAxis:
+        own = axes[axis.axis]
+        place = axis.axis if outer in own else next(place for place, other in enumerate(axes) if outer in other)
+        within = PermutedAxis(axis.name, place, *self._around(axes[place], axes[place].index(outer)))
+        inside = [other for other in own if other != outer]
+        return PermutedAxis(axis.name, axis.axis, *self._around(inside, inside.index(label)), within)
 
     def _weight(self, raw_name: str, shapes: Sequence[Shape | None], *, used: bool) -> Result:
         info = self._tensors.get(canonical_name(raw_name.removeprefix("network.")))

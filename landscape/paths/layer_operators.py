@@ -35,6 +35,8 @@ def _convolution(operation: Operation) -> Result:
 
 def _channel_norm(operation: Operation) -> Result:
     inputs = operation.axes("input")
+    # Statistics that were not kept are those of the batch.
+    operation.labels.mix([*inputs[:1], *inputs[2:]], inputs)
     for tensor in operation.optional("weight", "bias", "running_mean", "running_var"):
         inputs[1] = operation.labels.join(inputs[1], tensor[0])
     return inputs
@@ -44,6 +46,7 @@ def _group_norm(operation: Operation) -> Result:
     labels, inputs = operation.labels, operation.first
     groups = operation["num_groups"]
     outer, inner = labels.divide([inputs[1]], (groups, labels.length(inputs[1]) // groups))
+    labels.mix([inner, *inputs[2:]], [inputs[0], outer, inner, *inputs[2:]])
     inputs[1] = [*outer, *inner]
     for tensor in operation.optional("weight", "bias"):
         inputs[1] = labels.join(inputs[1], tensor[0])
@@ -53,11 +56,15 @@ def _group_norm(operation: Operation) -> Result:
 def _layer_norm(operation: Operation) -> Result:
     inputs = operation.axes("input")
     count = len(operation["normalized_shape"])
+    operation.labels.mix(inputs[-count:], inputs)
     return [*inputs[:-count], *broadcast(operation.labels, [inputs[-count:], *operation.optional("weight", "bias")])]
 
 
 def _weight_norm(operation: Operation) -> Result:
-    return broadcast(operation.labels, [operation.axes("v"), operation.axes("g")])
+    axes = operation.axes("v")
+    kept = operation["dim"] % len(axes)
+    operation.labels.mix([axis for place, axis in enumerate(axes) if place != kept], axes)
+    return broadcast(operation.labels, [axes, operation.axes("g")])
 
 
 def _prelu(operation: Operation) -> Result:
@@ -65,6 +72,28 @@ def _prelu(operation: Operation) -> Result:
     if weight and weight[0]:
         inputs[1] = operation.labels.join(inputs[1], weight[0])
     return inputs
+
+
+def _pixel_shuffle(operation: Operation) -> Result:
+    """Parts of each channel become places, which have an order."""
+    *batch, channels, _, _ = operation.first
+    factor, labels, shape = operation["upscale_factor"], operation.labels, operation.shape
+    kept, parts = labels.divide([channels], (shape[-3], factor**2))
+    labels.fix(parts)
+    return [*batch, kept, *map(operation.fixed, shape[-2:])]
+
+
+def _pixel_unshuffle(operation: Operation) -> Result:
+    *batch, channels, _, _ = operation.first
+    *_, height, width = operation.shape
+    parts = operation.fixed(operation["downscale_factor"] ** 2)
+    return [*batch, [*channels, *parts], operation.fixed(height), operation.fixed(width)]
+
+
+def _channel_shuffle(operation: Operation) -> Result:
+    inputs, groups = operation.first, operation["groups"]
+    outer, inner = operation.labels.divide([inputs[1]], (groups, operation.shape[1] // groups))
+    return [inputs[0], [*inner, *outer], *inputs[2:]]
 
 
 def _places(operation: Operation) -> Result:
@@ -125,6 +154,7 @@ def _attention(operation: Operation) -> Result:
     key[-2] = labels.join(key[-2], value[-2])
     if operation["is_causal"]:
         operation.fix([query[-2], key[-2]])
+    labels.mix([*query[-2:], *key[-2:], *value[-2:]], [*query, *key, *value])
     scores = [*broadcast(labels, [query[:-2], key[:-2], value[:-2]]), query[-2], key[-2]]
     scores = broadcast(labels, [scores, *operation.optional("attn_mask")])
     return [*scores[:-1], value[-1]]
@@ -140,6 +170,7 @@ def _recurrent(operation: Operation) -> Result:
         raise UnknownOperatorError
     hidden = [item.axes for item in (states if isinstance(states, list | tuple) else [states])]
     features = inputs[-1]
+    labels.mix(inputs[:-1], inputs)
     for layer in range(count):
         into, again, *added = weights[layer * step : (layer + 1) * step]
         width = labels.labels(again[1])
@@ -172,6 +203,9 @@ LAYER_RULES: dict[str, Rule] = {
         + ["upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_bilinear2d"],
         _places,
     ),
+    "pixel_shuffle": _pixel_shuffle,
+    "pixel_unshuffle": _pixel_unshuffle,
+    **dict.fromkeys(("channel_shuffle", "native_channel_shuffle"), _channel_shuffle),
     "embedding": _embedding,
     **dict.fromkeys(("bmm", "dot", "matmul", "mm", "mv", "vdot"), _matmul),
     **dict.fromkeys(("addmm", "baddbmm"), _addmm),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ _WORTH = 1e-10
 def match(target: State, moved: State, groups: Sequence[PermutationGroup]) -> list[PermutationGroup]:
     """Returns the groups with the permutations of ``moved`` that bring it near to ``target``.
 
-    One group after the other is solved exactly while all others rest, until nothing changes (coordinate descent). It
+    One group after the other is solved exactly while all others rest, until nothing changes (coordinate descent); parts
+    that are permuted as a whole are solved together with the order inside them. It
     starts once from the permutations that tensors at the fixed ends suggest, and once from none; the nearer result is
     returned. Nothing is drawn at random, and ties keep what there is.
 
@@ -54,10 +56,18 @@ class _Matcher:
             for axis in group.axes:
                 if axis.name in target:
                     self._axes.setdefault(axis.name, []).append((index, axis))
+        owners = {axis: index for index, group in enumerate(groups) for axis in group.axes}
+        units: dict[int, list[int]] = {}
+        for index, group in enumerate(groups):
+            within = group.axes[0].within
+            outer = index if within is None else owners.get(within, index)
+            units.setdefault(outer, []).append(index)
+        # What is solved at once: a group, or one with those within it.
+        self._units = list(units.values())
 
     def untouched(self) -> _Permutations:
         """Returns the permutations that change nothing."""
-        return [np.arange(group.size) for group in self._groups]
+        return [np.broadcast_to(np.arange(group.size), group.permutation.shape) for group in self._groups]
 
     def from_the_ends(self) -> _Permutations:
         """Returns permutations found one after the other, each by tensors whose other axes are settled already.
@@ -66,16 +76,12 @@ class _Matcher:
         """
         found = self.untouched()
         settled: set[int] = set()
-        while len(settled) < len(self._groups):
-            known = {
-                index: sum(self._target[name].size for name in self._names(index, settled))
-                for index in range(len(self._groups))
-                if index not in settled
-            }
-            index = max(known, key=known.__getitem__)
-            gains = self._gains(index, found, self._names(index, settled) or self._names(index))
-            found[index] = _assign(gains, found[index])
-            settled.add(index)
+        rest = list(self._units)
+        while rest:
+            unit = max(rest, key=lambda unit: sum(self._target[name].size for name in self._names(unit, settled)))
+            found = self._solved(unit, found, self._names(unit, settled) or self._names(unit))
+            settled.update(unit)
+            rest.remove(unit)
         return found
 
     def descend(self, start: _Permutations) -> _Permutations:
@@ -83,14 +89,15 @@ class _Matcher:
         found = list(start)
         for _ in range(_MOST_ROUNDS):
             changed = False
-            for index in range(len(self._groups)):
-                names = self._names(index)
-                better = _assign(self._gains(index, found, names), found[index])
-                if better is found[index]:
+            # An order inside parts is also sought alone, where all tensors count.
+            for unit in [*self._units, *([index] for _, *inner in self._units for index in inner)]:
+                names = self._names(unit)
+                tried = self._solved(unit, found, names)
+                if all(tried[index] is found[index] for index in unit):
                     continue
-                tried = [*found[:index], better, *found[index + 1 :]]
                 # With two axes of one tensor in a group, the exact solution for either may be none for both.
-                if self._repeats(index) and self._agreement(names, tried) <= self._agreement(names, found):
+                repeats = len(unit) > 1 or self._repeats(unit[0])
+                if repeats and self._agreement(names, tried) <= self._agreement(names, found):
                     continue
                 found, changed = tried, True
             if not changed:
@@ -107,36 +114,89 @@ class _Matcher:
             for name in names
         )
 
-    def _names(self, index: int, settled: set[int] | None = None) -> list[str]:
-        """Returns the tensors of a group; where asked, those whose other groups are all settled."""
+    def _names(self, unit: Sequence[int], settled: set[int] | None = None) -> list[str]:
+        """Returns the tensors of groups; where asked, those whose other groups are all settled."""
         return [
             name
             for name, axes in self._axes.items()
-            if any(other == index for other, _ in axes)
-            and (settled is None or all(other == index or other in settled for other, _ in axes))
-            and (settled is None or sum(other == index for other, _ in axes) == 1)
+            if any(index in unit for index, _ in axes)
+            and (settled is None or all(index in unit or index in settled for index, _ in axes))
+            and (settled is None or all(sum(other == index for other, _ in axes) < 2 for index in unit))
         ]
 
     def _repeats(self, index: int) -> bool:
         return any(sum(other == index for other, _ in axes) > 1 for axes in self._axes.values())
 
-    def _permuted(self, name: str, permutations: _Permutations, besides: PermutedAxis | None = None) -> NDArray[Any]:
+    def _permuted(self, name: str, permutations: _Permutations, besides: Collection[PermutedAxis] = ()) -> NDArray[Any]:
         array = self._moved[name]
         for index, axis in self._axes[name]:
-            if axis is not besides:
+            if axis not in besides:
                 array = axis.taken(array, permutations[index])
         return array
 
-    def _gains(self, index: int, permutations: _Permutations, names: Sequence[str]) -> Float64[np.ndarray, "size size"]:
+    def _solved(self, unit: Sequence[int], permutations: _Permutations, names: Sequence[str]) -> _Permutations:
+        """Returns the permutations with the best ones of a unit; the present ones themselves where none are better."""
+        result = list(permutations)
+        if len(unit) > 1:
+            return self._solved_with_parts(unit, permutations, names)
+        (index,) = unit
+        result[index] = _assign_each(self._gains(index, permutations, names), permutations[index])
+        return result
+
+    def _solved_with_parts(
+        self, unit: Sequence[int], permutations: _Permutations, names: Sequence[str]
+    ) -> _Permutations:
+        """Solves the order of parts with the orders inside them, by the tensors with one axis of each at most."""
+        outer, *inner = unit
+        result = list(permutations)
+        parts = self._groups[outer].size
+        own = {name: [(index, axis) for index, axis in self._axes[name] if index in unit] for name in names}
+        worth = self._gains(outer, permutations, [name for name in names if len(own[name]) == 1])
+        orders = {}
+        for index in inner:
+            size = self._groups[index].size
+            gains = np.zeros((parts, parts, size, size))
+            for name in names:
+                if sorted(other for other, _ in own[name]) == [outer, index]:
+                    axis = next(axis for other, axis in own[name] if other == index)
+                    rows = axis.rows(self._permuted(name, permutations, [axis for _, axis in own[name]]))
+                    gains += np.tensordot(axis.rows(self._target[name]), rows, (2, 2)).transpose(0, 2, 1, 3)
+            # Row and column: the part of the target, and the part of the other network that would lie there.
+            orders[index] = np.stack(
+                [
+                    [_assign(gains[row, column], permutations[index][row]) for column in range(parts)]
+                    for row in range(parts)
+                ]
+            )
+            worth += np.take_along_axis(gains, orders[index][..., None], axis=3).sum((2, 3))
+        result[outer] = _assign(worth, permutations[outer])
+        for index in inner:
+            found = orders[index][np.arange(parts), result[outer]]
+            if not np.array_equal(found, permutations[index]):
+                result[index] = found
+        return result
+
+    def _gains(
+        self, index: int, permutations: _Permutations, names: Sequence[str]
+    ) -> Float64[np.ndarray, "*parts size size"]:
         """Returns how well entry i of the target agrees with entry j of the other network."""
-        size = self._groups[index].size
-        gains = np.zeros((size, size))
+        group = self._groups[index]
+        gains = np.zeros((*group.permutation.shape, group.size))
         for name in names:
             for other, axis in self._axes[name]:
                 if other == index:
-                    rows = axis.rows(self._permuted(name, permutations, besides=axis))
-                    gains += axis.rows(self._target[name]) @ rows.T
+                    rows = axis.rows(self._permuted(name, permutations, [axis]))
+                    gains += axis.rows(self._target[name]) @ rows.swapaxes(-1, -2)
         return gains
+
+
+def _assign_each(gains: Float64[np.ndarray, "*parts size size"], present: NDArray[Any]) -> NDArray[Any]:
+    """Returns the best assignment in each part; the present ones themselves where no part has a better one."""
+    if gains.ndim == 2:
+        return _assign(gains, present)
+    known = list(present)
+    found = [_assign(*pair) for pair in zip(gains, known, strict=True)]
+    return present if all(map(operator.is_, found, known)) else np.stack(found)
 
 
 def _assign(gains: Float64[np.ndarray, "size size"], present: NDArray[Any]) -> NDArray[Any]:

@@ -31,29 +31,50 @@ class PermutedAxis:
         axis: of the tensor, from 0.
         before: the length of what lies outside it on the same axis.
         after: the length of what lies inside it on the same axis.
+        within: the axis of the same tensor that divides it into parts, each with an order of its own, such as the
+            groups of GroupNorm; ``before`` and ``after`` are then those inside one part.
     """
 
     name: str
     axis: int
     before: int = 1
     after: int = 1
+    within: PermutedAxis | None = None
 
     def __str__(self) -> str:
         part = f" in parts of {self.after}" if self.after > 1 else ""
         return f"{self.name}[{self.axis}]{part}"
 
-    def taken(self, array: NDArray[Any], permutation: Int64[np.ndarray, " size"]) -> NDArray[Any]:
+    def taken(self, array: NDArray[Any], permutation: Int64[np.ndarray, "*parts size"]) -> NDArray[Any]:
         """Returns the tensor with its entries along the axis taken in the order of the permutation."""
-        return np.take(self._divided(array), permutation, self.axis + 1).reshape(array.shape)
+        if self.within is None:
+            return np.take(self._divided(array), permutation, self.axis + 1).reshape(array.shape)
+        inside = replace(self, within=None)
+        parts = zip(self.within._parts(array), permutation, strict=True)
+        taken = np.stack([inside.taken(part, order) for part, order in parts])
+        # Along the outer axis the parts lie where they did.
+        divided = self.within._divided(array)
+        shape = np.moveaxis(divided, self.within.axis + 1, 0).shape
+        return np.moveaxis(taken.reshape(shape), 0, self.within.axis + 1).reshape(array.shape)
 
     def rows(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Returns the tensor as one row for each entry along the axis, in float64, shape (size, rest)."""
+        """Returns the tensor as one row for each entry along the axis, in float64, shape (*parts, size, rest)."""
+        if self.within is not None:
+            inside = replace(self, within=None)
+            return np.stack([inside.rows(part) for part in self.within._parts(array)])
         divided = np.moveaxis(self._divided(array), self.axis + 1, 0)
-        return divided.reshape(len(divided), -1).astype(np.float64)
+        return divided.reshape(len(divided), array.size // max(len(divided), 1)).astype(np.float64)
 
     def _divided(self, array: NDArray[Any]) -> NDArray[Any]:
         shape = array.shape
-        return array.reshape(*shape[: self.axis], self.before, -1, self.after, *shape[self.axis + 1 :])
+        size = shape[self.axis] // (self.before * self.after)
+        return array.reshape(*shape[: self.axis], self.before, size, self.after, *shape[self.axis + 1 :])
+
+    def _parts(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Returns the tensor without this axis, once for each of its entries."""
+        moved = np.moveaxis(self._divided(array), self.axis + 1, 0)
+        shape = array.shape
+        return moved.reshape(len(moved), *shape[: self.axis], self.before * self.after, *shape[self.axis + 1 :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,22 +84,25 @@ class PermutationGroup:
     Attributes:
         size: how many entries are permuted, such as the number of a layer's units.
         axes: all axes that follow.
-        permutation: entry i is taken from entry ``permutation[i]`` of the network that is aligned, shape (size,).
+        permutation: entry i is taken from entry ``permutation[i]`` of the network that is aligned, shape (size,). Where
+            the axes are ``within`` others, (parts, size): the order in each part, after the parts are in theirs.
     """
 
     size: int
     axes: tuple[PermutedAxis, ...]
-    permutation: Int64[np.ndarray, " size"] = field(repr=False)
+    permutation: Int64[np.ndarray, "*parts size"] = field(repr=False)
 
     @classmethod
-    def unpermuted(cls, size: int, axes: Sequence[PermutedAxis]) -> PermutationGroup:
+    def unpermuted(cls, size: int, axes: Sequence[PermutedAxis], parts: int | None = None) -> PermutationGroup:
         """Returns a group with the permutation that changes nothing."""
-        return cls(size, tuple(axes), np.arange(size))
+        order = np.arange(size)
+        return cls(size, tuple(axes), order if parts is None else np.tile(order, (parts, 1)))
 
     def __str__(self) -> str:
         shown = [str(axis) for axis in self.axes[:_NAMES_SHOWN]]
         more = len(self.axes) - len(shown)
-        return f"{', '.join(shown)}{f' and {more} more' if more else ''} ({self.size} entries)"
+        parts = f" in each of {len(self.permutation)} parts" if self.permutation.ndim > 1 else ""
+        return f"{', '.join(shown)}{f' and {more} more' if more else ''} ({self.size} entries{parts})"
 
     @property
     def moved(self) -> int:
@@ -91,7 +115,12 @@ class PermutationGroup:
 
 
 def permuted(state: State, groups: Sequence[PermutationGroup]) -> dict[str, NDArray[Any]]:
-    """Returns a state with all its groups permuted; tensors that are in no group are the same objects."""
+    """Returns a state with all its groups permuted; tensors that are in no group are the same objects.
+
+    Args:
+        state: name to array of every tensor.
+        groups: what is within others comes after them.
+    """
     result = dict(state)
     for group in groups:
         if group.moved:

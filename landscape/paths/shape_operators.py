@@ -15,6 +15,12 @@ def _same(operation: Operation) -> Result:
     return operation.first
 
 
+def _softmax(operation: Operation) -> Result:
+    axes = operation.first
+    operation.labels.mix([axes[place] for place in operation.dimensions("dim", len(axes))], axes)
+    return axes
+
+
 def _constant(operation: Operation) -> Result:
     # All elements are equal, so that any permutation leaves them as they are.
     return operation.labels.new_axes(operation.shape)
@@ -156,9 +162,10 @@ def _reduce(operation: Operation) -> Result:
 
 def _ordered(operation: Operation) -> Result:
     axes = operation.first
-    operation.fix(
-        [axes[place] for place in operation.dimensions("dims" if "dims" in operation.arguments else "dim", len(axes))]
-    )
+    places = operation.dimensions("dims" if "dims" in operation.arguments else "dim", len(axes))
+    ordered = [axes[place] for place in places]
+    operation.fix(ordered)
+    operation.labels.mix(ordered, axes)
     return axes
 
 
@@ -196,8 +203,8 @@ def _parts(operation: Operation, axes: Axes, place: int, length: int) -> list[in
 SHAPE_RULES: dict[str, Rule] = {
     **dict.fromkeys(
         ("alias", "alpha_dropout", "clone", "contiguous", "detach", "dropout", "feature_dropout", "lift_fresh_copy",
-         "log_softmax", "softmax", "_log_softmax", "_softmax", "to", "_to_copy", "type_as", "hardswish",
-         "log_sigmoid"), _same),
+         "to", "_to_copy", "type_as", "hardswish", "log_sigmoid"), _same),
+    **dict.fromkeys(("log_softmax", "softmax", "_log_softmax", "_softmax"), _softmax),
     **dict.fromkeys(("copy", "floor_divide", "masked_fill", "rsub", "true_divide", "where", "__and__", "__or__"),
                     pointwise),
     **dict.fromkeys(("full", "full_like", "new_full", "new_ones", "new_zeros", "ones", "ones_like", "zeros",

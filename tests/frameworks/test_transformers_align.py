@@ -44,7 +44,7 @@ def test_undone(name):
     groups = align(b, to=a, example=example).groups
     assert sorted(group.size for group in groups) == sizes
     rng, state = np.random.default_rng(0), read_network(a)
-    shuffled = permuted(state, [group.permuted_by(rng.permutation(group.size)) for group in groups])
+    shuffled = permuted(state, [group.permuted_by(rng.permuted(group.permutation, axis=-1)) for group in groups])
     found = align(shuffled, to=a, example=example)
     assert found.distance_before > 1
     assert found.distance_after == 0

@@ -22,6 +22,15 @@ class Forward(nn.Module):
         return self._forward(self, inputs)
 
 
+def with_own_statistics(network):
+    """Gives buffers and the parameters of normalization layers values that differ from unit to unit; in float64."""
+    generator = torch.Generator().manual_seed(3)
+    for tensor in (*network.parameters(), *network.buffers()):
+        if tensor.is_floating_point():
+            tensor.data += 0.3 * torch.rand(tensor.shape, generator=generator)
+    return network.double()
+
+
 def decoder():
     """From 10 numbers to images: places that a linear layer makes, and transposed convolutions."""
     return nn.Sequential(
@@ -50,10 +59,80 @@ def mobile():
 
 
 def grouped():
-    """Convolutions in groups and normalization in groups: groups are permuted whole, and alike inside."""
+    """Convolutions in groups and normalization in groups: groups are permuted whole, and inside each in its own way."""
     return nn.Sequential(
         nn.Conv2d(3, 12, 3), nn.GroupNorm(4, 12), nn.ReLU(), nn.Conv2d(12, 8, 3, groups=4), nn.InstanceNorm2d(8),
         nn.PReLU(8), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32, 10),
+    )  # fmt: skip
+
+
+def normalized():
+    """A residual stream that GroupNorm divides, with a square convolution that reads and writes it."""
+
+    def forward(net, x):
+        layers = net.layers
+        x = layers["stem"](x)
+        x = x + layers["inner"](functional.relu(layers["norm"](x)))
+        return layers["head"](layers["last"](x).mean((2, 3)))
+
+    return Forward(
+        forward, stem=nn.Conv2d(3, 12, 3), norm=nn.GroupNorm(3, 12), inner=nn.Conv2d(12, 12, 3, padding=1),
+        last=nn.GroupNorm(3, 12), head=nn.Linear(12, 10),
+    )  # fmt: skip
+
+
+def at_the_ends():
+    """One group, and as many groups as channels: all channels in any order. Neighbours in order: none."""
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 1), nn.GroupNorm(1, 6), nn.Conv2d(6, 5, 1), nn.GroupNorm(5, 5), nn.Conv2d(5, 7, 1),
+        nn.LayerNorm((7, 8, 8)), nn.Conv2d(7, 8, 1), nn.LocalResponseNorm(3), nn.Conv2d(8, 4, 1), nn.Flatten(),
+        nn.Linear(256, 10),
+    )  # fmt: skip
+
+
+def shuffled():
+    """Channels that become places and the other way round, and channels that change groups."""
+    return nn.Sequential(
+        nn.Conv2d(3, 20, 1), nn.PixelShuffle(2), nn.PReLU(5), nn.PixelUnshuffle(2), nn.Conv2d(20, 15, 1, groups=5),
+        nn.ChannelShuffle(5), nn.ReLU(), nn.Conv2d(15, 6, 1), nn.Flatten(), nn.Linear(384, 10),
+    )  # fmt: skip
+
+
+def across_heads():
+    """Each head attends to all others, so that what is inside them has one order in all."""
+
+    def forward(net, x):
+        x = net.layers["first"](x.flatten(1)).view(-1, 4, 3)
+        return net.layers["head"](((x @ x.transpose(1, 2)).softmax(-1) @ x).flatten(1))
+
+    return Forward(forward, first=nn.Linear(192, 12), head=nn.Linear(12, 10))
+
+
+def fused_across_heads():
+    """The same with PyTorch's fused operator."""
+
+    def forward(net, x):
+        x = net.layers["first"](x.flatten(1)).view(-1, 4, 3)
+        return net.layers["head"](functional.scaled_dot_product_attention(x, x, x).flatten(1))
+
+    return Forward(forward, first=nn.Linear(192, 12), head=nn.Linear(12, 10))
+
+
+def softmax_over_groups():
+    """Groups compete for each of their channels: they have an order for each channel, not the other way round."""
+
+    def forward(net, x):
+        x = net.layers["first"](x.flatten(1)).view(-1, 4, 3)
+        return net.layers["head"]((x * x.softmax(1)).flatten(1))
+
+    return Forward(forward, first=nn.Linear(192, 12), head=nn.Linear(12, 10))
+
+
+def two_divisions():
+    """Two normalizations that divide the same channels in different ways."""
+    return nn.Sequential(
+        nn.Conv2d(3, 12, 1), nn.GroupNorm(2, 12), nn.ReLU(), nn.GroupNorm(6, 12), nn.Conv2d(12, 12, 1),
+        nn.GroupNorm(2, 12), nn.ReLU(), nn.GroupNorm(3, 12), nn.Flatten(), nn.Linear(768, 10),
     )  # fmt: skip
 
 
@@ -138,15 +217,22 @@ def tokens():
     return torch.randint(11, (3, 7), generator=torch.Generator().manual_seed(5))
 
 
-# Name to network, inputs, sizes of the groups, and operators without a rule.
+# Name to network, inputs, shapes of the groups' permutations, and operators without a rule.
 NETWORKS = {
-    "decoder": (decoder, lambda: torch.randn(3, 10), [2, 2, 2, 6], ()),
-    "mobile": (mobile, images, [5, 8, 12], ()),
-    "grouped": (grouped, images, [2, 3, 4], ()),
-    "dense": (dense, images, [7], ()),
-    "gpt": (gpt, tokens, [4, 4, 16, 20], ()),
-    "encoder": (encoder, tokens, [4, 4, 16, 24], ()),
-    "recurrent": (recurrent, tokens, [6, 9], ()),
-    "mixer": (mixer, images, [7, 13], ()),
-    "sorting": (sorting, images, [9], ("sort",)),
+    "decoder": (decoder, lambda: torch.randn(3, 10), [(2,), (2, 2), (2, 2), (6,)], ()),
+    "mobile": (mobile, images, [(5,), (8,), (12,)], ()),
+    "grouped": (grouped, images, [(4,), (4, 2), (4, 3)], ()),
+    "normalized": (normalized, images, [(3,), (3, 4)], ()),
+    "at the ends": (at_the_ends, images, [(4,), (5,), (6,), (7,)], ()),
+    "shuffled": (shuffled, images, [(5,), (5, 3), (6,)], ()),
+    "across heads": (across_heads, images, [(3,), (4,)], ()),
+    "fused across heads": (fused_across_heads, images, [(3,), (4,)], ()),
+    "softmax over groups": (softmax_over_groups, images, [(3,), (3, 4)], ()),
+    "two divisions": (two_divisions, images, [(2,), (2, 2), (2, 3)], ("group_norm",)),
+    "dense": (dense, images, [(7,)], ()),
+    "gpt": (gpt, tokens, [(4,), (4, 4), (16,), (20,)], ()),
+    "encoder": (encoder, tokens, [(4,), (4, 4), (16,), (24,)], ()),
+    "recurrent": (recurrent, tokens, [(6,), (9,)], ()),
+    "mixer": (mixer, images, [(7,), (13,)], ()),
+    "sorting": (sorting, images, [(9,)], ("sort",)),
 }

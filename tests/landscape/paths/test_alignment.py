@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 from digits_training import LeNet5, ResNet20, Transformer, digits
+from permutable_networks import NETWORKS, with_own_statistics
 from torch import nn
 
 from collectors.errors import CheckpointError
+from collectors.networks.readers import read_network
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import MeasurementPlan, align, evaluate, line_between
 from landscape.errors import AlignmentError
@@ -56,7 +58,7 @@ def check_undone(build, steps, sizes, batch=64):
     groups = align(other, to=network, example=images).groups
     assert sorted(group.size for group in groups) == sizes
     rng = np.random.default_rng(1)
-    shuffled = permuted(state, [group.permuted_by(rng.permutation(group.size)) for group in groups])
+    shuffled = permuted(state, [group.permuted_by(rng.permuted(group.permutation, axis=-1)) for group in groups])
     with torch.no_grad():
         outputs = network(images)
         torch.testing.assert_close(
@@ -68,6 +70,39 @@ def check_undone(build, steps, sizes, batch=64):
     assert found.verified <= 1e-6
     for name, array in state.items():
         np.testing.assert_array_equal(found.weights[name], array)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_undone_in_networks_of_many_kinds(name):
+    """Whole groups change places, and inside each their channels, in every group in another way."""
+    build, inputs, shapes, _ = NETWORKS[name]
+    torch.manual_seed(0)
+    a, b = (with_own_statistics(build()) for _ in range(2))
+    groups = align(b, to=a, example=inputs()).groups
+    assert sorted(group.permutation.shape for group in groups) == shapes
+    state, rng = read_network(a), np.random.default_rng(2)
+    planted = permuted(state, [group.permuted_by(rng.permuted(group.permutation, axis=-1)) for group in groups])
+    found = align(planted, to=a, example=inputs())
+    assert found.distance_before > 0
+    assert found.distance_after == 0
+    for key, array in state.items():
+        np.testing.assert_array_equal(found.weights[key], array)
+
+
+def test_channels_of_group_normalization_stay_in_their_group():
+    """An order that takes a channel to another group changes the outputs, and is not undone."""
+    torch.manual_seed(0)
+    a = nn.Sequential(nn.Conv2d(1, 6, 3), nn.GroupNorm(3, 6), nn.ReLU(), nn.Flatten(), nn.Linear(24, 2))
+    across = np.array([2, 1, 0, 3, 4, 5])
+    planted = dict(read_network(a))
+    for key in ("0.weight", "0.bias", "1.weight", "1.bias"):
+        planted[key] = planted[key][across]
+    planted["4.weight"] = planted["4.weight"].reshape(2, 6, 4)[:, across].reshape(2, 24)
+    example = torch.randn(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    assert not torch.allclose(loaded(lambda: copy.deepcopy(a), planted)(example), a(example), atol=1e-3)
+    found = align(planted, to=a, example=example)
+    assert 0 < found.distance_after <= found.distance_before
+    assert found.verified <= 1e-6
 
 
 def test_undone_in_a_perceptron():

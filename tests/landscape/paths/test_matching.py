@@ -85,3 +85,37 @@ def test_a_flattened_axis():
     np.testing.assert_array_equal(moved, weight.reshape(2, 3, 4)[:, [2, 0, 1]].reshape(2, 12))
     moved = PermutedAxis("weight", 1, before=2, after=2).taken(weight, np.array([2, 0, 1]))
     np.testing.assert_array_equal(moved, weight.reshape(2, 2, 3, 2)[:, :, [2, 0, 1]].reshape(2, 12))
+
+
+def test_a_tensor_without_elements():
+    axis = PermutedAxis("none", 1)
+    group = PermutationGroup.unpermuted(4, [PermutedAxis("first", 0), axis])
+    target = {"first": np.arange(8.0).reshape(4, 2), "none": np.zeros((0, 4))}
+    order = np.array([2, 0, 3, 1])
+    moved = permuted(target, [group.permuted_by(order)])
+    assert moved["none"].shape == (0, 4)
+    (found,) = match(target, moved, [group])
+    np.testing.assert_array_equal(found.permutation, np.argsort(order))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_orders_inside_parts_against_all_of_them(seed):
+    """3 groups of 2 channels; a second tensor has the groups along one axis and their channels along another."""
+    whole, second = PermutedAxis("first", 0, after=2), PermutedAxis("second", 1)
+    outer = PermutationGroup.unpermuted(3, [whole, second])
+    inside = [PermutedAxis("first", 0, within=whole), PermutedAxis("second", 0, within=second)]
+    inner = PermutationGroup.unpermuted(2, inside, parts=3)
+    rng = np.random.default_rng(seed)
+    target, moved = ({"first": rng.standard_normal((6, 2)), "second": rng.standard_normal((2, 3, 2))} for _ in range(2))
+    places = np.arange(6).reshape(3, 2)
+    found = match(target, moved, [outer, inner])
+    np.testing.assert_array_equal(
+        permuted(moved, found)["first"],
+        moved["first"][np.take_along_axis(places[found[0].permutation], found[1].permutation, 1).ravel()],
+    )
+    distances = [
+        squared(target, permuted(moved, [outer.permuted_by(order), inner.permuted_by(orders)]))
+        for order in itertools.permutations(range(3))
+        for orders in itertools.product(itertools.permutations(range(2)), repeat=3)
+    ]
+    assert squared(target, permuted(moved, found)) == pytest.approx(min(distances), abs=1e-9)
