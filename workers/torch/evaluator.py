@@ -47,6 +47,7 @@ from .products import TorchProducts, check_products
 from .random_numbers import SAME_DRAWS, RandomNumbers
 from .settings import check_recalibration, measurement_settings, normalization_layers, recalibrate
 from .user_data import read_user_data
+from .weight_copies import SAMPLES_TRIED, weight_copies_warning
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -125,6 +126,7 @@ class TorchEvaluator(PlannedNetwork):
                 self._warn(*check_recalibration(self._normalization, self._recalibration_batches()))
             self._warn(*self._forward_pass.find_way(functools.partial(self._find_total, loss)))
             self._moves.check_in_place(self._module)
+            self._warn(*filter(None, [self._find_weight_copies()]))
             self._add_sets(further, loss)
             self._choose_plan(setup)
             names = self._get_points_ready(setup)
@@ -272,6 +274,12 @@ class TorchEvaluator(PlannedNetwork):
 
     def _placed(self, samples: Samples, *, channels_last: bool = False) -> Samples:
         return place_samples(samples, self._device, channels_last, self._outputs_device)
+
+    def _find_weight_copies(self) -> str | None:
+        if self._placement.is_kept or self._gradients.are_on:  # such a loss may leave gradients in the network
+            return None
+        batch = self._samples.batches(None if self._keeps_batches else SAMPLES_TRIED)[0]
+        return weight_copies_warning(self._differentiated(), batch, self._moves.space)
 
     def _find_outputs(self) -> None:
         """Finds out on which device a network that is spread over several has its outputs."""

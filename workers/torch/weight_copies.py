@@ -1,0 +1,234 @@
+"""Layers that compute with copies of their weights, made earlier: where the weights move, the copies stay."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from collectors.networks.batches import call_network, map_leaves
+from collectors.networks.weight_space import WeightSpace, canonical_name
+
+from ..samples.batches import Batch
+from ..samples.random_state import random_state_kept
+from .gradients import own_tensor
+from .moved_network import DifferentiatedNetwork
+from .moves import collapsed
+
+SAMPLES_TRIED = 8
+_MOST_TRIALS = 32
+_MOST_NAMES = 6
+
+
+def weight_copies_warning(network: DifferentiatedNetwork, batch: Batch, space: WeightSpace) -> str | None:
+    """Returns a sentence that names weights which move without effect because their layers compute with copies of them.
+
+    Only layers that keep tensors of their own besides parameters can do that, so that most networks cost nothing. Of
+    others a graph is recorded of a few samples, which shows what computes with which weights; it is not differentiated.
+    What no layer computes with, it seems, is changed for a trial. A head that the loss does not need is no such weight:
+    its own outputs depend on it. Nothing is said where that cannot be found out.
+
+    Args:
+        network: ends as it was found, as do random numbers.
+        batch: a few samples.
+        space: the network's description.
+    """
+    try:
+        names = _Trials(network, batch, space).find()
+    except Exception:  # a network may allow no graph, need more memory for one, or refuse other weights
+        return None
+    if not names:
+        return None
+    listed = ", ".join(map(repr, names[:_MOST_NAMES])) + (", ..." if len(names) > _MOST_NAMES else "")
+    return (
+        f"moving these weights changes nothing that the network computes: {listed}. Their layers keep other tensors, "
+        "probably copies made of the weights before (in __init__, or in the first forward pass of eval mode), which no "
+        "plane moves: the landscape does not show what these weights do. Let forward() compute from the weights each "
+        "time. If this loss does not use them in eval mode, nothing is wrong."
+    )
+
+
+@dataclass
+class _Suspect:
+    """A weight that a layer may have copied.
+
+    Attributes:
+        tensors: its parameters, which lie in the same memory.
+        layers: those that may keep the copy.
+    """
+
+    tensors: list[torch.Tensor] = field(default_factory=list)
+    layers: list[nn.Module] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """What a forward pass gave.
+
+    Attributes:
+        value: the loss.
+        outputs: the tensors that each layer returned.
+    """
+
+    value: torch.Tensor
+    outputs: Mapping[nn.Module, Sequence[torch.Tensor]]
+
+    def equals(self, other: _Pass, layers: Iterable[nn.Module]) -> bool:
+        """Returns whether the loss and the outputs of some layers are the same to the bit."""
+        pairs = [([self.value], [other.value]), *((self.outputs[layer], other.outputs[layer]) for layer in layers)]
+        return all(len(one) == len(two) and all(map(torch.equal, one, two)) for one, two in pairs)
+
+
+class _Trials:
+    def __init__(self, network: DifferentiatedNetwork, batch: Batch, space: WeightSpace) -> None:
+        self._network, self._batch = network, batch
+        self._suspects = _suspects(network.module, space)
+        self._trials_left = _MOST_TRIALS
+
+    def find(self) -> list[str]:
+        """Returns the names of the weights that are moved without effect."""
+        if not self._suspects:
+            return []
+        gpus = [device for device in self._network.devices if device.type == "cuda"]
+        with (
+            warnings.catch_warnings(),
+            self._network.settings(),
+            random_state_kept(),
+            torch.random.fork_rng(gpus),
+            _attributes_kept(self._network.module),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+        ):
+            warnings.simplefilter("ignore")
+            start = torch.zeros((), requires_grad=True).clone().grad_fn
+            self._first = self._run()
+            tensors = [self._first.value, *(tensor for some in self._first.outputs.values() for tensor in some)]
+            used = _leaves_of(tensors, _number(start))
+            names = [
+                name
+                for name, suspect in self._suspects.items()
+                if any(layer in self._first.outputs for layer in suspect.layers)
+                and not any(id(tensor) in used for tensor in suspect.tensors)
+            ]
+            return self._without_effect(names)
+
+    def _run(self) -> _Pass:
+        outputs: dict[nn.Module, list[torch.Tensor]] = {}
+
+        def note(layer: nn.Module, _: object, result: object) -> None:
+            found = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+            outputs.setdefault(layer, []).extend(found)
+
+        hook = nn.modules.module.register_module_forward_hook(note)
+        try:
+            self._network.start_batch(0)
+            result = call_network(self._network.forward, map_leaves(own_tensor, self._batch.inputs))
+            value, _ = self._network.total.differentiable(result, self._batch)
+        finally:
+            hook.remove()
+        return _Pass(value, outputs)
+
+    def _without_effect(self, names: list[str]) -> list[str]:
+        """Returns those whose change changes neither the loss nor what their layers return; all at once at first."""
+        if not names or not self._trials_left:
+            return []
+        self._trials_left -= 1
+        suspects = [self._suspects[name] for name in names]
+        layers = {layer for suspect in suspects for layer in suspect.layers if layer in self._first.outputs}
+        with _changed([suspect.tensors[0].detach() for suspect in suspects]):
+            if self._run().equals(self._first, layers):
+                return names
+        if len(names) == 1:
+            return []
+        half = len(names) // 2
+        return [*self._without_effect(names[:half]), *self._without_effect(names[half:])]
+
+
+def _suspects(module: nn.Module, space: WeightSpace) -> dict[str, _Suspect]:
+    """Returns by name the weights of layers that keep other tensors, or lie in one that keeps one of their size."""
+    names = {name: info.name for info in space.trainable if info.size for name in (info.name, *info.aliases)}
+    memory = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+    layers = dict(module.named_modules(remove_duplicate=False))
+    kept = {layer: _sizes_kept(layer, memory) for layer in layers.values()}
+    found: dict[str, _Suspect] = {}
+    for path, layer in layers.items():
+        parts = path.split(".") if path else []
+        above = [layers[".".join(parts[:end])] for end in range(len(parts))]
+        for key, parameter in layer._parameters.items():
+            name = names.get(canonical_name(".".join([*parts, key])))
+            if parameter is None or name is None:
+                continue
+            suspect = found.setdefault(name, _Suspect())
+            suspect.tensors.append(parameter)
+            suspect.layers += [layer] if kept[layer] else [item for item in above if parameter.numel() in kept[item]]
+    return {name: suspect for name, suspect in found.items() if suspect.layers}
+
+
+def _sizes_kept(layer: nn.Module, memory: set[int]) -> set[int]:
+    """Returns the sizes of what a layer keeps besides parameters; PyTorch's own layers make no copies."""
+    if type(layer).__module__.startswith("torch."):
+        return set()
+    tensors = [leaf for leaf in tree_leaves([*vars(layer).values(), *layer._buffers.values()]) if _is_real(leaf)]
+    return {tensor.numel() for tensor in tensors if tensor.untyped_storage().data_ptr() not in memory}
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _leaves_of(tensors: Iterable[torch.Tensor], start: int) -> set[int]:
+    """Returns the ids of the leaves of a graph, without what is older than a number."""
+    found = {id(tensor) for tensor in tensors if tensor.requires_grad and tensor.grad_fn is None}
+    rest: list[Any] = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+    seen = set(rest)
+    while rest:
+        node = rest.pop()
+        if hasattr(node, "variable"):
+            found.add(id(node.variable))
+        elif _number(node) >= start:  # an older node is of a copy that was made with its graph
+            new = {item for item, _ in node.next_functions if item is not None} - seen
+            seen |= new
+            rest += new
+    return found
+
+
+def _number(node: Any) -> int:
+    return int(node._sequence_nr())
+
+
+@contextlib.contextmanager
+def _changed(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Gives tensors other values for a while."""
+    before = [tensor.clone() for tensor in tensors]
+    try:
+        for tensor, value in zip(tensors, before, strict=True):
+            tensor.copy_(-1 - value)
+        yield
+    finally:
+        for tensor, value in zip(tensors, before, strict=True):
+            tensor.copy_(value)
+
+
+@contextlib.contextmanager
+def _attributes_kept(module: nn.Module) -> Iterator[None]:
+    """Puts back what a network notes in its layers while it computes."""
+    places: list[dict[str, Any]] = [place for layer in module.modules() for place in (vars(layer), layer._buffers)]
+    kept = [(place, dict(place)) for place in places]
+    buffers = [(buffer, buffer.clone()) for buffer in module.buffers() if buffer.numel()]
+    try:
+        yield
+    finally:
+        for place, before in kept:
+            if place.keys() != before.keys() or any(place[key] is not value for key, value in before.items()):
+                place.clear()
+                place.update(before)
+        with torch.no_grad():
+            for buffer, value in buffers:
+                if not torch.equal(buffer, value):
+                    collapsed(buffer).copy_(collapsed(value, buffer))
