@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from collectors.networks.batches import call_network, leaves, map_leaves
-from collectors.networks.torch_network import named_tensors, to_tensor, unwrap
+from collectors.networks.torch_network import named_tensors, tied_parameters, to_tensor, unwrap
 from collectors.networks.weight_space import State
 
 from ..errors import AlignmentError
@@ -38,8 +38,8 @@ class OutputCheck:
     """
 
     def __init__(self, network: nn.Module, example: Any, state: State) -> None:
-        module = _copied(unwrap(network)).eval()
-        self.network = module.float() if _is_narrow(module) else module
+        module = unwrap(network)
+        self.network = _copied(module, torch.float32 if _is_narrow(module) else None).eval()
         devices = {tensor.device for _, tensor in named_tensors(self.network)}
         device = devices.pop() if len(devices) == 1 else None
         tensors = map_leaves(lambda leaf: to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, example)
@@ -64,7 +64,7 @@ class OutputCheck:
     def in_float64(self) -> bool:
         """Computes in float64 from now on, where the network can; returns whether it can."""
         try:
-            self._add(_copied(self.network).double())
+            self._add(_copied(self.network, torch.float64))
         except Exception:  # a network may fix its types, and a device may lack float64
             return False
         return True
@@ -97,15 +97,23 @@ def output_tensors(outputs: Any) -> list[torch.Tensor]:
     return [leaf for leaf in leaves(outputs) if isinstance(leaf, torch.Tensor)]
 
 
-def _copied(module: nn.Module) -> nn.Module:
-    """Returns a copy; what a layer computed of its weights, as pruning does, is copied by its values."""
+def _copied(module: nn.Module, dtype: torch.dtype | None) -> nn.Module:
+    """Returns a copy of this type; what a layer computed of its weights, as pruning does, is copied by its values."""
     computed = {
         id(value): value.detach().clone()
         for layer in module.modules()
         for value in vars(layer).values()
         if isinstance(value, torch.Tensor) and not value.is_leaf
     }
-    return copy.deepcopy(module, computed)
+    copied = copy.deepcopy(module, computed).to(dtype)
+    # Copies of parameters that are others in the same memory lie apart.
+    entries = named_tensors(module)
+    first = {info.name: tensor for info, tensor in entries}
+    parameters = dict(copied.named_parameters())
+    copies = {id(parameter): parameters[name] for name, parameter in module.named_parameters()}
+    for name, tied in tied_parameters(module, entries):
+        copies[id(tied)].data = copies[id(first[name])].data.as_strided(tied.shape, tied.stride())
+    return copied
 
 
 def _run(module: nn.Module, state: State, inputs: Any) -> list[torch.Tensor]:

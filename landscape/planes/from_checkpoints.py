@@ -113,10 +113,16 @@ def random_plane_of(
         for index in range(dimension)
     )
     if not any(values.any() for values in directions[0].values()):
+        lacking, remedies = [], []
+        if not perturb_one_dimensional:
+            lacking.append("two axes")
+            remedies.append("perturb_one_dimensional=True to move biases and normalization layers too")
+        if normalization != "none":
+            lacking.append("values other than zero")
+            remedies.append('normalization="none" to move weights that are zero')
         raise PlaneError(
-            f"the random direction is zero: no trainable tensor of the network {space.network} that may move has two "
-            "axes and values other than zero. Pass perturb_one_dimensional=True to move biases and normalization "
-            'layers too, or normalization="none" to move weights that are zero.'
+            f"the random direction is zero: no trainable tensor of the network {space.network} that may move has "
+            f"{' and '.join(lacking)}. Pass {', or '.join(remedies)}."
         )
     identity = {
         "decomposition": "random",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Mapping
 
 import numpy as np
@@ -34,10 +35,10 @@ def find_out_how_losses_add_up(pool: Pool, weights: Mapping[int, AlignedState]) 
 
 
 def _random_line(state: AlignedState, space: WeightSpace) -> Plane:
-    for normalization in NORMALIZATIONS[:-1]:
+    # Weights that are all zero have no scale: only the last normalization moves them.
+    *scaled, unscaled = NORMALIZATIONS
+    line = functools.partial(random_plane_of, state, space, seed=0, perturb_one_dimensional=True, dimension=1)
+    for normalization in scaled:
         with contextlib.suppress(PlaneError):
-            return random_plane_of(
-                state, space, seed=0, normalization=normalization, perturb_one_dimensional=True, dimension=1
-            )
-    # Weights that are all zero have no scale.
-    return random_plane_of(state, space, seed=0, normalization=NORMALIZATIONS[-1], dimension=1)
+            return line(normalization=normalization)
+    return line(normalization=unscaled)

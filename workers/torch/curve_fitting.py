@@ -24,7 +24,7 @@ from ..samples.batches import Batch
 from ..samples.samples import Samples
 from .moved_network import DifferentiatedNetwork, MovedNetwork
 from .moves import collapsed
-from .second_order import twice_differentiable
+from .second_order import CHANGED_IN_PLACE, changes_in_place, twice_differentiable
 from .settings import normalization_layers
 
 _BETAS = (0.9, 0.999)
@@ -201,7 +201,12 @@ class CurveFitter(MovedNetwork):
             twice_differentiable(network.module, network.devices),
             _batch_statistics(self._norms),
         ):
-            yield
+            try:
+                yield
+            except RuntimeError as error:
+                if not changes_in_place(error):
+                    raise
+                raise CurveError(f"{CHANGED_IN_PLACE}.") from error
 
 
 @contextlib.contextmanager

@@ -30,6 +30,12 @@ _SIGNS = (
     re.compile(r"(\w+) does not support double backward"),
     re.compile(r"(double backward)"),
 )
+CHANGED_IN_PLACE = (
+    "the network changes in place what its derivatives are computed with. An embedding with max_norm does so where "
+    "another layer has its weights too: each forward pass shortens rows of them. Give it max_norm=None, and shorten "
+    "the rows after each step of the training"
+)
+"""What a user should know of a network whose weights change between a forward pass and its derivatives."""
 
 
 class BatchGraph:
@@ -225,6 +231,11 @@ def twice_differentiable(network: nn.Module, devices: Collection[torch.device]) 
         yield
 
 
+def changes_in_place(error: RuntimeError) -> bool:
+    """Returns whether an error is PyTorch's about what changed between a forward pass and its derivatives."""
+    return "modified by an inplace operation" in str(error)
+
+
 @contextlib.contextmanager
 def second_derivative_errors(matrix: Matrix) -> Iterator[None]:
     """Lets errors about derivatives that do not exist name the operator and the remedy.
@@ -235,6 +246,8 @@ def second_derivative_errors(matrix: Matrix) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        if changes_in_place(error):
+            raise CurvatureError(f"{CHANGED_IN_PLACE}, or use trace_by_lines, which needs no gradients.") from error
         found = next((match for sign in _SIGNS if (match := sign.search(str(error)))), None)
         if found is None or is_memory_shortage(error):
             raise

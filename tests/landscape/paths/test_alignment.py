@@ -89,6 +89,28 @@ def test_undone_in_networks_of_many_kinds(name):
         np.testing.assert_array_equal(found.weights[key], array)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_parameters_that_are_others_in_the_same_memory(transposed):
+    """A head in the memory of an embedding; its copies lie there too, in float32 and in float64."""
+
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.hidden = nn.Embedding(7, 4), nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 4))
+            weight = self.words.weight.data
+            self.head = nn.Parameter(weight.t() if transposed else weight)
+
+        def forward(self, words):
+            inputs = self.hidden(self.words(words))
+            return inputs @ (self.head if transposed else self.head.t())
+
+    torch.manual_seed(0)
+    a, b = Tied(), Tied()
+    found = align(b, to=a, example=torch.arange(7)[None])
+    assert 5 in [group.size for group in found.groups]
+    assert found.verified <= 1e-6
+
+
 def test_channels_of_group_normalization_stay_in_their_group():
     """An order that takes a channel to another group changes the outputs, and is not undone."""
     torch.manual_seed(0)

@@ -19,7 +19,7 @@ from two_networks import INPUTS, TARGETS, build, callback_fn, trained
 from waiting import Gate
 
 from collectors.errors import CheckpointError
-from landscape import Barrier, Landscape, Path, connect, evaluate, line_between
+from landscape import Barrier, Landscape, Path, connect, evaluate, line_between, measure_curvature
 from landscape.errors import (
     LandscapeError,
     LandscapeIdentityError,
@@ -74,6 +74,58 @@ def test_the_best_bend_of_a_curved_valley_is_found():
     assert path.chord == 2
     np.testing.assert_allclose(path.point(0.5)["w"], [0, 1], atol=2e-2)
     np.testing.assert_allclose(path.bend()["w"], wall.BEST_BEND[0], atol=2e-2)
+
+
+class Shortened(nn.Module):
+    """An embedding that shortens rows of its weights between two uses of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(7, 4, max_norm=0.5)
+
+    def forward(self, words):
+        first = self.embedding(words) @ self.embedding.weight.t()
+        return (first + self.embedding(words) @ self.embedding.weight.t()).mean(1)
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [lambda *args, **how: connect(*args, **how), lambda a, _, *args, **how: measure_curvature(a, *args, **how)],
+)
+def test_weights_that_change_in_place(measure):
+    torch.manual_seed(0)
+    a, b = Shortened(), Shortened()
+    words, targets = torch.randint(7, (20, 3)), torch.randint(7, (20,))
+    with pytest.raises(LandscapeError, match=r"changes in place .*max_norm=None"):
+        measure(a, b, lambda: (nn.CrossEntropyLoss(), Shortened(), (words, targets), {}), **OPTIONS)
+
+
+class Scaled(nn.Module):
+    """A network of vectors alone."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.scale, self.shift = nn.Parameter(torch.full((4,), value)), nn.Parameter(torch.tensor(value))
+
+    def forward(self, inputs):
+        return (inputs * self.scale + self.shift).sum(1, keepdim=True)
+
+
+def test_networks_whose_weights_are_vectors_or_zero():
+    generator = torch.Generator().manual_seed(0)
+    samples = torch.randn(20, 4, generator=generator), torch.randn(20, 1, generator=generator)
+    zero, one = Scaled(0.0), Scaled(1.0)
+
+    def call():
+        return nn.MSELoss(), Scaled(0.0), samples, {}
+
+    path = connect(zero, one, call, steps=3, **OPTIONS)
+    assert path.chord == pytest.approx(np.sqrt(5))
+    # The exact Hessian of a mean of squares.
+    rows = torch.cat([samples[0], torch.full((20, 1), 4.0)], 1).double()
+    exact = torch.linalg.eigvalsh(2 * rows.T @ rows / 20)
+    curvature = measure_curvature(zero, call, top=1, **OPTIONS)
+    assert float(curvature.eigenvalues[0, 0]) == pytest.approx(float(exact[-1]), rel=1e-4)
 
 
 @pytest.mark.slow

@@ -200,6 +200,11 @@ def test_networks_that_cannot_move_are_refused():
         parameter.requires_grad_(parameter.ndim == 1)
     with pytest.raises(PlaneError, match=r"random direction is zero.*perturb_one_dimensional=True"):
         random_plane(biases)
+    for parameter in biases.parameters():
+        parameter.data.zero_()
+    with pytest.raises(PlaneError, match=r"has values other than zero\. Pass normalization=\"none\" to move weights"):
+        random_plane(biases, perturb_one_dimensional=True)
+    assert random_plane(biases, perturb_one_dimensional=True, normalization="none").dimension == 2
     rotation = nn.Module()
     rotation.phase = nn.Parameter(torch.ones(2, 2, dtype=torch.complex64))
     with pytest.raises(PlaneError, match=r"complex trainable parameters \['phase'\]"):
