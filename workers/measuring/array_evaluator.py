@@ -23,7 +23,7 @@ from ..samples.samples import Samples
 from .checks import check_loaded, check_movable, check_own_precision, check_own_seeding, check_points
 from .kept_samples import as_columns, as_kept
 from .network_evaluator import NetworkEvaluator
-from .partition import add_batches, run_batches
+from .partition_sums import add_batches, run_batches
 from .totals import Total, low_precision_note
 from .tuning import choose_batch_size, chosen_plan, plan_batches
 

@@ -9,15 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from collectors.networks.batches import call_network
-
 from ..errors import SamplesError
 from ..evaluator import Partition
-from ..samples.batches import Batch
 from ..samples.samples import Groups, Passes, Samples, TwoPartitions
 from .checks import Closeness, check_same_values
 from .memory_shortage import is_memory_shortage
-from .partition_sums import PartitionSum, PartitionSums, differ_in_kind
+from .partition_sums import PartitionSum, PartitionSums, differ_in_kind, run_batches
 from .totals import Total
 
 _CLEARLY_CLOSER = 0.1
@@ -26,29 +23,6 @@ _MEAN_OF_BATCHES = (
     "over all samples, let one batch hold them all."
 )
 _PLACES = "the plane's origin, its corners and between them"
-
-
-def add_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> None:
-    """Resets every total and adds the batches up in all of them, from the same forward passes."""
-    for total in totals:
-        total.reset()
-    for batch in batches:
-        outputs = call_network(forward, batch.inputs)
-        for total in totals:
-            total.add(outputs, batch)
-        del outputs  # it may hold what gradients need, which no two batches should at once
-
-
-def run_batches(
-    forward: Callable[..., Any], batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]
-) -> dict[str, float]:
-    """Returns the loss and every metric over batches, from the same forward passes."""
-    totals = (loss, *metrics.values())
-    add_batches(forward, batches, totals)
-    results: dict[str, float] = {}
-    for total in totals:
-        results |= total.result()
-    return results
 
 
 @dataclass(frozen=True)

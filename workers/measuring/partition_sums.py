@@ -21,6 +21,29 @@ from .totals import Total
 _SAME = 1e-5
 
 
+def add_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> None:
+    """Resets every total and adds the batches up in all of them, from the same forward passes."""
+    for total in totals:
+        total.reset()
+    for batch in batches:
+        outputs = call_network(forward, batch.inputs)
+        for total in totals:
+            total.add(outputs, batch)
+        del outputs  # it may hold what gradients need, which no two batches should at once
+
+
+def run_batches(
+    forward: Callable[..., Any], batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]
+) -> dict[str, float]:
+    """Returns the loss and every metric over batches, from the same forward passes."""
+    totals = (loss, *metrics.values())
+    add_batches(forward, batches, totals)
+    results: dict[str, float] = {}
+    for total in totals:
+        results |= total.result()
+    return results
+
+
 @dataclass
 class PartitionSum:
     """One total over one partition.

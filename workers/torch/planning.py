@@ -13,7 +13,7 @@ from torch import nn
 from ..errors import SamplesError
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring.memory_shortage import halved, is_memory_shortage
-from ..measuring.partition import run_batches
+from ..measuring.partition_sums import run_batches
 from ..measuring.totals import Total
 from ..measuring.tuning import tune
 from ..samples.batches import Batch

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..errors import first_line
 from ..measuring.memory_shortage import is_memory_shortage
-from ..measuring.partition import add_batches
+from ..measuring.partition_sums import add_batches
 from ..measuring.totals import Pending, Total
 from ..samples.batches import Batch
 from .cuda_graphs import capture_cuda_graph
