@@ -93,7 +93,7 @@ def check_path(name: str, value: Any) -> Path:
         encoded = os.fsencode(path)
     except (RuntimeError, UnicodeEncodeError) as error:
         raise wrong_value(name, f"a path that can be used ({error})", text) from error
-    if len(encoded) > _LONGEST_PATH or any(len(part) > _LONGEST_NAME for part in encoded.split(b"/")):
+    if len(encoded) > _LONGEST_PATH or any(len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts):
         raise wrong_value(
             name, f"a path of at most {_LONGEST_PATH} bytes whose parts have at most {_LONGEST_NAME} each", text
         )

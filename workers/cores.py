@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from pathlib import Path
+from collectors.files import system
 
 _before_pinning: set[int] = set()
 
 
 def pin_process(cores: tuple[int, ...]) -> None:
-    """Restricts every thread of this process to the cores."""
+    """Restricts every thread of this process to the cores, where the system can do that."""
     if not _before_pinning:
-        _before_pinning.update(os.sched_getaffinity(0))
-    for task in Path("/proc/self/task").iterdir():
-        try:
-            os.sched_setaffinity(int(task.name), cores)
-        except ProcessLookupError:
-            continue
+        _before_pinning.update(system.usable_cores())
+    system.pin_process(cores)
 
 
 def unpin_thread() -> None:
     """Lets this thread, and processes that it starts, use all cores that the process had before it was pinned."""
     if _before_pinning:
-        with contextlib.suppress(OSError):  # they may have been taken away meanwhile
-            os.sched_setaffinity(0, _before_pinning)
+        system.pin_thread(_before_pinning)  # some may have been taken away meanwhile

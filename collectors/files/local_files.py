@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import FileWriteError
+from . import system
 from .replacing import check_replaceable
+from .system import process_is_alive
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -49,7 +51,7 @@ class WholeFile:
         self._size = 0
         self._descriptor: int | None = None
         with self._reporting():
-            self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.OPEN_FLAGS, 0o666)
 
     def write(self, content: Buffer) -> int:
         """Writes all of the content, however little the system takes at once; returns the number of bytes."""
@@ -67,7 +69,7 @@ class WholeFile:
         """Returns when everything is on the disk, under the temporary name."""
         assert self._descriptor is not None
         with self._reporting():
-            os.fsync(self._descriptor)
+            system.sync(self._descriptor)
             size = os.fstat(self._descriptor).st_size
             if size != self._size:
                 raise OSError(errno.EIO, f"{self._size} bytes were written, but it has {size}")
@@ -78,7 +80,7 @@ class WholeFile:
     def replace(self) -> None:
         """Takes the place of the file of its name; call it after ``finish``."""
         with self._reporting():
-            self._temporary.replace(self._target)
+            system.replace(self._temporary, self._target)
 
     def discard(self) -> None:
         """Removes what has not taken its place."""
@@ -167,19 +169,9 @@ def bytes_written(write: Callable[[Path], object]) -> bytes:
     Args:
         write: called with the path of a file that lies in memory; another program may open it as well.
     """
-    descriptor = os.memfd_create("landscape")
-    with os.fdopen(descriptor, "rb") as file:
-        write(Path(f"/proc/{os.getpid()}/fd/{descriptor}"))
-        return file.read()
-
-
-def sync_directory(directory: Path) -> None:
-    """Makes the names in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with system.path_for_bytes("landscape") as path:
+        write(path)
+        return path.read_bytes()
 
 
 def temporary_sibling(path: Path) -> Path:
@@ -215,17 +207,6 @@ def folders_of_dead_processes(parent: str | os.PathLike[str], prefix: str) -> It
         owner = folder.name.removeprefix(prefix).split("-")[0]
         if owner.isdigit() and not process_is_alive(int(owner)):
             yield folder
-
-
-def process_is_alive(process: int) -> bool:
-    """Returns whether a process of that id exists on this machine."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
 
 
 def unsent_folder() -> Path:

@@ -10,7 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Protocol
 
-from .local_files import process_is_alive
+from . import system
+from .system import process_is_alive
 
 # What file systems without locks answer.
 WITHOUT_LOCKS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK})
@@ -88,7 +89,7 @@ def holder(file: Path) -> int | None:
     """Returns the process id in a lock file; None where there is no such file, or no process id in it."""
     with contextlib.suppress(OSError):
         # A file of that name may be anything: neither a pipe nor a link nor its length may hold us up.
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(file, os.O_RDONLY | system.WITHOUT_WAITING | system.NO_LINK | system.OPEN_FLAGS)
         try:
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
                 text = os.read(descriptor, _MOST_DIGITS + 2).strip()
@@ -115,10 +116,10 @@ def private_lock_folder() -> Path:
     Raises:
         OSError: it cannot be made, or somebody else has made it.
     """
-    folder = Path(tempfile.gettempdir()) / f"landscape-locks-{os.getuid()}"
+    folder = Path(tempfile.gettempdir()) / f"landscape-locks-{system.user_name()}"
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+    if not stat.S_ISDIR(found.st_mode) or not system.is_private(found):
         raise PermissionError(errno.EPERM, "it is not a folder that only you can write; set TMPDIR", str(folder))
     return folder

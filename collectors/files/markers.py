@@ -12,13 +12,12 @@ import uuid
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from .background import NewestState
-from .local_files import process_is_alive
 from .locks import LockHeldError
 from .remote_path import RemotePath
+from .system import machine_identity, process_is_alive, user_name
 
 # How often a holder shows that it lives, and how long others wait for such a sign. No clocks are compared.
 BEAT_SECONDS = 20.0
@@ -81,7 +80,7 @@ class Marker:
 
     def _lives(self, found: bytes) -> bool:
         facts = _facts(found)
-        if facts.get("machine") == _machine() != "" and type(facts.get("process")) is int:
+        if facts.get("machine") == machine_identity() != "" and type(facts.get("process")) is int:
             if facts["process"] == os.getpid():
                 return facts.get("identity") in _held
             if not process_is_alive(facts["process"]):
@@ -136,7 +135,7 @@ class Marker:
             "owner": f"process {self._process} of {_user()} on {socket.gethostname()}",
             "since": self._since,
             "identity": self._identity,
-            "machine": _machine(),
+            "machine": machine_identity(),
             "process": self._process,
             "renewed": self._beats,
         }
@@ -163,14 +162,5 @@ def _who(content: bytes) -> str:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):
-        return f"user {os.getuid()}"
-
-
-def _machine() -> str:
-    # A process id means something until the machine restarts, and inside one container.
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115
-    except (OSError, ValueError):
-        return ""
+    except (KeyError, OSError, ImportError):
+        return f"user {user_name()}"

@@ -87,6 +87,11 @@ def on_this_machine(place: AnyPath, skip: Callable[[str], bool]) -> Iterator[Pat
         temporary.remove()
 
 
+def with_slashes(place: AnyPath) -> str:
+    """Returns a path with "/" between its parts on every system, or a URL as it is."""
+    return place.as_posix() if isinstance(place, Path) else str(place)
+
+
 def has_lost_slashes(path: object) -> bool:
     """Returns whether a path was a URL until ``pathlib`` took one of its slashes."""
     return _LOST_SLASHES.match(str(path)) is not None

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from ..errors import NotReplacedError
+from . import system
 from .file_kinds import ENOUGH_BYTES
 
 _HDF5 = rb"\x89|CDF"
@@ -65,7 +66,7 @@ def first_bytes(path: Path, count: int) -> bytes:
             raise NotReplacedError(path, "is read-only")
         if not count:
             return b""
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | system.OPEN_FLAGS | system.WITHOUT_WAITING), "rb") as file:
             return file.read(count)
     except (FileNotFoundError, NotADirectoryError):
         return b""

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CheckpointError
-from ..files.local_files import sync_directory
+from ..files.system import sync_directory
 from ..networks.weight_space import State, canonical_name, numpy_dtype, state_sha256
 from ..weights.safetensors_file import RESERVED_PREFIX, STORABLE_DTYPES, CheckpointFile, write_checkpoint
 from .encryption import decrypt, encrypt

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..files.places import AnyPath
+from ..files.places import AnyPath, with_slashes
 from .numbering import Numbers, Unit, numbers_inside, numbers_of_names
 
 
@@ -197,4 +197,4 @@ def _unclear(found: Sequence[SeenCheckpoint], ways: Sequence[Numbers], unit: Uni
 
 
 def _parts(place: AnyPath) -> list[str]:
-    return str(place).rstrip("/").split("/")
+    return with_slashes(place).rstrip("/").split("/")

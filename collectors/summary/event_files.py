@@ -17,8 +17,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from ..files.local_files import naming, sync_directory
+from ..files import system
+from ..files.local_files import naming
 from ..files.places import check_can_be_directory
+from ..files.system import sync_directory
 from ..validation import check_choice, check_instance, check_int, check_keys, wrong_value
 
 # Around each record: its length, and a checksum of the length and of the content.
@@ -129,7 +131,7 @@ class EventFiles:
         if open_file is not None:
             try:
                 open_file.flush()
-                os.fchmod(open_file.descriptor, 0o400)
+                system.protect(open_file.path)
                 sync_directory(self.directory)
             finally:
                 open_file.close()
@@ -149,10 +151,12 @@ def write_event_file(path: Path, events: list[bytes], token: str) -> None:
         for event in (version_event(), *events):
             file.write(record(event))
         file.flush()
-        temporary.replace(path)
-        sync_directory(path.parent)
     finally:
         file.close()
+    try:
+        system.replace(temporary, path)
+        sync_directory(path.parent)
+    finally:
         temporary.unlink(missing_ok=True)
 
 
@@ -234,7 +238,8 @@ class _WholeWrites:
     """A new file without a buffer of its own: a killed process loses nothing, a forked one repeats nothing."""
 
     def __init__(self, path: Path) -> None:
-        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self.path = path
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.OPEN_FLAGS, 0o600)
         self.size = 0
 
     def write(self, content: bytes) -> None:
@@ -250,7 +255,7 @@ class _WholeWrites:
         self.size += len(content)
 
     def flush(self) -> None:
-        os.fsync(self.descriptor)
+        system.sync(self.descriptor)
 
     def close(self) -> None:
         os.close(self.descriptor)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..errors import LandscapeError, reason_of
 from ..files.background import OrderedJobs, WriterClosedError
 from ..files.local_files import writing
+from ..files.system import protect
 from .encoding import LINEAGE_KINDS, SummaryEncoder, lineage_summary
 from .event_files import EventFiles, write_event_file
 from .values import SummaryStep
@@ -67,7 +68,7 @@ class SummaryFiles:
         """Makes everything durable and read-only."""
         self._events.close()
         if self._lineage:
-            self._events.lineage_path.chmod(0o400)
+            protect(self._events.lineage_path)
 
     def _write_lineage(self, step: SummaryStep) -> None:
         from tensorboard.compat.proto.event_pb2 import Event

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from collectors.errors import FileWriteError, LandscapeError
+from collectors.files import system
 from collectors.files.file_kinds import ENOUGH_BYTES, other_kind
 from collectors.files.local_files import naming, write_files
 from collectors.files.places import check_can_be_file
@@ -176,7 +177,7 @@ def _check_targets(images: Images, landscape: LandscapeData, overwrite: bool) ->
 def _first_bytes(path: Path) -> bytes:
     try:
         # Opening a named pipe would wait for a writer.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | system.OPEN_FLAGS | system.WITHOUT_WAITING), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise LandscapeFormatError(f"{path} is no regular file; give the path of a file.")
             return file.read(ENOUGH_BYTES)

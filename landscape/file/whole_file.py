@@ -6,7 +6,6 @@ changes it.
 
 from __future__ import annotations
 
-import fcntl
 import io
 import os
 import stat
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from collectors.errors import FileWriteError, LandscapeError
+from collectors.files import system
 from collectors.files.file_kinds import ENOUGH_BYTES, other_kind
 from collectors.files.local_files import write_bytes
 from collectors.files.places import AnyPath, check_directory, is_url, lost_slashes_hint
@@ -215,10 +215,10 @@ def _download(path: RemotePath, kind: FileKind) -> bytes:
 def _check_openable(path: Path, kind: FileKind) -> None:
     try:
         # Opening a named pipe would wait for a writer.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | system.OPEN_FLAGS | system.WITHOUT_WAITING), "rb") as file:
             regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
             begins = file.read(ENOUGH_BYTES) if regular else b""
-            locked = regular and _is_locked(file.fileno())
+            locked = regular and system.is_locked_for_writing(file.fileno())
     except (FileNotFoundError, NotADirectoryError) as error:
         raise _not_found(path, kind) from error
     except IsADirectoryError as error:
@@ -235,18 +235,6 @@ def _check_openable(path: Path, kind: FileKind) -> None:
         raise _locked(path, kind)
     if not begins.startswith(_SIGNATURE):
         raise _no_signature(path, begins, kind)
-
-
-def _is_locked(descriptor: int) -> bool:
-    # HDF5 takes this lock while a file is open for writing; a writer in this process it would not report as one.
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    return False
 
 
 def _locked(path: AnyPath, kind: FileKind) -> errors.LandscapeLockedError:

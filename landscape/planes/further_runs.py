@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from collectors.files.places import AnyPath
+from collectors.files.places import AnyPath, with_slashes
 from collectors.run_directory.directory import RunDirectory, find_run
 from collectors.validation import check_path, wrong_type, wrong_value
 
@@ -108,7 +108,7 @@ def _named(
 
 
 def _folder(path: AnyPath) -> PurePosixPath:
-    return PurePosixPath(str(path.resolve() if isinstance(path, Path) else path))
+    return PurePosixPath(with_slashes(path.resolve() if isinstance(path, Path) else path))
 
 
 def _check_unit(label: str, other: RunDirectory, run: RunDirectory) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from collectors.files.places import is_url
+from collectors.files.places import is_url, with_slashes
 from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory
 from collectors.validation import check_int, wrong_type, wrong_value
@@ -141,7 +141,7 @@ def _directories(checkpoints: Sequence[Any]) -> dict[str, Any]:
     for index, item in enumerate(checkpoints):
         if not isinstance(item, RunDirectory):
             raise wrong_type(f"checkpoints[{index}]", "a RunDirectory, as others of the list are", item)
-    folders = [PurePosixPath(str(item.path)) for item in checkpoints]
+    folders = [PurePosixPath(with_slashes(item.path)) for item in checkpoints]
     if len(set(folders)) < len(folders):
         raise wrong_value("checkpoints", "different run directories", [str(folder) for folder in folders])
     return dict(zip(names_of_folders(folders), checkpoints, strict=True))
@@ -178,7 +178,7 @@ def _by_folder(
 def _run_folder(weights: Weights) -> PurePosixPath | None:
     """Returns the folder of the run that a file belongs to; None for weights in memory."""
     if isinstance(weights, str | os.PathLike):
-        text = str(Path(weights).absolute()) if "://" not in os.fspath(weights) else str(weights)
+        text = Path(weights).absolute().as_posix() if "://" not in os.fspath(weights) else str(weights)
     elif str(getattr(weights, "label", "")).lower().endswith(CHECKPOINT_SUFFIXES):
         text = str(weights.label)
     else:

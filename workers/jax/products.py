@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import jax
 import numpy as np
 
+from collectors.files.system import free_memory
 from collectors.networks.jax_arrays import NamedArrays
 from collectors.networks.weight_space import State, direction_dtype
 
@@ -26,7 +27,6 @@ from ..curvature.products import (
 from ..errors import CurvatureError
 from ..measuring.memory_shortage import halved
 from ..measuring.shares import SharedBatches
-from ..samples.memory import free_memory
 from ..samples.samples import Samples
 from .functions import outputs_of, ran_out_of_memory
 from .losses import JaxTotal

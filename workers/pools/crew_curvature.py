@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collectors.files.system import free_memory
 from collectors.networks.weight_space import State
 
 from ..curvature.products import (
@@ -24,7 +25,6 @@ from ..curvature.products import (
 )
 from ..errors import CurvatureError
 from ..pool import CurvatureResult, CurvatureTask, WeightsTask
-from ..samples.memory import free_memory
 from .chunks import KILLS_BEFORE_SPLIT, MeasuredSpeed
 from .crew import DEATHS_BEFORE_DROP, Crew, LateNodes
 from .crew_run import CrewRun

@@ -6,13 +6,12 @@ import ctypes
 import functools
 import itertools
 import os
-import re
-import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from collectors.files import system
 from collectors.validation import check_int, wrong_value
 
 CORES_PER_SLOT = 4
@@ -113,9 +112,9 @@ class WorkerLayout:
 
 def available_cores() -> tuple[int, ...]:
     """Returns the CPU cores that this process may use: by its affinity, a container's quota and Slurm's share."""
-    cores = sorted(os.sched_getaffinity(0))
+    cores = system.usable_cores()
     limits = [limit for limit in (_container_quota(), _slurm_share()) if limit is not None]
-    return tuple(cores[: max(1, int(min(limits)))] if limits else cores)
+    return cores[: max(1, int(min(limits)))] if limits else cores
 
 
 def gpu_ids() -> tuple[int, ...]:
@@ -134,17 +133,15 @@ def gpu_ids() -> tuple[int, ...]:
 @functools.cache
 def driver_gpus() -> int:
     """Returns how many GPUs NVIDIA's driver has on this machine, which within WSL2 are no files below ``/dev``."""
-    files = sum(bool(re.fullmatch(r"nvidia\d+", path.name)) for path in Path("/dev").glob("nvidia*"))
     count = ctypes.c_uint(0)
     try:
-        # Unlike CUDA itself, this library may be used before a process forks.
-        library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
+        library = system.nvidia_driver()
         if library.nvmlInit_v2() == 0:
             library.nvmlDeviceGetCount_v2(ctypes.byref(count))
             library.nvmlShutdown()
     except (OSError, AttributeError):  # a container may have the GPU and not this library
         pass
-    return max(files, count.value)
+    return max(system.nvidia_files(), count.value)
 
 
 def visible_gpus(variable: str) -> list[str]:
@@ -227,4 +224,4 @@ def _slurm_share() -> int | None:
 
 def local_processes_suffice() -> bool:
     """Returns whether workers of this machine need nothing of Ray: no GPUs to hand out, and a system that forks."""
-    return sys.platform == "linux" and not gpu_ids() and not any(Path("/dev").glob("davinci[0-9]*"))
+    return system.LINUX and not gpu_ids() and not any(Path("/dev").glob("davinci[0-9]*"))

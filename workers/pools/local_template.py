@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import os
 import pickle
@@ -15,10 +14,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from collectors.files import system
+
 from ..forked import begin_anew
 from .local_messages import Inbox, Message, StoredValue, read_message
-
-_END_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 
 
 def serve(descriptor: int) -> None:
@@ -101,8 +100,8 @@ def _become_worker(connection: int, control: socket.socket) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         control.close()
         begin_anew()
-        _end_with_parent()
-        _end_first_where_memory_runs_out()
+        system.end_with_parent()
+        system.end_first_where_memory_runs_out()
         if "numpy" in sys.modules:
             # Otherwise all workers would draw the same numbers, and agree where callback_fn sets no seed.
             sys.modules["numpy"].random.seed()
@@ -115,21 +114,6 @@ def _become_worker(connection: int, control: socket.socket) -> NoReturn:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
-
-
-def _end_first_where_memory_runs_out() -> None:
-    # Otherwise the system might end the driver.
-    with contextlib.suppress(OSError):
-        switch = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-        try:
-            os.write(switch, b"1000")
-        finally:
-            os.close(switch)
-
-
-def _end_with_parent() -> None:
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
 
 
 def _work(connection: socket.socket) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from collectors.files.local_files import folders_of_dead_processes
+from collectors.files.system import KILL, holding, processes_with
 
 FOLDER_PREFIX = "landscape-ray-"
 SESSION_VARIABLE = "LANDSCAPE_RAY_SESSION"
@@ -24,12 +23,8 @@ _END_SECONDS = 10.0
 @contextlib.contextmanager
 def owned(folder: Path) -> Iterator[None]:
     """Marks a session's folder as in use, by a lock that the system frees when its holder dies."""
-    descriptor = os.open(folder / _OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with holding(folder / _OWNER):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def remove_dead_sessions(parent: str | os.PathLike[str]) -> None:
@@ -63,7 +58,7 @@ def end_processes(session: str) -> None:
     while processes := session_processes(session):
         for process in processes:
             with contextlib.suppress(OSError):
-                os.kill(process, signal.SIGKILL)
+                os.kill(process, KILL)
         if time.monotonic() > deadline:
             return
         time.sleep(0.02)
@@ -71,35 +66,14 @@ def end_processes(session: str) -> None:
 
 def session_processes(session: str) -> list[int]:
     """Returns the ids of a private Ray's living processes; a process that has ended has no environment any more."""
-    mark = f"{SESSION_VARIABLE}={session}".encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if int(path.name) == os.getpid():
-                continue
-            if mark in (path / "environ").read_bytes().split(b"\0") or _has_lost_mark(path, session):
-                found.append(int(path.name))
-    return found
-
-
-def _has_lost_mark(process: Path, session: str) -> bool:
-    # The title that Ray gives its processes may overwrite a part of their environment, but their logs are open.
-    if not (process / "cmdline").read_bytes().startswith(b"ray::"):
-        return False
-    return any(f"/{session}/" in str(item.readlink()) for item in (process / "fd").iterdir())
+    return processes_with(SESSION_VARIABLE, session, title=b"ray::")
 
 
 def _is_owned(folder: Path) -> bool:
-    try:
-        descriptor = os.open(folder / _OWNER, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    if not (folder / _OWNER).is_file():
         return False
-    except OSError:
-        return True  # another user's
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+        with holding(folder / _OWNER, timeout=0):
+            return False
+    except (OSError, TimeoutError):
+        return True  # somebody's, perhaps another user's

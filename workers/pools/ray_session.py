@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.files.retrying import retry
+from collectors.files.system import short_temporary_folder
 
 from ..errors import PoolError
 from .devices import visible_gpus
@@ -26,6 +27,8 @@ _REACH_SECONDS = 5.0
 _CLIENT_PAUSES_SECONDS = (2.0, 2.0)
 # What the head node answers where that process ended at once: in Ray's words, or as it looked at the dead process.
 _NO_SERVER = ("Starting Ray client server failed", "psutil.NoSuchProcess", "psutil.ZombieProcess")
+# Unix socket paths may have 107 bytes, of which the name of the session and that of the socket take up to 97.
+_LONGEST_FOLDER = 10
 _NICENESS = "RAY_worker_niceness"
 # Set by Ray for a driver that `ray job submit` started.
 _SUBMITTED_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
@@ -124,12 +127,14 @@ class RaySession:
             ) from error
 
     def _start(self, slots: int, gpus: tuple[int, ...]) -> None:
-        remove_dead_sessions(_short_temporary_folder())
+        remove_dead_sessions(short_temporary_folder(_LONGEST_FOLDER))
         _provide_token()
         import ray
 
         self.ray = ray
-        folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=_short_temporary_folder()))
+        folder = Path(
+            tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=short_temporary_folder(_LONGEST_FOLDER))
+        )
         self._folder = folder
         self._ended.enter_context(owned(folder))
         self._ended.callback(end_session, folder)
@@ -177,12 +182,6 @@ def _check_reachable(address: str) -> None:
     if port.isdigit():
         with socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_SECONDS):
             pass
-
-
-def _short_temporary_folder() -> str:
-    # Unix socket paths may have 107 bytes, of which the session's name and the socket's take up to 97.
-    folder = tempfile.gettempdir()
-    return folder if len(os.fsencode(folder)) <= 10 else "/tmp"
 
 
 def _provide_token() -> None:

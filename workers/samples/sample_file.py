@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import mmap
 import os
-import sys
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.files import system
+
 from ..errors import SampleMemoryError
 
 _ALIGNMENT = 64
-_LINUX = sys.platform == "linux"
 
 
 @dataclass(frozen=True)
@@ -50,11 +47,7 @@ class SampleFile:
     """
 
     def __init__(self) -> None:
-        if _LINUX:
-            self._descriptor = os.memfd_create("landscape-samples", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        else:
-            with tempfile.TemporaryFile() as file:
-                self._descriptor = os.dup(file.fileno())
+        self._descriptor = system.unnamed_file("landscape-samples")
         self.size = 0
 
     def append(self, values: memoryview, alignment: int) -> int:
@@ -75,37 +68,33 @@ class SampleFile:
 
     def seal(self) -> None:
         """Sees to it that no process can change the file any more."""
-        if _LINUX:
-            fcntl.fcntl(
-                self._descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
-            )
+        system.seal(self._descriptor)
 
     def map(self) -> NDArray[np.uint8]:
         """Returns all bytes. They may be written to, which nobody else sees: the pages written become copies."""
         if not self.size:
             return np.empty(0, np.uint8)
-        protection = mmap.PROT_READ | mmap.PROT_WRITE
         try:
-            mapped = mmap.mmap(self._descriptor, self.size, flags=mmap.MAP_PRIVATE, prot=protection)
+            mapped = mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_COPY)
         except (OSError, MemoryError) as error:
             raise _no_room(self.size, error) from error
         return np.frombuffer(mapped, np.uint8)
 
     def handle(self) -> FileHandle | None:
         """Returns where another process finds the file; None where it cannot."""
-        if not _LINUX:
+        machine = system.machine_identity()
+        if not machine:
             return None
         found = os.fstat(self._descriptor)
-        return FileHandle(_machine(), os.getpid(), self._descriptor, (found.st_dev, found.st_ino), self.size)
+        return FileHandle(machine, os.getpid(), self._descriptor, (found.st_dev, found.st_ino), self.size)
 
     @classmethod
     def open(cls, handle: FileHandle) -> SampleFile | None:
         """Returns the file of another process, or None where it is on another machine, gone, or not ours to read."""
-        if not _LINUX or handle.machine != _machine():
+        if handle.machine != system.machine_identity():
             return None
-        try:
-            descriptor = os.open(f"/proc/{handle.process}/fd/{handle.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+        descriptor = system.open_of_process(handle.process, handle.descriptor)
+        if descriptor is None:
             return None
         found = os.fstat(descriptor)
         file = cls.__new__(cls)
@@ -116,14 +105,6 @@ class SampleFile:
     def __del__(self) -> None:
         with contextlib.suppress(OSError, AttributeError):
             os.close(self._descriptor)
-
-
-def _machine() -> str:
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115
-    except OSError:
-        return "unknown"
 
 
 def _no_room(size: int, error: Exception) -> SampleMemoryError:

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from collectors.files.system import free_memory
+
 from ..errors import SampleMemoryError, SamplesError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from .batches import Batch, MakeBatch, as_batch, cut, same_leaves
 from .digest import quick_mark
-from .memory import free_memory, size_text
+from .memory import size_text
 from .samples import Samples, count_samples, no_samples
 from .store import SampleWriter, hold_store, open_held
 from .streaming import PassFacts, SampleStream, first_pass

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from collectors.files import system
 from collectors.networks.batches import leaves
 from collectors.validation import check_bool, check_float, check_int
 
@@ -263,7 +264,7 @@ def write_record(path: Path, record: Mapping[str, object]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
             json.dump(record, file)
-        Path(file.name).replace(path)
+        system.replace(Path(file.name), path)
 
 
 def wanted_options(device: torch.device) -> dict[str, str | int | bool | Callable[..., Any]]:

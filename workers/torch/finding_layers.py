@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from collectors.files.system import free_memory
 from collectors.networks.batches import call_network, leaves
 
 from ..measurement_plan import Workload
 from ..measuring.memory_shortage import is_memory_shortage
 from ..samples.batches import Batch
-from ..samples.memory import free_memory
 from ..samples.samples import Samples
 
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)

@@ -9,7 +9,6 @@ import json
 import os
 import platform
 import stat
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 from torch import nn
 
 from collectors.errors import FileWriteError
+from collectors.files import system
 from collectors.files.local_files import write_bytes
 
 from ..errors import first_line
@@ -147,7 +147,7 @@ class PackagedNetwork:
             for tensors in (network.named_parameters, network.named_buffers)
             for name, tensor in tensors(remove_duplicate=False)
         }
-        if sys.platform != "linux" or any(tensor.device.type != "cpu" for tensor in self._tensors.values()):
+        if not system.LINUX or any(tensor.device.type != "cpu" for tensor in self._tensors.values()):
             raise PackageError("it is not on a CPU under Linux")
         try:
             found = code(network)
@@ -217,11 +217,5 @@ def _is_ours(path: Path) -> bool:
 @functools.cache
 def _cpu() -> str:
     """Returns what the compiler makes use of: code for one CPU ends the process on another."""
-    found = [platform.machine(), torch.backends.cpu.get_cpu_capability()]
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith(("flags", "Features", "model name", "CPU part")):
-                found.append(line)
-            elif not line:
-                break
+    found = [platform.machine(), torch.backends.cpu.get_cpu_capability(), *system.cpu_description()]
     return hashlib.sha256(repr(found).encode()).hexdigest()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
+from collectors.files.system import free_memory
 from collectors.networks.batches import call_network, leaves
 from collectors.networks.torch_network import to_tensor
 from collectors.networks.weight_space import State
@@ -27,7 +28,6 @@ from ..errors import CurvatureError
 from ..measuring.memory_shortage import halved, is_memory_shortage
 from ..measuring.shares import SharedBatches
 from ..samples.batches import Batch
-from ..samples.memory import free_memory
 from ..samples.samples import Samples
 from .batch_norm import PlainBatchNorm
 from .convolutions import OwnConvolutions

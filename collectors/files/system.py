@@ -1,0 +1,349 @@
+"""What Linux, macOS and Windows do in different ways: all of it is here, so that nothing else asks for the system."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import getpass
+import hashlib
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+LINUX, MACOS, WINDOWS = (sys.platform == name for name in ("linux", "darwin", "win32"))
+
+# Without O_BINARY, Windows would write \r\n for \n; the others keep a file from programs that this one starts.
+OPEN_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOINHERIT", 0)
+WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0)
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+
+_LOCKED_ELSEWHERE = (errno.EACCES, errno.EPERM)
+_PAUSES_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_F_FULLFSYNC = 51
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+"""What ends a process at once; on Windows every signal does."""
+_END_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+_PROCESS_QUERY, _STILL_ACTIVE = 0x1000, 259
+
+
+def replace(source: Path, target: Path) -> None:
+    """Moves a file over another; on Windows that fails while anybody, such as a virus scanner, has one of them open."""
+    for pause in _PAUSES_SECONDS if WINDOWS else ():
+        try:
+            source.replace(target)
+            return
+        except PermissionError:
+            time.sleep(pause)
+    source.replace(target)
+
+
+def sync(descriptor: int) -> None:
+    """Returns when a file is on the disk; macOS' own fsync leaves it in the disk's cache."""
+    if MACOS:
+        import fcntl
+
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, _F_FULLFSYNC)
+            return
+    os.fsync(descriptor)
+
+
+def sync_directory(directory: Path) -> None:
+    """Makes the names in a directory durable; Windows does that by itself."""
+    if WINDOWS:
+        return
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def protect(path: Path) -> None:
+    """Makes a file read-only, but not on Windows, where nobody could remove it then."""
+    if not WINDOWS:
+        path.chmod(0o400)
+
+
+def process_is_alive(process: int) -> bool:
+    """Returns whether a process of that id exists on this machine."""
+    if WINDOWS:
+        # os.kill(process, 0) would send Ctrl-C there.
+        kernel = ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined]
+        handle = kernel.OpenProcess(_PROCESS_QUERY, False, process)
+        if not handle:
+            return bool(ctypes.get_last_error() == 5)  # type: ignore[attr-defined]
+        code = ctypes.c_ulong()
+        known = kernel.GetExitCodeProcess(handle, ctypes.byref(code))
+        kernel.CloseHandle(handle)
+        return not known or code.value == _STILL_ACTIVE
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def user_name() -> str:
+    """Returns what tells this user from others of the machine, as a part of a file's name."""
+    if hasattr(os, "getuid"):
+        return str(os.getuid())
+    return hashlib.sha256(getpass.getuser().encode()).hexdigest()[:12]
+
+
+def is_private(found: os.stat_result) -> bool:
+    """Returns whether a folder is this user's, and only this user writes there; on Windows its place decides that."""
+    return WINDOWS or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
+
+
+def is_locked_for_writing(descriptor: int) -> bool:
+    """Returns whether HDF5 has a file open for writing; on Windows reading it fails by itself then."""
+    if WINDOWS:
+        return False
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False
+
+
+@contextlib.contextmanager
+def holding(file: Path, timeout: float = -1) -> Iterator[None]:
+    """Holds a lock that the system frees when its holder dies; a TimeoutError says that somebody else has it."""
+    from filelock import FileLock
+
+    with FileLock(file, timeout=timeout, thread_local=False, fallback_to_soft=False):
+        yield
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Returns the numbers of the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def pin_process(cores: Collection[int]) -> None:
+    """Restricts every thread of this process to the cores; macOS and Windows cannot."""
+    if LINUX:
+        for task in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(int(task.name), cores)
+
+
+def pin_thread(cores: Collection[int]) -> None:
+    """Restricts this thread, and processes that it starts, to the cores, as far as they are there."""
+    if LINUX:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, cores)
+
+
+def cpu_description() -> list[str]:
+    """Returns what the system says of one core's model and instructions; nothing where it does not."""
+    found = []
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features", "model name", "CPU part")):
+                found.append(line)
+            elif not line:
+                break
+    return found
+
+
+def machine_identity() -> str:
+    """Returns what tells this boot of this machine, and this container, from others; "" where nobody knows.
+
+    A process id means something until the machine restarts, and inside one container.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115
+    except (OSError, ValueError):
+        return ""
+
+
+def unnamed_file(name: str) -> int:
+    """Returns the descriptor of a file that no folder lists: in memory on Linux, elsewhere on the disk.
+
+    Args:
+        name: what tools that list a process's files show.
+    """
+    if LINUX:
+        return os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def seal(descriptor: int) -> None:
+    """Sees to it that no process can change an unnamed file any more, where the system can do that."""
+    if LINUX:
+        import fcntl
+
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+
+
+@contextlib.contextmanager
+def path_for_bytes(name: str) -> Iterator[Path]:
+    """Gives the path of an empty file, in memory where that can be, which is gone afterwards.
+
+    Args:
+        name: of the file.
+    """
+    if LINUX:
+        descriptor = os.memfd_create(name)
+        try:
+            yield Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / name
+
+
+def open_of_process(process: int, descriptor: int) -> int | None:
+    """Returns a descriptor, for reading, of a file that another process has open; None where that cannot be."""
+    try:
+        return os.open(f"/proc/{process}/fd/{descriptor}", os.O_RDONLY | OPEN_FLAGS) if LINUX else None
+    except OSError:
+        return None
+
+
+def processes_with(variable: str, value: str, title: bytes) -> list[int]:
+    """Returns the ids of other living processes that have a variable in their environment.
+
+    Args:
+        variable: its name.
+        value: its value, which is also the name of a folder.
+        title: how the titles of processes begin that may overwrite a part of their environment; of these, those that
+            have a file of that folder open count too.
+    """
+    mark = f"{variable}={value}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int(path.name) == os.getpid():
+                continue
+            if mark in (path / "environ").read_bytes().split(b"\0") or (
+                (path / "cmdline").read_bytes().startswith(title)
+                and any(f"/{value}/" in str(item.readlink()) for item in (path / "fd").iterdir())
+            ):
+                found.append(int(path.name))
+    return found
+
+
+def end_with_parent() -> None:
+    """Lets this process end as soon as the one that forked it does, where the system can do that."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_END_WITH_PARENT, KILL)
+
+
+def end_first_where_memory_runs_out() -> None:
+    """Offers this process to a system that is short of memory, which might end its parent otherwise."""
+    with contextlib.suppress(OSError):
+        switch = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        try:
+            os.write(switch, b"1000")
+        finally:
+            os.close(switch)
+
+
+def nvidia_driver() -> ctypes.CDLL:
+    """Returns NVIDIA's library about its GPUs; unlike CUDA itself, it may be used before a process forks.
+
+    Raises:
+        OSError: it is not there.
+    """
+    return ctypes.CDLL("nvml.dll" if WINDOWS else "libnvidia-ml.so.1")
+
+
+def nvidia_files() -> int:
+    """Returns how many NVIDIA GPUs are files of this machine, as they are on Linux and not within WSL2."""
+    return sum(bool(re.fullmatch(r"nvidia\d+", path.name)) for path in Path("/dev").glob("nvidia*"))
+
+
+def short_temporary_folder(longest: int) -> str:
+    """Returns the temporary folder, or a shorter one where names of sockets below it would be too long.
+
+    Args:
+        longest: how many bytes its path may have.
+    """
+    folder = tempfile.gettempdir()
+    return folder if len(os.fsencode(folder)) <= longest or WINDOWS else "/tmp"
+
+
+def free_memory() -> float:
+    """Returns the bytes that this process may still take: of the machine, its control group and its own limits."""
+    found = [_free_of_machine(), *_free_of_control_groups()]
+    if not WINDOWS:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY:
+            found.append(limit - _pages("/proc/self/statm") * os.sysconf("SC_PAGE_SIZE"))
+    return max(0.0, min(found))
+
+
+def _free_of_machine() -> float:
+    """Returns the bytes that are free as far as the system says; half of all where it does not."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return float(line.split()[1]) * 1024
+    if WINDOWS:
+        status = (ctypes.c_ulonglong * 8)()
+        ctypes.cast(status, ctypes.POINTER(ctypes.c_ulong))[0] = ctypes.sizeof(status)
+        if ctypes.WinDLL("kernel32").GlobalMemoryStatusEx(ctypes.byref(status)):  # type: ignore[attr-defined]
+            return float(status[2])
+        return float("inf")
+    with contextlib.suppress(OSError, ValueError):
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) / 2
+    return float("inf")
+
+
+def _free_of_control_groups() -> list[float]:
+    """Returns what this process's group and those around it may still take."""
+    found = []
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, kinds, path = line.split(":", 2)
+            if kinds not in ("", "memory"):
+                continue
+            root = Path("/sys/fs/cgroup", kinds)
+            names = (
+                ("memory.max", "memory.current") if not kinds else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+            )
+            # In a container the path may be that of the host, which is not there; the root is the container then.
+            for folder in {root / path.lstrip("/"), *(root / path.lstrip("/")).parents, root}:
+                with contextlib.suppress(OSError, ValueError):
+                    limit, used = (int((folder / name).read_text()) for name in names)
+                    found.append(float(limit - used + _reclaimable(folder)))
+    return found
+
+
+def _reclaimable(folder: Path) -> int:
+    """Returns the bytes of files that the kernel keeps in memory and would give up."""
+    for line in (folder / "memory.stat").read_text().splitlines():
+        name, _, value = line.partition(" ")
+        if name in ("inactive_file", "total_inactive_file"):
+            return int(value)
+    return 0
+
+
+def _pages(path: str) -> int:
+    try:
+        return int(Path(path).read_text().split()[0])
+    except OSError:
+        return 0
