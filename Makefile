@@ -91,6 +91,7 @@ lint: .venv/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/time_rule.py
+	$(BIN)/python .ci/system_rule.py
 
 types: .venv/.installed
 	$(BIN)/mypy

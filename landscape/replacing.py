@@ -96,7 +96,7 @@ def _place_of(item: Any) -> AnyPath | None:
     if not isinstance(item, str | os.PathLike):
         # Readers of weights are called by the whole paths of their files, and "a" or "weights" in memory.
         given = getattr(item, "label", "")
-        if not (is_url(given) or given.startswith("/")):
+        if not (is_url(given) or Path(given).is_absolute()):
             return None
     if not is_url(given):
         return Path(given)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collectors.errors import RunDirectoryError
+from collectors.files import system
 from collectors.files.places import AnyPath, check_directory
 from collectors.files.remote_path import RemotePath
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
@@ -289,6 +290,6 @@ def _check_stem(name: object, usual: str = "landscape") -> str:
         return usual
     if not isinstance(name, str):
         raise TypeError(f"name must be a str, but got {type(name).__name__}.")
-    if not name.strip() or "/" in name or "\0" in name or name.startswith("."):
+    if not name.strip() or "/" in name or "\0" in name or name.startswith(".") or system.refuses_name(name):
         raise wrong_value("name", "the beginning of a file name, without '/' and no leading '.'", name)
     return name

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collectors.errors import LandscapeError
+from collectors.files import system
 from collectors.files.local_files import write_bytes
 from collectors.validation import check_instance, check_int, wrong_type, wrong_value
 
@@ -200,6 +201,8 @@ def _picture(landscape: Landscape, look: Look) -> Any:
 def _write(landscape: Landscape, folder: Path, title: str, look: Look) -> dict[str, Path]:
     """Writes picture, page and landscape file into a folder, under the last part of the title."""
     stem = title.rsplit("/", maxsplit=1)[-1]
+    if system.refuses_name(stem):
+        stem = re.sub(r"[^\w-]", "_", f"{stem}_")
     files = {"picture": folder / f"{stem}.png", "landscape": folder / f"{stem}.h5"}
     save_figure(_picture(landscape, look), files["picture"])
     if importlib.util.find_spec("plotly") is not None:

@@ -17,11 +17,13 @@ from urllib.parse import unquote, urlsplit
 
 from ..errors import RunDirectoryError
 from ..validation import check_path, wrong_value
+from . import system
 from .local_files import TemporaryFolder, naming
 from .remote_path import RemotePath
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(://|::)")
-_LOST_SLASHES = re.compile(r"[a-z][a-z0-9+.-]*:/[^/]")
+# One letter is a drive of Windows.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
+_LOST_SLASHES = re.compile(r"[a-z][a-z0-9+.-]+:/[^/]")
 
 _COPIES_AT_MOST = 64 * 2**30
 
@@ -87,14 +89,15 @@ def on_this_machine(place: AnyPath, skip: Callable[[str], bool]) -> Iterator[Pat
         temporary.remove()
 
 
-def with_slashes(place: AnyPath) -> str:
+def with_slashes(place: object) -> str:
     """Returns a path with "/" between its parts on every system, or a URL as it is."""
-    return place.as_posix() if isinstance(place, Path) else str(place)
+    text = str(place)
+    return text.replace("\\", "/") if system.WINDOWS and not is_url(text) else text
 
 
 def has_lost_slashes(path: object) -> bool:
     """Returns whether a path was a URL until ``pathlib`` took one of its slashes."""
-    return _LOST_SLASHES.match(str(path)) is not None
+    return _LOST_SLASHES.match(with_slashes(path)) is not None
 
 
 def lost_slashes_hint(path: object) -> str:
@@ -116,10 +119,12 @@ def check_can_be_directory(name: str, path: Path, *, writable: bool = False) -> 
         writable: whether it must be possible to write there, too.
 
     Raises:
+        ValueError: the system has no files of such a name.
         NotADirectoryError: it, or a part of it, is a file.
         PermissionError: it cannot be written, or cannot be created.
         FileWriteError: the operating system cannot say.
     """
+    _check_parts(name, path)
     existing = next(part for part in (path, *path.parents) if os.path.lexists(part))
     if not _known(existing.is_dir, path):
         raise NotADirectoryError(f"{name} must be a directory, but {existing} is a file; choose another path.")
@@ -138,15 +143,23 @@ def check_can_be_file(name: str, path: Path) -> None:
         path: the path.
 
     Raises:
+        ValueError: the system has no files of such a name.
         NotADirectoryError: it does not lie in a directory that exists.
         IsADirectoryError: it is a directory itself.
         FileWriteError: the operating system cannot say.
     """
+    _check_parts(name, path)
     if not _known(path.parent.is_dir, path):
         came = "is a file; choose another path" if os.path.lexists(path.parent) else "does not exist; create it first"
         raise NotADirectoryError(f"{name} must lie in a directory that exists, but {path.parent} {came}.")
     if _known(path.is_dir, path):
         raise IsADirectoryError(f"{name} must be the path of a file, but {path} is a directory; add a file name.")
+
+
+def _check_parts(name: str, path: Path) -> None:
+    for part in path.parts:
+        if part != path.anchor and system.refuses_name(part):
+            raise wrong_value(name, f"a path without the part {part!r}, which Windows takes for no file", str(path))
 
 
 def _known(question: Callable[[], bool], path: Path) -> bool:
@@ -169,7 +182,8 @@ def check_directory(name: str, path: object) -> AnyPath:
         return check_path(name, path)
     address = urlsplit(path)
     if address.scheme in ("file", "local") and "::" not in path:
-        return check_path(name, unquote(address.netloc + address.path))
+        place = unquote(address.netloc + address.path)
+        return check_path(name, re.sub(r"^/(?=[A-Za-z]:)", "", place) if system.WINDOWS else place)
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:

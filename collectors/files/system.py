@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import getpass
 import hashlib
 import os
@@ -23,24 +22,36 @@ OPEN_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(
 WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
-_LOCKED_ELSEWHERE = (errno.EACCES, errno.EPERM)
 _PAUSES_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _F_FULLFSYNC = 51
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 """What ends a process at once; on Windows every signal does."""
 _END_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 _PROCESS_QUERY, _STILL_ACTIVE = 0x1000, 259
+_REFUSED_NAME = re.compile(
+    r'.*[<>:"|?*\\/\x00-\x1f].*|.*[ .]|(con|prn|aux|nul|com\d|lpt\d)( *\..*)?', re.IGNORECASE | re.DOTALL
+)
 
 
 def replace(source: Path, target: Path) -> None:
     """Moves a file over another; on Windows that fails while anybody, such as a virus scanner, has one of them open."""
     for pause in _PAUSES_SECONDS if WINDOWS else ():
-        try:
+        with contextlib.suppress(PermissionError):
             source.replace(target)
             return
-        except PermissionError:
-            time.sleep(pause)
-    source.replace(target)
+        time.sleep(pause)
+    try:
+        source.replace(target)
+    except PermissionError as error:
+        if not WINDOWS:
+            raise
+        reason = "a program, perhaps this one, has it open, and Windows replaces no open file; close it there"
+        raise PermissionError(error.errno, reason, str(target)) from error
+
+
+def refuses_name(name: str) -> bool:
+    """Returns whether the system has no file of that name; Windows takes ``a:b`` for a stream that no folder lists."""
+    return WINDOWS and name not in (".", "..") and _REFUSED_NAME.fullmatch(name) is not None
 
 
 def sync(descriptor: int) -> None:

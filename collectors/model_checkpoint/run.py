@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..callbacks.callback import RunContext
+from ..files import system
 from ..files.local_files import naming, remove_stale_temporaries
 from ..files.places import check_can_be_directory
 from ..networks.readers import read_network
@@ -173,7 +174,13 @@ def check_prefix(prefix: Any) -> str:
     """
     if not isinstance(prefix, str):
         raise wrong_type("prefix", "a str, or a function of cb_params that returns one", prefix)
-    if not prefix.strip() or "/" in prefix or "\0" in prefix or len(os.fsencode(prefix)) > 180:
+    if (
+        not prefix.strip()
+        or "/" in prefix
+        or "\0" in prefix
+        or len(os.fsencode(prefix)) > 180
+        or system.refuses_name(prefix)
+    ):
         raise wrong_value("prefix", "a part of a file name: not blank, without '/', at most 180 bytes", prefix)
     return prefix
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ..callbacks.callback import BuiltInCallback, RunContext, in_evaluation, parameters_of
-from ..files.places import check_can_be_directory, check_directory, has_lost_slashes
+from ..files.places import check_can_be_directory, check_directory, has_lost_slashes, with_slashes
 from ..files.remote_path import RemotePath
 from ..networks.readers import as_watched
 from ..process_rank import is_first_rank
@@ -374,7 +374,7 @@ class SummaryCollector(BuiltInCallback):
 
 def _check_folder(folder: Path, given: object) -> None:
     """Raises if the path cannot become a folder, or is a URL whose ``//`` was lost."""
-    first = str(given).split("/")[0]
+    first = with_slashes(given).split("/")[0]
     # A folder with a colon at its end is too strange to be made by mistake.
     if has_lost_slashes(given) and not Path(first).exists():
         raise ValueError(

@@ -32,10 +32,11 @@ class TypedCheckpoint:
         Raises:
             ValueError: a name or a file is missing, or what follows a run directory's @ is no number.
         """
+        from collectors.files.places import with_slashes
         from collectors.run_directory.directory import CHECKPOINT_FOLDER
 
         name, rest = "", text
-        if not Path(text).exists() and "=" in text.partition("://")[0].partition("/")[0]:
+        if not Path(text).exists() and "=" in with_slashes(text.partition("://")[0]).partition("/")[0]:
             name, _, rest = text.partition("=")
             if not name or not rest:
                 raise ValueError(f"CHECKPOINTS must be a file, RUN_DIR@NUMBER or NAME=FILE, but got {text!r}.")

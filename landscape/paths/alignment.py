@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -167,7 +168,7 @@ def align(
         )
     after = distance(target, weights, space)
     # Of weights in memory the label is a word.
-    sources = tuple(item.label for item in readers if is_url(item.label) or item.label.startswith("/"))
+    sources = tuple(item.label for item in readers if is_url(item.label) or Path(item.label).is_absolute())
     return Aligned(weights, tuple(found), before, after, verified, tuple(dropped), unknown, sources)
 
 

@@ -126,8 +126,9 @@ def as_also(items: Sequence[str] | None) -> Any:
     for item in items or ():
         name, separator, path = item.partition("=")
         # Lightning calls a file epoch=3-step=400.ckpt.
-        if not separator or "/" in name or Path(item).exists():
-            name, path = (PurePosixPath(item).stem if is_weights_file(item) else PurePosixPath(item).name), item
+        if not separator or "/" in with_slashes(name) or Path(item).exists():
+            place = PurePosixPath(with_slashes(item))
+            name, path = place.stem if is_weights_file(item) else place.name, item
         if name in named:
             raise wrong_value("also", "NAME=RUN_DIRECTORY with different names", [named[name], path])
         named[name] = path

@@ -178,12 +178,12 @@ def _by_folder(
 def _run_folder(weights: Weights) -> PurePosixPath | None:
     """Returns the folder of the run that a file belongs to; None for weights in memory."""
     if isinstance(weights, str | os.PathLike):
-        text = Path(weights).absolute().as_posix() if "://" not in os.fspath(weights) else str(weights)
+        text = str(Path(weights).absolute()) if "://" not in os.fspath(weights) else str(weights)
     elif str(getattr(weights, "label", "")).lower().endswith(CHECKPOINT_SUFFIXES):
         text = str(weights.label)
     else:
         return None
-    folder = PurePosixPath(text).parent
+    folder = PurePosixPath(with_slashes(text)).parent
     return folder.parent if folder.name == CHECKPOINT_FOLDER or _CHECKPOINT_FOLDER.fullmatch(folder.name) else folder
 
 

@@ -8,6 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from collectors.files import system
+
 from ..errors import PoolError
 from .local_actors import LocalActors
 
@@ -27,7 +29,7 @@ def check_ray_alive(ray: Any) -> None:
         ray.check_alive()
         return
     path = getattr(getattr(ray._private.worker, "_global_node", None), "raylet_socket_name", None)
-    if path is None or not hasattr(socket, "AF_UNIX"):  # a client of a cluster elsewhere
+    if path is None or system.WINDOWS:  # a client of a cluster elsewhere
         return
     try:
         with socket.socket(socket.AF_UNIX) as connection:

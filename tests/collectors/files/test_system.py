@@ -1,0 +1,331 @@
+"""What systems do differently, as far as Linux can show it; tests/other_systems simulates the others."""
+
+import errno
+import fcntl
+import getpass
+import hashlib
+import os
+import resource
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from collectors.errors import FileWriteError
+from collectors.files import system
+from collectors.files.local_files import write_bytes
+
+pytestmark = pytest.mark.skipif(not system.LINUX, reason="it is said of Linux, with the others in its place")
+
+
+@pytest.fixture
+def on_windows(monkeypatch):
+    monkeypatch.setattr(system, "LINUX", False)
+    monkeypatch.setattr(system, "WINDOWS", True)
+    pauses = []
+    monkeypatch.setattr(system.time, "sleep", pauses.append)
+    return pauses
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    monkeypatch.setattr(system, "LINUX", False)
+
+
+@pytest.fixture
+def root(monkeypatch, tmp_path):
+    """A folder in which the module looks for /proc and /sys; empty."""
+    monkeypatch.setattr(system, "Path", lambda *parts: tmp_path.joinpath(*(str(part).lstrip("/") for part in parts)))
+    return tmp_path
+
+
+class Refused:
+    """A file that somebody else has open for the first few times."""
+
+    def __init__(self, times):
+        self.times, self.asked = times, 0
+
+    def replace(self, target):
+        self.asked += 1
+        if self.asked <= self.times:
+            raise PermissionError(errno.EACCES, "Access is denied")
+
+
+def ended_process():
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_files_stay_from_programs_that_this_one_starts():
+    assert system.OPEN_FLAGS & os.O_CLOEXEC
+
+
+class TestReplace:
+    def test_windows_is_asked_again_until_nobody_has_it_open(self, on_windows):
+        source = Refused(2)
+        system.replace(source, Path("target"))
+        assert source.asked == 3
+        assert len(on_windows) == 2
+
+    def test_a_file_that_stays_open_is_named_with_what_to_do(self, on_windows):
+        with pytest.raises(PermissionError, match=r"Windows replaces no open file; close it there: 'target'"):
+            system.replace(Refused(1000), Path("target"))
+        assert sum(on_windows) < 3
+
+    def test_the_users_error_says_it_too_and_nothing_is_left(self, on_windows, monkeypatch, tmp_path):
+        (tmp_path / "file").write_bytes(b"old")
+        monkeypatch.setattr(Path, "replace", Refused(1000).replace)
+        with pytest.raises(
+            FileWriteError, match=r"file cannot be written: .* close it there\. What was there is untouched"
+        ):
+            write_bytes(tmp_path / "file", b"new")
+        assert [item.name for item in tmp_path.iterdir()] == ["file"]
+        assert (tmp_path / "file").read_bytes() == b"old"
+
+    def test_elsewhere_one_refusal_is_enough(self):
+        source = Refused(1)
+        with pytest.raises(PermissionError, match="Access is denied"):
+            system.replace(source, Path("target"))
+        assert source.asked == 1
+
+
+class TestDurable:
+    def test_macos_empties_the_disks_own_cache(self, monkeypatch, tmp_path):
+        asked = []
+        monkeypatch.setattr(system, "MACOS", True)
+        monkeypatch.setattr(fcntl, "fcntl", lambda descriptor, what: asked.append(what))
+        monkeypatch.setattr(os, "fsync", lambda descriptor: asked.append("fsync"))
+        system.sync_directory(tmp_path)
+        assert asked == [51]
+
+    def test_macos_on_a_disk_that_cannot(self, monkeypatch, tmp_path):
+        asked = []
+        monkeypatch.setattr(system, "MACOS", True)
+        monkeypatch.setattr(fcntl, "fcntl", lambda descriptor, what: os.stat(tmp_path / "none"))
+        monkeypatch.setattr(os, "fsync", lambda descriptor: asked.append("fsync"))
+        system.sync_directory(tmp_path)
+        assert asked == ["fsync"]
+
+    def test_windows_opens_no_folder(self, on_windows):
+        assert system.sync_directory(Path("there is no such folder")) is None
+
+
+@pytest.mark.parametrize(("windows", "mode"), [(False, 0o400), (True, 0o600)])
+def test_a_file_is_protected_where_it_can_be_removed_again(monkeypatch, tmp_path, windows, mode):
+    monkeypatch.setattr(system, "WINDOWS", windows)
+    file = tmp_path / "file"
+    file.touch(0o600)
+    system.protect(file)
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a:b", "a<b", "what?", 'say "x"', "a|b", "a*", "a\\b", "a/b", "a\nb", "end.", "end ", "con", "NUL.txt", "lpt1"],
+)
+def test_windows_refuses_a_name(on_windows, name):
+    assert system.refuses_name(name)
+
+
+@pytest.mark.parametrize("name", [".", "..", "a b", "épée", "console", "com", ".hidden", "a.b.h5"])
+def test_windows_takes_a_name(on_windows, name):
+    assert not system.refuses_name(name)
+
+
+def test_linux_takes_any_name():
+    assert not system.refuses_name("a:b")
+
+
+class TestWho:
+    def test_processes(self):
+        assert system.process_is_alive(os.getpid())
+        assert system.process_is_alive(os.getppid())
+        assert not system.process_is_alive(ended_process())
+
+    def test_a_number_that_no_process_can_have_is_not_called_dead(self):
+        assert system.process_is_alive(2**80)
+
+    def test_windows_asks_its_kernel_and_never_sends_a_signal(self, on_windows, monkeypatch):
+        class Kernel:
+            def OpenProcess(self, access, inherited, process):  # noqa: N802
+                return process if process in (7, 8) else 0
+
+            def GetExitCodeProcess(self, handle, code):  # noqa: N802
+                code._obj.value = {7: 259, 8: 1}[handle]
+                return 1
+
+            def CloseHandle(self, handle):  # noqa: N802
+                closed.append(handle)
+
+        closed = []
+        monkeypatch.setattr(system.ctypes, "WinDLL", lambda name, **options: Kernel(), raising=False)
+        monkeypatch.setattr(system.ctypes, "get_last_error", lambda: 87, raising=False)
+        monkeypatch.setattr(os, "kill", None)
+        assert [system.process_is_alive(process) for process in (7, 8, 9)] == [True, False, False]
+        assert closed == [7, 8]
+        monkeypatch.setattr(system.ctypes, "get_last_error", lambda: 5, raising=False)
+        assert system.process_is_alive(9)  # another user's
+
+    def test_a_user_without_a_number(self, monkeypatch):
+        assert system.user_name() == str(os.getuid())
+        monkeypatch.delattr(os, "getuid")
+        monkeypatch.setattr(getpass, "getuser", lambda: "Zoë / admin")
+        assert system.user_name() == hashlib.sha256("Zoë / admin".encode()).hexdigest()[:12]
+
+    def test_a_private_folder(self, tmp_path, monkeypatch):
+        tmp_path.chmod(0o700)
+        assert system.is_private(tmp_path.stat())
+        tmp_path.chmod(0o720)
+        assert not system.is_private(tmp_path.stat())
+        monkeypatch.setattr(system, "WINDOWS", True)
+        assert system.is_private(tmp_path.stat())
+
+    def test_another_users_folder_is_not(self, tmp_path, monkeypatch):
+        tmp_path.chmod(0o700)
+        monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+        assert not system.is_private(tmp_path.stat())
+
+    def test_two_processes_of_this_boot_have_one_machine(self):
+        script = "from collectors.files.system import machine_identity; print(machine_identity())"
+        other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+        assert other.strip() == system.machine_identity() != ""
+
+    def test_where_nobody_knows_the_machine(self, root):
+        assert system.machine_identity() == ""
+
+    def test_processes_with_a_variable(self):
+        program = [sys.executable, "-c", "input()"]
+        environment = {**os.environ, "TEST_SESSION": "session-of-the-test"}
+        with subprocess.Popen(program, env=environment, stdin=subprocess.PIPE) as process:
+            assert system.processes_with("TEST_SESSION", "session-of-the-test", b"none") == [process.pid]
+            assert system.processes_with("TEST_SESSION", "another", b"none") == []
+            process.communicate(b"\n")
+        assert system.processes_with("TEST_SESSION", "session-of-the-test", b"none") == []
+
+    def test_processes_that_have_lost_it_have_files_open(self, tmp_path):
+        folder = tmp_path / "session-with-files"
+        folder.mkdir()
+        program = [
+            sys.executable,
+            "-c",
+            "import sys; file = open(sys.argv[1], 'w'); print('open', flush=True); input()",
+        ]
+        with subprocess.Popen([*program, folder / "log"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout.readline() == b"open\n"
+            title = os.fsencode(sys.executable)
+            assert system.processes_with("TEST_SESSION", "session-with-files", title) == [process.pid]
+            assert system.processes_with("TEST_SESSION", "session-with-files", b"ray::") == []
+            process.communicate(b"\n")
+
+
+class TestLocks:
+    def test_a_lock_that_somebody_holds(self, tmp_path):
+        with system.holding(tmp_path / "lock"):
+            with pytest.raises(TimeoutError), system.holding(tmp_path / "lock", timeout=0):
+                pass
+        with system.holding(tmp_path / "lock", timeout=0):
+            assert (tmp_path / "lock").exists()
+
+    def test_a_file_that_is_open_for_writing(self, tmp_path, monkeypatch):
+        file = tmp_path / "file"
+        with file.open("w") as writer, file.open() as reader:
+            assert not system.is_locked_for_writing(reader.fileno())
+            fcntl.flock(writer, fcntl.LOCK_EX)
+            assert system.is_locked_for_writing(reader.fileno())
+            monkeypatch.setattr(system, "WINDOWS", True)
+            assert not system.is_locked_for_writing(reader.fileno())
+
+
+class TestFilesWithoutNames:
+    def test_nobody_writes_to_a_sealed_one(self):
+        descriptor = system.unnamed_file("test")
+        os.write(descriptor, b"content")
+        system.seal(descriptor)
+        with pytest.raises(PermissionError):
+            os.write(descriptor, b"more")
+        other = system.open_of_process(os.getpid(), descriptor)
+        assert os.read(other, 100) == b"content"
+        os.close(descriptor)
+        os.close(other)
+        assert system.open_of_process(os.getpid(), descriptor) is None
+
+    def test_elsewhere_it_lies_on_the_disk_for_this_process_alone(self, elsewhere):
+        descriptor = system.unnamed_file("test")
+        os.write(descriptor, b"content")
+        system.seal(descriptor)
+        assert os.pread(descriptor, 100, 0) == b"content"
+        assert os.fstat(descriptor).st_nlink == 0
+        assert system.open_of_process(os.getpid(), descriptor) is None
+        os.close(descriptor)
+
+    @pytest.mark.parametrize("linux", [True, False])
+    def test_a_path_for_bytes_is_gone_afterwards(self, monkeypatch, linux):
+        monkeypatch.setattr(system, "LINUX", linux)
+        with system.path_for_bytes("film.mp4") as path:
+            path.write_bytes(b"film")
+            assert path.read_bytes() == b"film"
+        assert not path.exists()
+
+
+class TestShares:
+    def test_cores(self, monkeypatch):
+        assert set(system.usable_cores()) == os.sched_getaffinity(0)
+        monkeypatch.delattr(os, "sched_getaffinity")
+        monkeypatch.setattr(os, "cpu_count", lambda: 3)
+        assert system.usable_cores() == (0, 1, 2)
+        monkeypatch.setattr(os, "cpu_count", lambda: None)
+        assert system.usable_cores() == (0,)
+
+    def test_elsewhere_nothing_is_pinned(self, elsewhere, monkeypatch):
+        monkeypatch.delattr(os, "sched_setaffinity")
+        before = os.sched_getaffinity(0)
+        system.pin_process([0])
+        system.pin_thread([0])
+        assert os.sched_getaffinity(0) == before
+
+    def test_one_core_is_described(self, root):
+        (root / "proc").mkdir()
+        (root / "proc" / "cpuinfo").write_text("model name: A\nMHz: 1\nflags: fma\n\nmodel name: B\nflags: fma\n")
+        assert system.cpu_description() == ["model name: A", "flags: fma"]
+        (root / "proc" / "cpuinfo").unlink()
+        assert system.cpu_description() == []
+
+    def test_memory_is_at_most_that_of_the_machine(self):
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        assert 0 < system.free_memory() <= total
+
+    def test_a_limit_of_the_process_counts(self, monkeypatch):
+        monkeypatch.setattr(resource, "getrlimit", lambda which: (0, 0))
+        assert system.free_memory() == 0
+
+    def test_half_of_all_memory_where_the_system_does_not_say(self, root):
+        assert system.free_memory() == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
+
+    def test_the_groups_around_the_process_count(self, root):
+        (root / "proc" / "self").mkdir(parents=True)
+        (root / "proc" / "self" / "cgroup").write_text("0::/outer/inner\n")
+        inner = root / "sys" / "fs" / "cgroup" / "outer" / "inner"
+        inner.mkdir(parents=True)
+        for folder, limit in ((inner, 9_000_000), (inner.parent, 5_000_000)):
+            (folder / "memory.max").write_text(f"{limit}\n")
+            (folder / "memory.current").write_text("3000000\n")
+            (folder / "memory.stat").write_text("anon 1\ninactive_file 500000\n")
+        assert system.free_memory() == 2_500_000
+
+    def test_a_short_folder_for_sockets(self, monkeypatch):
+        monkeypatch.setattr(tempfile, "tempdir", "/a/folder/that/is/long")
+        assert system.short_temporary_folder(10) == "/tmp"
+        assert system.short_temporary_folder(100) == "/a/folder/that/is/long"
+        monkeypatch.setattr(system, "WINDOWS", True)
+        assert system.short_temporary_folder(10) == "/a/folder/that/is/long"
+
+    def test_nvidias_files(self, root):
+        assert system.nvidia_files() == 0
+        (root / "dev").mkdir()
+        for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+            (root / "dev" / name).touch()
+        assert system.nvidia_files() == 2
