@@ -1,4 +1,4 @@
-"""Refuses questions about the system outside the one module that asks them:  python .ci/system_rule.py   (make lint)."""
+"""Refuses questions about the system outside the module that asks them:  python .ci/system_rule.py   (make lint)."""
 
 import re
 import sys

@@ -22,7 +22,7 @@ from .networks.jax_network import JaxNetwork
 from .recording.summary_collector import SummaryCollector
 
 if find_spec("jax") is None:
-    raise ImportError("collectors.jax needs JAX; install it with pip install 'summary-landscape[jax]'.")
+    raise ImportError("collectors.jax needs JAX; install it with pip install 'summary-landscape[jax]'.", name="jax")
 
 import jax as _jax  # noqa: F401  (what makes a network JAX's is looked for only where JAX is imported)
 

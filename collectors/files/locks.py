@@ -73,6 +73,9 @@ class ProcessLock:
             self._file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self._lock.release()
+        if system.WINDOWS:  # no open file can be removed there, so this one was not, and one that others hold stays
+            with contextlib.suppress(OSError):
+                self._file.unlink(missing_ok=True)
 
 
 class NoLock:

@@ -110,9 +110,14 @@ def user_name() -> str:
     return hashlib.sha256(getpass.getuser().encode()).hexdigest()[:12]
 
 
-def is_private(found: os.stat_result) -> bool:
-    """Returns whether a folder is this user's, and only this user writes there; on Windows its place decides that."""
-    return WINDOWS or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
+def is_private(found: os.stat_result, forbidden: int = 0o022) -> bool:
+    """Returns whether a file or a folder is this user's alone; on Windows its place decides that.
+
+    Args:
+        found: what is known of it.
+        forbidden: bits of its mode; by default others must not write.
+    """
+    return WINDOWS or (found.st_uid == os.geteuid() and not found.st_mode & forbidden)
 
 
 def is_locked_for_writing(descriptor: int) -> bool:
@@ -166,7 +171,7 @@ def cpu_description() -> list[str]:
     """Returns what the system says of one core's model and instructions; nothing where it does not."""
     found = []
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
             if line.startswith(("flags", "Features", "model name", "CPU part")):
                 found.append(line)
             elif not line:
@@ -328,7 +333,7 @@ def _free_of_control_groups() -> list[float]:
     """Returns what this process's group and those around it may still take."""
     found = []
     with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        for line in Path("/proc/self/cgroup").read_text("utf-8").splitlines():
             _, kinds, path = line.split(":", 2)
             if kinds not in ("", "memory"):
                 continue
@@ -346,7 +351,7 @@ def _free_of_control_groups() -> list[float]:
 
 def _reclaimable(folder: Path) -> int:
     """Returns the bytes of files that the kernel keeps in memory and would give up."""
-    for line in (folder / "memory.stat").read_text().splitlines():
+    for line in (folder / "memory.stat").read_text("ascii").splitlines():
         name, _, value = line.partition(" ")
         if name in ("inactive_file", "total_inactive_file"):
             return int(value)

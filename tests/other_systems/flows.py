@@ -1,7 +1,7 @@
 """The main flows of the product, from collecting to pictures, and how they run under a simulated system.
 
-A flow is a program, or the arguments of ``landscape``. Those of a group run one after another in one process, since most
-of a flow's time is the import of PyTorch and of the product; what starts or ends processes has a process of its own.
+A flow is a program, or the arguments of ``landscape``. Those of a group run one after another in one process, since
+most of a flow's time is the import of PyTorch and of the product; what starts or ends processes has its own.
 """
 
 import json
@@ -45,7 +45,7 @@ def callback_fn():
 
 def measured(folder):
     """Returns how many points of a grid its file holds, and how many the grid has."""
-    for file in Path(folder).glob("*.h5"):
+    for file in Path(folder).glob("*_pca.h5"):
         with h5py.File(file) as found:
             return int((found["status"][...] == 1).sum()), found["status"].size
     return 0, 0
@@ -196,15 +196,16 @@ from landscape import measure_curvature
 print(measure_curvature(
     t.make_network(), t.callback_fn, top=2, trace_probes=2, device_ids=[0], progress=False, output="c.h5"))
 """,
-    "curvature (command)": ["curvature", "run", "--function", "my_training:callback_fn", "--numbers", "0,4", "--top", "2",
-                            "--trace", "4", "--density", "1x8", "--devices", "0", "-o", "curv"],
-    "compare (command)": ["compare", "a=run", "b=run_b", "--function", "my_training:callback_fn", "--devices", "0", "-o",
-                          "cmp"],
+    "curvature (command)": ["curvature", "run", "--function", "my_training:callback_fn", "--numbers", "0,4", "--top",
+                            "2", "--trace", "4", "--density", "1x8", "--devices", "0", "-o", "curv"],
+    "compare (command)": ["compare", "a=run", "b=run_b", "--function", "my_training:callback_fn", "--devices", "0",
+                          "-o", "cmp"],
     "barrier (command)": ["barrier", "run@1", "run@4", "--function", "my_training:callback_fn", "--devices", "0", "-o",
                           "line2.h5", "--points", "7"],
-    "connect (command)": ["connect", "run@1", "run@4", "--function", "my_training:callback_fn", "--devices", "0", "-o",
-                          "curve2.h5", "--points", "7"],
-    "align (command)": ["align", "run@4", "run@1", "--function", "my_training:callback_fn", "-o", "aligned.safetensors"],
+    "connect (command)": ["connect", "run@1", "run@4", "--function", "my_training:callback_fn", "--devices", "0",
+                          "-o", "curve2.h5", "--points", "7"],
+    "align (command)": ["align", "run@4", "run@1", "--function", "my_training:callback_fn", "-o",
+                        "aligned.safetensors"],
     "refine (command)": ["refine", "ref/surface.h5", "--factor", "2", "--run", "run", "--function",
                          "my_training:callback_fn", "--devices", "0", "-o", "fine.h5"],
 }  # fmt: skip
@@ -274,10 +275,10 @@ import my_training as t
 from landscape import SummaryLandscape
 before, points = t.measured("out_k")
 assert 0 < before < points == 400, (before, points)
-(found,) = SummaryLandscape("run").gen_landscapes_with_multi_process(
+found = SummaryLandscape("run").gen_landscapes_with_multi_process(
     t.callback_fn_that_goes_on, {"landscape_size": 20}, device_ids=[0], progress=False, output="out_k")
 assert t.measured("out_k") == (400, 400)
-assert found.report.resumed >= before, (found.report, before)
+assert found[0].report.resumed >= before, (found[0].report, before)
 """,
     ),
 }
@@ -290,7 +291,7 @@ def make_reference(folder):
     (folder / "my_training.py").write_text(TRAINING)
     program = f"import sys; sys.path.insert(0, '')\n{REFERENCE}"
     found = subprocess.run(
-        [sys.executable, "-c", program], cwd=folder, env=_environment("linux", folder), capture_output=True, text=True,
+        [sys.executable, "-c", program], cwd=folder, env=environment("linux", folder), capture_output=True, text=True,
         timeout=RAN_TOO_LONG, check=False,
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
@@ -322,18 +323,21 @@ def _run_group(system, folder, flows):
     process = _run(system, folder, "from several import main; main()", str(asked), str(results))
     found = {name: (code, said) for name, code, said in map(json.loads, results.read_text().splitlines())}
     ended = (process.returncode or 1, f"its process ended: {process.stdout}")
-    return {name: ended if process.returncode and not found.get(name, ended)[0] else found.get(name, ended) for name in flows}
+    if process.returncode:
+        found = {name: result for name, result in found.items() if result[0]}
+    return {name: found.get(name, ended) for name in flows}
 
 
 def _run(system, folder, program, *arguments):
     return subprocess.run(
         [sys.executable, str(SIMULATED / f"{system}.py"), "-c", program, *arguments], cwd=folder,
-        env=_environment(system, folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=environment(system, folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors="replace", timeout=RAN_TOO_LONG, check=False,
     )  # fmt: skip
 
 
-def _environment(system, folder):
+def environment(system, folder):
+    """Returns the variables of a process under a system, whose notes and caches go into a folder."""
     found = {name: value for name, value in os.environ.items() if name != "SIM_PLATFORM"}
     found |= {
         "SIM_LOG": str(folder / "refused.log"),

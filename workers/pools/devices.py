@@ -210,7 +210,7 @@ def _shares(slots: int, cores: tuple[int, ...] | None) -> Sequence[tuple[int, ..
 
 def _container_quota() -> float | None:
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text("ascii").split()
         return None if quota == "max" else int(quota) / int(period)
     except (OSError, ValueError):
         return None

@@ -22,9 +22,12 @@ _END_SECONDS = 10.0
 
 @contextlib.contextmanager
 def owned(folder: Path) -> Iterator[None]:
-    """Marks a session's folder as in use, by a lock that the system frees when its holder dies."""
-    with holding(folder / _OWNER):
-        yield
+    """Marks a session's folder as in use, by a lock that the system frees when its holder dies; removes it at the end."""
+    try:
+        with holding(folder / _OWNER):
+            yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # not before: Windows removes no open file, such as that of the lock
 
 
 def remove_dead_sessions(parent: str | os.PathLike[str]) -> None:

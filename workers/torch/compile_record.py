@@ -252,7 +252,7 @@ class CompileCache:
 def read_record(path: Path) -> dict[str, Any]:
     """Returns a record, or nothing where it is missing or damaged."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text("utf-8"))
         if isinstance(found, dict):
             return found
     return {}
@@ -262,7 +262,7 @@ def write_record(path: Path, record: Mapping[str, object]) -> None:
     """Writes a record, if the folder can be written."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".tmp", delete=False) as file:
             json.dump(record, file)
         system.replace(Path(file.name), path)
 

@@ -47,7 +47,7 @@ class PackageFolder:
             library, facts = self.path / f"{key}.so", self.path / f"{key}.json"
             if not (_is_ours(library) and _is_ours(facts)):
                 return None
-            if hashlib.sha256(library.read_bytes()).hexdigest() == json.loads(facts.read_text())["sha256"]:
+            if hashlib.sha256(library.read_bytes()).hexdigest() == json.loads(facts.read_text("utf-8"))["sha256"]:
                 os.utime(library)
                 return library
         return None
@@ -95,7 +95,7 @@ def make_private(path: Path) -> None:
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
-    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _WRITABLE:
+    if stat.S_ISDIR(found.st_mode) and system.is_private(found, _WRITABLE):
         path.chmod(0o700)
     check_private(path)
 
@@ -108,12 +108,13 @@ def check_private(path: Path, forbidden: int = 0o077) -> None:
         forbidden: bits of its mode.
     """
     found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & forbidden:
+    if not stat.S_ISDIR(found.st_mode) or not system.is_private(found, forbidden):
         raise PermissionError(f"{path} is not a folder of this user alone (mode 0700)")
     for parent in path.resolve().parents:
         found = parent.stat()
-        shared = found.st_mode & _WRITABLE and not found.st_mode & stat.S_ISVTX
-        if shared or found.st_uid not in (0, os.geteuid()):
+        # Root's too are safe, and those from which each user can remove only their own files.
+        forbidden = 0 if found.st_mode & stat.S_ISVTX else _WRITABLE
+        if not (system.is_private(found, forbidden) or (found.st_uid == 0 and not found.st_mode & forbidden)):
             raise PermissionError(f"other users can write to {parent}, which holds {path}")
 
 
@@ -211,7 +212,7 @@ class PackagedNetwork:
 
 def _is_ours(path: Path) -> bool:
     found = path.lstat()
-    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o002
+    return stat.S_ISREG(found.st_mode) and system.is_private(found, 0o002)
 
 
 @functools.cache

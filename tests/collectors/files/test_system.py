@@ -105,7 +105,7 @@ class TestDurable:
     def test_macos_on_a_disk_that_cannot(self, monkeypatch, tmp_path):
         asked = []
         monkeypatch.setattr(system, "MACOS", True)
-        monkeypatch.setattr(fcntl, "fcntl", lambda descriptor, what: os.stat(tmp_path / "none"))
+        monkeypatch.setattr(fcntl, "fcntl", lambda descriptor, what: (tmp_path / "none").stat())
         monkeypatch.setattr(os, "fsync", lambda descriptor: asked.append("fsync"))
         system.sync_directory(tmp_path)
         assert asked == ["fsync"]
@@ -151,14 +151,14 @@ class TestWho:
 
     def test_windows_asks_its_kernel_and_never_sends_a_signal(self, on_windows, monkeypatch):
         class Kernel:
-            def OpenProcess(self, access, inherited, process):  # noqa: N802
+            def OpenProcess(self, access, inherited, process):
                 return process if process in (7, 8) else 0
 
-            def GetExitCodeProcess(self, handle, code):  # noqa: N802
+            def GetExitCodeProcess(self, handle, code):
                 code._obj.value = {7: 259, 8: 1}[handle]
                 return 1
 
-            def CloseHandle(self, handle):  # noqa: N802
+            def CloseHandle(self, handle):
                 closed.append(handle)
 
         closed = []
@@ -186,8 +186,9 @@ class TestWho:
 
     def test_another_users_folder_is_not(self, tmp_path, monkeypatch):
         tmp_path.chmod(0o700)
-        monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+        monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
         assert not system.is_private(tmp_path.stat())
+        assert not system.is_private(tmp_path.stat(), forbidden=0)
 
     def test_two_processes_of_this_boot_have_one_machine(self):
         script = "from collectors.files.system import machine_identity; print(machine_identity())"

@@ -1,6 +1,6 @@
 """Simulates Windows for the product's own code, on Linux (paths keep their slashes).
 
-Usage: python win.py -c "from landscape.cli import main; main()" demo --output out   (also: a script, or -c code; child processes follow)
+Usage: python win.py -c "from landscape.cli import main; main()" demo --output out   (or a script; children follow)
 
 SIM_HAVE lists what is there all the same, to look behind the first failure, such as SIM_HAVE=fcntl,os.O_CLOEXEC.
 """
@@ -27,16 +27,17 @@ import sim_core
 _HAVE = {item for item in os.environ.get("SIM_HAVE", "").split(",") if item}
 _MISSING = {"fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog", "readline", "posix", "crypt", "spwd"}
 _OS = {
-    "fork", "forkpty", "getuid", "geteuid", "getgid", "getegid", "getgroups", "setuid", "seteuid", "setgid", "getresuid",
-    "getresgid", "initgroups", "chown", "lchown", "fchown", "chroot", "mkfifo", "mknod", "pipe2", "sysconf",
-    "sysconf_names", "confstr", "pathconf", "fpathconf", "uname", "nice", "killpg", "setsid", "getsid", "getpgid",
-    "getpgrp", "setpgid", "setpgrp", "wait", "wait3", "wait4", "waitid", "WNOHANG", "WUNTRACED", "WCONTINUED",
-    "memfd_create", "statvfs", "fstatvfs", "fchdir", "fdatasync", "sync", "lockf", "pread", "pwrite", "preadv", "pwritev",
-    "readv", "writev", "getloadavg", "ttyname", "ctermid", "openpty", "register_at_fork", "sendfile", "getxattr",
-    "setxattr", "listxattr", "removexattr", "eventfd", "getrandom", "copy_file_range", "splice", "pidfd_open", "getpriority",
-    "setpriority", "posix_fadvise", "posix_fallocate", "posix_spawn", "posix_spawnp", "tcgetpgrp", "tcsetpgrp", "unshare",
-    "setns", "O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "O_SYNC", "O_DSYNC", "O_NOCTTY", "O_NDELAY",
-    "O_ACCMODE", "O_ASYNC", "O_PATH", "O_TMPFILE", "O_DIRECT", "O_NOATIME", "O_LARGEFILE", "get_blocking", "set_blocking",
+    "fork", "forkpty", "getuid", "geteuid", "getgid", "getegid", "getgroups", "setuid", "seteuid", "setgid",
+    "getresuid", "getresgid", "initgroups", "chown", "lchown", "fchown", "chroot", "mkfifo", "mknod", "pipe2",
+    "sysconf", "sysconf_names", "confstr", "pathconf", "fpathconf", "uname", "nice", "killpg", "setsid", "getsid",
+    "getpgid", "getpgrp", "setpgid", "setpgrp", "wait", "wait3", "wait4", "waitid", "WNOHANG", "WUNTRACED",
+    "WCONTINUED", "memfd_create", "statvfs", "fstatvfs", "fchdir", "fdatasync", "sync", "lockf", "pread", "pwrite",
+    "preadv", "pwritev", "readv", "writev", "getloadavg", "ttyname", "ctermid", "openpty", "register_at_fork",
+    "sendfile", "getxattr", "setxattr", "listxattr", "removexattr", "eventfd", "getrandom", "copy_file_range",
+    "splice", "pidfd_open", "getpriority", "setpriority", "posix_fadvise", "posix_fallocate", "posix_spawn",
+    "posix_spawnp", "tcgetpgrp", "tcsetpgrp", "unshare", "setns", "O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW",
+    "O_NONBLOCK", "O_SYNC", "O_DSYNC", "O_NOCTTY", "O_NDELAY", "O_ACCMODE", "O_ASYNC", "O_PATH", "O_TMPFILE",
+    "O_DIRECT", "O_NOATIME", "O_LARGEFILE", "get_blocking", "set_blocking",
 }  # fmt: skip
 if sys.version_info < (3, 13):
     _OS |= {"fchmod", "lchmod"}
@@ -289,7 +290,7 @@ class _Kernel:
             raise OSError(f"[WinError 126] The specified module could not be found: {name}")
 
     @staticmethod
-    def OpenProcess(access, inherited, process):  # noqa: N802
+    def OpenProcess(access, inherited, process):
         try:
             sim_core._real_stat(f"/proc/{process}")
         except OSError:
@@ -297,16 +298,16 @@ class _Kernel:
         return process
 
     @staticmethod
-    def GetExitCodeProcess(handle, code):  # noqa: N802
+    def GetExitCodeProcess(handle, code):
         code._obj.value = 259
         return 1
 
     @staticmethod
-    def CloseHandle(handle):  # noqa: N802
+    def CloseHandle(handle):
         return 1
 
     @staticmethod
-    def GlobalMemoryStatusEx(status):  # noqa: N802
+    def GlobalMemoryStatusEx(status):
         import ctypes
 
         place = ctypes.cast(status, ctypes.POINTER(ctypes.c_ulonglong))
@@ -327,7 +328,7 @@ def activate():
         "platform": sim_core.View(platform, (), {"system": lambda: "Windows", "machine": lambda: "AMD64"}),
         "signal": sim_core.View(
             signal,
-            lambda name: (name.startswith("SIG") and name.isupper() and name not in _SIGNALS
+            lambda name: ((name.startswith("SIG") and name.isupper() and name not in _SIGNALS)
                           or name.startswith(("pthread_", "sigwait", "sigtimed", "sigpending", "ITIMER_"))
                           or name in ("alarm", "setitimer", "getitimer", "pause", "siginterrupt"))
             and f"signal.{name}" not in _HAVE,
@@ -346,11 +347,11 @@ def activate():
             mmap, lambda name: name.startswith(("PROT_", "MAP_", "MADV_")), {"mmap": _mmap}
         ),
         "ctypes": sim_core.View(
-            ctypes, (), {"CDLL": _Kernel, "WinDLL": _Kernel, "windll": types.SimpleNamespace(kernel32=_Kernel("kernel32")),
-                         "get_last_error": lambda: 87},
+            ctypes, (), {"CDLL": _Kernel, "WinDLL": _Kernel, "get_last_error": lambda: 87,
+                         "windll": types.SimpleNamespace(kernel32=_Kernel("kernel32"))},
         ),
         "subprocess": sim_core.View(subprocess, (), {"Popen": _Popen}),
-        "time": sim_core.View(time, lambda name: name in ("tzset", "pthread_getcpuclockid") or name.startswith("clock_")),
+        "time": sim_core.View(time, lambda name: name in ("tzset", "pthread_getcpuclockid") or name[:6] == "clock_"),
     }  # fmt: skip
     sim_core.install(views, missing=_MISSING - _HAVE, hidden_folders=("/proc", "/dev", "/sys", "/tmp/landscape-none"))
     _wrap_open()
