@@ -22,7 +22,7 @@ _END_SECONDS = 10.0
 
 @contextlib.contextmanager
 def owned(folder: Path) -> Iterator[None]:
-    """Marks a session's folder as in use, by a lock that the system frees when its holder dies; removes it at the end."""
+    """Marks a session's folder as in use, by a lock that the system frees when its holder dies, and removes it."""
     try:
         with holding(folder / _OWNER):
             yield

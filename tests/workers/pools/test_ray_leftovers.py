@@ -13,6 +13,7 @@ import psutil
 import pytest
 from waiting import PATIENCE, wait_until
 
+from collectors.files.system import holding
 from workers.pools.ray_leftovers import SESSION_VARIABLE, end_processes, owned, remove_dead_sessions, session_processes
 
 
@@ -73,10 +74,18 @@ def test_the_processes_of_a_dead_owner_end(folder, dead):
 def test_a_locked_folder_stays_whatever_its_owners_id_says(folder, dead):
     """In another container with the same /tmp, ids mean other processes."""
     path = make(folder, f"landscape-ray-{dead}-abc")
-    with owned(path):
+    with holding(path / "owner"):
         remove_dead_sessions(folder)
         assert path.exists()
     remove_dead_sessions(folder)
+    assert not path.exists()
+
+
+def test_a_session_removes_its_folder_and_nobody_else_does_meanwhile(folder, dead):
+    path = make(folder, f"landscape-ray-{dead}-abc")
+    with owned(path):
+        remove_dead_sessions(folder)
+        assert (path / "session" / "log").exists()
     assert not path.exists()
 
 
