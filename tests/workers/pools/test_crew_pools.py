@@ -471,7 +471,6 @@ def let_the_late_one_come(workers_on, request, tmp_path, monkeypatch):
     return come
 
 
-@either_kind
 def test_a_late_worker_joins_when_it_comes(workers_on, let_the_late_one_come, monkeypatch):
     """It was left out for the whole run."""
     monkeypatch.setattr(chunks, "CHUNK_SECONDS", 0.01)
