@@ -66,7 +66,9 @@ class Imports:
 
     def _in_rooms(self, rooms: tuple[str, ...]) -> Iterator[Path]:
         for room in rooms:
-            place = self.root / room.replace(".", "/")
+            place = self.root / room
+            if not place.exists():
+                place = self.root / room.replace(".", "/")
             if not (place.is_dir() or room in self._modules or (self.root / room).is_file()):
                 raise ValueError(f"room({room!r}) is neither a module, nor a folder or a file below {self.root}")
             yield from self._run_by(room)

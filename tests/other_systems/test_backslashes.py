@@ -16,6 +16,7 @@ from landscape.commands.typed_checkpoint import TypedCheckpoint
 from landscape.planes.further_runs import as_also
 from landscape.planes.runs import find_runs, name_of_folder
 from landscape.summary_landscape import _check_stem
+from landscape.trackers import _stem
 
 CHECKPOINT = r"C:\runs\adam\ckpt_dir\Net_3_epoch.safetensors"
 PATHS = [rf"C:\Users\me2\runs\epoch_{number}.pt" for number in range(3)]
@@ -115,6 +116,8 @@ def test_names_of_files(monkeypatch):
         check_prefix("epoch: ")
     with pytest.raises(ValueError, match="name must be the beginning of a file name"):
         _check_stem("a:b")
+    assert [_stem(title) for title in ("runs/epoch 3: end", "con", "runs/end")] == ["epoch_3__end_", "con_", "end"]
     monkeypatch.setattr(system, "WINDOWS", False)
+    assert _stem("runs/epoch 3: end") == "epoch 3: end"
     assert check_prefix("epoch: ") == "epoch: "
     assert _check_stem("a:b") == "a:b"
