@@ -137,11 +137,11 @@ def is_locked_for_writing(descriptor: int) -> bool:
 
 
 @contextlib.contextmanager
-def holding(file: Path, timeout: float = -1) -> Iterator[None]:
-    """Holds a lock that the system frees when its holder dies; a TimeoutError says that somebody else has it."""
+def holding(file: Path, *, wait: bool = True) -> Iterator[None]:
+    """Holds a lock that the system frees when its holder dies; without waiting, a TimeoutError says that it has one."""
     from filelock import FileLock
 
-    with FileLock(file, timeout=timeout, thread_local=False, fallback_to_soft=False):
+    with FileLock(file, timeout=-1 if wait else 0, thread_local=False, fallback_to_soft=False):
         yield
 
 

@@ -76,7 +76,7 @@ def _is_owned(folder: Path) -> bool:
     if not (folder / _OWNER).is_file():
         return False
     try:
-        with holding(folder / _OWNER, timeout=0):
+        with holding(folder / _OWNER, wait=False):
             return False
     except (OSError, TimeoutError):
         return True  # somebody's, perhaps another user's

@@ -226,9 +226,9 @@ class TestWho:
 class TestLocks:
     def test_a_lock_that_somebody_holds(self, tmp_path):
         with system.holding(tmp_path / "lock"):
-            with pytest.raises(TimeoutError), system.holding(tmp_path / "lock", timeout=0):
+            with pytest.raises(TimeoutError), system.holding(tmp_path / "lock", wait=False):
                 pass
-        with system.holding(tmp_path / "lock", timeout=0):
+        with system.holding(tmp_path / "lock", wait=False):
             assert (tmp_path / "lock").exists()
 
     def test_a_file_that_is_open_for_writing(self, tmp_path, monkeypatch):

@@ -128,15 +128,6 @@ class TestFile:
         with pytest.raises(CheckpointError, match="is not the expected file here"):
             elsewhere(file)
 
-    def test_tensors_that_overlap_are_left_to_the_other_way(self, tmp_path):
-        header = (
-            '{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}'
-        )
-        file = CheckpointFile(with_header(tmp_path / "overlap.safetensors", header, b"\1\2\3"))
-        assert file.read("b").tolist() == [2, 3]
-        with pytest.raises(CheckpointError, match="is not the expected file here"):
-            elsewhere(file)
-
     def test_a_file_behind_a_url(self, path):
         with empty_memory() as memory:
             memory.pipe_file("/run/3.safetensors", path.read_bytes())

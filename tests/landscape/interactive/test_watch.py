@@ -25,7 +25,7 @@ from waiting import PATIENCE, wait_until
 
 from landscape import custom_plane, evaluate
 from landscape.cli import app
-from landscape.errors import LandscapeDamagedError
+from landscape.errors import LandscapeFormatError
 from landscape.file.checks import PointStatus
 from landscape.file.landscape_file import write_landscape
 from landscape.file.lock import lock_landscape
@@ -176,14 +176,14 @@ class TestFile:
 
     def test_no_landscape(self, example, tmp_path) -> None:
         (tmp_path / "a.h5").write_text("something else")
-        with pytest.raises(LandscapeDamagedError, match="damaged"):
+        with pytest.raises(LandscapeFormatError, match="is no landscape file"):
             FileWatch(tmp_path / "a.h5")
         write_landscape(tmp_path / "b.h5", example())
         watch = FileWatch(tmp_path / "b.h5")
         (tmp_path / "b.h5").write_text("something else")
         progress, content = watch.look()
         assert (progress.phase, content["name"]) == ("unreadable", "b.h5")
-        assert "damaged" in progress.text
+        assert "is no landscape file" in progress.text
 
 
 def connected(server, begins=b"GET / HT"):

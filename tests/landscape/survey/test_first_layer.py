@@ -68,7 +68,7 @@ def test_an_interrupted_survey_goes_on_and_leaves_the_same_file(tmp_path):
     plan = MeasurementPlan(100, 1, first_layer=True)
     whole = measure(tmp_path / "whole.h5", callback_fn=interrupted(10**9), plan=plan)
     with pytest.raises(KeyboardInterrupt):
-        measure(tmp_path / "parts.h5", callback_fn=interrupted(40), plan=plan)
+        measure(tmp_path / "parts.h5", callback_fn=interrupted(90), plan=plan)
     unfinished = Landscape.load(tmp_path / "parts.h5")
     assert not unfinished.complete
     assert np.isfinite(unfinished.loss).any()

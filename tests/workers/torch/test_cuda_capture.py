@@ -103,9 +103,24 @@ class Graph:
         Graph.replays += 1
 
 
+class Generator:
+    """Draws where it is, until a recording that fails keeps its state."""
+
+    def __init__(self, state="being recorded"):
+        self.state = state
+
+    def clone_state(self):
+        return Generator("a copy")
+
+    def graphsafe_set_state(self, other):
+        self.state = other.state
+
+
 @pytest.fixture
 def gpus(monkeypatch):
     found = Gpus()
+    found.generators = (Generator(), Generator())
+    monkeypatch.setattr(torch.cuda, "default_generators", found.generators)
     Graph.resets = Graph.replays = 0
     for name in ("device", "current_stream", "set_stream", "stream", "set_sync_debug_mode", "graph"):
         monkeypatch.setattr(torch.cuda, name, getattr(found, name))
@@ -160,6 +175,7 @@ def test_a_recording_that_fails_leaves_nothing_behind_and_its_own_error(gpus):
         capture_cuda_graph(work, SECOND)
     assert Graph.resets == 1
     assert gpus.released == [(1, (1, 0))]
+    assert [generator.state for generator in gpus.generators] == ["being recorded", "a copy"]
     assert_untouched(gpus)
 
 
