@@ -62,9 +62,9 @@ def _pair(name: str, value: object, expected: str) -> tuple[float, float]:
     return first, second
 
 
-def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True) -> None:
+def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True) -> bool:
     """Computes the layout now, so that what is placed in pixels finds the axes in their final place; see ``fit``."""
-    fit(figure, cameras, grow=grow)
+    return fit(figure, cameras, grow=grow)
 
 
 def save_figure(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .axis_numbers import pin_type, space_numbers
 from .time_bar import NAME, strips_height
 
 if TYPE_CHECKING:
@@ -30,28 +31,52 @@ _HINTING = 0.96
 _LEAST_BOX = 0.66
 _LEAST_SHAPE = 0.45
 _MOST_HEIGHT = 1.2
+# Of the shorter side of a picture beside others, in inches.
+_LEAST_SIDE = 0.8
+# By so much a figure of several pictures gets higher where they have no room at all.
+_MORE = 1.5
 # A figure as wide as a slide, in inches, is no higher than one.
 _SLIDE = (10.0, 7.0)
 
 
-def fit(figure: Figure, cameras: Sequence[Camera] = (), *, grow: bool = True) -> None:
+def fit(figure: Figure, cameras: Sequence[Camera] = (), *, grow: bool = True) -> bool:
     """Computes the layout so that no title, label, legend or colour bar leaves the figure or meets another.
 
     Args:
         figure: one of ours, with everything on it but what is placed in pixels.
         cameras: for each of which three-dimensional axes have room without being moved; none is the one they have.
         grow: whether the figure may become higher; a film has a size of its own.
+
+    Returns:
+        False where one of several pictures is still too small: fewer in a row would be larger.
+
+    Raises:
+        ValueError: labels and legends leave no room.
     """
+    several = grow and len(_mains(figure)) > 1
+    if several:
+        pin_type(figure)
     for legend in figure.legends:
         _wrap_legend(legend)
+    for _ in range(_ROUNDS if several else 0):
+        with contextlib.suppress(ValueError):
+            _lay_out(figure, cameras, whole=True)
+            break
+        figure.set_figheight(_MORE * figure.get_figheight())
     for _ in range(_ROUNDS):
-        _lay_out(figure, cameras)
+        _lay_out(figure, cameras, whole=several)
         wrapped = _wrap_texts(figure)
         if wrapped:
-            _lay_out(figure, cameras)
+            _lay_out(figure, cameras, whole=several)
         if not (grow and _grow(figure)) and not wrapped:
-            return
-    _lay_out(figure, cameras)
+            break
+    else:
+        _lay_out(figure, cameras, whole=several)
+    if not several:
+        return True
+    space_numbers(figure)
+    _lay_out(figure, cameras, whole=True)
+    return min(shorter_side(ax) for ax in _mains(figure)) >= _LEAST_SIDE
 
 
 def fits_across(legend: Any, columns: int) -> bool:
@@ -85,20 +110,30 @@ def room_for_axes(figure: Any) -> Iterator[None]:
             ) from None
 
 
-def _lay_out(figure: Any, cameras: Sequence[Camera]) -> None:
+def _lay_out(figure: Any, cameras: Sequence[Camera], *, whole: bool) -> None:
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    engine = figure.get_layout_engine()
+    engine, mains = figure.get_layout_engine(), _mains(figure)
     if isinstance(engine, ConstrainedLayoutEngine):
-        with room_for_axes(figure):
+        with room_for_axes(figure), _whole_places(mains if whole else []):
             engine.execute(figure)
-    mains = _mains(figure)
     if all(ax.name == "3d" for ax in mains):
         # The engine misjudges such axes, and leaves a single one half the page.
         figure.set_layout_engine("none")
         _place_time_bars(figure, mains)
         for ax in mains:
             _place_box(figure, ax, cameras)
+
+
+@contextlib.contextmanager
+def _whole_places(mains: Sequence[Any]) -> Iterator[None]:
+    """Lets pictures fill their places meanwhile, so that titles and colour bars are placed beside these."""
+    scaled = [ax for ax in mains if ax.get_aspect() != "auto"]
+    for ax in scaled:
+        ax.set_aspect("auto")
+    yield
+    for ax in scaled:
+        ax.set_aspect("equal", adjustable="box")
 
 
 def _place_time_bars(figure: Any, mains: list[Any]) -> None:
@@ -166,31 +201,54 @@ def _room_of(legend: Any) -> float:
 
 
 def _grow(figure: Any) -> bool:
-    """Makes a figure of one picture higher where title, labels and legend leave too little of it; returns whether."""
+    """Makes a figure higher where titles, labels and legend leave its pictures too little; returns whether it did."""
     mains = _mains(figure)
-    if len(mains) != 1:
+    rows = mains[0].get_subplotspec().get_gridspec().nrows
+    heights = np.array([_heights(figure, ax) for ax in mains])
+    now, least, wanted = heights.T
+    before, missing = figure.get_figheight(), float((wanted - now).max())
+    if abs(missing) <= 0.03 * now.max():
         return False
-    (main,) = mains
-    box, parts = main.get_window_extent(), [ax.get_tightbbox() for ax in figure.axes]
-    if main.name == "3d":
-        wanted, now = _LEAST_BOX * figure.bbox.width, _box_room(figure, main)[3] - _box_room(figure, main)[1]
-    elif main.get_aspect() == "auto":
-        wanted, now = _LEAST_SHAPE * box.width, box.height
-    else:
-        # As large as a picture to scale can be at this width.
-        beside = max(part.x1 for part in parts) - min(part.x0 for part in parts) - box.width
-        now = box.height
-        wanted = min(
-            (figure.bbox.width - 2 * _pixels(figure, _MARGIN) - beside) * box.height / box.width,
-            _MOST_HEIGHT * figure.bbox.width,
-        )
-    if wanted <= 1.03 * now:
-        return False
-    before, height = figure.get_figheight(), (figure.bbox.height + wanted - now) / figure.dpi
-    if figure.get_figwidth() >= _SLIDE[0]:
-        height = max(before, min(height, _SLIDE[1]))
+    height = before + rows * missing / figure.dpi
+    if figure.get_figwidth() >= _SLIDE[0] and missing > 0:
+        enough = before + rows * float((least - now).max()) / figure.dpi
+        height = max(before, enough, min(height, _SLIDE[1]))
     figure.set_figheight(height)
-    return bool(height > 1.01 * before)
+    return bool(abs(height - before) > 0.01 * before)
+
+
+def _heights(figure: Any, main: Any) -> tuple[float, float, float]:
+    """Returns the height that a picture has, the one that it must have, and the one that it should have, in pixels."""
+    several = len(_mains(figure)) > 1
+    across = figure.bbox.width / main.get_subplotspec().get_gridspec().ncols
+    side = _LEAST_SIDE * figure.dpi if several else 0.0
+    if main.name == "3d":
+        _, bottom, _, top = _box_room(figure, main)
+        return top - bottom, 2 * side, max(top - bottom, 2 * side, _LEAST_BOX * across)
+    box = main.get_window_extent()
+    if main.get_aspect() == "auto":
+        return box.height, side, max(box.height, side, _LEAST_SHAPE * box.width)
+    # As large as a picture to scale can be at this width.
+    if several:
+        place = main.get_position(original=True)
+        now, width = place.height * figure.bbox.height, place.width * figure.bbox.width
+        shape = float(np.ptp(main.get_ylim()) / np.ptp(main.get_xlim()))
+        least = min(side * max(1.0, shape), width * shape)
+        return now, least, max(least, min(width * shape, _MOST_HEIGHT * across))
+    parts = [ax.get_tightbbox() for ax in figure.axes]
+    beside = max(part.x1 for part in parts) - min(part.x0 for part in parts) - box.width
+    width = figure.bbox.width - 2 * _pixels(figure, _MARGIN) - beside
+    return box.height, 0.0, max(box.height, min(width * box.height / box.width, _MOST_HEIGHT * across))
+
+
+def shorter_side(ax: Any) -> float:
+    """Returns the length of a picture's shorter side without what is written around it, in inches."""
+    ax.apply_aspect()
+    if ax.name == "3d":
+        left, bottom, right, top = _box_extent(ax, labels=False)
+        return float(min(right - left, top - bottom) / ax.figure.dpi)
+    box = ax.get_window_extent()
+    return float(min(box.width, box.height) / ax.figure.dpi)
 
 
 def _wrap_legend(legend: Any) -> None:
@@ -294,8 +352,8 @@ def _extent_from_all(ax: Any, cameras: Sequence[Camera]) -> NDArray[np.float64]:
     return np.concatenate([np.min(extents, axis=0)[:2], np.max(extents, axis=0)[2:]])
 
 
-def _box_extent(ax: Any) -> NDArray[np.float64]:
-    """Returns left, bottom, right and top of the box, its ticks and its labels, in pixels."""
+def _box_extent(ax: Any, *, labels: bool = True) -> NDArray[np.float64]:
+    """Returns left, bottom, right and top of the box, or of the box with its ticks and its labels, in pixels."""
     from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 
     ax.apply_aspect()
@@ -306,7 +364,7 @@ def _box_extent(ax: Any) -> NDArray[np.float64]:
     pixels = ax.transData.transform(np.column_stack([right, up]))
     boxes = [np.concatenate([pixels.min(axis=0), pixels.max(axis=0)])]
     renderer = ax.figure._get_renderer()
-    parts = [axis.get_tightbbox(renderer) for axis in (ax.xaxis, ax.yaxis, ax.zaxis)]
+    parts = [axis.get_tightbbox(renderer) for axis in (ax.xaxis, ax.yaxis, ax.zaxis) if labels]
     boxes += [np.asarray(part.extents) for part in parts if part is not None]
     return np.concatenate([np.min(boxes, axis=0)[:2], np.max(boxes, axis=0)[2:]])
 

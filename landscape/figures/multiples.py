@@ -62,7 +62,7 @@ def plot_multiples(
         titles: one for each picture; None takes what tells them apart.
         kind: "contour", "lines", "heatmap" or "surface" for planes, "profile" for lines; None is "contour" or
             "profile".
-        columns: how many stand in a row; None chooses.
+        columns: how many stand in a row; None chooses, so that the shorter side of each has at least 0.8 inch.
         metrics: what is drawn of each landscape, in this order; None is the look's metric alone.
         **look: metric, levels, scale, colormap, trajectory, clip, theme, style, aspect, size, camera; see ``Look``. In
             the style "paper" the figure is as wide as two columns.
@@ -84,12 +84,6 @@ def plot_multiples(
     pictures = _pictures(each, shown)
     names = _check_titles(titles, each, shown)
     chosen = KINDS[check_choice("kind", kind or usual_kind(each), tuple(KINDS))]
-    if columns is not None:
-        across = min(check_int("columns", columns, minimum=1), len(pictures))
-    elif len(shown) > 1 and len(each) > 1:
-        across = len(shown)
-    else:
-        across = len(pictures) if len(pictures) <= 3 else math.ceil(math.sqrt(len(pictures)))
     scales = _scales(chosen, pictures, options)
     # Where units differ, such as epochs and steps, each picture has times of its own.
     times = path_times(each)
@@ -98,29 +92,52 @@ def plot_multiples(
         aspect = options.get("aspect", "equal")
         ratios = [choose_frame(picture.landscape, aspect).ratio for picture in pictures]
         more_height = BAR_HEIGHT if any(path_times([one]) for one in each) and options.get("trajectory", True) else 0.0
-        grid = _grid(chosen, ratios, across, size, more_height, appearance)
-        sheets = []
-        for picture, name, ax in zip(pictures, names, grid, strict=True):
-            own: Look = {
-                **options, "metric": picture.metric, "scale": scales[picture.quantity], "levels": None, "clip": None,
-                "size": None,
-            }  # fmt: skip
-            heading = "\n".join([name, *precision_notes(picture.landscape)])
-            more: dict[str, Any] = {"times": times} if times is not None else {}
-            if len(shown) > 1:
-                more["label"] = quantity_label(picture.landscape, picture.metric, short=True)
-            with begin(chosen, picture.landscape, ax, own, furniture=False, heading=heading, **more) as sheet:
-                chosen.draw(sheet)
-                sheets.append(sheet)
-        if len(shown) > 1 and len(each) == 1 and not appearance.paper:
-            # Each picture's own heading says which metric it shows.
-            grid[0].figure.suptitle(title(each[0]))
-        _drop_repeated_labels(sheets, across)
-        _write_shared(sheets, list(scales))
-        settle(grid[0].figure)
+        arrangements = _columns(len(shown) if len(each) > 1 else 1, len(pictures), columns, size)
+        for across in arrangements:
+            grid = _grid(chosen, ratios, across, size, more_height, appearance, wide=arrangements[0] > 1)
+            sheets = []
+            for picture, name, ax in zip(pictures, names, grid, strict=True):
+                own: Look = {
+                    **options, "metric": picture.metric, "scale": scales[picture.quantity], "levels": None,
+                    "clip": None, "size": None,
+                }  # fmt: skip
+                heading = "\n".join([name, *precision_notes(picture.landscape)])
+                more: dict[str, Any] = {"times": times} if times is not None else {}
+                if len(shown) > 1:
+                    more["label"] = quantity_label(picture.landscape, picture.metric, short=True)
+                with begin(chosen, picture.landscape, ax, own, furniture=False, heading=heading, **more) as sheet:
+                    chosen.draw(sheet)
+                    sheets.append(sheet)
+            if len(shown) > 1 and len(each) == 1 and not appearance.paper:
+                # Each picture's own heading says which metric it shows.
+                grid[0].figure.suptitle(title(each[0]))
+            _drop_repeated_labels(sheets, across)
+            _write_shared(sheets, list(scales))
+            try:
+                if settle(grid[0].figure, grow=size is None):
+                    break
+            except ValueError:
+                if across == arrangements[-1]:
+                    raise
         for sheet in sheets:
             sheet.write_late()
     return grid
+
+
+def _columns(metrics: int, pictures: int, columns: int | None, size: tuple[float, float] | None) -> list[int]:
+    """Returns how many pictures stand in a row: the usual number, then what leaves each of them more room.
+
+    Args:
+        metrics: of each landscape, which stand in one row; 1 where that is not wanted.
+        pictures: how many there are.
+        columns: the user's choice, or None.
+        size: the user's, at which nothing else is tried.
+    """
+    if columns is not None:
+        return [min(check_int("columns", columns, minimum=1), pictures)]
+    usual = metrics if metrics > 1 else pictures if pictures <= 3 else math.ceil(math.sqrt(pictures))
+    fewer = [count for count in range(usual, 0, -1) if metrics % count == 0 or metrics == 1]
+    return fewer if size is None else [usual]
 
 
 @dataclass(frozen=True)
@@ -223,7 +240,14 @@ def _names(landscapes: Sequence[LandscapeData]) -> list[str]:
 
 
 def _grid(
-    kind: Kind, ratios: Sequence[float], across: int, size: tuple[float, float] | None, more: float, look: Appearance
+    kind: Kind,
+    ratios: Sequence[float],
+    across: int,
+    size: tuple[float, float] | None,
+    more: float,
+    look: Appearance,
+    *,
+    wide: bool,
 ) -> list[Axes]:
     """Returns the axes of each picture, given the proportions of each plane; ``more`` is for what stands below all.
 
@@ -234,7 +258,7 @@ def _grid(
     count = len(ratios)
     down = math.ceil(count / across)
     paper = look.paper
-    width = (look.width if across == 1 else look.wide) or 1.0 + 3.6 * across
+    width = (look.wide if wide else look.width) or 1.0 + 3.6 * across
     each = (width - (0.5 if paper else 1.0)) / across
     if kind.plane and kind.projection is None:
         # The flattest picture of a row needs the least height, the tallest one the most.
@@ -273,8 +297,10 @@ def _write_shared(sheets: list[Sheet], quantities: Sequence[str]) -> None:
     figure: Any = sheets[0].ax.figure
     drawn = [sheet for sheet in sheets if sheet.mappable is not None]
     if len(quantities) > 1:
+        tallest = min(sheet.frame.ratio for sheet in sheets)
         for sheet in drawn:
-            sheet.write_bar(sheet.ax, pad=0.02, aspect=20 * max(1.0, 1 / sheet.frame.ratio), shrink=sheet.share)
+            ratio = sheet.frame.ratio
+            sheet.write_bar(sheet.ax, pad=0.02, aspect=20 * max(1.0, 1 / ratio), shrink=tallest / ratio)
     elif drawn:
         drawn[0].write_bar([sheet.ax for sheet in sheets], pad=0.02, aspect=30)
     _write_time_bars(sheets)

@@ -12,7 +12,7 @@ from places import DATA
 from landscape.figures import save_figure
 from landscape.file.checkpoints import CheckpointsData
 from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData, LandscapeData
+from landscape.file.data import LOSS_ERROR, DirectionsData, LandscapeData, SamplingReport
 from landscape.roles import FINAL_WEIGHTS
 
 
@@ -86,6 +86,20 @@ def build_unfinished() -> LandscapeData:
     loss[1:4, 2:5], status[1:4, 2:5] = np.nan, PointStatus.FAILED
     loss[2, 15:18] = np.inf
     status[5:9, 4:12] = PointStatus.INTERPOLATED
+    return data
+
+
+def build_adaptive(**attributes: Any) -> LandscapeData:
+    """A plane with every second row interpolated, both errors and a precision to be named: the longest headings."""
+    data = build(**attributes)
+    data.status[::2] = PointStatus.INTERPOLATED
+    data.attributes["sampling"] = {"mode": "adaptive", "finished": True} | SamplingReport(
+        tolerance=0.02, relative=False, measured=300, interpolated=300, rounds=3, estimated_error=0.01, checks=1,
+        held_out=6, held_out_error=0.005, held_out_rms=0.002, reached=True, share_beyond_95=0.1, largest_gap=2,
+    ).to_json()  # fmt: skip
+    data.attributes["measurement_plan"] = {"precision": "bfloat16"}
+    data.metrics["loss_stderr"] = np.broadcast_to(np.linspace(0.1, 0.2, data.shape[1]), data.shape).copy()
+    data.metrics[LOSS_ERROR] = 0.1 * data.metrics["loss_stderr"] * (data.status == PointStatus.INTERPOLATED)
     return data
 
 

@@ -1,15 +1,27 @@
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
-from figure_cases import build, build_line, build_real, build_unfinished, contour_lines, draw, legend_texts
+from figure_cases import (
+    build,
+    build_adaptive,
+    build_line,
+    build_real,
+    build_unfinished,
+    contour_lines,
+    draw,
+    legend_texts,
+)
 from matplotlib.collections import QuadMesh
 from matplotlib.contour import QuadContourSet
 
+from landscape.drawing.appearance import STYLES
+from landscape.drawing.fitting import shorter_side
 from landscape.drawing.time_bar import NAME as TIME_BAR
-from landscape.figures import figure_pixels, plot_multiples
+from landscape.figures import figure_pixels, plot_multiples, plot_uncertainty
 from landscape.landscape import Landscape
 
 
@@ -124,6 +136,52 @@ class TestArrangement:
         draw(axes[0])
         assert [ax.get_label() for ax in axes[0].figure.axes[2:]] == ["<colorbar>", TIME_BAR]
         draw(plot_multiples([Landscape(empty)])[0])
+
+
+def named(count: int, **attributes: Any) -> list[Landscape]:
+    return [Landscape(build_adaptive(network=f"Net {index}", **attributes)) for index in range(count)]
+
+
+SEVERAL: dict[str, Any] = {
+    "uncertainty": lambda **look: plot_uncertainty(Landscape(build_adaptive()), **look),
+    "two": lambda **look: plot_multiples(named(2), **look),
+    "three": lambda **look: plot_multiples(named(3), kind="heatmap", **look),
+    "five": lambda **look: plot_multiples(named(5, points=4), kind="lines", **look),
+    "metrics": lambda **look: plot_multiples(
+        named(1), metrics=["loss", "accuracy", "loss_stderr"], trajectory=False, **look
+    ),
+    "matrix": lambda **look: plot_multiples(named(2, points=5), metrics=["loss", "accuracy"], **look),
+    "square": lambda **look: plot_multiples(named(2), aspect="fill", **look),
+    "surfaces": lambda **look: plot_multiples(named(4), kind="surface", **look),
+    "lines": lambda **look: plot_multiples([Landscape(build_line([3, 1, 0.2, 2]))] * 3, **look),
+}
+
+
+def numbers_along(axis: Any) -> list[tuple[float, float, float]]:
+    """Where each number that an axis shows begins and ends, in pixels, and its value."""
+    across = axis.axis_name == "x"
+    low, high = sorted(axis.get_view_interval())
+    slack, found = 1e-6 * (high - low), []
+    for place, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True):
+        text, box = label.get_text().replace("\N{MINUS SIGN}", "-"), label.get_window_extent()
+        if text and low - slack <= place <= high + slack:
+            found.append((box.x0 if across else box.y0, box.x1 if across else box.y1, float(text)))
+    return sorted(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("case", SEVERAL)
+def test_in_every_style_pictures_have_a_size_and_numbers_an_order(case: str, style: str) -> None:
+    axes = SEVERAL[case](style=style)
+    figure = axes[0].figure
+    figure.draw_without_rendering()
+    assert min(map(shorter_side, axes)) >= 0.8
+    for ax in (ax for ax in figure.axes if ax.name != "3d"):
+        for axis in (ax.xaxis, ax.yaxis):
+            found = numbers_along(axis)
+            assert all(one[1] < two[0] and one[2] < two[2] for one, two in itertools.pairwise(found)), found
+    assert any(numbers_along(ax.xaxis) for ax in figure.axes)
 
 
 @pytest.mark.parametrize(
