@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 # Where a label may lie beside its point, the best place first.
 _DIRECTIONS = ((0, 1), (1, 0), (-1, 0), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
+_AROUND = [np.array([math.cos(angle), math.sin(angle)]) for angle in np.linspace(0, 2 * math.pi, 24, endpoint=False)]
 
 
 def free(boxes: NDArray[Any], taken: NDArray[Any]) -> list[int]:
@@ -34,6 +36,9 @@ def place_labels(
     taken: Float64[np.ndarray, "m 4"],
     gap: float,
     clear: Float64[np.ndarray, "k 2"] | None = None,
+    rivals: Float64[np.ndarray, "r 2"] | None = None,
+    *,
+    around: bool = False,
 ) -> dict[int, tuple[float, float]]:
     """Chooses which points get a label, and where.
 
@@ -45,6 +50,9 @@ def place_labels(
         taken: boxes (left, bottom, right, top) that must stay free.
         gap: distance between a point and its label.
         clear: points that no label may cover; None is the points, and the line that joins them in their order.
+        rivals: points that the middle of no label may be nearer to than to its own; None is none. Those within half
+            the gap look like the same point.
+        around: whether a label may lie in any direction from its point, or only in the eight usual ones.
 
     Returns:
         Index to the label's centre, for those that found a place.
@@ -53,17 +61,28 @@ def place_labels(
     clear = along(points, step=1.5) if clear is None else clear
     placed: dict[int, tuple[float, float]] = {}
     for index in order:
-        width, height = sizes[index]
-        for right, up in _DIRECTIONS:
-            x = points[index, 0] + right * (gap + width / 2)
-            y = points[index, 1] + up * (gap + height / 2)
-            box = np.array([x - width / 2, y - height / 2, x + width / 2, y + height / 2])
+        size, point = sizes[index], points[index]
+        offsets = [np.array(way) * (gap + size / 2) for way in _DIRECTIONS]
+        if around:
+            offsets += [way * (gap + np.abs(way) @ size / 2) for way in _AROUND]
+        for offset in offsets:
+            middle = point + offset
+            box = np.concatenate([middle - size / 2, middle + size / 2])
             inside = (box[:2] >= frame[:2]).all() and (box[2:] <= frame[2:]).all()
-            if inside and not overlaps(box, boxes).any() and not contains(box, clear).any():
+            own = rivals is None or _stands_at(point, rivals, middle, gap / 2)
+            if inside and own and not overlaps(box, boxes).any() and not contains(box, clear).any():
                 boxes = np.vstack([boxes, box])
-                placed[index] = (float(x), float(y))
+                placed[index] = (float(middle[0]), float(middle[1]))
                 break
     return placed
+
+
+def _stands_at(point: NDArray[Any], rivals: NDArray[Any], place: NDArray[Any], same: float) -> bool:
+    """Returns whether what is nearest to a place is a point, or a rival no further from that than ``same``."""
+    finite = rivals[np.isfinite(rivals).all(axis=1)]
+    distances = np.hypot(*(finite - place).T)
+    nearer = finite[distances < np.hypot(*(point - place))]
+    return len(nearer) == 0 or bool(np.hypot(*(finite[distances.argmin()] - point)) <= same)
 
 
 def overlaps(box: Float64[np.ndarray, " 4"], boxes: Float64[np.ndarray, "m 4"]) -> Bool[np.ndarray, " m"]:

@@ -204,10 +204,13 @@ def annotate(
     place: Place,
     taken: NDArray[Any],
     ink: Ink,
+    dots: Sequence[Marked],
     size: float = 8.0,
     factor: float = 1.0,
 ) -> None:
     """Writes the networks' names and the checkpoints' numbers beside as many of them as have room.
+
+    A number stands at a mark, and nearer to its own checkpoint than to any other, so that nobody takes it for that.
 
     Args:
         ax: axes in their final place.
@@ -215,6 +218,7 @@ def annotate(
         place: from the plane's coordinates to the picture's.
         taken: boxes (left, bottom, right, top) in pixels that must stay free.
         ink: colours of the type.
+        dots: which checkpoints have dots, of each path in the colours of time; of other paths all have.
         size: of the type, in points.
         factor: by how much marks are smaller than on a screen.
     """
@@ -228,8 +232,12 @@ def annotate(
     texts = {0: origin.name} if origin.role == NETWORK else {}
     texts |= {row + 1: name for row, name in marked}
     order = list(texts)
+    timed = iter(dots)
     for rows in paths:
-        kept = rows[numbered(found.number[rows])]  # type: ignore[union-attr]
+        kept = numbered(found.number[rows])  # type: ignore[union-attr]
+        if dots and len(rows) > 1:
+            kept = np.intersect1d(kept, [*next(timed).rows, 0, len(rows) - 1])
+        kept = rows[kept]
         kept = kept[_inside(ax, *places[kept + 1].T)]
         chosen = [int(kept[at]) + 1 for at in most_telling(len(kept))]
         texts |= {at: str(found.number[at - 1]) for at in chosen}  # type: ignore[union-attr]
@@ -251,7 +259,7 @@ def annotate(
     clear = np.vstack([points[[0]], *lines, *(points[[row + 1]] for row, _ in marked)])
     # Names stand clear of their marks, which are larger than the dots of a path.
     gap = (6.0 if not marked and origin.role != NETWORK else 9.0) * factor
-    spots = place_labels(points, sizes, order, frame, blocked, gap=gap, clear=clear)
+    spots = place_labels(points, sizes, order, frame, blocked, gap=gap, clear=clear, rivals=points, around=True)
     for at, centre in spots.items():
         ax.annotate(
             words[at], places[at], xytext=np.array(centre) - points[at], textcoords="offset points",

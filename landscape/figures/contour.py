@@ -146,7 +146,7 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
         boxes = np.empty((0, 4)) if lines is None else _label_lines(sheet, lines, taken, text, rim)
         if sheet.trajectory:
             blocked = np.vstack([boxes, arrows, letter_pixels(sheet)])
-            annotate(ax, landscape, sheet.frame.place, blocked, ink, look.number_size, look.factor)
+            annotate(ax, landscape, sheet.frame.place, blocked, ink, sheet.dots, look.number_size, look.factor)
 
     sheet.late.append(write_numbers)
 

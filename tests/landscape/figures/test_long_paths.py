@@ -14,6 +14,7 @@ from long_paths import SHAPES, build_path, places
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 
+from landscape.drawing.appearance import STYLES
 from landscape.drawing.arrows import HEAD, arrow_places
 from landscape.drawing.path import EDGE
 from landscape.drawing.time_bar import NAME
@@ -171,6 +172,26 @@ class TestPictures:
         np.testing.assert_array_equal(line(ax, "trajectory").get_xydata(), path)
         joined = np.vstack([colored.get_segments()[0][:1], *(part[1:] for part in colored.get_segments())])
         np.testing.assert_array_equal(joined, path)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("style", STYLES)
+    @pytest.mark.parametrize(("shape", "count"), [*((shape, 17) for shape in SHAPES), ("spiral", 9), ("walk", 200)])
+    def test_a_number_stands_at_its_own_checkpoint_which_has_a_mark(self, shape: str, count: int, style: str) -> None:
+        data = build_path(shape, count)
+        ax = plot_contour(Landscape(data), style=style)
+        found = data.checkpoints
+        points = ax.transData.transform(np.column_stack([found.x, found.y]))
+        dots = [item.get_xdata() for item in ax.get_lines() if item.get_label() in ("_dots", "trajectory")]
+        marked_at = {float(x) for x in [*min(dots, key=len), found.x[0], found.x[-1]]}
+        numbers = [text for text in ax.texts if text.get_zorder() == 7]
+        assert numbers
+        for text in numbers:
+            own = int(text.get_text())
+            assert float(found.x[own]) in marked_at
+            box = text.get_window_extent()
+            nearest = np.hypot(*(points - [(box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2]).T).argmin()
+            # In points; two dots are never so near.
+            assert np.hypot(*(points[nearest] - points[own])) * 72 / ax.figure.dpi <= 3 * STYLES[style]["factor"]
 
     @pytest.mark.slow
     def test_the_bar_covers_nothing(self) -> None:
