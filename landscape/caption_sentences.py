@@ -113,11 +113,20 @@ def path_text(landscape: LandscapeData) -> str:
     found = landscape.checkpoints
     if found is None or not found.paths or landscape.y is None:
         return ""
-    unit, rows = unit_of(landscape), np.concatenate(found.paths)
-    numbers = found.number[rows]
-    span = f"{len(rows)} checkpoints, {unit}s {numbers.min()} to {numbers.max()}"
-    largest = float(np.max(found.residual[rows]))
-    return f"The path ({span}) is projected onto the plane, from which it is at most {largest:.3g} away"
+    unit, spans = unit_of(landscape), []
+    for rows in found.paths:
+        first, last = found.number[rows].min(), found.number[rows].max()
+        told = (
+            f"1 checkpoint, {unit} {first}" if len(rows) == 1 else f"{len(rows)} checkpoints, {unit}s {first} to {last}"
+        )
+        spans.append(f"{found.run_name(rows[0])}: {told}" if len(found.paths) > 1 else told)
+    largest = float(np.max(found.residual[np.concatenate(found.paths)]))
+    if len(spans) > 1:
+        return (
+            f"The paths of {len(spans)} runs ({'; '.join(spans)}) are projected onto the plane, from which they are at "
+            f"most {largest:.3g} away"
+        )
+    return f"The path ({spans[0]}) is projected onto the plane, from which it is at most {largest:.3g} away"
 
 
 def points_text(landscape: LandscapeData) -> str:
@@ -216,11 +225,15 @@ def _ends(values: NDArray[Any], status: NDArray[Any]) -> tuple[float, float] | N
 
 
 def walk_text(landscape: LandscapeData, metric: str) -> str:
-    """Returns where the first run's path begins and ends."""
+    """Returns where each run's path begins and ends."""
     found = landscape.checkpoints
-    if found is None or not found.paths or metric not in found.metrics:
+    if found is None or metric not in found.metrics:
         return ""
     unit, own = unit_of(landscape), found.metrics[metric]
-    first, last = (found.paths[0][index] for index in (0, -1))
-    texts = [f"{own[row]:.3g} at {unit} {found.number[row]}" for row in (first, last) if np.isfinite(own[row])]
-    return f"The path goes from {' to '.join(texts)}" if len(texts) == 2 else ""
+    told = []
+    for rows in found.paths:
+        ends = [f"{own[row]:.3g} at {unit} {found.number[row]}" for row in rows[[0, -1]] if np.isfinite(own[row])]
+        if len(rows) > 1 and len(ends) == 2:
+            of_run = f" of {found.run_name(rows[0])}" if len(found.paths) > 1 else ""
+            told.append(f"The path{of_run} goes from {' to '.join(ends)}")
+    return ". ".join(told)

@@ -143,6 +143,16 @@ def test_search_works_from_disk_and_asks_for_nothing_else(site, open_file):
     assert "barrier" in page.locator(".md-content").inner_text().lower()
 
 
+@pytest.mark.parametrize("option", ["--caption", "--keep-samples"])
+def test_options_are_found_as_they_are_typed(site, open_file, option):
+    page = open_file(site / "index.html")
+    page.locator("input[name=query]").click()
+    page.locator("input[name=query]").press_sequentially(option)
+    found = page.locator(".md-search-result__link")
+    found.first.wait_for(state="attached")
+    assert option in " ".join(found.all_inner_texts()), found.all_inner_texts()
+
+
 def test_the_gallery_holds_the_interactive_page(site, open_file):
     page = open_file(site / "gallery.html")
     page.locator("iframe.landscape").scroll_into_view_if_needed()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from data_sets import with_test_set
 from figure_cases import build, build_line
+from long_paths import build_path
 
 from landscape import Landscape, figures
 from landscape.captions import (
@@ -39,6 +40,15 @@ def test_of_a_path_and_its_principal_plane() -> None:
     assert "The path (12 checkpoints, epochs 3 to 14) is projected onto the plane" in text
     assert "30 × 20 points." in text
     assert "Each point is measured on 1,024 samples (drawn with seed 7)" in text
+
+
+def test_of_several_runs_each_path_is_described() -> None:
+    caption = write_caption(build_path("spiral", 20, runs=2))
+    assert "The paths of 2 runs (run 1: 20 checkpoints, epochs 0 to 19; run 2: 20 checkpoints," in caption.text
+    assert "are projected onto the plane, from which they are at most 0 away." in caption.text
+    for run in ("run 1", "run 2"):
+        assert f"The path of {run} goes from" in caption.alt
+    assert "path" not in write_caption(build_path("spiral", 20, runs=2), trajectory=False).alt
 
 
 def test_of_random_directions() -> None:
