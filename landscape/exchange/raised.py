@@ -57,7 +57,7 @@ def facts_in_space(space: Space, units: ArrayLike = (1.0, 1.0, 1.0)) -> dict[str
             "heights": [scale.tall.low, scale.tall.high],
             **({"threshold": scale.threshold} if scale.kind == "symlog" else {}),
         },
-        "clip": {"below": scale.clipped_below, "above": scale.clipped_above},
+        "clip": {"below": scale.extend in ("min", "both"), "above": scale.clipped_above},
         "units": {
             "horizontal": "distance in weight space" if is_distance else "coordinate on the plane",
             "horizontal_per_unit": per_unit[:2],

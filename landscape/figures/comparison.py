@@ -136,9 +136,9 @@ def _write(
         lines.append("one network of each says nothing about the recipes")
     if bands:
         lines.append(f"band: {100 * float(known['confidence']):g} % interval of the mean")
-    size = look.text_size if look.paper or not own else None
+    size, between = look.text_size if look.paper or not own else None, "\n" if look.paper else " "
     ax.set_title("\n".join(line for line in lines if line), fontsize=size)
-    ax.set_xlabel("distance" if look.paper else "distance from the network, in lengths of the direction")
+    ax.set_xlabel(f"distance from the network,{between}in lengths of the direction")
     ax.set_ylabel("rise of the loss")
     ax.axhline(0, color=look.soft, linewidth=0.8 * look.factor, zorder=0.5)
     ax.grid(alpha=0.25 if look.theme == "light" else 0.6)

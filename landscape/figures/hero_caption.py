@@ -49,7 +49,7 @@ def caption_lines(scene: Scene) -> list[str]:
     lines = [f"Height and colour: {scale.label(label)}, {ends}; light and shade are no data"]
     if scale.flat:
         lines = [flat_note(label, scale.low, number_text(scale.low), space.values)]
-    if scale.clipped_above or scale.clipped_below:
+    if scale.extend != "neither":
         lines[0] += "; values beyond its ends are drawn as plateaus at its ends"
     notes = [status_note(landscape, status), *value_notes(landscape, metric)]
     missing = [f"{int(where.sum())} {kind}" for kind, where in missing_kinds(values, status).items()]

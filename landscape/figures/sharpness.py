@@ -240,7 +240,7 @@ def _write(sheet: CurvatureSheet, scale: Scale, hidden: int) -> None:
         ax.set_xticks([first])
     unit = unit_text(found)
     ax.set_xlabel(unit)
-    ax.set_ylabel(scale.label("eigenvalue" if look.paper else "eigenvalue, in loss / distance²"))
+    ax.set_ylabel(scale.label("eigenvalue, in loss / distance²"))
     ax.grid(alpha=0.25 if look.theme == "light" else 0.6)
     name = network_text(found)
     notes = []

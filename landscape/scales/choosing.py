@@ -16,7 +16,7 @@ from .levels import (
     check_levels,
     number_text,
 )
-from .scale import EXTREME, Scale, place_levels
+from .scale import EXTREME, Scale, beyond, place_levels
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -78,7 +78,6 @@ def choose_scale(
     finite = np.sort(values[np.isfinite(values)].ravel())
     if not len(finite):
         return Scale("linear", math.nan, math.nan, np.empty(0))
-    extremes = float(own.min()), float(own.max())
     check_clip_holds((lower, upper), own if reference is None else reference)
     finite = np.clip(finite, -EXTREME, EXTREME)
     share = is_share(metric, 0.0 if symmetric else float(finite[0]), float(finite[-1]))
@@ -107,7 +106,7 @@ def choose_scale(
     if share and kind == "linear" and spacing == "auto":
         # Round shares are read at a glance, even where most of the plane lies at chance level and has no line.
         spacing = "linear"
-    bare = Scale(kind, low, high, np.empty(0), extremes[0] < low, extremes[1] > high, threshold, spacing)
+    bare = Scale(kind, low, high, np.empty(0), threshold=threshold, spacing=spacing, **beyond(own, kind, low, high))
     return place_levels(bare, values, count, given)
 
 

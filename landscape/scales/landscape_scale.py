@@ -17,7 +17,7 @@ from ..file.checks import PointStatus
 from ..file.own_values import own_values
 from .choosing import Clip, choose_scale, is_share
 from .levels import Levels, check_levels
-from .scale import Scale, place_levels
+from .scale import Scale, beyond, place_levels
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData
@@ -113,9 +113,9 @@ def joint_scale(
     if share and kind == "linear" and spacing == "auto":
         spacing = "linear"
     joint = Scale(
-        kind, low, high, np.array([low]), bool(finite.min() < low), bool(finite.max() > high),
-        min(each.threshold for each in found), spacing, min(each.bottom for each in found),
-        max(each.top for each in found),
+        kind, low, high, np.array([low]), threshold=min(each.threshold for each in found), spacing=spacing,
+        bottom=min(each.bottom for each in found), top=max(each.top for each in found),
+        **beyond(finite, kind, low, high),
     )  # fmt: skip
     return joint if joint.flat else place_levels(joint, everything, lines, given)
 
@@ -129,7 +129,9 @@ def _reaching(scale: Scale, values: NDArray[Any], clip: Clip) -> Scale:
     fixed_below, fixed_above = scale.clipped_below or lower is not None, scale.clipped_above or upper is not None
     bottom = scale.bottom if fixed_below else min(scale.bottom, float(values.min()))
     top = scale.top if fixed_above else max(scale.top, float(values.max()))
-    return replace(scale, bottom=bottom, top=top)
+    # What has no logarithm is drawn at the lower end, and may not stand above a path that is lower.
+    low = bottom if scale.no_place else scale.low
+    return replace(scale, low=low, bottom=bottom, top=top)
 
 
 def known(values: NDArray[Any], status: NDArray[Any]) -> NDArray[Any]:

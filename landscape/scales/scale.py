@@ -39,12 +39,13 @@ class Scale:
         low: the lower end; smaller values are drawn like this one.
         high: the upper end; larger values are drawn like this one.
         levels: where lines and ticks lie, ascending, inside low to high.
-        clipped_below: whether the data have values below low.
+        clipped_below: whether the data have values below low that the scale could hold.
         clipped_above: whether the data have values above high.
         threshold: below this magnitude "symlog" is linear.
         spacing: how the levels were chosen: "linear", "log", "symlog", "quantile", or "given".
         bottom: how far down heights reach, at most low; a path may lie lower than every grid point. NaN is low.
         top: how far up heights reach, at least high. NaN is high.
+        no_place: which values of the data have no logarithm and are drawn at low: "", "0", or "0 and less".
     """
 
     kind: str
@@ -57,6 +58,7 @@ class Scale:
     spacing: str = "auto"
     bottom: float = math.nan
     top: float = math.nan
+    no_place: str = ""
 
     def __post_init__(self) -> None:
         for name, end in (("bottom", self.low), ("top", self.high)):
@@ -93,7 +95,7 @@ class Scale:
     def extend(self) -> str:
         """Which ends of a colour bar stand for values beyond, in matplotlib's words."""
         return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[
-            self.clipped_below, self.clipped_above
+            self.clipped_below or bool(self.no_place), self.clipped_above
         ]
 
     def drawn(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -190,12 +192,32 @@ class Scale:
             words.append(f"clipped above {self._end(self.high)}")
         elif self.clipped_below:
             words.append(f"clipped below {self._end(self.low)}")
+        if self.no_place:
+            words.append(f"{self.no_place} drawn as {self._end(self.low)}")
         if self.spacing == "quantile":
             words.append("levels at quantiles")
         return f"{metric} ({', '.join(words)})" if words else metric
 
     def _end(self, value: float) -> str:
         return number_text(value, np.unique([*self.levels, value]))
+
+
+def beyond(values: NDArray[Any], kind: str, low: float, high: float) -> dict[str, Any]:
+    """Returns what a scale says about values that it draws at its ends, by the names of its attributes.
+
+    Args:
+        values: finite, any shape, not empty.
+        kind: of the scale.
+        low: its lower end.
+        high: its upper end.
+    """
+    held = values[values > 0] if kind == "log" else values
+    least = float(values.min())
+    return {
+        "clipped_below": bool((held < low).any()),
+        "clipped_above": bool((held > high).any()),
+        "no_place": "" if kind != "log" or least > 0 else "0" if least == 0 else "0 and less",
+    }
 
 
 def place_levels(scale: Scale, values: NDArray[Any], count: int, given: NDArray[Any] | None) -> Scale:

@@ -32,9 +32,8 @@ class Scale {
     return value;
   }
 
-  // The height at which a value is drawn.
+  // The height at which a value is drawn; one without a logarithm is drawn at the lower end, as in the figures.
   drawn(value) {
-    if (this.kind === "log" && value <= 0) return NaN;
     return this.height(Number.isFinite(value) ? Math.min(Math.max(value, this.low), this.high) : NaN);
   }
 

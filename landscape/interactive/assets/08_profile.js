@@ -96,8 +96,12 @@ function drawLineMark(plot, name, points, scale) {
   return Plotly.restyle(plot, { x: [x], y: [y] }, [plot.data.findIndex((trace) => trace.name === name)]);
 }
 
-// Curves as the axis of values takes them: Plotly has none that is logarithmic around zero, so that heights stand on it.
+// Curves as the axis of values takes them: Plotly has none that is logarithmic around zero, so that heights stand on it,
+// and on a logarithmic one it leaves out what has no logarithm, which is drawn at the lower end here as in the figures.
 function onAxis(traces, scale) {
+  const { low } = scale.tall;
+  const held = (value) => (Number.isFinite(value) && value <= 0 ? low : value);
+  if (scale.kind === "log") return traces.map((trace) => ({ ...trace, y: trace.y.map(held) }));
   if (scale.kind !== "symlog") return traces;
   return traces.map((trace) => ({ ...trace, y: trace.y.map((value) => (value === null ? null : scale.height(value))) }));
 }

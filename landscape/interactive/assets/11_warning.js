@@ -7,17 +7,21 @@ function fillWarning(box, card) {
   const [low, high] = finiteRange(values);
   if (Number.isNaN(low)) texts.push(noValueWords(landscape, metric));
   else if (low === high) texts.push(`The ${landscape.isLine ? "line" : "surface"} is flat: ${landscape.text(metric)} is ${shortText(low)} at every finite point.`);
+  const count = (test) => values.reduce((total, value) => total + (Number.isFinite(value) && test(value) ? 1 : 0), 0);
+  const nonpositive = scale.kind === "log" ? count((value) => value <= 0) : 0;
+  if (nonpositive) {
+    const which = low < 0 ? "0 or less" : "0";
+    const end = shortText((landscape.isLine ? scale.tall : scale).low);
+    texts.push(`${nonpositive === 1 ? "1 value is" : `${nonpositive} values are`} ${which}, which has no place on a log scale: drawn at ${end}.`);
+  }
   if (!landscape.isLine) {
     const marked = landscape.checkpoints?.times?.note[card.frame.aspect];
     if (marked) texts.push(`${marked[0].toUpperCase()}${marked.slice(1)}.`);
     texts.push(...card.frame.notes.map((note) => `${note[0].toUpperCase()}${note.slice(1)}.`));
-    const count = (test) => values.reduce((total, value) => total + (Number.isFinite(value) && test(value) ? 1 : 0), 0);
     const above = count((value) => value > scale.high);
-    const nonpositive = scale.kind === "log" ? count((value) => value <= 0) : 0;
     const below = count((value) => value < scale.low) - nonpositive;
     if (above) texts.push(`Clipped: ${above} values above ${shortText(scale.high)} are drawn at ${shortText(scale.high)}.`);
     if (below > 0) texts.push(`Clipped: ${below} values below ${shortText(scale.low)} are drawn at ${shortText(scale.low)}.`);
-    if (nonpositive) texts.push(`${nonpositive} values are zero or negative and have no logarithm; they are left out.`);
   }
   const kinds = {};
   const contours = card.map.data?.[0].type === "contour";

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from curvature_cases import build_curvature
 
 from landscape.comparison.comparison import Comparison
 from landscape.comparison.data import ComparisonData
-from landscape.figures import plot_comparison, save_figure
+from landscape.drawing.appearance import STYLES
+from landscape.figures import plot_comparison, plot_sharpness, save_figure
 
 
 def comparison(networks=4, recipes=("sgd", "adam"), steeper=1.5, directions=6):
@@ -62,6 +64,14 @@ def test_it_fits_the_page(style, tmp_path):
     box = ax.get_tightbbox()
     assert 0 <= box.x0 < box.x1 <= width
     assert 0 <= box.y0 < box.y1 <= height
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_distances_and_eigenvalues_have_their_unit_in_every_style(style):
+    across = plot_comparison(comparison(), style=style).get_xlabel()
+    assert " ".join(across.split()) == "distance from the network, in lengths of the direction"
+    up = plot_sharpness(build_curvature(), style=style).get_ylabel()
+    assert " ".join(up.split()).startswith("eigenvalue, in loss / distance²")
 
 
 def test_options_that_are_wrong():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from figure_cases import build_line
 from landscape_examples import HEADER
 
 from landscape.file.checks import PointStatus
+from landscape.scales.landscape_scale import landscape_scale
 
 
 def unfinished(example):
@@ -126,10 +128,20 @@ def test_values_without_a_logarithm_are_counted(open_page, example) -> None:
     data.metrics["loss"][0, :2] = [0.0, -3.0]
     opened = open_page(data, webgl=False)
     opened.page.select_option("#scale", "log")
-    assert "2 values are zero or negative and have no logarithm" in opened.page.inner_text(".warning")
+    assert "2 values are 0 or less, which has no place on a log scale: drawn at" in opened.page.inner_text(".warning")
     (z,) = opened.data("map", "grid", "z")
-    assert np.isnan(z[0][:2]).all()
-    assert np.isfinite(z[0][2:]).all()
+    scale = landscape_scale(data, "loss", "log")
+    np.testing.assert_allclose(z, scale.heights(data.loss), rtol=1e-6)
+    assert z[0][0] == z[0][1] == np.min(z)
+    opened.check()
+
+
+@pytest.mark.slow
+def test_a_zero_on_the_curve_of_a_line_is_drawn_at_the_lower_end_and_told(open_page) -> None:
+    opened = open_page(build_line([3.0, 0.1, 0.0, 0.02, 2.0]), webgl=False)
+    assert "1 value is 0, which has no place on a log scale: drawn at 0.02." in opened.page.inner_text(".warning")
+    (y,) = opened.data("profile", "grid", "y")
+    np.testing.assert_allclose(y, [3.0, 0.1, 0.02, 0.02, 2.0])
     opened.check()
 
 

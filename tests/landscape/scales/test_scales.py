@@ -11,7 +11,7 @@ from matplotlib.text import Text
 
 from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap, plot_surface
 from landscape.landscape import Landscape
-from landscape.scales.landscape_scale import joint_scale
+from landscape.scales.landscape_scale import joint_scale, landscape_scale
 from landscape.scales.levels import number_text
 
 DRAWINGS = [plot_contour, plot_surface]
@@ -58,7 +58,22 @@ class TestScale:
         scale = choose_scale(np.concatenate([[0.0], np.geomspace(1e-3, 1, 30)]))
         assert scale.kind == "log"
         assert scale.low == 1e-3
-        assert scale.label("loss") == "loss (log scale, clipped below 0.001)"
+        assert scale.label("loss") == "loss (log scale, 0 drawn as 0.001)"
+        assert (scale.clipped_below, scale.extend) == (False, "min")
+        assert (
+            choose_scale(np.array([-1.0, 0.1, 2.0]), "log").label("loss") == "loss (log scale, 0 and less drawn as 0.1)"
+        )
+        low = np.concatenate([[0.0, 1e-9], np.geomspace(1, 9, 30)])
+        assert choose_scale(low, "log").label("loss") == "loss (log scale, clipped below 1, 0 drawn as 1)"
+
+    def test_a_path_below_the_grid_is_not_drawn_below_its_zeros(self) -> None:
+        data = build()
+        data.metrics["loss"][:3] = 0.0
+        data.checkpoints.projected["loss"][4] = 1e-3
+        scale = landscape_scale(data)
+        assert scale.low == scale.tall.low == 1e-3
+        assert scale.tall.label("loss") == "loss (log scale, 0 drawn as 0.001)"
+        assert (scale.heights(data.loss[:3]) == scale.forward(1e-3)).all()
 
     def test_shares_are_linear_and_losses_of_the_same_values_are_not(self) -> None:
         values = np.geomspace(0.004, 0.98, 50)
