@@ -77,7 +77,7 @@ def plot_profile(
         series = sheet.appearance.series[1:]
         colors = [series[index % len(series)] for index in range(len(beside) + len(right))]
         for index, name in enumerate(beside):
-            _draw_curve(sheet, sheet.ax, name, colors[index], STROKES[index % len(STROKES)])
+            _draw_curve(sheet, sheet.ax, sheet.scale.tall, name, colors[index], STROKES[index % len(STROKES)])
         if right:
             _draw_right(sheet, right, colors[len(beside) :], len(beside))
         sheet.finish()
@@ -119,7 +119,7 @@ def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
     """
     ax, scale, look = sheet.ax, sheet.scale, sheet.appearance
     set_value_axis(ax, scale.tall)
-    _draw_curve(sheet, ax, sheet.metric, look.series[0], "-", named=several)
+    _draw_curve(sheet, ax, scale.tall, sheet.metric, look.series[0], "-", named=several)
     _draw_coarse(sheet)
     _draw_missing(sheet)
     if sheet.trajectory:
@@ -137,7 +137,9 @@ def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
         sheet.write_flat_note()
 
 
-def _draw_curve(sheet: Sheet, ax: Axes, metric: str, color: str, stroke: str, *, named: bool = True) -> None:
+def _draw_curve(
+    sheet: Sheet, ax: Axes, scale: Scale, metric: str, color: str, stroke: str, *, named: bool = True
+) -> None:
     """Draws one metric: its curve, its points, and a band one standard error to both sides."""
     landscape, factor, x = sheet.landscape, sheet.appearance.factor, sheet.landscape.x
     size = factor * (4 if len(x) <= _MANY_POINTS else 2.5)
@@ -152,6 +154,7 @@ def _draw_curve(sheet: Sheet, ax: Axes, metric: str, color: str, stroke: str, *,
             low = np.where(np.isfinite(measured), np.maximum(low, ax.get_ylim()[0]), np.nan)
         band = ax.fill_between(x, low, high, color=color, alpha=0.25, linewidth=0, label=label, zorder=1)
         sheet.entries.append(band)
+    measured = scale.held(measured)
     curve = ax.plot(x, measured, color=color, linewidth=1.5 * factor, linestyle=stroke, label=called, zorder=2)
     if named:
         sheet.entries += curve
@@ -197,7 +200,7 @@ def _hold_band(ax: Axes, measured: NDArray[Any], stderr: NDArray[Any]) -> str:
 
 def _draw_coarse(sheet: Sheet) -> None:
     """Draws each coarse cell as a step at the height of the point whose value it takes."""
-    look, shown = sheet.appearance, sheet.coarse
+    look, shown = sheet.appearance, sheet.scale.tall.held(sheet.coarse)
     if not np.isfinite(shown).any():
         return
     bounds = edges(sheet.landscape.x)
@@ -242,7 +245,7 @@ def _draw_right(sheet: Sheet, names: Sequence[str], colors: Sequence[str], drawn
     right = sheet.ax.twinx()
     set_value_axis(right, scale)
     for index, name in enumerate(names):
-        _draw_curve(sheet, right, name, colors[index], STROKES[(drawn + index) % len(STROKES)])
+        _draw_curve(sheet, right, scale, name, colors[index], STROKES[(drawn + index) % len(STROKES)])
     right.set_ylabel(scale.label(metric_text(landscape, names[0]) if len(names) == 1 else ", ".join(quantities)))
     if len(names) == 1:
         right.yaxis.label.set_color(colors[0])
@@ -272,10 +275,10 @@ def set_value_axis(ax: Axes, scale: Scale) -> None:
 def _draw_checkpoints(sheet: Sheet) -> None:
     ax, landscape, metric, look = sheet.ax, sheet.landscape, sheet.metric, sheet.appearance
     found, point, called = landscape.checkpoints, landscape.origin, metric_text(landscape, metric)
-    value = point.metrics.get(metric, float("nan"))
+    value = float(sheet.scale.tall.held(point.metrics.get(metric, np.nan)))
     named = [(point.x, value, plain(point.name, 24))]
     if found is not None and metric in found.projected:
-        values = found.projected[metric]
+        values = sheet.scale.tall.held(found.projected[metric])
         for index, rows in enumerate(found.paths):
             color = PATH if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
             name = plain(found.run_name(rows[0]), 32) or "checkpoints"
@@ -354,12 +357,13 @@ def _draw_own_values(sheet: Sheet, found: CheckpointsData) -> None:
     text = own_values_text(found, sheet.metric, unit_of(sheet.landscape), main_dataset(sheet.landscape))
     if text is None:
         return
-    rows = [value.row for value in own]
+    rows, held = [value.row for value in own], sheet.scale.tall.held
     for value in own:
         x = found.x[value.row]
-        ax.plot([x, x], [value.drawn, value.own], linestyle=":", linewidth=look.factor, color=look.soft, zorder=3.5)
+        ends = held([value.drawn, value.own])
+        ax.plot([x, x], ends, linestyle=":", linewidth=look.factor, color=look.soft, zorder=3.5)
     ax.plot(
-        found.x[rows], [value.own for value in own], linestyle="none", marker="D", markersize=6 * look.factor,
+        found.x[rows], held([value.own for value in own]), linestyle="none", marker="D", markersize=6 * look.factor,
         markerfacecolor="none", markeredgecolor=look.ink, markeredgewidth=1.2 * look.factor, zorder=5,
         label="\n".join(in_phrases(plain(text, 240), OWN_VALUES_WIDTH)),
     )  # fmt: skip

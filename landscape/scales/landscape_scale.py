@@ -17,7 +17,7 @@ from ..file.checks import PointStatus
 from ..file.own_values import own_values
 from .choosing import Clip, choose_scale, is_share
 from .levels import Levels, check_levels
-from .scale import Scale, beyond, place_levels
+from .scale import Scale, beyond, place_levels, without_place
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData
@@ -53,7 +53,9 @@ def landscape_scale(
     """
     values = known(landscape[metric], landscape.status)
     chosen = choose_scale(values, scale, levels, clip, count=count, metric=metric, reference=reference)
-    return _reaching(chosen, path_values(landscape, metric), clip) if path else chosen
+    reaching = _reaching(chosen, path_values(landscape, metric), clip)
+    # Zeros are drawn as the same value in all pictures, whether these have heights or not.
+    return reaching if path else replace(chosen, low=reaching.low, bottom=reaching.low)
 
 
 def joint_scale(
@@ -122,7 +124,10 @@ def joint_scale(
 
 def _reaching(scale: Scale, values: NDArray[Any], clip: Clip) -> Scale:
     """Returns the scale with heights that reach further values, except beyond an end that cuts off values."""
-    values = values[np.isfinite(values) & ((values > 0) if scale.kind == "log" else True)]
+    values = values[np.isfinite(values)]
+    if scale.kind == "log":
+        scale = replace(scale, no_place=max(scale.no_place, without_place(values)))
+        values = values[values > 0]
     if scale.empty or not len(values):
         return scale
     lower, upper = clip if isinstance(clip, tuple) else (None, clip)

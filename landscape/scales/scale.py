@@ -106,6 +106,11 @@ class Scale:
         finite = np.where(np.isfinite(values), np.clip(values, -EXTREME, EXTREME), np.nan)
         return np.asarray(np.where(finite <= 0, 0.99 * self.low, finite) if self.kind == "log" else finite)
 
+    def held(self, values: Any) -> NDArray[Any]:
+        """Returns the values for an axis: a copy in which those without a logarithm lie at the lower end."""
+        values = np.asarray(values, np.float64)
+        return np.where(values <= 0, self.low, values) if self.kind == "log" else values.copy()
+
     def shown(self, values: Any) -> NDArray[Any]:
         """Returns the values as they are drawn: a copy in which values beyond the ends lie at the ends."""
         return np.asarray(np.clip(np.where(np.isfinite(values), values, np.nan), self.low, self.high))
@@ -212,12 +217,17 @@ def beyond(values: NDArray[Any], kind: str, low: float, high: float) -> dict[str
         high: its upper end.
     """
     held = values[values > 0] if kind == "log" else values
-    least = float(values.min())
     return {
         "clipped_below": bool((held < low).any()),
         "clipped_above": bool((held > high).any()),
-        "no_place": "" if kind != "log" or least > 0 else "0" if least == 0 else "0 and less",
+        "no_place": without_place(values) if kind == "log" else "",
     }
+
+
+def without_place(values: NDArray[Any]) -> str:
+    """Returns which finite values have no logarithm, in words: "", "0", or "0 and less"."""
+    least = float(values.min(initial=math.inf))
+    return "" if least > 0 else "0" if least == 0 else "0 and less"
 
 
 def place_levels(scale: Scale, values: NDArray[Any], count: int, given: NDArray[Any] | None) -> Scale:

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from figure_cases import build, draw
+from figure_cases import build, build_line, draw
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.text import Text
 
-from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap, plot_surface
+from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap, plot_profile, plot_surface
 from landscape.landscape import Landscape
 from landscape.scales.landscape_scale import joint_scale, landscape_scale
 from landscape.scales.levels import number_text
@@ -74,6 +74,20 @@ class TestScale:
         assert scale.low == scale.tall.low == 1e-3
         assert scale.tall.label("loss") == "loss (log scale, 0 drawn as 0.001)"
         assert (scale.heights(data.loss[:3]) == scale.forward(1e-3)).all()
+
+    def test_a_zero_is_drawn_where_the_label_says_on_curves_too(self) -> None:
+        ax = plot_profile(Landscape(build_line([3.0, 0.1, 0.0, 0.02, 2.0])))
+        assert ax.get_ylabel() == "loss (log scale, 0 drawn as 0.02)"
+        for name in ("loss", "measured points"):
+            (curve,) = [item for item in ax.get_lines() if item.get_label() == name]
+            assert curve.get_ydata().tolist() == [3.0, 0.1, 0.02, 0.02, 2.0]
+
+    def test_all_pictures_draw_zeros_as_the_same_value(self) -> None:
+        data = build()
+        data.metrics["loss"][:3] = 0.0
+        lows = {landscape_scale(data, path=path).low for path in (True, False)}
+        assert lows == {0.02}  # of the origin, below the whole grid
+        assert "0 drawn as 0.02" in plot_contour(Landscape(data)).figure.axes[1].get_ylabel()
 
     def test_shares_are_linear_and_losses_of_the_same_values_are_not(self) -> None:
         values = np.geomspace(0.004, 0.98, 50)
