@@ -7,7 +7,7 @@ SYSTEM = "mac"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.room("collectors/files/system.py", "tests/other_systems"),
-    pytest.mark.timeout(900),  # all flows run before the first test, which takes a minute, on a busy machine ten
+    pytest.mark.timeout(1500),  # all flows run before the first test, which takes a minute, on a busy machine ten
 ]
 
 

@@ -9,7 +9,7 @@ SYSTEM = "win"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.room("collectors/files/system.py", "tests/other_systems"),
-    pytest.mark.timeout(900),  # all flows run before the first test, which takes a minute, on a busy machine ten
+    pytest.mark.timeout(1500),  # all flows run before the first test, which takes a minute, on a busy machine ten
 ]
 # No program replaces a file there that somebody has open.
 REFUSED = "plot with open reader"
