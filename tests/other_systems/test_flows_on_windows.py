@@ -8,7 +8,11 @@ from flows import NAMES
 SYSTEM = "win"
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.room("collectors/files/system.py", "tests/other_systems"),
+    pytest.mark.room(
+        "collectors/files/system.py",
+        "tests/other_systems/simulated/sim_core.py",
+        "tests/other_systems/simulated/win.py",
+    ),
     pytest.mark.timeout(1500),  # all flows run before the first test, which takes a minute, on a busy machine ten
 ]
 # No program replaces a file there that somebody has open.

@@ -7,7 +7,7 @@ import pytest
 from flows import SIMULATED, environment
 from waiting import PATIENCE
 
-pytestmark = [pytest.mark.slow, pytest.mark.room("collectors", "workers", "landscape", "tests/other_systems")]
+pytestmark = [pytest.mark.slow, pytest.mark.room("collectors", "workers", "landscape")]
 
 
 @pytest.mark.parametrize("system", ["mac", "win"])
