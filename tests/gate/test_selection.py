@@ -162,6 +162,7 @@ def test_five_changes_run_every_test_once_and_cases_stay_together():
     assert all(len({t.partition("[")[0] for t in share}) * 3 == len(share) for share in shares)
 
 
+@pytest.mark.slow
 def test_imports_between_helpers_of_the_project_are_followed(ours):
     reached = ours.reached(ROOT / "tests" / "landscape" / "survey" / "test_plan.py")
     assert ROOT / "landscape" / "evaluation.py" in reached

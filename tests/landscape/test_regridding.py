@@ -107,6 +107,7 @@ def test_a_refined_file_is_the_one_that_is_measured_at_once(tmp_path, fine, chan
     assert refined.report.measured == at_once.loss.size - coarse.loss.size + 1  # and the origin, which is checked
 
 
+@pytest.mark.slow
 def test_a_line(tmp_path):
     first, second = bowl()[1], bowl()[1]
     second.weight.data += 1
@@ -175,6 +176,7 @@ def test_a_wider_landscape_keeps_every_point(tmp_path, change):
 # --- the planes of a run are made again from it ---
 
 
+@pytest.mark.slow
 def test_the_landscapes_of_a_run_need_nothing_but_the_file(trained, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(trained, folder)
@@ -291,6 +293,7 @@ def test_several_data_sets_and_runs_that_joined_stay(trained, tmp_path):
         assert np.isfinite(after[name]).all()
 
 
+@pytest.mark.slow
 def test_the_loss_of_each_class_is_measured_on_the_new_points_too(tmp_path):
     plane = random_line(batch_norm()[1], seed=1)
     path = tmp_path / "a.h5"
@@ -310,6 +313,7 @@ def test_the_loss_of_each_class_is_measured_on_the_new_points_too(tmp_path):
     assert np.isfinite(odd["loss[1]"]).all()
 
 
+@pytest.mark.slow
 def test_limits_and_margin_of_a_run(trained, tmp_path):
     run = SummaryLandscape(trained)
     for path, random in (
@@ -483,6 +487,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_middle_loses_no_point_of_the_old_file(tmp_path):
     (tmp_path / "killed.py").write_text(KILLED.format(support=str(SUPPORT), after=500))
     killed = subprocess.run([sys.executable, "killed.py"], cwd=tmp_path, timeout=PATIENCE)
@@ -695,6 +700,7 @@ def test_behind_a_url(tmp_path):
         assert str(beside.path) == "memory:///bucket/out/a_12x12.h5"
 
 
+@pytest.mark.slow
 def test_a_run_behind_a_url(trained):
     with empty_memory() as memory:
         memory.put(str(trained), "/bucket/run", recursive=True)

@@ -42,6 +42,7 @@ def everything(landscape):
     return [dict(landscape.metrics), path.metrics if path else None, landscape.attributes["identity"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [True, False])
 def test_the_same_landscapes_as_from_the_disk(trained, remote, tmp_path, room, monkeypatch):
     if not room:
@@ -57,6 +58,7 @@ def test_the_same_landscapes_as_from_the_disk(trained, remote, tmp_path, room, m
     assert not remote.exists("/bucket/run/ckpt_dir")
 
 
+@pytest.mark.slow
 def test_landscape_files_lie_in_the_run_or_where_output_says(trained, remote, tmp_path):
     here = generate(trained, output=tmp_path)
     for output, folder in ((None, "/bucket/run"), ("memory://bucket/out", "/bucket/out")):
@@ -142,6 +144,7 @@ np.testing.assert_equal(there, here)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

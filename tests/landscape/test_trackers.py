@@ -29,6 +29,7 @@ def shown(folder, tag):
     return [np.round(picture[:, :, :3] * 255).astype(np.uint8) for picture in pictures], [item.step for item in found]
 
 
+@pytest.mark.slow
 def test_tensorboard_shows_the_picture(landscape, tmp_path):
     log_to_tensorboard(landscape)
     (picture,), steps = shown(tmp_path, "landscape_0-3_pca")
@@ -36,6 +37,7 @@ def test_tensorboard_shows_the_picture(landscape, tmp_path):
     assert steps == [0]
 
 
+@pytest.mark.slow
 def test_the_picture_has_the_look_and_the_name_that_are_asked_for(landscape, tmp_path):
     log_to_tensorboard(landscape, tmp_path / "events", name="surfaces/end", step=12, theme="dark")
     (picture,), steps = shown(tmp_path / "events", "surfaces/end")

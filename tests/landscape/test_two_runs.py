@@ -111,6 +111,7 @@ def test_a_plane_of_several_runs_can_be_refined_where_they_lie(folder):
     assert Landscape.load(path).loss.shape == (7, 7)
 
 
+@pytest.mark.slow
 def test_the_first_runs_own_plane_continues_its_file(folder):
     settings = {**SETTINGS, "landscape_size": 9}
     (alone,) = generate(folder, settings=settings)
@@ -207,6 +208,7 @@ class TestErrors:
             generate(folder, settings=settings, also=[folder / "adam"])
 
 
+@pytest.mark.slow
 def test_on_the_command_line(folder, monkeypatch):
     monkeypatch.chdir(SUPPORT)
     command = ["run", str(folder / "sgd"), "--function", "examples:batch_norm", "--size", "3", "--no-result",

@@ -189,6 +189,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path,
         limit.free()
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_during_a_survey(disk: tuple[Path, Any], undisturbed: bytes, often: list[Watched]) -> None:
     folder, trouble = disk
     path = folder / "landscape.h5"

@@ -91,6 +91,7 @@ fuzz_kinds.KINDS['landscape'] = Bad
     assert any(finding in text for text in fuzzed("landscape", tmp_path, 2, more)["findings"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "what", "match"),
     [

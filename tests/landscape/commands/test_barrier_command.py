@@ -70,6 +70,7 @@ def test_errors_name_what_is_typed(folder, short):
     assert "--kind barriers calls each way by its file's name" in str(result.exception)
 
 
+@pytest.mark.slow
 def test_connect_fits_measures_and_keeps(folder):
     common = ("--function", "my_barrier:callback_fn", "--devices", "0", "--points", "5", "--no-progress")
     result = invoke("connect", "a.pt", "b.pt", *common, "--steps", "30", "-o", "curve.h5")

@@ -83,6 +83,7 @@ def test_a_picture_offers_everything_that_python_has():
     )
 
 
+@pytest.mark.slow
 def test_without_docstrings_the_help_still_lists_every_option():
     """As Python -OO leaves them, from which the explanations of options are read."""
     code = (

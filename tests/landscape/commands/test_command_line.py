@@ -73,6 +73,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_another_experiment_names_the_options_that_mend_it(folder):
     arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32"]
     arguments += ["--no-result", "--no-progress", "-o", "twice"]
@@ -87,6 +88,7 @@ def test_another_experiment_names_the_options_that_mend_it(folder):
     assert told.stderr.endswith("Otherwise pass --overwrite to measure it anew, or another --output to keep both.\n")
 
 
+@pytest.mark.slow
 def test_a_landscape_is_refined_and_widened_by_its_file_alone(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     command(
@@ -190,6 +192,7 @@ def test_a_picture_of_another_metric(measured, folder):
     assert (folder / "surface.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_it_would_cost_and_measures_nothing(folder):
     arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32"]
     said = command(*arguments, "--dry-run", "--size", "30", "-o", "dry", "--budget", "1h", folder=folder).stdout
@@ -374,6 +377,7 @@ def test_the_version(folder):
     assert re.fullmatch(r"summary-landscape \d+\.\d+\.\d+\n", command("--version", folder=folder).stdout)
 
 
+@pytest.mark.slow
 def test_help_names_every_command_and_the_exit_codes(folder):
     text = " ".join(command("--help", folder=folder).stdout.split())
     for name in (

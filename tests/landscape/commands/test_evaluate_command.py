@@ -97,6 +97,7 @@ def test_around_the_network_that_the_function_returns(typed):
     same(found, random_plane(network, seed=3, normalization="none", perturb_one_dimensional=True), seed=3)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_losses_of_samples_are_kept(typed):
     found = typed("--keep-samples", "--kind", "random-line", function="batch_norm", size=3)
@@ -153,6 +154,7 @@ def test_directions_of_ones_own(typed, folder):
     assert line.y is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["run", "files", "numbers"])
 def test_pca_of_a_run_or_of_files(typed, folder, form):
     run = RunDirectory(folder / "run")
@@ -170,6 +172,7 @@ def test_pca_of_a_run_or_of_files(typed, folder, form):
     same(found, plane, batch_norm, size=3)
 
 
+@pytest.mark.slow
 def test_pca_of_several_runs(typed, folder):
     run = RunDirectory(folder / "run")
     files = [str(run.checkpoint_path(number)) for number in (1, 2)]
@@ -182,6 +185,7 @@ def test_pca_of_several_runs(typed, folder):
     assert list(found.checkpoints.number) == [0, 1, 2, 3, 10, 20]
 
 
+@pytest.mark.slow
 def test_a_run_is_its_last_checkpoint(typed, folder):
     run = RunDirectory(folder / "run")
     found = typed("early=run@1", "late=run", function="batch_norm", size=3)
@@ -189,6 +193,7 @@ def test_a_run_is_its_last_checkpoint(typed, folder):
     same(found, line_between(ends, network=batch_norm()[1]), batch_norm, size=3)
 
 
+@pytest.mark.slow
 @OBLIQUE
 def test_around_a_checkpoint_of_a_run_which_has_its_name(typed, folder):
     run = RunDirectory(folder / "run")
@@ -268,6 +273,7 @@ def test_wrong_arguments(folder, tmp_path, monkeypatch, arguments, text):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_on_two_workers_as_a_user_types_it(folder, tmp_path):
     arguments = ["SGD=start.safetensors", "Adam=target.safetensors", "--function", "evaluate_callbacks:bowl"]
     how = ["--devices", "0,1", "-o", tmp_path / "line.h5", "--size", "9"]

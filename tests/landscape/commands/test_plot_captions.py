@@ -55,6 +55,7 @@ def test_barriers_have_one_on_the_scale_of_the_picture(folder: Path, tmp_path: P
     assert stored.startswith("2 curves of loss between two networks. straight: The loss ranges from 1 to 3.")
 
 
+@pytest.mark.slow
 def test_multiples_have_one_each(folder: Path, tmp_path: Path) -> None:
     found, stored = captions(folder, tmp_path / "a.png", "plane", "--metric", "loss", "--metric", "loss@test")
     assert len(found) == 2

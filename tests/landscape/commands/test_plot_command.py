@@ -73,6 +73,7 @@ def test_every_kind(folder: Path, tmp_path: Path, files: list[str], options: lis
     assert len(colors) > 50
 
 
+@pytest.mark.slow
 def test_several_files_stand_side_by_side(folder: Path, tmp_path: Path) -> None:
     plot(folder / "a.h5", folder / "b.h5", "-o", tmp_path / "two.png")
     plot(folder / "a.h5", folder / "b.h5", folder / "wide.h5", "-o", tmp_path / "three.png", "--over", "heatmap")
@@ -81,6 +82,7 @@ def test_several_files_stand_side_by_side(folder: Path, tmp_path: Path) -> None:
             assert picture.size[0] == width
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "draw"),
     [
@@ -105,6 +107,7 @@ def test_two_data_sets_of_one_file(folder: Path, tmp_path: Path, options: list[s
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_gif_is_an_animation(folder: Path, tmp_path: Path) -> None:
     plot(folder / "a.h5", "-o", tmp_path / "a.gif", "--over", "lines", "--theme", "dark")
     with Image.open(tmp_path / "a.gif") as film:
@@ -112,6 +115,7 @@ def test_a_gif_is_an_animation(folder: Path, tmp_path: Path) -> None:
         assert np.asarray(film.convert("RGB"))[0, 0].mean() < 50
 
 
+@pytest.mark.slow
 def test_the_same_as_from_python(folder: Path, tmp_path: Path) -> None:
     from landscape import Landscape
     from landscape.figures import save_figure
@@ -205,6 +209,7 @@ def test_a_file_without_a_path_cannot_walk(folder: Path, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_that_a_picture_does_not_need(folder: Path, tmp_path: Path) -> None:
     script = (
         "import sys; from landscape.cli import app; app(['plot', *sys.argv[1:]], standalone_mode=False); "
@@ -232,6 +237,7 @@ class TestTopology:
         with Image.open(tmp_path / "a.png") as image:
             assert image.size[0] > 200
 
+    @pytest.mark.slow
     def test_each_option_is_the_one_of_python(self, wells: Path, tmp_path: Path) -> None:
         landscape = Landscape.load(wells)
         for more, drawn in (

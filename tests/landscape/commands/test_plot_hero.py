@@ -32,6 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_it_is_the_picture_of_python_and_the_caption_goes_to_standard_error(folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "hero.png"
     options = ["--pixels", "640x480", "--labels", "--background", "white", "--interpolation", "linear", "--dpi", "200"]

@@ -38,6 +38,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "kind", "look"), CASES)
 def test_the_same_as_from_python(
     folder: Path, tmp_path: Path, typed: list[str], kind: str, look: dict[str, Any]
@@ -67,6 +68,7 @@ def test_a_picture_has_the_size_that_is_asked_for(
         assert picture.size == pixels if pixels[1] is not None else picture.width == pixels[0]
 
 
+@pytest.mark.slow
 def test_multiples_in_a_column_with_titles(folder: Path, tmp_path: Path) -> None:
     arguments = ["--columns", "1", "--title", "first", "--title", "second", "--over", "heatmap", "--dpi", "60"]
     plot(folder / "a.h5", folder / "b.h5", "-o", tmp_path / "a.png", *arguments)

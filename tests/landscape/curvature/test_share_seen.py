@@ -127,6 +127,7 @@ def test_vectors_are_kept_only_where_asked_for_and_a_later_call_adds_nothing(run
     assert again.report.measured == 0
 
 
+@pytest.mark.slow
 def test_one_set_of_weights_with_a_file_of_factors(run, found, tmp_path):
     (beside,) = (run / "ckpt_dir").glob("*_12_step_factors.safetensors")
     (weights,) = (run / "ckpt_dir").glob("*_12_step.safetensors")

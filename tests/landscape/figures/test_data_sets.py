@@ -35,6 +35,7 @@ def bars(axes: list[Any]) -> list[str]:
 
 
 class TestSideBySide:
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["contour", "heatmap"])
     def test_the_surfaces_of_two_data_sets_are_on_one_scale(self, kind: str) -> None:
         data = both()
@@ -47,6 +48,7 @@ class TestSideBySide:
         assert not any("a scale each" in text for text in legend_texts(axes[0]))
         draw(axes[0])
 
+    @pytest.mark.slow
     def test_other_quantities_have_a_scale_each_and_the_picture_says_so(self) -> None:
         data = both()
         axes = plot_multiples(Landscape(data), metrics=["loss", "loss@test", "accuracy", "accuracy@test"])
@@ -55,6 +57,7 @@ class TestSideBySide:
         assert bars(axes) == ["loss (log scale)", "loss (log scale)", "accuracy", "accuracy"]
         assert "a scale each for loss and accuracy" in legend_texts(axes[0])
 
+    @pytest.mark.slow
     def test_landscapes_are_rows_and_metrics_columns(self) -> None:
         other = both(network="ResNet")
         axes = plot_multiples([Landscape(both()), Landscape(other)], metrics=["loss", "loss@test"])

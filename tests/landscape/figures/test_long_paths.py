@@ -239,6 +239,7 @@ class TestPictures:
         )
         assert "end (epoch 119)" in legend_texts(ax)
 
+    @pytest.mark.slow
     def test_several_pictures_share_one_bar_and_time(self) -> None:
         pair = [Landscape(build_path("spiral", 100)), Landscape(build_path("walk", 300))]
         axes = plot_multiples(pair)

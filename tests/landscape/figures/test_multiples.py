@@ -40,6 +40,7 @@ def planes() -> list[Landscape]:
 
 
 class TestOneScale:
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["contour", "heatmap"])
     def test_the_same_colour_is_the_same_value(self, kind: str) -> None:
         landscapes = planes()
@@ -50,6 +51,7 @@ class TestOneScale:
         values = {tuple(np.round(shown(ax).cmap(shown(ax).norm(3.0)), 12)) for ax in axes}
         assert len(values) == 1
 
+    @pytest.mark.slow
     def test_one_bar_and_one_legend_for_all(self) -> None:
         axes = plot_multiples(planes())
         assert len(axes[0].figure.axes) == 5
@@ -103,6 +105,7 @@ class TestArrangement:
         assert [ax.get_title() for ax in axes] == list("abcde")
         assert len(plot_multiples(landscapes[:1], columns=9)) == 1
 
+    @pytest.mark.slow
     def test_names_stand_at_the_rim_where_all_are_alike(self) -> None:
         axes = plot_multiples([Landscape(build(title=str(index))) for index in range(4)])
         first, second = "distance along PC 1\n(63.2 % of variance)", "along PC 2"
@@ -130,6 +133,7 @@ class TestArrangement:
         assert axes[0].get_title().startswith("1: LeNet, epochs 3 to 8") or "so far" in axes[0].get_title()
         assert axes[0].figure.get_size_inches()[0] == 7.0
 
+    @pytest.mark.slow
     def test_one_without_any_value_among_others(self) -> None:
         empty = build(np.full((4, 5), np.nan), points=0)
         axes = plot_multiples([Landscape(empty), Landscape(build())])

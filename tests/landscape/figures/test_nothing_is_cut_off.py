@@ -178,6 +178,7 @@ def curvature_picture(kind: str, name: str, style: tuple[str, str | None]) -> An
     return plot_spectrum(found, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), [("sharpness", "long"), ("spectrum", "title")])
 def test_pictures_of_curvature_lie_inside_the_figure(kind, name):
     check(curvature_picture(kind, name, ("paper", "light")), f"{kind}, {name}")

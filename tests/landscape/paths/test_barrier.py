@@ -164,6 +164,7 @@ def test_workers_of_ray_find_the_same(tmp_path):
     assert (two.height, two.stderr, two.at) == (one.height, pytest.approx(one.stderr, rel=1e-9), one.at)
 
 
+@pytest.mark.slow
 def test_wrong_arguments_say_what_is_right():
     a, b = trained(0), trained(1)
     with pytest.raises(ValueError, match="points must be an int of at least 3"):

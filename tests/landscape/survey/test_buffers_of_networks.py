@@ -124,6 +124,7 @@ def test_a_curve_ends_at_the_networks(kind, normalized):
     np.testing.assert_allclose(found.landscape.loss[[0, -1]], [own_loss(a), own_loss(b)], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["scale", "pruned", "spectral"])
 def test_a_curve_is_fitted_at_the_networks_that_are_measured(kind):
     a, b = (network(kind, seed, normalized=False) for seed in (1, 2))

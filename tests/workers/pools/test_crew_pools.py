@@ -136,6 +136,7 @@ def in_process():
         return values(pool.run(iter(tasks()))), pool.description
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "actors", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
 )
@@ -239,6 +240,7 @@ class TestCallbacks:
         assert type(caught.value) is error
         assert ray_is_running() == (workers_on is RayPool)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("callback", "error", "text", "note"),
         [
