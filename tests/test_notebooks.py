@@ -48,7 +48,7 @@ def run(tmp_path):
         text = "".join(output.get("text", "") for output in outputs)
         assert "Warning" not in text
         pictures = [output.data for output in outputs if "image/png" in output.get("data", {})]
-        return pictures, text, json.loads(outputs[-1].text)
+        return pictures, text, json.loads("".join(output.text for output in notebook.cells[-1].outputs))
 
     return execute_and_ask
 

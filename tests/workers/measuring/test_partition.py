@@ -103,7 +103,7 @@ LOSSES = {
     "flat tokens": (flat_tokens, (ids, labels)),
 }
 QUICK = ("padded causal model", "weighted class")
-BELONG_TO_BATCHES = {"weighted function", "weighted class", "ignoring function", "flat tokens"}
+BELONG_TO_BATCHES = {"weighted function", "weighted class"}
 
 
 cases = pytest.mark.parametrize(
