@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from pathlib import Path
@@ -66,7 +65,7 @@ def first_bytes(path: Path, count: int) -> bytes:
             raise NotReplacedError(path, "is read-only")
         if not count:
             return b""
-        with os.fdopen(os.open(path, os.O_RDONLY | system.OPEN_FLAGS | system.WITHOUT_WAITING), "rb") as file:
+        with system.open_for_reading(path) as file:
             return file.read(count)
     except (FileNotFoundError, NotADirectoryError):
         return b""

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 LINUX, MACOS, WINDOWS = (sys.platform == name for name in ("linux", "darwin", "win32"))
 
@@ -31,6 +32,11 @@ _PROCESS_QUERY, _STILL_ACTIVE = 0x1000, 259
 _REFUSED_NAME = re.compile(
     r'.*[<>:"|?*\\/\x00-\x1f].*|.*[ .]|(con|prn|aux|nul|com\d|lpt\d)( *\..*)?', re.IGNORECASE | re.DOTALL
 )
+
+
+def open_for_reading(path: Path) -> BinaryIO:
+    """Opens a file, and a named pipe without waiting for a writer."""
+    return os.fdopen(os.open(path, os.O_RDONLY | OPEN_FLAGS | WITHOUT_WAITING), "rb")
 
 
 def replace(source: Path, target: Path) -> None:

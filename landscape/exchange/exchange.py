@@ -176,8 +176,7 @@ def _check_targets(images: Images, landscape: LandscapeData, overwrite: bool) ->
 
 def _first_bytes(path: Path) -> bytes:
     try:
-        # Opening a named pipe would wait for a writer.
-        with os.fdopen(os.open(path, os.O_RDONLY | system.OPEN_FLAGS | system.WITHOUT_WAITING), "rb") as file:
+        with system.open_for_reading(path) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise LandscapeFormatError(f"{path} is no regular file; give the path of a file.")
             return file.read(ENOUGH_BYTES)

@@ -214,8 +214,7 @@ def _download(path: RemotePath, kind: FileKind) -> bytes:
 
 def _check_openable(path: Path, kind: FileKind) -> None:
     try:
-        # Opening a named pipe would wait for a writer.
-        with os.fdopen(os.open(path, os.O_RDONLY | system.OPEN_FLAGS | system.WITHOUT_WAITING), "rb") as file:
+        with system.open_for_reading(path) as file:
             regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
             begins = file.read(ENOUGH_BYTES) if regular else b""
             locked = regular and system.is_locked_for_writing(file.fileno())

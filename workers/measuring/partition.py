@@ -18,10 +18,8 @@ from .partition_sums import PartitionSum, PartitionSums, differ_in_kind, run_bat
 from .totals import Total
 
 _CLEARLY_CLOSER = 0.1
-_MEAN_OF_BATCHES = (
-    " It is the mean over these batches, weighted by how many samples each holds; if it should be a sum or a ratio "
-    "over all samples, let one batch hold them all."
-)
+_MEAN = " It is the mean over these batches, weighted by how many samples each holds"
+_MEAN_OF_BATCHES = f"{_MEAN}; if it should be a sum or a ratio over all samples, let one batch hold them all."
 _PLACES = "the plane's origin, its corners and between them"
 
 
@@ -347,8 +345,7 @@ class PartitionTest:
             what = "batches of one sample that cannot be joined" if cut else "lists or graphs, which are not cut"
             return (
                 f"{label} is measured in {what}, which leaves open whether it depends on how samples are batched, so "
-                f"{kept} It is the mean over these batches, weighted by how many samples each holds."
-                f"{self._totals[index].advice}"
+                f"{kept}{_MEAN}.{self._totals[index].advice}"
             )
         finite = any(math.isfinite(place.own[index].value) for place in self._places)
         found = "hardly differs between batches" if finite else "is not finite"
