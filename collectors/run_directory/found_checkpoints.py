@@ -13,14 +13,12 @@ from ..files.file_kinds import ENOUGH_BYTES, begins_as_pytorch
 from ..files.places import AnyPath, check_directory
 from ..files.remote_path import RemotePath
 from ..validation import wrong_type
-from ..weights.foreign_checkpoint import CHECKPOINT_SUFFIXES
+from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES
 from ..weights.pretrained_folder import ADAPTER_FILES, WEIGHT_FILES, is_beside
 from ..weights.sharded_folder import METADATA, find_sharded_folder
 from ..weights.zero_folder import find_zero_folder
 from .numbering import natural_key
 
-# Other programs use these, too.
-_AMBIGUOUS = (".t7", ".net", ".weights", ".pkl", ".model")
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -63,7 +61,7 @@ def _found_at(place: AnyPath, *, is_alone: bool) -> list[AnyPath]:
         if not inside and not files:
             raise CheckpointError(
                 f"{place} is a folder without checkpoints: no file there ends with {', '.join(CHECKPOINT_SUFFIXES)}, "
-                f"no PyTorch file with {', '.join(_AMBIGUOUS)}, and no folder there is a checkpoint of "
+                f"no PyTorch file with {', '.join(AMBIGUOUS_SUFFIXES)}, and no folder there is a checkpoint of "
                 "Transformers, torch.distributed.checkpoint or DeepSpeed."
             )
         return _sorted([*inside, *files])
@@ -84,7 +82,7 @@ def _matching(pattern: Path) -> list[Path]:
 
 def _may_hold_weights(file: AnyPath) -> bool:
     suffix = file.suffix.lower()
-    if suffix not in _AMBIGUOUS:
+    if suffix not in AMBIGUOUS_SUFFIXES:
         return suffix in CHECKPOINT_SUFFIXES
     with file.open("rb") as content:
         return begins_as_pytorch(content.read(ENOUGH_BYTES))

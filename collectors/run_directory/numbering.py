@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES
+
 Unit = Literal["epoch", "step"]
 
 # Numbers with a decimal point are losses and the like, and count nothing.
@@ -15,9 +17,8 @@ _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?(?![A-Za-z0-9])|\d+")
 _WORD_BEFORE = re.compile(r"([A-Za-z]+)[^A-Za-z0-9]*$")
 # A word with a number of its own belongs to that.
 _WORD_BEHIND = re.compile(r"[^A-Za-z0-9]*([A-Za-z]+)(?![A-Za-z]|[^A-Za-z0-9]*\d)")
-_SUFFIX = re.compile(
-    r"(?:\.(?:pt|pth|ckpt|bin|safetensors|tar|pkl|model|chkpt|t7|net|weights|index\.json))+$", re.IGNORECASE
-)
+_SUFFIXES = (*CHECKPOINT_SUFFIXES, *AMBIGUOUS_SUFFIXES, ".index.json")
+_SUFFIX = re.compile(f"(?:{'|'.join(map(re.escape, _SUFFIXES))})+$", re.IGNORECASE)
 _UNITS: Mapping[str, Unit] = {
     **dict.fromkeys(("epoch", "epochs", "ep", "e"), "epoch"),
     **dict.fromkeys(("step", "steps", "globalstep", "iter", "iters", "iteration", "iterations", "it", "itr"), "step"),

@@ -34,6 +34,8 @@ from .zero_folder import find_zero_folder, read_zero_folder
 
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".tar", ".chkpt")
 """What the names of files with weights end with."""
+AMBIGUOUS_SUFFIXES = (".t7", ".net", ".weights", ".pkl", ".model")
+"""What they end with as well, as do those of other programs' files."""
 # What training loops keep beside the weights; Lightning and Transformers say global_step.
 _COUNTERS = {
     "epoch": "epoch",
