@@ -70,8 +70,8 @@ class Curvature(ReadOnly, CurvatureData):
         residuals: no true eigenvalue is further from an eigenvalue than this; shape (n, top + bottom).
         angle_bound: residual over gap: about the sine of the largest angle between a vector and the true one, where it
             is below one; shape (n, top + bottom).
-        share_seen_by_optimizer: the length of each eigenvector's part in the span of the 20 leading eigenvectors of the
-            optimizer's curvature, 0 to 1, where the factors of a ``Thor`` were saved; shape (n, top + bottom).
+        share_seen_by_optimizer: of files of earlier versions, which measured the length of each eigenvector's part in
+            the span of the 20 leading eigenvectors of THOR's curvature; NaN elsewhere; shape (n, top + bottom).
         converged: 1 where the residual is within the tolerance, shape (n, top + bottom).
         trace: the sum of all eigenvalues, shape (n,).
         products: how many products with the matrix were made, shape (n,).

@@ -40,8 +40,8 @@ class CurvatureData:
         residuals: no true eigenvalue is further from an eigenvalue than this; float64[n, top + bottom].
         angle_bound: residual over the gap to the next eigenvalue that was seen: about the sine of the largest angle
             between a vector and the true one, where it is below one; float64[n, top + bottom].
-        share_seen_by_optimizer: the length of each eigenvector's part in the span of the ``LEADING`` first eigenvectors
-            of the optimizer's curvature, 0 to 1; NaN where no factors were saved; float64[n, top + bottom].
+        share_seen_by_optimizer: of files of earlier versions, which measured it where the factors of a ``Thor`` were
+            saved; NaN elsewhere; float64[n, top + bottom].
         converged: 1 where the residual is within the tolerance, uint8[n, top + bottom].
         trace: the sum of all eigenvalues, float64[n].
         trace_low: lower end of its 95 % interval, float64[n].

@@ -56,10 +56,10 @@ def curvature_json(curvature: CurvatureData) -> dict[str, Any]:
 
     Its names: ``summary_version``, ``kind`` ("curvature"), ``file``, ``complete``, ``points`` (how many have each
     status), a list with a value for each set of weights of ``number``, ``status``, ``loss``, ``gradient_norm``,
-    ``eigenvalues`` (largest first, then the lowest), ``residuals``, ``angle_bound``, ``share_seen_by_optimizer`` (of
-    each eigenvector), ``converged``, ``trace``, ``trace_low`` and ``trace_high`` (its 95 % interval), ``products`` and
-    ``forward_passes``, ``density`` (``probes`` and ``steps``), ``errors`` (places), and ``attributes`` as the file has
-    them.
+    ``eigenvalues`` (largest first, then the lowest), ``residuals``, ``angle_bound``, ``share_seen_by_optimizer`` (in
+    files of earlier versions), ``converged``, ``trace``, ``trace_low`` and ``trace_high`` (its 95 % interval),
+    ``products`` and ``forward_passes``, ``density`` (``probes`` and ``steps``), ``errors`` (places), and ``attributes``
+    as the file has them.
     """
     columns = ("eigenvalues", "residuals", "angle_bound", SHARE_SEEN, *SCALARS, *COUNTS)
     found: dict[str, Any] = {
@@ -112,10 +112,6 @@ def _row(curvature: CurvatureData, row: int) -> str:
         known = np.isfinite([low, high]).all()
         interval = f" (95 % interval {low:.4g} to {high:.4g})" if known else " (of one probe, without an interval)"
         parts.append(f"trace {curvature.trace[row]:.4g}{interval}")
-    seen = curvature.share_seen_by_optimizer[row]
-    if np.isfinite(seen).any():
-        shares = [f"{share:.2f}" for share in seen[:_MOST_VALUES]] + ["..."] * (len(seen) > _MOST_VALUES)
-        parts.append(f"shares of their vectors that the optimizer sees {', '.join(shares)}")
     unsure = " (? = not within the tolerance)" if any(marks) else ""
     return "; ".join(parts) + unsure
 

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from collectors.errors import RunDirectoryError
 from collectors.files.places import AnyPath
-from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import RunDirectory
 from collectors.summary.recorded_values import gradient_descent_rates
 from collectors.validation import check_bool, check_float, check_int, wrong_type, wrong_value
 from collectors.weights.aligned import Weights, align, as_reader
-from collectors.weights.kronecker import LayerFactors
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import Matrix, ProductSettings
 from workers.measurement_options import MeasurementOptions
@@ -24,7 +22,6 @@ from workers.pools.open_pool import open_pool
 
 from ..file.kind import CURVATURE
 from ..file.saving import output_file
-from ..planes.from_factors import Factors, as_factors, check_fits
 from ..roles import CHECKPOINT
 from ..survey.experiment import choose_plan, function_attribute, run_attributes
 from ..survey.forecast import Announcer
@@ -53,7 +50,6 @@ def measure_curvature(
     device_ids: list[int] | None = None,
     output: str | os.PathLike[str] | None = None,
     num_samples: int | Mapping[str, int | None] | None = None,
-    factors: Factors | None = None,
     **options: Unpack[CurvatureOptions],
 ) -> Curvature:
     """Measures how a loss bends at one set of weights: eigenvalues of its Hessian, their sum, their density.
@@ -66,8 +62,6 @@ def measure_curvature(
             continued.
         num_samples: samples that the loss is a mean over; None means all of the data set. Where callback_fn returns
             several data sets by name, that of the first one counts.
-        factors: of the optimizer at these weights, as ``factor_plane`` takes them; ``share_seen_by_optimizer`` then
-            says how much of the eigenvectors it sees.
         **options: see ``CurvatureOptions``.
 
     Returns:
@@ -76,18 +70,14 @@ def measure_curvature(
     Raises:
         TypeError: an argument has the wrong type.
         ValueError: an argument has a wrong value.
-        PlaneError: the factors are another network's.
         CurvatureError: the loss is not finite, or the network or the loss has no second derivative.
         LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
     """
     chosen: CurvatureOptions = with_defaults("measure_curvature", CurvatureOptions, options, DEFAULTS)
     asked = Asked.checked(chosen)
     reader = as_reader("weights", weights)
-    inputs = (reader, factors)
-    path = None if output is None else output_file(output, inputs, CURVATURE, overwrite=asked.run.overwrite)
-    seen = () if factors is None else as_factors("factors", factors)
+    path = None if output is None else output_file(output, (reader,), CURVATURE, overwrite=asked.run.overwrite)
     with asked.open_pool(callback_fn, path, device_ids, num_samples) as pool:
-        check_fits(seen, pool.description.space)
         return survey_curvature(
             pool,
             {_NUMBER: align(reader, pool.description.space)},
@@ -95,7 +85,6 @@ def measure_curvature(
             path=path,
             attributes={"unit": CHECKPOINT, "samples": asked.samples, **function_attribute(callback_fn)},
             run=asked.run,
-            factors=lambda _: seen,
         )
 
 
@@ -158,15 +147,7 @@ def measure_run(
                 **_learning_rate(run),
             },
             run=asked.run,
-            factors=lambda number: factors_of(run, number, space),
         )
-
-
-def factors_of(run: RunDirectory, number: int, space: WeightSpace) -> tuple[LayerFactors, ...]:
-    """Returns the optimizer's factors that a run saved with a checkpoint; none where it has none."""
-    found = run.factors(number)
-    check_fits(found, space)
-    return found
 
 
 def _learning_rate(run: RunDirectory) -> dict[str, float | dict[str, float]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from ..survey.experiment import check_identity, measured_attributes
 from .curvature_file import read_curvature
 from .data import CurvatureData
 from .vectors_file import has_vectors
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 Held: TypeAlias = Mapping[int, AlignedState]
 """Sets of weights by their numbers."""
@@ -133,13 +130,7 @@ def _joined(stored: CurvatureData, fresh: CurvatureData) -> CurvatureData:
     return joined
 
 
-def left_to_measure(
-    data: CurvatureData,
-    weights: Held,
-    settings: CurvatureSettings,
-    path: AnyPath | None,
-    with_factors: Container[int] = (),
-) -> list[int]:
+def left_to_measure(data: CurvatureData, weights: Held, settings: CurvatureSettings, path: AnyPath | None) -> list[int]:
     """Returns the numbers that are to be measured, or once more.
 
     Args:
@@ -147,16 +138,13 @@ def left_to_measure(
         weights: by their numbers.
         settings: what is asked for.
         path: of the file, if there is one.
-        with_factors: numbers of which the optimizer's factors are known.
     """
     todo = []
     for row, number in enumerate(data.number.tolist()):
         if number not in weights:
             continue
         lacks_vectors = settings.keep_vectors and (path is None or not has_vectors(path, data, row))
-        shares = data.share_seen_by_optimizer[row]
-        lacks_shares = number in with_factors and len(shares) > 0 and bool(np.isnan(shares).all())
-        if data.status[row] != PointStatus.MEASURED or lacks_vectors or lacks_shares:
+        if data.status[row] != PointStatus.MEASURED or lacks_vectors:
             todo.append(number)
     return todo
 
@@ -175,10 +163,8 @@ def place_of(number: int) -> str:
     return f"number/{number}"
 
 
-def keep(
-    data: CurvatureData, row: int, result: CurvatureResult, shares: Float64[np.ndarray, " pairs"] | None = None
-) -> None:
-    """Writes a result to its row, with the shares that the optimizer sees of its vectors, if that is known."""
+def keep(data: CurvatureData, row: int, result: CurvatureResult) -> None:
+    """Writes a result to its row."""
     number, values = int(data.number[row]), result.values
     if values is None:
         data.status[row] = PointStatus.FAILED
@@ -188,8 +174,6 @@ def keep(
     data.products[row], data.forward_passes[row] = values.products, values.forward_passes
     data.eigenvalues[row], data.residuals[row] = values.eigenvalues, values.residuals
     data.angle_bound[row], data.converged[row] = values.angle_bounds, values.converged
-    if shares is not None:
-        data.share_seen_by_optimizer[row] = shares
     if values.trace is not None:
         data.trace[row], data.trace_low[row], data.trace_high[row] = (
             values.trace.value, values.trace.low, values.trace.high

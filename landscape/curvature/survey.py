@@ -6,10 +6,10 @@ import contextlib
 import functools
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from collectors.files.places import AnyPath
 from collectors.networks.weight_space import WeightSpace
 from collectors.progress_bar import progress_bar
 from collectors.weights.aligned import AlignedState, NetworkState
-from collectors.weights.kronecker import LayerFactors
 from collectors.weights.safetensors_file import portable
 from workers.curvature.measuring import CurvatureSettings
 from workers.errors import CurvatureError
@@ -29,7 +28,6 @@ from ..file.checks import PointStatus
 from ..file.kind import CURVATURE
 from ..file.lock import clean_temporaries, lock_landscape
 from ..file.writer import LandscapeWriter
-from ..planes.from_eigenvectors import as_direction
 from ..survey.adding_up import find_out_how_losses_add_up
 from ..survey.settings import Conduct, duration_text
 from .curvature import Curvature, CurvatureReport
@@ -37,18 +35,11 @@ from .curvature_file import curvature_bytes
 from .data import MATRIX_NAMES, CurvatureData
 from .facts import failures
 from .rows import Held, begun_before, forget_failed, keep, left_to_measure
-from .share_seen import share_seen
 from .vectors_file import Eigenvectors, write_vectors
 
-FactorsOf: TypeAlias = Callable[[int], Sequence[LayerFactors]]
 _ERRORS_IN_WARNING = 3
 # A row may have cost minutes, and there are few.
 _FLUSH_SECONDS = 0.5
-
-
-def no_factors(_: int) -> Sequence[LayerFactors]:
-    """Returns that there are none, where the optimizer has none or did not save any."""
-    return ()
 
 
 def survey_curvature(
@@ -59,7 +50,6 @@ def survey_curvature(
     path: AnyPath | None,
     attributes: Mapping[str, Any],
     run: Conduct,
-    factors: FactorsOf = no_factors,
 ) -> Curvature:
     """Measures the curvature at sets of weights; what the file holds of this identity stays.
 
@@ -70,7 +60,6 @@ def survey_curvature(
         path: the curvature file; None keeps all in memory.
         attributes: what the file says beside what the survey knows itself.
         run: how.
-        factors: returns the optimizer's factors of a set of weights, by its number; empty where there are none.
 
     Raises:
         CurvatureError: nothing can be differentiated, or the curvature could be measured at no set of weights.
@@ -84,16 +73,14 @@ def survey_curvature(
             lock.enter_context(lock_landscape(path, CURVATURE))
             clean_temporaries(path)
         data, was_there = begun_before(pool.description, weights, settings, path, attributes, overwrite=run.overwrite)
-        # All are read before the first is measured, so that damage shows at once.
-        seen = {number: functools.partial(factors, number) for number in weights if factors(number)}
-        todo = left_to_measure(data, weights, settings, path, seen)
+        todo = left_to_measure(data, weights, settings, path)
         forget_failed(data, todo)
         # What is measured a second time, because its vectors are missing, is no row of before.
         again = np.searchsorted(data.number, todo)
         before = int((np.delete(data.status, again) == PointStatus.MEASURED).sum())
         held: dict[int, Eigenvectors] = {}
         try:
-            _measure(pool, weights, settings, data, todo, held, path, run, seen)
+            _measure(pool, weights, settings, data, todo, held, path, run)
         except CurvatureError:
             if isinstance(path, Path) and not was_there:
                 path.unlink(missing_ok=True)  # it says nothing yet
@@ -163,7 +150,6 @@ def _measure(
     held: dict[int, Eigenvectors],
     path: AnyPath | None,
     run: Conduct,
-    seen: Mapping[int, Callable[[], Sequence[LayerFactors]]],
 ) -> None:
     space, plan = pool.description.space, pool.description.plan
     writer = LandscapeWriter(path, data, _FLUSH_SECONDS, encode=curvature_bytes, kind=CURVATURE)
@@ -177,13 +163,10 @@ def _measure(
                 f"{MATRIX_NAMES[settings.products.matrix]} with a vector for each",
                 file=bar.fp,
             )
-        tasks = [_task(number, weights, settings, wants_vectors=number in seen) for number in todo]
+        tasks = [_task(number, weights, settings) for number in todo]
         for result in _results(pool, tasks, run):
             number = cast("int", result.key)
             row = int(np.searchsorted(data.number, number))
-            shares = None
-            if number in seen and result.values is not None and result.values.vectors is not None:
-                shares = share_seen([as_direction(item, space) for item in result.values.vectors], seen[number]())
             if settings.keep_vectors and result.values is not None and result.values.vectors is not None:
                 state = NetworkState(_opener(weights[number]), space, own_buffers=True)()
                 found = Eigenvectors.of(space, *state, result.values.vectors)
@@ -192,7 +175,7 @@ def _measure(
                 else:
                     # First these, so that a row that is measured has them.
                     write_vectors(path, data, row, found)
-            writer.update(functools.partial(keep, data, row, result, shares))
+            writer.update(functools.partial(keep, data, row, result))
             if pool.description.plan != plan:
                 warnings.warn(shortage_text(plan.batch_size, pool.description.plan.batch_size), stacklevel=4)
                 plan = pool.description.plan
@@ -215,10 +198,8 @@ def _results(pool: Pool, tasks: Sequence[CurvatureTask], run: Conduct) -> Iterat
         yield pool.measure_curvature(task)
 
 
-def _task(number: int, weights: Held, settings: CurvatureSettings, *, wants_vectors: bool = False) -> CurvatureTask:
+def _task(number: int, weights: Held, settings: CurvatureSettings) -> CurvatureTask:
     state = weights[number]
-    if wants_vectors and settings.top + settings.bottom:
-        settings = replace(settings, keep_vectors=True)
     elsewhere = portable(state)
     space: WeightSpace = state.space
     return CurvatureTask(

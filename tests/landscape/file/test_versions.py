@@ -24,10 +24,12 @@ def test_values_of_hdf5_files(name):
     assert loaded.complete
 
 
-def test_what_the_optimizer_saw_is_there_where_it_was_collected():
+def test_what_the_optimizer_saw_is_read_where_an_earlier_version_measured_it_and_is_written_again(tmp_path):
     with_shares, without = (Curvature.load(FOLDER / f"curvature_1{end}.h5") for end in ("_thor", ""))
     assert np.isfinite(with_shares.share_seen_by_optimizer).all()
     assert np.isnan(without.share_seen_by_optimizer).all()
+    again = Curvature.load(with_shares.save(tmp_path / "again.h5"))
+    np.testing.assert_array_equal(again.share_seen_by_optimizer, with_shares.share_seen_by_optimizer)
 
 
 def test_a_plane():
