@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from .paths.barrier import barrier as barrier
     from .paths.connecting import connect as connect
     from .paths.path import Path as Path
-    from .planes.from_factors import factor_plane as factor_plane
     from .planes.from_weights import custom_plane as custom_plane
     from .planes.from_weights import line_between as line_between
     from .planes.from_weights import pca_plane as pca_plane
@@ -65,7 +64,6 @@ _HOMES = {
     "connect": "landscape.paths.connecting",
     "Plane": "landscape.planes.plane",
     "custom_plane": "landscape.planes.from_weights",
-    "factor_plane": "landscape.planes.from_factors",
     "hessian_plane": "landscape.curvature.hessian_plane",
     "line_between": "landscape.planes.from_weights",
     "pca_plane": "landscape.planes.from_weights",

@@ -11,15 +11,11 @@ from collectors.errors import RunDirectoryError
 from collectors.files.places import AnyPath
 from collectors.run_directory.directory import RunDirectory
 from collectors.run_directory.settings import LandscapeSettings
-from collectors.weights.aligned import align
-from collectors.weights.kronecker import LayerFactors
 from collectors.weights.safetensors_file import StateReader
 from workers.pool import Pool
 
 from .curvature.hessian_plane import EigenvectorSettings, plane_along_eigenvectors
-from .planes.axis_curvature import FACTORS
 from .planes.from_checkpoints import plane_of_runs, random_plane_of
-from .planes.from_factors import factor_plane_of
 from .planes.further_runs import FurtherRuns
 from .planes.plane import Plane
 from .planes.plane_file import check_directions
@@ -37,7 +33,7 @@ class Job:
     """One landscape to draw: the plane through an interval, or directions around one checkpoint.
 
     Attributes:
-        kind: "pca", "random", "hessian", "ggn" or "factors".
+        kind: "pca", "random", "hessian" or "ggn".
         numbers: of the checkpoints.
         path: of the landscape file.
         single: whether the run has no other interval.
@@ -109,11 +105,6 @@ def find_jobs(
     if result and directions != "pca":
         last = usable[-1][-1]
         kind = "random" if directions == "random" else vectors.label
-        if directions == FACTORS and last not in run.metadata.factors:
-            raise RunDirectoryError(
-                f'{run.path} has no factors of the optimizer with {unit} {last}, which directions="factors" needs. '
-                'Train with thor(...) and collect_landscape={"factors": True, ...}, or take directions="hessian".'
-            )
         jobs.append(Job(directions, (last,), folder / f"{stem}_{last}_{kind}.h5"))
     return jobs
 
@@ -150,7 +141,6 @@ def plane_of_job(
     final: int | None,
     others: FurtherRuns,
     vectors: EigenvectorSettings,
-    factors: Sequence[LayerFactors] = (),
 ) -> Plane:
     """Returns the plane of a landscape.
 
@@ -162,7 +152,6 @@ def plane_of_job(
         final: the number of the checkpoint with which training ended, or None.
         others: further runs and networks to draw on the planes of the intervals.
         vectors: which eigenvectors, where the landscape goes along such.
-        factors: of the optimizer, where it goes along their eigenvectors.
 
     Raises:
         LandscapeError: a checkpoint cannot be used, or the checkpoints span no plane, or eigenvectors cannot be found.
@@ -182,10 +171,6 @@ def plane_of_job(
         return plane.with_checkpoints(networks=others.networks) if others.networks else plane
     role = Members.of_runs({"": job.numbers}, [run.finished]).origin(-1)
     if job.kind != "random":
-        if job.kind == FACTORS:
-            state = align(run.readers[-1], space)
-            made = factor_plane_of(state, space, factors, which=vectors.which, rise=vectors.rise, role=role)
-            return made if options["dry_run"] else keep_plane(job.path, made, overwrite=options["overwrite"])
         kept = None if options["overwrite"] else job.path
         told, rehearsal = options["progress"], options["dry_run"]
         plane = plane_along_eigenvectors(

@@ -26,7 +26,6 @@ from .curvature.options import RunCurvatureOptions
 from .errors import LandscapeWriteError
 from .file.saving import make_output_folder
 from .landscape import Landscape
-from .planes.axis_curvature import FACTORS
 from .planes.directions import NORMALIZATIONS
 from .planes.extent import check_extent
 from .planes.further_runs import PLANES_OF, find_further_runs
@@ -164,10 +163,8 @@ class SummaryLandscape:
             # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
             numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
             readers = {number: run.checkpoint(number, pool.description.space) for number in numbers}
-            factors = [run.factors(job.numbers[-1]) if job.kind == FACTORS else () for job in jobs]
             planes = [
-                plane_of_job(job, readers, pool, chosen, run.metadata.final_number, others, vectors, seen)
-                for job, seen in zip(jobs, factors, strict=True)
+                plane_of_job(job, readers, pool, chosen, run.metadata.final_number, others, vectors) for job in jobs
             ]
             grids = [plane.axes(settings.landscape_size, margin, limits) for plane in planes]
             for job, plane, axes in zip(jobs, planes, grids, strict=True):

@@ -46,8 +46,7 @@ class SummaryCollector(BuiltInCallback):
       expression matches from the beginning; None, the default, takes the first five.
     - ``collect_landscape``: checkpoints, with the keys ``intervals`` (list of lists or ranges of numbers), ``unit``
       ("step", the default, or "epoch"), ``landscape_size`` (3 to 256, by default 40), ``num_samples`` (by default
-      2048), ``create_landscape`` ({"train": bool, "result": bool}, both by default) and ``factors`` (whether the
-      factors A and G of a ``Thor`` optimizer are saved beside each checkpoint but the one of 0; False by default).
+      2048) and ``create_landscape`` ({"train": bool, "result": bool}, both by default).
 
     In a distributed training rank 0 writes. A summary that cannot be written is a warning; a checkpoint that cannot be
     written stops the training.
@@ -241,8 +240,6 @@ class SummaryCollector(BuiltInCallback):
             raise RuntimeError("snapshot belongs inside `with collector:`, which waits until everything is on disk.")
         if self._landscape is None:
             raise ValueError("snapshot needs collect_landscape, which says which numbers are saved; it is None.")
-        if self._landscape.factors:
-            raise ValueError("snapshot saves arrays, which have no optimizer; leave collect_landscape['factors'] out.")
         if self._snapshots is None:
             self._snapshots = Snapshots(self._summary_dir, self._landscape, self._existing, network)
         self._snapshots.add(number, arrays)

@@ -11,7 +11,6 @@ from ..networks.readers import is_sharded
 from ..process_rank import is_first_rank, on_first_rank, parallel_parameters
 from ..run_directory.recorders import TrajectoryRecorder
 from ..run_directory.settings import LandscapeSettings
-from .kept_factors import kept_factors
 from .plan import Parameters, SummaryPlan, remove_own_records
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ class CollectedRun:
         parameters: the training's ``cb_params``.
 
     Raises:
-        ValueError: factors are to be saved, and the optimizer has none.
         RunDirectoryError: the directory already holds a run that may not be touched.
         OSError: the directory cannot be written.
     """
@@ -48,9 +46,6 @@ class CollectedRun:
         self._collection: SummaryCollection | None = None
         self._ended: Parameters | None = None
         start_step = int(parameters.get("cur_step_num", 0))
-        kept: dict[str, Any] = {}
-        if landscape is not None and landscape.factors:
-            kept["factors"] = kept_factors(parameters)
         try:
             if landscape is not None:
                 self._recorder = TrajectoryRecorder(
@@ -62,7 +57,6 @@ class CollectedRun:
                     step_per_epoch=parameters.get("batch_num"),
                     start_epoch=int(parameters.get("cur_epoch_num", 0)),
                     start_step=start_step,
-                    **kept,
                 )
             if plan is not None and self._recorder is not None and self._recorder.is_sharded:
                 on_first_rank(lambda: self._begin_collection(directory, existing, plan, parameters))

@@ -10,11 +10,9 @@ from ..files.places import AnyPath, LocalCopies, check_directory, lost_slashes_h
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import WeightSpace
 from ..weights.aligned import align
-from ..weights.factors_file import read_factors
 from ..weights.frozen_parameters import CompletedState
-from ..weights.kronecker import LayerFactors
 from ..weights.safetensors_file import CheckpointFile, StateReader
-from .metadata import NamedFile, RunMetadata
+from .metadata import RunMetadata
 from .settings import LandscapeSettings
 
 CHECKPOINT_FOLDER = "ckpt_dir"
@@ -104,20 +102,13 @@ class RunDirectory:
         """
         named = self.metadata.frozen
         if named is not None and self._frozen is None:
-            self._frozen = self._beside(named)
+            path = self._folder / named.file
+            check_lies_in_folder(path, CheckpointError, f"checkpoint {path}")
+            file = CheckpointFile(self._nearby(path), str(path), path)
+            if file.sha256() != named.sha256:
+                raise _changed(path)
+            self._frozen = file
         return self._frozen
-
-    def factors(self, number: int) -> tuple[LayerFactors, ...]:
-        """Returns the optimizer's factors that were saved with a checkpoint; none where there were none to save.
-
-        Args:
-            number: its step or epoch.
-
-        Raises:
-            CheckpointError: their file is not in the directory, damaged, or not the one that training wrote.
-        """
-        named = self.metadata.factors.get(number)
-        return () if named is None else read_factors(self._beside(named))
 
     def checkpoint_path(self, number: int) -> AnyPath:
         """Returns the path of a checkpoint, always inside ``ckpt_dir``.
@@ -139,14 +130,6 @@ class RunDirectory:
             )
         check_lies_in_folder(path, CheckpointError, f"checkpoint {path}")
         return path
-
-    def _beside(self, named: NamedFile) -> CheckpointFile:
-        path = self._folder / named.file
-        check_lies_in_folder(path, CheckpointError, f"checkpoint {path}")
-        file = CheckpointFile(self._nearby(path), str(path), path)
-        if file.sha256() != named.sha256:
-            raise _changed(path)
-        return file
 
     def _has(self, number: int) -> bool:
         name = self.metadata.files.get(number)

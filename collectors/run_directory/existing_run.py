@@ -24,16 +24,11 @@ from .metadata import NamedFile, RunMetadata
 EXISTING = ("error", "resume", "overwrite")
 _LONGEST_NETWORK_NAME = 40
 _MOST_NAMES = 6
-_ENDING = re.compile(
-    r".+_((?P<number>0|[1-9][0-9]{0,17})_(?P<unit>step|epoch)(?P<factors>_factors)?|frozen)\.safetensors", re.DOTALL
-)
+_ENDING = re.compile(r".+_((?P<number>0|[1-9][0-9]{0,17})_(?P<unit>step|epoch)|frozen)\.safetensors", re.DOTALL)
 
 
 def checkpoint_name(network: str, ending: str) -> str:
-    """Returns the name of a checkpoint's file; the ending is ``<number>_<unit>``, or ``frozen``.
-
-    The factors of a second-order optimizer have ``<number>_<unit>_factors``.
-    """
+    """Returns the name of a checkpoint's file; the ending is ``<number>_<unit>``, or ``frozen``."""
     # File systems take 255 bytes, the suffix of the temporary file included; \w may be up to four bytes.
     stem = re.sub(r"[^\w.-]", "_", network)[:_LONGEST_NETWORK_NAME]
     return f"{stem}_{ending}.safetensors"
@@ -107,7 +102,6 @@ class _Stray:
     name: str
     number: int | None
     unit: str | None
-    has_factors: bool
     file: CheckpointFile
 
 
@@ -131,7 +125,7 @@ def _strays(folder: LocalCheckpointFolder | RemoteCheckpointFolder, runs: Iterab
         is_ours = path.name == checkpoint_name(network, match[1]) and file.metadata.get("number") == number
         if is_ours and network in networks:
             place = None if number is None else int(number)
-            found.append(_Stray(path.name, place, unit, match["factors"] is not None, file))
+            found.append(_Stray(path.name, place, unit, file))
     return found
 
 
@@ -199,18 +193,11 @@ def _resume(
     new.files = files
     new.sha256 = {number: digest for number, digest in old.sha256.items() if number in files}
     new.factors = {number: named for number, named in old.factors.items() if number in files}
-    strays = [
-        stray for stray in strays if stray.number is None or stray.has_factors or _fits(space, stray.file, frozen)
-    ]
-    # Factors are written before their checkpoint.
-    for stray in sorted(strays, key=lambda stray: stray.has_factors):
-        if stray.number is None or stray.number > start:
-            continue
-        if not stray.has_factors:
+    strays = [stray for stray in strays if stray.number is None or _fits(space, stray.file, frozen)]
+    for stray in strays:
+        if stray.number is not None and stray.number <= start:
             new.files[stray.number] = stray.name
             new.sha256[stray.number] = stray.file.sha256()
-        elif stray.number in new.files:
-            new.factors[stray.number] = NamedFile(stray.name, stray.file.sha256())
     if new.files:
         new.frozen = named
     if new.step_per_epoch is None:
@@ -242,9 +229,8 @@ def _is_of(stray: _Stray, run: RunMetadata) -> bool:
     if stray.number is None:
         return run.frozen is None
     settings = run.settings
-    if stray.unit != settings.unit or stray.number not in settings.numbers:
-        return False
-    return settings.factors and stray.number not in run.factors if stray.has_factors else stray.number not in run.files
+    is_wanted = stray.unit == settings.unit and stray.number in settings.numbers
+    return is_wanted and stray.number not in run.files
 
 
 def _frozen(run: RunDirectory, strays: list[_Stray]) -> tuple[StateReader | None, NamedFile | None]:

@@ -23,7 +23,7 @@ LOCK_NAME = f".{METADATA_NAME}.lock"
 MARKER_NAME = ".landscape-writer"
 # A blip of the network must not end a night's training; file systems try again on their own as well, in between.
 PAUSES_SECONDS = (1.0, 5.0, 20.0, 60.0, 120.0)
-_OUR_FILES = re.compile(r"[\w.-]+_(?:[0-9]+_(?:step|epoch)(?:_factors)?|frozen)\.safetensors|train_metadata\.json")
+_OUR_FILES = re.compile(r"[\w.-]+_(?:[0-9]+_(?:step|epoch)|frozen)\.safetensors|train_metadata\.json")
 
 
 class LocalCheckpointFolder:

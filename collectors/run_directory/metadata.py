@@ -53,7 +53,7 @@ class RunMetadata:
         network: {"name": class name, "parameters": number of elements, "trainable": names}; what is trainable
             is only reported, the network itself decides in phase 2.
         frozen: the file of the frozen parameters, which all checkpoints share; None if there are none.
-        factors: number to the file of the optimizer's factors, where these are collected and there were any.
+        factors: number to the file of the optimizer's factors, which earlier versions could save; they are not read.
         trained_to: the number with whose weights training ended; None where it has not ended, failed, ended with the
             weights of no number (inside an epoch, while epochs are counted), or where that is not known.
         imported: whether the run was built from checkpoints of another program.
@@ -92,7 +92,7 @@ class RunMetadata:
             "model_params_file_map": {str(number): self.files[number] for number in sorted(self.files)},
             "sha256": {str(number): self.sha256[number] for number in sorted(self.sha256)},
             **({} if self.frozen is None else {"frozen": asdict(self.frozen)}),
-            **({"factors": _listed(self.factors)} if self.settings.factors else {}),
+            **({"factors": _listed(self.factors)} if self.factors else {}),
             **({} if self.trained_to is None else {"trained_to": self.trained_to}),
             **({"imported": True} if self.imported else {}),
         }
@@ -155,7 +155,6 @@ class RunMetadata:
         settings = LandscapeSettings(
             intervals=check_intervals("epoch_group", [groups[index] for index in sorted(groups)]),
             **{key: given[key] for key in ("unit", "landscape_size", "num_samples", "create_landscape")},
-            factors="factors" in given,
         )
         steps = given["step_per_epoch"]
         files = _numbered("model_params_file_map", given["model_params_file_map"], str, "a str")

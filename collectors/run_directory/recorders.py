@@ -5,7 +5,7 @@ Every collector, whatever its trainer, is a shell around one of the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from ..networks.readers import describe_network, repeated_reader, sharded_reader
 from ..networks.weight_space import WeightSpace, describe_arrays
 from ..process_rank import is_first_rank, on_first_rank
 from ..validation import check_int, wrong_type
-from ..weights.kronecker import LayerFactors
 from .settings import LandscapeSettings
 from .writer import RunWriter
 
@@ -38,7 +37,6 @@ class TrajectoryRecorder:
         step_per_epoch: if it is known; otherwise it is counted in the first whole epoch.
         start_epoch: epochs already done (after a resume).
         start_step: steps already done (after a resume).
-        factors: returns the optimizer's present factors, where these are collected.
 
     Raises:
         RunDirectoryError: the directory already holds a run that may not be touched.
@@ -55,9 +53,7 @@ class TrajectoryRecorder:
         step_per_epoch: int | None = None,
         start_epoch: int = 0,
         start_step: int = 0,
-        factors: Callable[[], Sequence[LayerFactors]] = tuple,
     ) -> None:
-        self._factors = factors
         self._settings = settings
         self._numbers = settings.numbers
         self._epoch, self._step = start_epoch, start_step
@@ -153,7 +149,7 @@ class TrajectoryRecorder:
         elif self._writer is not None:
             self._writer.check()
             if is_due:
-                self._writer.save(self._number, self._read(), self._factors())
+                self._writer.save(self._number, self._read())
 
     def _save_shards(self, shards: ShardedReader) -> None:
         def prepare() -> None:

@@ -14,8 +14,7 @@ from ..validation import check_bool, check_choice, check_int, check_keys, wrong_
 UNITS = ("step", "epoch")
 SMALLEST_LANDSCAPE, LARGEST_LANDSCAPE = 3, 256
 LONGEST_INTERVAL = 1_000_000
-_DRAWN = ("landscape_size", "unit", "create_landscape", "num_samples", "intervals")
-_KEYS = (*_DRAWN, "factors")
+_KEYS = ("landscape_size", "unit", "create_landscape", "num_samples", "intervals")
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,6 @@ class LandscapeSettings:
         num_samples: how many samples a loss is averaged over, 2048 by default (MindSpore's documents also say 128, its
             code is 2048); by name, where callback_fn returns several data sets.
         create_landscape: which landscapes to generate.
-        factors: whether the factors of a ``Thor`` optimizer are saved beside each checkpoint.
 
     Raises:
         TypeError: an attribute has the wrong type.
@@ -69,7 +67,6 @@ class LandscapeSettings:
     landscape_size: int = 40
     num_samples: int | dict[str, int] = 2048
     create_landscape: CreateLandscape = field(default_factory=CreateLandscape)
-    factors: bool = False
 
     def __post_init__(self) -> None:
         for key, item in _validated({key: getattr(self, key) for key in _KEYS}).items():
@@ -87,13 +84,10 @@ class LandscapeSettings:
         return cls(**_validated(given, name))
 
     def override(self, value: object, name: str = "collect_landscape") -> LandscapeSettings:
-        """Returns settings in which the given items replace ours; None changes nothing.
-
-        What was collected stays: ``factors`` is none of these items.
-        """
+        """Returns settings in which the given items replace ours; None changes nothing."""
         if value is None:
             return self
-        return replace(self, **_validated(check_keys(name, value, _DRAWN), name))
+        return replace(self, **_validated(check_keys(name, value, _KEYS), name))
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -151,7 +145,6 @@ def _validated(given: Mapping[str, Any], name: str | None = None) -> dict[str, A
         "landscape_size": lambda value, label: check_int(label, value, SMALLEST_LANDSCAPE, LARGEST_LANDSCAPE),
         "num_samples": _check_num_samples,
         "create_landscape": CreateLandscape.from_dict,
-        "factors": lambda value, label: check_bool(label, value),
     }
     return {key: checks[key](item, key if name is None else f"{name}[{key!r}]") for key, item in given.items()}
 

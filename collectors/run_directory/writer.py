@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -15,9 +14,7 @@ from ..files.background import OrderedJobs
 from ..files.locks import LockHeldError, NoLock, WriteLock
 from ..files.places import AnyPath
 from ..networks.weight_space import WeightSpace
-from ..weights.factors_file import factor_tensors
 from ..weights.frozen_parameters import FrozenParameters, frozen_state
-from ..weights.kronecker import LayerFactors
 from ..weights.safetensors_file import STORABLE_DTYPES, MemoryState
 from .existing_run import checkpoint_name, remove_run, take_over
 from .folder import checkpoint_folder
@@ -102,19 +99,18 @@ class RunWriter:
             explain=self._explain,
         )
 
-    def save(self, number: int, state: dict[str, NDArray[Any]], factors: Sequence[LayerFactors] = ()) -> None:
+    def save(self, number: int, state: dict[str, NDArray[Any]]) -> None:
         """Hands a state over; it is on disk a little later, at the latest when ``close`` returns.
 
         Args:
             number: its step or epoch.
             state: all parameters and buffers by name.
-            factors: of the optimizer, if there are any.
 
         Raises:
             CheckpointWriteError: an earlier checkpoint could not be written.
         """
         self._warn_of_change(number, state)
-        self._jobs.submit(functools.partial(self._write_checkpoint, number, state, factors))
+        self._jobs.submit(functools.partial(self._write_checkpoint, number, state))
 
     def set_step_per_epoch(self, steps: int) -> None:
         """Notes how many steps an epoch has, once that is known."""
@@ -226,18 +222,11 @@ class RunWriter:
             f'the trajectory would have a hole; {self._folder.remedy}, then resume with existing="resume".'
         )
 
-    def _write_checkpoint(self, number: int, state: dict[str, NDArray[Any]], factors: Sequence[LayerFactors]) -> None:
+    def _write_checkpoint(self, number: int, state: dict[str, NDArray[Any]]) -> None:
         if self._frozen is None:
             self._frozen = self._write_frozen_parameters(frozen_state(self._space, state))
-        ending = f"{number}_{self._metadata.settings.unit}"
-        name = checkpoint_name(self._space.network, ending)
+        name = checkpoint_name(self._space.network, f"{number}_{self._metadata.settings.unit}")
         information = {"network": self._space.network, "number": str(number)}
-        # First these, so that a checkpoint that is there has them.
-        if factors:
-            beside = checkpoint_name(self._space.network, f"{ending}_factors")
-            tensors, facts = factor_tensors(factors)
-            hashed = self._folder.write_checkpoint(beside, tensors, {**information, **facts})
-            self._metadata.factors[number] = NamedFile(beside, hashed)
         digest = self._folder.write_checkpoint(name, self._frozen.moved_or_trained(state), information)
         self._metadata.files[number] = name
         self._metadata.sha256[number] = digest

@@ -11,7 +11,6 @@ from torch import nn
 
 from ..networks.torch_network import unwrap
 from ..validation import check_bool, check_choice, check_float, check_int, wrong_type
-from ..weights.kronecker import LayerFactors
 from . import recorded, sharing
 from .factors import (
     MINDSPORE_GPU,
@@ -116,7 +115,6 @@ class Thor(torch.optim.Optimizer):
         self._passes = recorded.Passes()
         self._warnings = RefreshWarnings()
         self._complete = False
-        self._keeps = False
         super().__init__(
             list(trained.values()),
             {
@@ -161,35 +159,6 @@ class Thor(torch.optim.Optimizer):
                 "no factors are recorded. They are there between a backward pass that wants_records() and step()."
             )
         return found
-
-    def keep_factors(self) -> None:
-        """Keeps the factors of each refresh from now on, in the state, so that ``kept_factors`` returns them.
-
-        ``SummaryCollector`` calls it where it saves factors.
-
-        Raises:
-            ValueError: ``factors`` is not "samples".
-        """
-        if self._variant != SAMPLES:
-            raise ValueError(
-                f"only factors='samples' can be kept, but this optimizer has {self._variant!r}, whose A and G are no "
-                "picture of the curvature. Use thor(..., factors='samples')."
-            )
-        self._keeps = True
-
-    def kept_factors(self) -> list[LayerFactors]:
-        """Returns the factors of the last refresh, of each layer that was treated; empty before the first one.
-
-        They are what the present steps divide by, without the damping. ``landscape.factor_plane`` takes them.
-
-        Raises:
-            RuntimeError: nobody called ``keep_factors``.
-        """
-        if not self._keeps:
-            raise RuntimeError("no factors are kept. Call keep_factors() before the training's first step.")
-        weights = map(recorded.weight_of, self._recorders.layers.values())
-        found = [(self._names[weight], weight, recorded.kept(self.state.get(weight, {}))) for weight in weights]
-        return [LayerFactors(name, tuple(weight.shape), *kept) for name, weight, kept in found if kept is not None]
 
     def wants_records(self) -> bool:
         """Whether the step to come refreshes the factors."""
@@ -254,6 +223,8 @@ class Thor(torch.optim.Optimizer):
                 for name, value in state_dict["state"].get(key, {}).items():
                     if isinstance(value, torch.Tensor):
                         self.state[parameter][name] = value.detach().to(parameter.device, copy=True)
+        for state in self.state.values():
+            recorded.drop_factors(state)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -321,7 +292,6 @@ class Thor(torch.optim.Optimizer):
                 failed[self._names[weight]] = str(error)
             else:
                 self.state[weight]["a_inverse"], self.state[weight]["g_inverse"] = pair
-                recorded.keep(self.state[weight], present_factors if self._keeps else None)
         treated = {recorded.weight_of(layer) for layer in shared}
         self._warnings.of_failed(self.param_groups[0]["step"], failed)
         self._warnings.of_plain(

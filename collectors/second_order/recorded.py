@@ -1,21 +1,17 @@
-"""What is recorded of a weight, in the optimizer's state, so that checkpoints have it.
-
-It is what a begun step has seen, as sums, and the factors of the last refresh, where they are kept.
-"""
+"""What a begun step has seen of a weight, as sums in the optimizer's state, so that checkpoints have it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
-from .factors import Factors, Observation, block_shape, g_split
+from .factors import Observation, block_shape, g_split
 
 _SUMS = "recorded_sums"
 _NAMES = ("recorded_a", "recorded_g", _SUMS)
-_KEPT = ("a_factor", "g_factor", "positions")
+_KEPT_BY_EARLIER_VERSIONS = ("a_factor", "g_factor", "positions")
 
 
 class Passes:
@@ -69,21 +65,10 @@ def forget(state: dict[str, Any]) -> None:
         state.pop(name, None)
 
 
-def keep(state: dict[str, Any], factors: Factors | None) -> None:
-    """Keeps the factors of a refresh, or drops older ones where there are none to keep."""
-    if factors is None:
-        for name in _KEPT:
-            state.pop(name, None)
-    else:
-        state.update(zip(_KEPT, (factors.a, factors.g, float(factors.a_positions)), strict=True))
-
-
-def kept(state: dict[str, Any]) -> tuple[NDArray[Any], NDArray[Any], float] | None:
-    """Returns copies of the factors that are kept, and the positions; None without any."""
-    if any(name not in state for name in _KEPT):
-        return None
-    a, g, positions = (state[name] for name in _KEPT)
-    return a.detach().cpu().numpy().copy(), g.detach().cpu().numpy().copy(), positions
+def drop_factors(state: dict[str, Any]) -> None:
+    """Drops the factors that earlier versions could keep in the state."""
+    for name in _KEPT_BY_EARLIER_VERSIONS:
+        state.pop(name, None)
 
 
 def weight_of(layer: nn.Module) -> nn.Parameter:

@@ -22,7 +22,7 @@ ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
 _INDEX_ENDING = ".index.json"
 _PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.safetensors|\.bin)")
 _TRAINER_STATE = "trainer_state.json"
-# What a Trainer puts beside the weights, and the optimizer's factors beside our own checkpoints.
+# What a Trainer puts beside the weights, and earlier versions the optimizer's factors beside our own checkpoints.
 _BESIDE = re.compile(
     r"training_args\.bin|optimizer\.(pt|bin)|scheduler\.pt|scaler\.pt|rng_state(_\d+)?\.pth"
     r"|.+_\d+_(step|epoch)_factors\.safetensors"

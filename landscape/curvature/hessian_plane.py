@@ -26,7 +26,7 @@ from workers.pool import CurvatureTask, Pool
 from workers.pools.open_pool import open_pool
 
 from ..errors import error_message
-from ..planes.axis_curvature import BOTTOM, FACTORS, FROM_THE_TOP, USUAL, AxisCurvature, check_which
+from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_which
 from ..planes.directions import DIRECTIONS, random_direction
 from ..planes.from_eigenvectors import plane_of_eigenvectors
 from ..planes.plane import Plane
@@ -51,7 +51,7 @@ class EigenvectorSettings:
 
     Attributes:
         which: one or two of "top", "second", "third", "fourth", "fifth" and "bottom".
-        matrix: "hessian", "ggn", or ``FACTORS`` for those of the optimizer's curvature, which are read.
+        matrix: "hessian" or "ggn".
         rise: how much the loss rises along an axis to its end, as far as it is a parabola.
         tolerance: of an eigenvector's residual, as a share of its eigenvalue.
         max_products: of one search for eigenvectors.
@@ -71,7 +71,7 @@ class EigenvectorSettings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "which", check_which(self.which))
-        check_choice("matrix", self.matrix, (*MATRICES, FACTORS))
+        check_choice("matrix", self.matrix, MATRICES)
         if self.matrix == "ggn" and BOTTOM in self.which:
             raise ValueError(
                 'which must not have "bottom" with matrix="ggn", whose lowest eigenvalue is zero, or nearly zero, in '
@@ -92,7 +92,7 @@ class EigenvectorSettings:
             TypeError: an option has the wrong type.
             ValueError: an option has a wrong value, or there are none to choose from.
         """
-        drawn = check_choice("directions", options["directions"], DIRECTIONS) in (*MATRICES, FACTORS)
+        drawn = check_choice("directions", options["directions"], DIRECTIONS) in MATRICES
         settings = cls(
             options["which"],  # type: ignore[arg-type]
             options["directions"] if drawn else "hessian",

@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..planes.axis_curvature import BOTTOM, FACTORS, FROM_THE_TOP
+from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData
 
-MATRIX_NAMES = {"hessian": "Hessian", "ggn": "Gauss-Newton", FACTORS: "factor"}
+_FACTORS = "factor"
+# Earlier versions drew planes along the factors of a second-order optimizer.
+MATRIX_NAMES = {"hessian": "Hessian", "ggn": "Gauss-Newton", "factors": _FACTORS}
 _OF_OPTIMIZER = "optimizer's curvature"
 _PLACES = {**dict(zip(FROM_THE_TOP, ("1st", "2nd", "3rd", "4th", "5th"), strict=True)), BOTTOM: "lowest"}
 
@@ -24,7 +26,7 @@ def is_along_eigenvectors(landscape: LandscapeData) -> bool:
 def eigenvector_label(landscape: LandscapeData, axis: int) -> str:
     """Returns the label of an axis, such as "1st Hessian eigenvector (λ = 36.09 ± 0.02)".
 
-    Of a plane along factors it is "1st factor eigenvector (optimizer's curvature 0.92)".
+    Of a plane along factors, which earlier versions drew, it is "1st factor eigenvector (optimizer's curvature 0.92)".
 
     Args:
         landscape: whose axis; its attributes may hold anything.
@@ -50,7 +52,7 @@ def eigenvalue_text(landscape: LandscapeData, axis: int) -> str:
     if values is None or not math.isfinite(values[axis]):
         return ""
     value = float(values[axis])
-    if _matrix_name(landscape) == MATRIX_NAMES[FACTORS]:
+    if _matrix_name(landscape) == _FACTORS:
         return f"{_OF_OPTIMIZER} {value:.4g}"
     text = f"λ = {value:.4g}"
     if residuals is not None and math.isfinite(residuals[axis]):
@@ -62,7 +64,7 @@ def matrix_text(landscape: LandscapeData) -> str:
     """Returns of which matrix and over how many samples the directions are eigenvectors; empty for others."""
     if not is_along_eigenvectors(landscape):
         return ""
-    if _matrix_name(landscape) == MATRIX_NAMES[FACTORS]:
+    if _matrix_name(landscape) == _FACTORS:
         return _OF_OPTIMIZER
     matrix = {"Hessian": "Hessian", "Gauss-Newton": "Gauss-Newton matrix"}[_matrix_name(landscape)]
     count = _said(landscape).get("num_samples")

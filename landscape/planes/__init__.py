@@ -1,6 +1,5 @@
 """Planes and lines through weight space: which directions, and where checkpoints lie on them."""
 
-from .from_factors import factor_plane as factor_plane
 from .from_weights import custom_plane as custom_plane
 from .from_weights import line_between as line_between
 from .from_weights import pca_plane as pca_plane

@@ -1,4 +1,4 @@
-"""How the loss bends along a plane's directions, where these are eigenvectors of its curvature, or an optimizer's."""
+"""How the loss bends along a plane's directions, where these are eigenvectors of its curvature."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ BOTTOM = "bottom"
 """The lowest eigenvalue, which is negative at a saddle."""
 WHICH = (*FROM_THE_TOP, BOTTOM)
 USUAL = ("top", "second")
-FACTORS = "factors"
-"""In place of a matrix: the Kronecker factors of a second-order optimizer, its own picture of the curvature."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +22,12 @@ class AxisCurvature:
     """The eigenvalues that belong to the d directions of a plane or a line.
 
     Attributes:
-        matrix: "hessian" or "ggn" (the generalised Gauss-Newton matrix), of the mean loss; or ``FACTORS``.
+        matrix: "hessian" or "ggn" (the generalised Gauss-Newton matrix), of the mean loss. In files of earlier
+            versions also "factors": the Kronecker factors of a second-order optimizer.
         which: of its eigenvectors, for each direction one of ``WHICH``.
-        eigenvalues: d numbers: the second derivative of the loss along a direction of length one; of factors, what the
-            optimizer takes for it.
+        eigenvalues: d numbers: the second derivative of the loss along a direction of length one.
         residuals: d numbers: no true eigenvalue is further away than that; NaN for factors.
-        num_samples: over which the loss is a mean; None for factors, which are of one batch of the training.
+        num_samples: over which the loss is a mean; None for factors.
         rise: how much the loss rises (or falls) along an axis to its end, as far as it is a parabola; in units of the
             loss. Only how far the plane's own axes reach depends on it.
     """
@@ -56,13 +54,6 @@ class AxisCurvature:
 
     def notes(self, longest: float) -> list[str]:
         """Returns which axes end before ``rise`` is reached."""
-        if self.matrix == FACTORS:
-            return [
-                f"along {'xy'[axis]} the optimizer sees hardly any curvature ({value:.3g}), so the axis ends at the "
-                f"length of the weights, {longest:.3g}."
-                for axis, value in enumerate(self.eigenvalues)
-                if self._half_width(value, longest) == longest
-            ]
         return [
             f"along {'xy'[axis]} the loss hardly bends (lambda = {value:.3g}), so the axis ends at the length of the "
             f"weights, {longest:.3g}, where a parabola has changed by {abs(value) * longest**2 / 2:.3g}."

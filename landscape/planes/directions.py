@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Direction: TypeAlias = dict[str, NDArray[Any]]
 
 NORMALIZATIONS = ("filter", "layer", "weight", "none")
-DIRECTIONS = ("random", "hessian", "ggn", "factors", "pca")
+DIRECTIONS = ("random", "hessian", "ggn", "pca")
 """Of the landscape of a run's result."""
 _BLOCK = 2**20
 

@@ -59,7 +59,7 @@ class Plane:
             other planes.
         directions: one or two; name to array for each trainable parameter, float32 (float64 for float64 parameters).
         decomposition: "pca", "random", "points", "custom", or the matrix whose eigenvectors the directions are:
-            "hessian", "ggn", or "factors" (of a second-order optimizer).
+            "hessian", "ggn", or "factors" (of a second-order optimizer, by earlier versions).
         normalization: how the directions were scaled: "filter", "layer", "weight" or "none".
         identity: what origin and directions were made from, in values that ``json`` can write.
         explained_variance_ratio: shape (dimension,); for "pca".

@@ -125,11 +125,9 @@ class RunOptions(SurveyOptions, total=False):
             layers, which stay where they are otherwise.
         centering: centre of the principal directions: "none" (anchored at the last checkpoint) or "mean".
         directions: directions of the result's landscape: "random", "hessian" (along eigenvectors of the loss's Hessian,
-            the directions in which it bends most), "ggn" (those of the generalised Gauss-Newton matrix), "factors"
-            (those of the optimizer's curvature, where training saved the factors of ``Thor``) or "pca" (the principal
-            directions of the last interval, which is the landscape that "train" draws anyway). The eigenvectors of a
-            loss need PyTorch or JAX; all eigenvectors are kept beside the landscape file, and an interrupted survey
-            goes on with them.
+            the directions in which it bends most), "ggn" (those of the generalised Gauss-Newton matrix) or "pca" (the
+            principal directions of the last interval, which is the landscape that "train" draws anyway). Eigenvectors
+            need PyTorch or JAX; they are kept beside the landscape file, and an interrupted survey goes on with them.
         which: which one or two eigenvectors: "top", "second", "third", "fourth", "fifth", "bottom". At a saddle "top"
             and "bottom" show what random directions hide.
         rise: how much the loss rises along an eigenvector to the end of its axis, as far as it is a parabola, in units

@@ -6,8 +6,7 @@ from lightning_cases import CLASSES, PACKAGES, quiet_trainer, run_quietly
 from torch.nn import functional
 from worker_cases import seeded
 
-from collectors import RunDirectory, thor
-from collectors.lightning import SummaryCollector
+from collectors import thor
 
 
 def with_thor(package):
@@ -45,16 +44,3 @@ def test_lightning_trains_and_resumes_as_a_loop_of_ones_own(package, tmp_path):
     for name, value in own.state_dict().items():
         torch.testing.assert_close(trained.state_dict()[name], value, msg=name)
         torch.testing.assert_close(resumed.state_dict()[name], value, msg=name)
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_factors_are_saved_beside_the_checkpoints(package, tmp_path):
-    settings = {"intervals": [[0, 1, 3]], "unit": "epoch", "factors": True}
-    collector = SummaryCollector(tmp_path, collect_landscape=settings, keep_default_action=False)
-    trainer, _ = fit(package, 3, callbacks=[collector])
-    run = RunDirectory(tmp_path)
-    assert sorted(run.metadata.factors) == [1, 3]
-    kept = trainer.optimizers[0].kept_factors()
-    for ours, theirs in zip(run.factors(3), kept, strict=True):
-        assert ours.weight == theirs.weight
-        torch.testing.assert_close(torch.tensor(ours.g), torch.tensor(theirs.g), rtol=0, atol=0)

@@ -5,8 +5,7 @@ import torch
 from transformers_cases import make_bert, pad, trainer
 from worker_cases import seeded
 
-from collectors import RunDirectory, thor
-from collectors.transformers import SummaryCollector
+from collectors import thor
 
 
 def loss_of(network, samples):
@@ -26,16 +25,3 @@ def test_a_bert_learns_with_the_trainer(tmp_path):
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0, abs=1e-3)
     assert "bert.encoder.layer.0.attention.self.query" in optimizer._recorders.layers
     assert loss_of(network, training.train_dataset) < before - 0.3
-
-
-@pytest.mark.filterwarnings("ignore:THOR leaves:UserWarning", "ignore:.*plain gradients:UserWarning")
-def test_factors_are_saved_beside_the_checkpoints(tmp_path):
-    network = seeded(make_bert)
-    settings = {"intervals": [[0, 1, 2]], "unit": "epoch", "factors": True}
-    collector = SummaryCollector(tmp_path / "run", collect_landscape=settings, keep_default_action=False)
-    training = trainer(network, tmp_path, [collector], hidden=True, num_train_epochs=2)
-    training.optimizer = optimizer = thor(network, 0.02, 0.02, 0.9, frequency=4, enable_clip_grad=True)
-    training.train()
-    run = RunDirectory(tmp_path / "run")
-    assert sorted(run.metadata.factors) == [1, 2]
-    assert [layer.weight for layer in run.factors(2)] == [layer.weight for layer in optimizer.kept_factors()]

@@ -24,7 +24,7 @@ CHOICES = {
     ("run", "--sample-choice"): "[first|random]",
     ("run", "--normalization"): "[filter|layer|weight|none]",
     ("run", "--centering"): "[none|mean]",
-    ("run", "--directions"): "[random|hessian|ggn|factors|pca]",
+    ("run", "--directions"): "[random|hessian|ggn|pca]",
     ("evaluate", "--normalization"): "[filter|layer|weight|none]",
     ("evaluate", "--kind"): "[auto|random|random-line|line|through|pca|saved|hessian|ggn|own]",
     (
