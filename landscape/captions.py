@@ -46,19 +46,19 @@ _PICTURES = {
     "surface": "A surface seen at an angle",
     "hero": "A rendered surface seen at an angle", "profile": "A curve", "barriers": "Curves",
     "difference": "Filled contours of a difference", "multiples": "Pictures side by side",
-    "uncertainty": "Heat maps of the errors", "animation": "A film", "orbit": "A film", "fly": "A film",
+    "uncertainty": "Heat maps of the errors", "animation": "A film", "orbit": "A film",
     "persistence": "A persistence diagram", "merge_tree": "A merge tree",
 }  # fmt: skip
 _DRAWN = {
     "lines": "Lines", "surface": "Colours and heights", "hero": "Colours and heights", "orbit": "Colours and heights",
-    "fly": "Colours and heights", "profile": "Vertical axis", "merge_tree": "Vertical axis",
+    "profile": "Vertical axis", "merge_tree": "Vertical axis",
     "persistence": "Both axes", "barriers": "Vertical axis",
 }  # fmt: skip
 _OF_MINIMA = ("persistence", "merge_tree")
 _OF_PLANES = {
     "contour": "plot_contour", "lines": "plot_contour_lines", "heatmap": "plot_heatmap", "surface": "plot_surface",
     "hero": "plot_hero", "difference": "plot_difference", "uncertainty": "plot_uncertainty",
-    "animation": "walk_frames", "orbit": "orbit_frames", "fly": "fly_frames",
+    "animation": "walk_frames", "orbit": "orbit_frames",
 }  # fmt: skip
 
 

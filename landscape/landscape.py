@@ -283,7 +283,7 @@ class Landscape(ReadOnly, LandscapeData):
         dpi: int | None = None,
         **look: Unpack[Look],
     ) -> Path:
-        """Writes a GIF or MP4: the optimizer's walk, an orbit around the surface, or a flight along the path.
+        """Writes a GIF or MP4: the optimizer's walk, or an orbit around the surface.
 
         ``landscape.save_animation("orbit.mp4", move="orbit")``; see ``figures.save_animation``.
         """

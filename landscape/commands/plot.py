@@ -124,7 +124,7 @@ def plot(
         choice(
             MOVES,
             help="Of an animation: walk (the default) shows the optimizer on its way beside its loss curve, orbit goes "
-            "around the surface, fly follows the path over the surface.",
+            "around the surface.",
         ),
     ] = None,
     turn: Annotated[
@@ -134,9 +134,7 @@ def plot(
             "walk by default."
         ),
     ] = None,
-    seconds: Annotated[
-        float | None, typer.Option(help="Of an animation: how long it takes; 6 by default, 10 for a flight.")
-    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="Of an animation: how long it takes; 6 by default.")] = None,
     rate: Annotated[
         int | None, typer.Option(help="Of an animation: frames per second; 30 by default, 20 for a GIF.")
     ] = None,

@@ -32,7 +32,7 @@ _FUNCTIONS = {
     **{function: kind for kind, function in (PLANE_KINDS | TOPOLOGY_KINDS).items()},
     "plot_profile": "profile", "plot_barriers": "barriers", "plot_difference": "difference",
     "plot_multiples": "multiples", "plot_uncertainty": "uncertainty", "walk_frames": "animation", "plot_hero": HERO,
-    "orbit_frames": "animation --move orbit", "fly_frames": "animation --move fly",
+    "orbit_frames": "animation --move orbit",
 }  # fmt: skip
 _NAMED = (
     "aspect", "background", "camera", "clip", "colormap", "columns", "dpi", "font", "interpolation", "labels", "levels",

@@ -27,8 +27,8 @@ DISTANCE = 1.5
 VIEW_ANGLE = 45.0
 """Of the height of a picture, in degrees; plotly has no other."""
 AUTO = "auto"
-MOVES = ("walk", "orbit", "fly")
-"""What moves in a film: the optimizer, or the camera around the surface or along the path."""
+MOVES = ("walk", "orbit")
+"""What moves in a film: the optimizer, or the camera around the surface."""
 # Straight from above a viewer has no direction that is up.
 _STEEPEST = 89.9
 # Matplotlib's viewer is so far away for a focal length of 1.

@@ -12,7 +12,6 @@ from .barriers import plot_barriers
 from .comparison import plot_comparison
 from .contour import plot_contour, plot_contour_lines, plot_heatmap
 from .difference import plot_difference
-from .flight import fly_frames
 from .hero import plot_hero
 from .merge_tree import plot_merge_tree
 from .multiples import plot_multiples
@@ -34,7 +33,6 @@ __all__ = [
     "Scale",
     "choose_scale",
     "figure_pixels",
-    "fly_frames",
     "orbit_frames",
     "plot_barriers",
     "plot_comparison",

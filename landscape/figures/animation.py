@@ -1,4 +1,4 @@
-"""Moving pictures of a landscape: the walk of each run over it, an orbit around it, a flight along the path."""
+"""Moving pictures of a landscape: the walk of each run over it, or an orbit around it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from ..drawing.look import Look, check_dimensions, check_look
 from ..drawing.sheet import begin, shared_scale
 from ..replacing import check_no_input
 from .film import find_ffmpeg, write_film
-from .flight import fly_frames
 from .multiples import PLANE_KINDS
 from .orbit import INCHES, frame_count, orbit_frames, turns
 from .stage import Stage
@@ -115,16 +114,15 @@ def save_animation(
     """Writes a moving picture of a plane: an MP4 of 1920 x 1080 pixels, or a smaller GIF.
 
     Args:
-        landscape: a plane, for a walk and a flight with a run's path of at least two checkpoints.
+        landscape: a plane, for a walk with a run's path of at least two checkpoints.
         path: a file that ends in .gif, or in .mp4, which needs ffmpeg (the program, or the package imageio-ffmpeg).
-        kind: what a walk goes over: "contour", "lines", "heatmap" or "surface"; None is "contour". An orbit and a
-            flight show the surface.
-        move: "walk" (the optimizer walks, beside its loss curve), "orbit" (the camera goes around the surface) or "fly"
-            (the camera follows the path over the surface).
+        kind: what a walk goes over: "contour", "lines", "heatmap" or "surface"; None is "contour". An orbit shows
+            the surface.
+        move: "walk" (the optimizer walks, beside its loss curve) or "orbit" (the camera goes around the surface).
         turn: how far the camera goes around the surface, in degrees; None is a whole turn for an orbit, and 0 for a
             walk, during which the camera stays.
-        seconds: how long it takes; None is 6, and 10 for a flight. The last picture stays for a second, but not that of
-            an orbit of whole turns, which can run in a circle.
+        seconds: how long it takes; None is 6. The last picture stays for a second, but not that of an orbit of whole
+            turns, which can run in a circle.
         rate: frames per second; None is 20 for a GIF and 30 for an MP4.
         dpi: dots per inch of a picture of 9.6 x 5.4 inches; None is 80 for a GIF and 200 for an MP4.
         **look: metric, levels, scale, colormap, clip, theme, style, aspect, title, size, camera; see ``Look``.
@@ -145,10 +143,8 @@ def save_animation(
     if suffix not in (".gif", ".mp4"):
         raise wrong_value("path", "a name that ends in .gif or .mp4", str(path))
     check_choice("move", move, MOVES)
-    if move != "walk" and kind not in (None, "surface"):
-        raise ValueError(f'kind must be left out for move="{move}", which shows the surface, but got {kind!r}.')
-    if move == "fly" and turn is not None:
-        raise ValueError('turn must be left out for move="fly", whose camera follows the path.')
+    if move == "orbit" and kind not in (None, "surface"):
+        raise ValueError(f'kind must be left out for move="orbit", which shows the surface, but got {kind!r}.')
     if suffix == ".mp4":
         find_ffmpeg()
     check_can_be_file("path", target)
@@ -163,7 +159,7 @@ def save_animation(
     if move == "walk":
         frames = walk_frames(landscape, kind or "contour", **more, **look)
     else:
-        frames = (orbit_frames if move == "orbit" else fly_frames)(landscape, **more, **look)
+        frames = orbit_frames(landscape, **more, **look)
     closed = move == "orbit" and (turn is None or turn % 360 == 0)
     write_film(target, frames, more["rate"], hold=0.0 if closed else 1.0)
     return target

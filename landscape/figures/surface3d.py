@@ -150,7 +150,7 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
     cells = corners[whole]
     colors = sheet.colors((cells[..., 2].mean(axis=1) - low) / (high - low))
     sizes = np.array([*(np.ptp(grid[..., :2], axis=(0, 1)) / sheet.frame.box[:2]), height])
-    colors[:, :3] *= shade(cells, sizes)[:, None]
+    colors[:, :3] *= _shade(cells, sizes)[:, None]
     # Plateaus are in the same collection, which is drawn from back to front.
     flat, flat_colors, outlines = _plateaus(sheet, used, (low, high))
     cells, colors, outlines = (
@@ -206,7 +206,7 @@ def _plateaus(
     return pieces, faces, np.tile(to_rgba(look.soft), (len(pieces), 1))
 
 
-def shade(cells: NDArray[Any], size: NDArray[Any]) -> NDArray[Any]:
+def _shade(cells: NDArray[Any], size: NDArray[Any]) -> NDArray[Any]:
     """Returns how bright each cell is, 0 to 1, under a light from above, in the proportions of the drawn box."""
     across = (cells[:, 2] - cells[:, 0]) / size
     other = (cells[:, 3] - cells[:, 1]) / size

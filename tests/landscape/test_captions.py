@@ -145,7 +145,7 @@ def test_a_caption_is_refused_where_the_picture_is(kind: str, plot: str):
     assert str(of_the_caption.value) == str(of_the_picture.value)
 
 
-@pytest.mark.parametrize("kind", ["difference", "uncertainty", "orbit", "fly"])
+@pytest.mark.parametrize("kind", ["difference", "uncertainty", "orbit"])
 def test_no_caption_calls_a_line_a_plane(kind: str):
     with pytest.raises(ValueError, match="needs a plane, but the landscape is a line; use plot_profile"):
         Landscape(build_line([3.0, 1.0, 2.0])).caption(kind)

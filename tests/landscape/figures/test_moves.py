@@ -1,4 +1,4 @@
-"""Orbits and flights: what moves, what stays, and the films as they are read back."""
+"""Orbits and walks: what moves, what stays, and the films as they are read back."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ import pytest
 from figure_cases import build, loss_at
 from PIL import Image
 
-from landscape.drawing.occlusion import Relief
-from landscape.figures import fly_frames, orbit_frames, save_animation, walk_frames
+from landscape.figures import orbit_frames, save_animation, walk_frames
 from landscape.figures.film import find_ffmpeg
 from landscape.figures.orbit import turns
-from landscape.figures.route import CLEARANCE, plan_route
 from landscape.landscape import Landscape
 
 
@@ -62,58 +60,9 @@ class TestOrbit:
         assert len(list(orbit_frames(landscape, seconds=0.2, rate=10, dpi=30))) == 2
 
 
-class TestFlight:
-    @pytest.mark.slow
-    def test_frames_differ_and_are_the_same_each_time(self) -> None:
-        options: Any = {"seconds": 0.4, "rate": 10, "dpi": 40, "theme": "dark"}
-        frames = list(fly_frames(walk(), **options))
-        assert [frame.shape for frame in frames] == [(216, 384, 3)] * 4
-        np.testing.assert_array_equal(frames, list(fly_frames(walk(), **options)))
-        # The colour bar stays.
-        assert all((frame[20:, -25:] == frames[0][20:, -25:]).all() for frame in frames)
-        assert all((one != other).mean() > 0.05 for one, other in itertools.pairwise(frames))
-
-    def test_the_ball_is_in_the_picture(self) -> None:
-        for frame in fly_frames(walk(), seconds=0.4, rate=10, dpi=60, theme="light"):
-            like = np.abs(frame.astype(int) - (0xFF, 0x4D, 0x6D)).sum(axis=2) < 12
-            rows, columns = np.nonzero(like)
-            assert like.sum() > 10
-            assert 0.1 < rows.mean() / len(frame) < 0.95
-            assert 0.1 < columns.mean() / frame.shape[1] < 0.85
-
-    @pytest.mark.parametrize("seed", range(8))
-    def test_it_never_goes_below_the_ground(self, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        x, y = np.linspace(0, 1, 24), np.linspace(0, 1, 18)
-        relief = Relief(x, y, 0.55 * rng.random((18, 24)))
-        corners = rng.uniform(0.1, 0.9, (6, 2))
-        steps = np.linspace(0, 5, 201)
-        path = relief.along(np.column_stack([corners, relief.heights_at(*corners.T)]), steps)
-        route = plan_route(path, steps, relief.heights_at, 90)
-        below = relief.heights_at(route.eye[:, 0], route.eye[:, 1])
-        over = route.eye[:, 2] - below
-        assert (over[np.isfinite(over)] >= CLEARANCE - 1e-9).all()
-        # Ahead is the path, and no frame jumps.
-        np.testing.assert_allclose(route.ball[[0, -1]], path[[0, -1]], atol=1e-9)
-        assert (np.diff(route.steps) >= 0).all()
-        assert np.linalg.norm(np.diff(route.eye, axis=0), axis=1).max() < 0.2
-
-    @pytest.mark.parametrize(
-        ("landscape", "arguments", "message"),
-        [
-            (Landscape(build(points=0)), {}, "fly_frames needs a run's path of at least two checkpoints"),
-            (walk(), {"camera": "low"}, 'camera must be left out for move="fly"'),
-            (walk(), {"seconds": 0}, "seconds must be a finite number of at least"),
-        ],
-    )
-    def test_wrong_arguments(self, landscape: Any, arguments: Any, message: str) -> None:
-        with pytest.raises(ValueError, match=message):
-            next(fly_frames(landscape, **arguments))
-
-
 class TestFilms:
     @pytest.mark.slow
-    @pytest.mark.parametrize(("move", "held"), [("walk", 5), ("orbit", 0), ("fly", 5)])
+    @pytest.mark.parametrize(("move", "held"), [("walk", 5), ("orbit", 0)])
     def test_an_mp4_has_1920_x_1080_pixels_and_every_frame(self, move: str, held: int, tmp_path: Path) -> None:
         path = save_animation(walk(), tmp_path / "a.mp4", move=move, seconds=0.8, rate=5)
         assert film(path) == (4 + held, 1080, 1920)
@@ -137,9 +86,8 @@ class TestFilms:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ({"move": "spin"}, "move must be one of 'walk', 'orbit', 'fly'"),
+            ({"move": "spin"}, "move must be one of 'walk', 'orbit', but got 'spin'"),
             ({"move": "orbit", "kind": "contour"}, 'kind must be left out for move="orbit"'),
-            ({"move": "fly", "turn": 90.0}, 'turn must be left out for move="fly"'),
             ({"turn": 90.0}, 'turn must be 0 for kind="contour"'),
         ],
     )
