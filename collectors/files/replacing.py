@@ -18,7 +18,7 @@ _EVENTS = rb".{12}\t"
 _BEGINNINGS = {
     ".csv": rb"[^\n]*\bloss\b", ".gif": rb"GIF8", ".glb": rb"glTF", ".gltf": rb"\s*\{", ".h5": _HDF5,
     ".htm": _PAGE, ".html": _PAGE, ".js": rb"/\*+\s*\* plotly\.js", ".mp4": rb".{4}ftyp", ".nc": _HDF5,
-    ".npz": rb"PK", ".pdf": rb"%PDF-", ".ply": rb"ply", ".png": rb"\x89PNG",
+    ".npz": rb"PK", ".pdf": rb"%PDF-", ".png": rb"\x89PNG",
     ".safetensors": rb".{0,8}\Z|.{8}\{", ".svg": _XML, ".txt": rb"Caption: ", ".vtp": _XML, ".vts": _XML,
 }  # fmt: skip
 

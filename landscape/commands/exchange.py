@@ -31,8 +31,8 @@ def export(
     format: Annotated[
         str | None,
         choice(
-            ("csv", "glb", "gltf", "landscaper", "li", "mindinsight", "netcdf", "npz", "ply", "vtk"),
-            help="Not needed for .csv, .glb, .gltf, .nc, .npz, .ply and .vts.",
+            ("csv", "glb", "gltf", "landscaper", "li", "mindinsight", "netcdf", "npz", "vtk"),
+            help="Not needed for .csv, .glb, .gltf, .nc, .npz and .vts.",
         ),
     ] = None,
     metric: Annotated[

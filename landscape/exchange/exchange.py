@@ -24,7 +24,6 @@ from .gltf import GLB, GLTF
 from .landscaper import LANDSCAPER, read_landscaper_archive
 from .li import LI, read_li_surface
 from .mindinsight import MINDINSIGHT
-from .ply import PLY
 from .vtk import VTK
 
 FORMATS = {
@@ -36,7 +35,6 @@ FORMATS = {
     "mindinsight": MINDINSIGHT,
     "netcdf": NETCDF,
     "npz": NPZ,
-    "ply": PLY,
     "vtk": VTK,
 }
 """The formats by name."""
@@ -51,7 +49,6 @@ _BY_SUFFIX = {
     ".gltf": "gltf",
     ".nc": "netcdf",
     ".npz": "npz",
-    ".ply": "ply",
     ".vts": "vtk",
 }
 # How their files begin.
@@ -72,7 +69,7 @@ def export_landscape(
         landscape: what to write.
         path: the file, or for mindinsight the run's directory.
         format: a name among ``FORMATS``; by default the one that the file's name says (.csv, .glb, .gltf, .nc, .npz,
-            .ply, .vts).
+            .vts).
         metric: which of the measured values, for the formats that hold one only; by default the loss.
         overwrite: whether files that are there may be replaced.
 

@@ -58,7 +58,10 @@ def gltf_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
 
 def _binary(landscape: LandscapeData, metric: str, format: str) -> Callable[[], bytes]:
     solids, facts = landscape_solids(landscape, metric, _PROGRAM)
-    trimesh = import_trimesh(format)
+    try:
+        import trimesh
+    except ImportError as error:
+        raise ImportError(f"the format {format} needs trimesh: pip install 'summary-landscape[meshes]'") from error
     scene = trimesh.Scene()
     named = dict(zip(_different([solid.name for solid in solids]), solids, strict=True))
     for name, solid in named.items():
@@ -72,19 +75,6 @@ def _binary(landscape: LandscapeData, metric: str, format: str) -> Callable[[], 
         )
 
     return image
-
-
-def import_trimesh(format: str) -> Any:
-    """Returns the package.
-
-    Raises:
-        ImportError: it is not installed.
-    """
-    try:
-        import trimesh
-    except ImportError as error:
-        raise ImportError(f"the format {format} needs trimesh: pip install 'summary-landscape[meshes]'") from error
-    return trimesh
 
 
 def _geometry(trimesh: Any, solid: Solid) -> Any:

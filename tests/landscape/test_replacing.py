@@ -177,7 +177,7 @@ WRITERS = {
     "li.h5": lambda landscape, path: landscape.export(path, "li", overwrite=True),
     **{
         f"a.{ending}": lambda landscape, path: landscape.export(path, overwrite=True)
-        for ending in ("csv", "npz", "nc", "glb", "gltf", "ply", "vts")
+        for ending in ("csv", "npz", "nc", "glb", "gltf", "vts")
     },
     **{
         f"a.{ending}": lambda landscape, path: figures.save_figure(_picture(), path, dpi=40)

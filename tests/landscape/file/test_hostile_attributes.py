@@ -44,7 +44,7 @@ def shown(path: Path, folder: Path) -> None:
     for name in ("a.npz", "a.csv", "a.nc"):
         landscape.export(folder / name, overwrite=True)
     # No known loss of the example is finite, and these need heights.
-    for name in ("a.vts", "a.glb", "a.ply"):
+    for name in ("a.vts", "a.glb"):
         landscape.export(folder / name, metric="accuracy", overwrite=True)
 
 
