@@ -9,6 +9,7 @@ from safetensors.numpy import load_file
 
 from landscape import Comparison, Curvature, Landscape, Plane
 from landscape import Path as PathOfNetworks
+from landscape.facts import summary_text
 
 FOLDER = ROOT / "tests/data/versions"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
@@ -30,6 +31,15 @@ def test_what_the_optimizer_saw_is_read_where_an_earlier_version_measured_it_and
     assert np.isnan(without.share_seen_by_optimizer).all()
     again = Curvature.load(with_shares.save(tmp_path / "again.h5"))
     np.testing.assert_array_equal(again.share_seen_by_optimizer, with_shares.share_seen_by_optimizer)
+
+
+def test_a_landscape_along_factors_says_whose_curvature_it_is():
+    landscape = Landscape.load(FOLDER / "factors/landscape_4_factors.h5")
+    plane = Plane.load(FOLDER / "factors/landscape_4_factors_directions.safetensors")
+    value = plane.curvature.eigenvalues[0]
+    label = f"1st factor eigenvector (optimizer's curvature {value:.4g})"
+    assert label in landscape.plot_contour().get_xlabel().replace("\n", " ")
+    assert "optimizer's curvature: 1st" in summary_text(landscape)
 
 
 def test_a_plane():
