@@ -10,18 +10,20 @@ import hashlib
 import json
 import math
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CheckpointError
 from ..files.system import sync_directory
-from ..networks.weight_space import State, canonical_name, numpy_dtype, state_sha256
+from ..networks.readers import framework_of
+from ..networks.weight_space import State, canonical_name, extra_states_left_out, numpy_dtype, state_sha256
 from ..weights.safetensors_file import RESERVED_PREFIX, STORABLE_DTYPES, CheckpointFile, write_checkpoint
 from .encryption import decrypt, encrypt
 from .training_state import TrainingState
@@ -44,8 +46,14 @@ class Archive:
     contents: str
 
     @classmethod
-    def pack(cls, weights: State, info: Mapping[str, Any], state: TrainingState | None) -> Archive:
-        """Returns an archive of weights, the user's values and, where there is one, the training state.
+    def pack(
+        cls,
+        weights: State,
+        info: Mapping[str, Any],
+        state: TrainingState | None,
+        extra_states: Mapping[str, Any] | None = None,
+    ) -> Archive:
+        """Returns an archive of weights, the user's values and, where there are some, training and extra states.
 
         Raises:
             TypeError: something cannot be stored without pickle.
@@ -59,10 +67,14 @@ class Archive:
             "info": encode(dict(info), f"{RESERVED_PREFIX}info", arrays),
             "training": None if state is None else encode(vars(state), f"{RESERVED_PREFIX}training", arrays),
         }
+        if extra_states:
+            contents["extra_states"] = encode(extra_states, f"{RESERVED_PREFIX}extra_states", arrays)
         return cls(arrays, json.dumps(contents))
 
-    def unpack(self, where: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any], TrainingState | None]:
-        """Returns weights, the user's values and the training state.
+    def unpack(
+        self, where: str
+    ) -> tuple[dict[str, NDArray[Any]], dict[str, Any], TrainingState | None, dict[str, Any]]:
+        """Returns weights, the user's values, the training state and the extra states.
 
         Args:
             where: what errors call the archive.
@@ -75,12 +87,32 @@ class Archive:
             contents = json.loads(self.contents)
             info, training = (decode(contents[part], self.arrays) for part in ("info", "training"))
             state = None if training is None else TrainingState.from_tree(training)
+            extra_states = dict(decode(contents.get("extra_states", {"dict": []}), self.arrays))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise CheckpointError(
                 f"{where} was not written by this version of this library, or was changed: its metadata cannot be read "
                 f"({error!r})."
             ) from error
-        return weights, info, state
+        return weights, info, state, extra_states
+
+
+def storable_extra_states(network: object) -> dict[str, Any]:
+    """Returns what layers of a PyTorch network keep beside their weights; warns of what no checkpoint can hold."""
+    if framework_of(network) != "torch":
+        return {}
+    from ..networks.torch_extra_states import extra_states
+    from ..networks.torch_network import unwrap
+
+    found = {}
+    for name, state in extra_states(cast(Any, unwrap(cast(Any, network)))).items():
+        try:
+            encode(state, name, {})
+        except TypeError as error:
+            text = f"network holds more than a checkpoint can; {extra_states_left_out([name])} {error}"
+            warnings.warn(text, UserWarning, stacklevel=2)
+        else:
+            found[name] = state
+    return found
 
 
 def write_archive(path: Path, archive: Archive, key: bytes | None, mode: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,20 +32,23 @@ class Checkpoint:
         info: the values that ``CheckpointConfig.append_info`` asked for.
         training_state: where the training was and the state of what took part in it; None where the file holds
             weights alone.
+        extra_states: what layers of a PyTorch network kept beside their weights (``get_extra_state``), by the names
+            of PyTorch's state dicts.
     """
 
     path: Path
     weights: dict[str, NDArray[Any]] = field(repr=False)
     info: dict[str, Any]
     training_state: TrainingState | None = field(repr=False)
+    extra_states: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def load_into(self, network: Any) -> None:
-        """Puts the weights into a PyTorch network, which keeps its devices and element types.
+        """Puts weights and extra states into a PyTorch network, which keeps its devices and element types.
 
         Raises:
             CheckpointError: names or shapes differ; all are listed, and the network stays as it was.
         """
-        load_weights(network, self.weights, str(self.path))
+        load_weights(network, self.weights, self.extra_states, str(self.path))
 
 
 def load_checkpoint(
@@ -108,19 +112,23 @@ def parse_name(name: str) -> tuple[str, int, int] | None:
     return (match[1], int(match[2]), int(match[3])) if match else None
 
 
-def load_weights(network: Any, weights: State, where: str) -> None:
-    """Puts weights into a PyTorch network.
+def load_weights(network: Any, weights: State, extra_states: Mapping[str, Any], where: str) -> None:
+    """Puts weights and what layers keep beside them into a PyTorch network.
 
     Raises:
-        CheckpointError: names or shapes differ; all are listed, and the network stays as it was.
+        CheckpointError: names or shapes differ; all are listed, and the network stays as it was. Or a layer does not
+            take its extra state.
     """
     import torch
 
-    from ..networks.torch_network import describe, named_tensors, to_tensor
+    from ..networks.torch_extra_states import set_extra_states
+    from ..networks.torch_network import named_tensors, to_tensor, unwrap, weight_space
 
-    # Layers keep more than weights: the description of the network says so.
+    # Another program's file has them as tensors among the weights.
+    more = {name: to_tensor(array) for name, array in weights.items() if is_extra_state(name)}
     shapes = {name: array.shape for name, array in weights.items() if not is_extra_state(name)}
-    names = describe(network).check_state(where, shapes)
+    names = weight_space(network).check_state(where, shapes)
     with torch.no_grad():
         for info, tensor in named_tensors(network):
             tensor.copy_(to_tensor(weights[names[info.name]]))
+    set_extra_states(unwrap(network), {**more, **extra_states}, where)

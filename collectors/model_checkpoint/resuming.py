@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..callbacks.callback import RunContext
 from ..callbacks.callback_manager import callbacks_with_state, restore_callbacks
 from ..errors import CheckpointError
-from ..networks.weight_space import State
+from ..networks.weight_space import State, is_extra_state
 from ..process_rank import is_first_rank
 from ..validation import wrong_type
 from .loading import Checkpoint, load_checkpoint, load_weights
@@ -230,11 +230,13 @@ class Resumption:
     Attributes:
         where: the checkpoint's name, for an error's text.
         weights: of the network that trains.
+        extra_states: what its layers keep beside them.
         state: everything else.
     """
 
     where: str
     weights: State
+    extra_states: Mapping[str, Any]
     state: TrainingState
 
     @classmethod
@@ -258,8 +260,11 @@ class Resumption:
                 f"resume_from is {resume_from.path}, which holds weights alone and no training state. Load them with "
                 "load_into(network) and train anew, or save with CheckpointConfig(training_state=True)."
             )
-        weights = resume_from.weights if state.network is None else state.network
-        return cls(str(resume_from.path), weights, state)
+        weights, extra_states = resume_from.weights, resume_from.extra_states
+        if state.network is not None:
+            weights = {name: array for name, array in state.network.items() if not is_extra_state(name)}
+            extra_states = {name: tree for name, tree in state.network.items() if is_extra_state(name)}
+        return cls(str(resume_from.path), weights, extra_states, state)
 
     def check(self, epoch: int, batch_num: int | None) -> None:
         """Checks that a training can go on.
@@ -287,7 +292,7 @@ class Resumption:
             CheckpointError: one of them is not what was saved.
         """
         state, loss_fn = self.state, params["loss_fn"]
-        load_weights(params["network"], self.weights, self.where)
+        load_weights(params["network"], self.weights, self.extra_states, self.where)
         restore_optimizer(params["optimizer"], state.optimizer)
         try:
             if state.scaler and params["loss_scale_manager"] is not None:

@@ -17,7 +17,7 @@ from ..files.local_files import naming, remove_stale_temporaries
 from ..files.places import check_can_be_directory
 from ..networks.readers import read_network
 from ..validation import check_path, wrong_type, wrong_value
-from .archive import Archive
+from .archive import Archive, storable_extra_states
 from .config import CheckpointConfig
 from .loading import CHECKPOINT_NAME, SUFFIX, parse_name
 from .resuming import Moment, TrainingContext
@@ -149,8 +149,10 @@ class CheckpointRun:
             state = run_context.capture(moment)
             self._current = None
             if saved is not None and unwrap(saved) is not unwrap(params["network"]):
-                state = replace(state, network=read_network(params["network"]))
-        archive = Archive.pack(read_network(network), self._config.info(epoch, step), state)
+                trained = params["network"]
+                state = replace(state, network={**read_network(trained), **storable_extra_states(trained)})
+        info = self._config.info(epoch, step)
+        archive = Archive.pack(read_network(network), info, state, storable_extra_states(network))
         self._policy.saved(step, time.monotonic())
         self._saved_with_unused_gradients = _has_unused_gradients(run_context)
         self._writer.write(path, archive, step, kept=bool(ending))

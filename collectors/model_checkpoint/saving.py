@@ -9,7 +9,7 @@ from typing import Any
 
 from ..networks.readers import read_network
 from ..validation import check_choice, check_instance, check_path
-from .archive import Archive, write_archive
+from .archive import Archive, storable_extra_states, write_archive
 from .config import check_info_value
 from .encryption import ENCRYPTION_MODES, check_key, require_cryptography
 from .loading import SUFFIX
@@ -54,7 +54,7 @@ def save_checkpoint(
     if enc_key is not None:
         check_key("enc_key", enc_key)
         require_cryptography()
-    archive = Archive.pack(read_network(network), info, None)
+    archive = Archive.pack(read_network(network), info, None, storable_extra_states(network))
     make_directory(file.parent)
     write_archive(file, archive, enc_key, enc_mode)
     return file

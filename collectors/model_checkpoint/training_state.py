@@ -25,7 +25,7 @@ class TrainingState:
         random: the random generators' states.
         epoch_random: their states when the epoch's first batch was about to be drawn.
         net_outputs: the last step's, None before the first; hooks of an epoch's end may ask for it.
-        network: the weights of the network that trained, where the checkpoint's own are another network's.
+        network: weights and extra states of the network that trained, where the checkpoint's own are another one's.
     """
 
     epoch: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
@@ -16,7 +15,8 @@ from torch import nn
 from torch.nn.utils.weight_norm import WeightNorm
 
 from .offloaded_weights import offloaded_values, offloaded_weights
-from .weight_space import Role, TensorInfo, WeightSpace, canonical_name, extra_states_left_out, numpy_dtype
+from .torch_extra_states import warn_of_extra_states
+from .weight_space import Role, TensorInfo, WeightSpace, canonical_name, numpy_dtype
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _NORMALIZATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
@@ -103,12 +103,12 @@ def named_entries(module: nn.Module) -> list[Entry]:
     return entries
 
 
-def tied_parameters(
+def tied_tensors(
     network: nn.Module, entries: Iterable[tuple[TensorInfo, torch.Tensor]]
 ) -> list[tuple[str, torch.Tensor]]:
-    """Returns the parameters that lie in the memory of another one, each with that one's name.
+    """Returns the parameters and buffers that lie in the memory of another one, each with that one's name.
 
-    A parameter that a network has under several names is a single one.
+    A tensor that a network has under several names is a single one.
 
     Args:
         network: whose parameters.
@@ -116,15 +116,15 @@ def tied_parameters(
     """
     first = {alias: (info.name, tensor) for info, tensor in entries for alias in info.aliases}
     found = {}
-    for role, raw_name, tensor in named_entries(unwrap(network)):
+    for _, raw_name, tensor in named_entries(unwrap(network)):
         name, own = first.get(canonical_name(raw_name), ("", tensor))
-        if role == "parameter" and tensor is not own:
+        if tensor is not own and tensor.dtype == own.dtype:
             found[id(tensor)] = (name, tensor)
     return list(found.values())
 
 
 def check_apart(entries: Iterable[tuple[TensorInfo, torch.Tensor]]) -> None:
-    """Checks that no weight that is moved shares a part of its memory with another parameter.
+    """Checks that no weight that is moved shares a part of its memory with another parameter or a buffer.
 
     Args:
         entries: what ``named_tensors`` returns of a network.
@@ -132,7 +132,7 @@ def check_apart(entries: Iterable[tuple[TensorInfo, torch.Tensor]]) -> None:
     Raises:
         TypeError: two do, such as a layer's weight and a slice of it.
     """
-    held = [(info, tensor) for info, tensor in entries if info.role == "parameter" and info.size]
+    held = [(info, tensor) for info, tensor in entries if info.size]
     held.sort(key=lambda item: (str(item[1].device), item[1].data_ptr()))
     for (one, first), (other, second) in itertools.pairwise(held):
         if (
@@ -141,9 +141,10 @@ def check_apart(entries: Iterable[tuple[TensorInfo, torch.Tensor]]) -> None:
             and first.data_ptr() + _span(first) * first.element_size() > second.data_ptr()
             and np.intersect1d(_places(first), _places(second)).size
         ):
+            own = "nn.Parameter(parameter" if one.role == other.role else "register_buffer(name, buffer"
             raise TypeError(
                 f"network's {one.name!r} and {other.name!r} share a part of their memory, so that neither can be moved "
-                "alone. Give one of them memory of its own: nn.Parameter(parameter.detach().clone())."
+                f"alone. Give one of them memory of its own: {own}.detach().clone())."
             )
 
 
@@ -245,23 +246,16 @@ def check_shapes(label: str, module: nn.Module) -> None:
 
 
 def describe(network: nn.Module) -> WeightSpace:
+    """Returns the description of the network's parameters and buffers; warns of what its layers keep beside them."""
+    warn_of_extra_states(unwrap(network))
+    return weight_space(network)
+
+
+def weight_space(network: nn.Module) -> WeightSpace:
     """Returns the description of the network's parameters and buffers."""
     entries = named_tensors(network)
     check_apart(entries)
-    tensors = tuple(info for info, _ in entries)
-    warn_of_extra_states(unwrap(network))
-    return WeightSpace("torch", type(unwrap(network)).__name__, tensors)
-
-
-def warn_of_extra_states(module: nn.Module) -> None:
-    """Warns of layers that keep more than parameters and buffers, such as the scales of Transformer Engine."""
-    names = [
-        canonical_name(f"{path}._extra_state" if path else "_extra_state")
-        for path, layer in module.named_modules()
-        if type(layer).get_extra_state is not nn.Module.get_extra_state
-    ]
-    if names:
-        warnings.warn(f"network holds more than weights; {extra_states_left_out(names)}", UserWarning, stacklevel=2)
+    return WeightSpace("torch", type(unwrap(network)).__name__, tuple(info for info, _ in entries))
 
 
 def read(network: nn.Module) -> dict[str, NDArray[Any]]:

@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from .torch_network import Entry, as_array, is_divided, named_entries, tensor_infos, unwrap, warn_of_extra_states
+from .torch_extra_states import warn_of_extra_states
+from .torch_network import Entry, as_array, is_divided, named_entries, tensor_infos, unwrap
 from .torch_repeated import Borrowed
 from .weight_space import TensorInfo, WeightSpace, canonical_name
 

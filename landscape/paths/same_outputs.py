@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from collectors.networks.batches import call_network, leaves, map_leaves
-from collectors.networks.torch_network import named_tensors, tied_parameters, to_tensor, unwrap
+from collectors.networks.torch_network import named_tensors, tied_tensors, to_tensor, unwrap
 from collectors.networks.weight_space import State
 
 from ..errors import AlignmentError
@@ -106,12 +106,12 @@ def _copied(module: nn.Module, dtype: torch.dtype | None) -> nn.Module:
         if isinstance(value, torch.Tensor) and not value.is_leaf
     }
     copied = copy.deepcopy(module, computed).to(dtype)
-    # Copies of parameters that are others in the same memory lie apart.
+    # Copies of tensors that are others in the same memory lie apart.
     entries = named_tensors(module)
     first = {info.name: tensor for info, tensor in entries}
-    parameters = dict(copied.named_parameters())
-    copies = {id(parameter): parameters[name] for name, parameter in module.named_parameters()}
-    for name, tied in tied_parameters(module, entries):
+    there = {**dict(copied.named_parameters()), **dict(copied.named_buffers())}
+    copies = {id(item): there[name] for name, item in (*module.named_parameters(), *module.named_buffers())}
+    for name, tied in tied_tensors(module, entries):
         copies[id(tied)].data = copies[id(first[name])].data.as_strided(tied.shape, tied.stride())
     return copied
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from collectors.networks.torch_network import named_tensors, tied_parameters, to_tensor
+from collectors.networks.torch_network import named_tensors, tied_tensors, to_tensor
 from collectors.networks.weight_space import State
 
 from ..curvature.products import Layout
@@ -62,7 +62,7 @@ class MovedNetwork:
         self._tensors = {info.name: tensor for info, tensor in entries}
         self._is_buffer = {info.name: info.role == "buffer" for info, _ in entries}
         trainable = [info for info in (info for info, _ in entries) if info.trainable and info.size]
-        tied = tied_parameters(network.module, entries)
+        tied = tied_tensors(network.module, entries)
         self._found = [
             (tensor, tensor.data, collapsed(tensor.detach()).clone())
             for tensor in [*self._tensors.values(), *(tensor for _, tensor in tied)]

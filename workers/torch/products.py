@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -181,7 +182,9 @@ class TorchProducts(MovedNetwork, ShareProducts):
             return batch_size
 
         def probe() -> float:
-            number, part = next(self._samples.parts(0, _PROBED))
+            # Of few samples the first shares hold nothing.
+            parts = (self._samples.parts(share, _PROBED) for share in range(SHARES))
+            number, part = next(itertools.chain.from_iterable(parts))
             batch = self._fitting(part)
             inputs = [leaf for leaf in leaves(batch.inputs) if isinstance(leaf, torch.Tensor)]
             counted = SavedBytes([*self._weights.own, *inputs])

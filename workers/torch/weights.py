@@ -1,4 +1,4 @@
-"""The weights by which a network is differentiated, each once, however many of its parameters lie in their memory."""
+"""The weights by which a network is differentiated, each once, however many of its tensors lie in their memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 
 @dataclass(frozen=True)
 class _Tied:
-    """A parameter in the memory of a weight.
+    """A parameter or a buffer in the memory of a weight.
 
     Attributes:
-        tensor: the parameter.
+        tensor: the parameter or buffer.
         weight: the number of the weight.
-        elements: which of the weight's elements, in the order of its shape, stands where in the parameter.
+        elements: which of the weight's elements, in the order of its shape, stands where in the tensor.
         was_trainable: whether it required gradients when it was found.
     """
 
@@ -33,7 +33,7 @@ class Weights:
 
     Args:
         own: one parameter for each weight, by name.
-        tied: further parameters, each with the name of the weight in whose memory it lies.
+        tied: further parameters and buffers, each with the name of the weight in whose memory it lies.
 
     Attributes:
         own: one parameter for each weight.
@@ -52,7 +52,7 @@ class Weights:
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        """The parameters of all weights, and after them those that are tied to one."""
+        """The parameters of all weights, and after them what is tied to one."""
         return [*self.own, *(item.tensor for item in self._tied)]
 
     def spread(self, parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -77,12 +77,12 @@ class Weights:
         return self.gathered(torch.autograd.grad(value, self.tensors, allow_unused=True))
 
     def follow(self) -> None:
-        """Lets tied parameters lie in the memory that their weights have now."""
+        """Lets tied tensors lie in the memory that their weights have now."""
         for item in self._tied:
             item.tensor.data = self.own[item.weight].data.as_strided(item.tensor.shape, item.tensor.stride())
 
     def close(self) -> None:
-        """Leaves tied parameters as trainable as they were."""
+        """Leaves tied tensors as trainable as they were."""
         for item in self._tied:
             item.tensor.requires_grad_(item.was_trainable)
 

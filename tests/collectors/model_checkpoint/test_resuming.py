@@ -409,9 +409,9 @@ def test_the_gradient_scaler_goes_on(tmp_path):
     params, update = context(512.0)
     weights = {name: tensor.detach().numpy() for name, tensor in params.network.named_parameters()}
     archive = Archive.pack(weights, {}, TrainingContext(params, update).capture())
-    weights, _, state = archive.unpack("it")
+    weights, _, state, extra_states = archive.unpack("it")
     params, update = context(4.0)
-    Resumption("there", weights, state).restore_objects(params, update)
+    Resumption("there", weights, extra_states, state).restore_objects(params, update)
     assert params.loss_scale_manager.get_scale() == 512.0
 
 

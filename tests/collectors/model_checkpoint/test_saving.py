@@ -6,7 +6,6 @@ import stat
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from collectors import CheckpointError, load_checkpoint, save_checkpoint
@@ -45,21 +44,6 @@ def test_a_file_that_is_there_is_replaced(tmp_path):
     assert save_checkpoint(network(), str(path)) == path
     assert set(load_checkpoint(path).weights) >= {"0.weight", "1.running_mean"}
     assert load_checkpoint(path).info == {}
-
-
-def test_extra_states_in_a_file_of_another_program_are_left_out(tmp_path):
-    class Scaled(nn.Linear):
-        def get_extra_state(self):
-            return torch.ones(7)
-
-        def set_extra_state(self, state):
-            pass
-
-    target = Scaled(3, 4)
-    save_file(state := {**nn.Linear(3, 4).state_dict(), "_extra_state": torch.ones(7)}, tmp_path / "a.safetensors")
-    with pytest.warns(UserWarning, match=r"network holds more than weights; left out: '_extra_state'"):
-        load_checkpoint(tmp_path / "a.safetensors").load_into(target)
-    assert torch.equal(target.weight, state["weight"])
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,15 @@ def test_a_slice_of_another_parameter_is_refused():
         describe_network(network)
 
 
+def test_a_buffer_that_is_a_part_of_a_weight_is_refused():
+    network = nn.Linear(4, 6)
+    network.register_buffer("first_rows", network.weight.detach()[:2])
+    with pytest.raises(TypeError, match=r"'weight' and 'first_rows' share a part .*register_buffer\(name, buffer\.d"):
+        describe_network(network)
+    network.weight.requires_grad_(False)
+    assert len(describe_network(network).tensors) == 3
+
+
 def test_sparse_parameters_are_refused():
     network = nn.Module()
     network.weight = nn.Parameter(torch.eye(3).to_sparse())
