@@ -13,7 +13,7 @@ import numpy as np
 from keras import layers
 from numpy.typing import NDArray
 
-from .weight_space import TensorInfo, WeightSpace
+from .weight_space import TensorInfo, WeightSpace, some_names
 
 _TRANSPOSED = (layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose)
 _DEPTHWISE = (layers.DepthwiseConv1D, layers.DepthwiseConv2D, layers.SeparableConv1D, layers.SeparableConv2D)
@@ -112,8 +112,9 @@ def _check_readable(network: Any) -> None:
         names = [name for module in torch_modules(network) for name, _ in module.named_buffers(recurse=False)]
         if names:
             raise TypeError(
-                f"network {type(network).__name__} wraps a PyTorch module with buffers {names[:5]}, which Keras does "
-                "not keep among its variables; use Keras' own layers in its place, or train it as a PyTorch network."
+                f"network {type(network).__name__} wraps a PyTorch module with buffers {some_names(names)}, which "
+                "Keras does not keep among its variables; use Keras' own layers in its place, or train it as a PyTorch "
+                "network."
             )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -47,9 +47,9 @@ def extra_states_left_out(names: Collection[str]) -> str:
     return f"left out: {some_names(names)}, which layers keep beside their weights (get_extra_state)."
 
 
-def some_names(names: Collection[str]) -> str:
-    """Returns the first few names, quoted, and how many more there are."""
-    shown = ", ".join(map(repr, [*names][:_MOST_SHOWN]))
+def some_names(names: Collection[object], write: Callable[[object], str] = repr) -> str:
+    """Returns the first few names, quoted or written in another way, and how many more there are."""
+    shown = ", ".join(map(write, [*names][:_MOST_SHOWN]))
     return shown + (f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else "")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..errors import CheckpointError, RunDirectoryError
 from ..files.file_kinds import ENOUGH_BYTES
 from ..files.replacing import begins_as_ours
-from ..networks.weight_space import WeightSpace
+from ..networks.weight_space import WeightSpace, some_names
 from ..weights.frozen_parameters import FrozenParameters
 from ..weights.safetensors_file import CheckpointFile, StateReader
 from .directory import METADATA_NAME, RunDirectory, check_lies_in_folder
@@ -23,7 +23,6 @@ from .metadata import NamedFile, RunMetadata
 
 EXISTING = ("error", "resume", "overwrite")
 _LONGEST_NETWORK_NAME = 40
-_MOST_NAMES = 6
 _ENDING = re.compile(r".+_((?P<number>0|[1-9][0-9]{0,17})_(?P<unit>step|epoch)|frozen)\.safetensors", re.DOTALL)
 
 
@@ -219,8 +218,7 @@ def _in_words(run: RunMetadata, other: RunMetadata) -> str:
     known, ours, theirs = run.network, run.network.get("trainable"), other.network.get("trainable")
     only = [name for name in ours if name not in theirs] if isinstance(ours, list) and isinstance(theirs, list) else []
     framework = "" if run.framework == other.framework else f" of {run.framework}"
-    shown = [repr(name) for name in only[:_MOST_NAMES]] + (["..."] if len(only) > _MOST_NAMES else [])
-    trained = f" (trained there alone: {', '.join(shown)})" if shown else ""
+    trained = f" (trained there alone: {some_names(only)})" if only else ""
     return f"{known.get('name')!r}{framework} with {known.get('parameters')} parameters{trained}"
 
 

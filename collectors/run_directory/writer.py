@@ -13,7 +13,7 @@ from ..errors import CheckpointWriteError, RunDirectoryError, reason_of
 from ..files.background import OrderedJobs
 from ..files.locks import LockHeldError, NoLock, WriteLock
 from ..files.places import AnyPath
-from ..networks.weight_space import WeightSpace
+from ..networks.weight_space import WeightSpace, some_names
 from ..weights.frozen_parameters import FrozenParameters, frozen_state
 from ..weights.safetensors_file import STORABLE_DTYPES, MemoryState
 from .existing_run import checkpoint_name, remove_run, take_over
@@ -24,7 +24,6 @@ from .settings import LandscapeSettings
 METADATA_INTERVAL_SECONDS = 1.0
 # One is being written, two wait.
 _MOST_STATES = 3
-_MOST_NAMES = 6
 
 
 class RunWriter:
@@ -197,12 +196,11 @@ class RunWriter:
             return
         self._has_changed = True
         changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-        shown = ", ".join(changed[:_MOST_NAMES]) + (", ..." if len(changed) > _MOST_NAMES else "")
         unit = self._metadata.settings.unit
         warnings.warn(
-            f"network has other tensors at {unit} {number} than when collecting began ({shown}): no landscape can be "
-            "drawn through checkpoints of before and after. Collect each part of the training in a summary_dir of its "
-            "own.",
+            f"network has other tensors at {unit} {number} than when collecting began ({some_names(changed)}): no "
+            "landscape can be drawn through checkpoints of before and after. Collect each part of the training in a "
+            "summary_dir of its own.",
             stacklevel=7,
         )
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
+from ..networks.weight_space import some_names
 from ..validation import check_bool, check_choice, check_int, check_path, wrong_type
 from . import event_files
 from .graph import network_graph
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 
 MODES = ("train", "eval")
-_NAMED = 5
 
 
 class SummaryRecord:
@@ -266,10 +266,9 @@ class SummaryRecord:
             lost = [f"{plugin} {name!r}" for plugin, name in self._pending]
             self._pending.clear()
         if lost:
-            named = ", ".join(lost[:_NAMED]) + (", ..." if len(lost) > _NAMED else "")
             warnings.warn(
                 f"what was added to the SummaryRecord of {self._directory} since its last record(step) is not written, "
-                f"{len(lost)} in all: {named}. Call record(step) after add_value.",
+                f"{len(lost)} in all: {some_names(lost, str)}. Call record(step) after add_value.",
                 UserWarning,
                 stacklevel=3,
             )

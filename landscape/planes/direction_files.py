@@ -10,6 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from collectors.errors import CheckpointError
+from collectors.networks.weight_space import some_names
 from collectors.weights.aligned import as_reader
 
 # As a plane's file names them, beside its origin.
@@ -45,7 +46,7 @@ def read_directions(paths: Sequence[str | os.PathLike[str]]) -> list[dict[str, N
         if sorted(parts) != list(range(len(parts))) or None in named.values():
             raise CheckpointError(
                 f"{path} holds no directions of a plane: all names must begin with direction_0/ or direction_1/, but "
-                f"there are {', '.join(list(arrays)[:5])}. Give a file that save_directions wrote, or one for each "
+                f"there are {some_names(arrays)}. Give a file that save_directions wrote, or one for each "
                 "direction with the parameters' own names."
             )
         found += [parts[index] for index in sorted(parts)]

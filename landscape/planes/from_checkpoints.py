@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.buffers_between import BuffersBetween, is_count
-from collectors.networks.weight_space import TensorInfo, WeightSpace
+from collectors.networks.weight_space import TensorInfo, WeightSpace, some_names
 from collectors.validation import check_int
 from collectors.weights.aligned import align
 from collectors.weights.safetensors_file import StateReader
@@ -27,7 +27,6 @@ from .pruned_weights import with_effective_weights
 from .runs import Run
 
 _LARGE_COSINE = 0.1
-_SHOWN = 6
 
 
 def plane_of_runs(runs: Sequence[Run], space: WeightSpace, *, centering: str = "none") -> Plane:
@@ -136,7 +135,7 @@ def random_plane_of(
     if gains := [tensor.name for tensor in space.trainable if _is_gain(tensor)]:
         identity["gains"] = len(gains)
     single = [tensor.name for tensor in space.trainable if tensor.filter_axes and tensor.filter_size == 1]
-    note = f"Filters of one weight, each of which a direction moves by exactly its size: those of {_named(single)}."
+    note = f"Filters of one weight, each of which a direction moves by exactly its size: those of {some_names(single)}."
     notes = (note,) if single and normalization == "filter" else ()
     plane = Plane(space, *origin, directions, "random", normalization, identity, origin_role=role, notes=notes)
     if plane.cosine is not None and abs(plane.cosine) > _LARGE_COSINE:
@@ -177,7 +176,7 @@ def plane_of_points(readers: Mapping[str, StateReader], space: WeightSpace) -> P
     if kept:
         first = next(iter(readers))
         note = (
-            f"the buffers {_named(kept)} differ between the networks and cannot be interpolated (masks, indices, "
+            f"the buffers {some_names(kept)} differ between the networks and cannot be interpolated (masks, indices, "
             f"values that are not finite): between the networks they are those of {first}."
         )
         warnings.warn(note, UserWarning, stacklevel=3)
@@ -227,11 +226,6 @@ def _end_buffers(states: Sequence[StateReader], space: WeightSpace) -> tuple[dic
     return ends if any(not is_count(name) for end in ends for name in end) else ()
 
 
-def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:_SHOWN]))
-    return shown + (f" and {len(names) - _SHOWN} others" if len(names) > _SHOWN else "")
-
-
 def origin_state(state: StateReader, space: WeightSpace) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
     """Returns copies of all parameters and of all buffers; the trainable ones are checked to be finite."""
     parameters = {tensor.name: state.read(tensor.name) for tensor in space.parameters}
@@ -255,6 +249,6 @@ def check_spannable(space: WeightSpace) -> None:
     complex_names = [tensor.name for tensor in space.trainable if tensor.dtype.startswith("complex")]
     if complex_names:
         raise PlaneError(
-            f"the network {space.network} has complex trainable parameters {complex_names[:10]}, which are not "
+            f"the network {space.network} has complex trainable parameters {some_names(complex_names)}, which are not "
             "supported; set requires_grad=False on them to keep them as they are."
         )

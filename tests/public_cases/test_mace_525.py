@@ -12,6 +12,6 @@ def test_the_first_checkpoint_with_them_says_so(tmp_path):
     with SummaryCollector(tmp_path, collect_landscape=wanted).watch(network) as run:
         run.end_epoch()
         network.append(nn.Linear(3, 2))
-        with pytest.warns(UserWarning, match=r"at epoch 2 than when collecting began \(1\.weight, 1\.bias\)"):
+        with pytest.warns(UserWarning, match=r"at epoch 2 than when collecting began \('1\.weight', '1\.bias'\)"):
             run.end_epoch()
         run.end_epoch()

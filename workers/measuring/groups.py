@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.networks.weight_space import some_names
+
 from ..errors import CallbackFunctionError, SamplesError
 from ..metric_names import name_in_group
 from ..samples.batches import Batch, is_tensor
@@ -145,8 +147,8 @@ def find_groups(
     for (name, _), ids in zip(sets.items(), found, strict=True):
         absent = sorted(set(labels.tolist()) - set(ids.tolist()))
         if absent:
-            shown = ", ".join(map(str, absent[:10])) + (", ..." if len(absent) > 10 else "")
-            notes.append(note_of_set(name, f"there is no sample of the groups {shown}, whose loss is NaN."))
+            text = f"there is no sample of the groups {some_names(absent, str)}, whose loss is NaN."
+            notes.append(note_of_set(name, text))
     numbers = tuple(int(label) for label in labels)
     digest = hashlib.sha256(b"".join(ids.astype("<i8").tobytes() for ids in found)).hexdigest()
     return [SampleGroups(numbers, np.searchsorted(labels, ids)) for ids in found], notes, digest

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from ..errors import CallbackFunctionError
+from collectors.networks.weight_space import some_names
 
-_MOST_NAMES = 6
+from ..errors import CallbackFunctionError
 
 
 def evaluate_mode(module: nn.Module) -> None:
@@ -26,20 +26,24 @@ def evaluate_mode(module: nn.Module) -> None:
     # A tensor on the meta device has no values here; accelerate brings them for each forward pass.
     tensors = {name: tensor for name, tensor in module.named_parameters() if not tensor.is_meta}
     before = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+    owners = [(layer, dict(layer._parameters)) for layer in module.modules()]
     modes = [(layer, layer.training) for layer in module.modules()]
     module.eval()
-    changed = [name for name, value in before.items() if _differ(tensors[name].detach(), value)]
+    # A layer may have put another parameter in the place of one.
+    now = dict(module.named_parameters())
+    changed = [name for name, value in before.items() if name not in now or _differ(now[name].detach(), value)]
     if not changed:
         return
     restore_modes(modes)
+    for layer, parameters in owners:
+        layer._parameters.update(parameters)
     with torch.no_grad():
         for name in changed:
             tensors[name].copy_(before[name])
-    names = ", ".join(map(repr, changed[:_MOST_NAMES])) + (", ..." if len(changed) > _MOST_NAMES else "")
     raise CallbackFunctionError(
-        f"the network's eval() changes its weights ({names}), as layers do that merge a low-rank part into their "
-        "weight, so that no plane moves what it computes with. It was left as it was. Switch merging off (loralib: "
-        "merge_weights=False), or merge once and save the merged weights."
+        f"the network's eval() changes its weights ({some_names(changed)}), as layers do that merge a low-rank part "
+        "into their weight, so that no plane moves what it computes with. It was left as it was. Switch merging off "
+        "(loralib: merge_weights=False), or merge once and save the merged weights."
     )
 
 
@@ -58,5 +62,7 @@ def _switches(layer: nn.Module) -> bool:
 
 
 def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.shape != other.shape:
+        return True
     # A weight that is no number is still the same one.
     return bool(((one != other) & ~(one.isnan() & other.isnan())).any())

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from collectors.networks.batches import call_network, map_leaves
-from collectors.networks.weight_space import WeightSpace, canonical_name
+from collectors.networks.weight_space import WeightSpace, canonical_name, some_names
 
 from ..samples.batches import Batch
 from ..samples.random_state import random_state_kept
@@ -23,7 +23,6 @@ from .moves import collapsed
 
 SAMPLES_TRIED = 8
 _MOST_TRIALS = 32
-_MOST_NAMES = 6
 
 
 def weight_copies_warning(network: DifferentiatedNetwork, batch: Batch, space: WeightSpace) -> str | None:
@@ -45,12 +44,11 @@ def weight_copies_warning(network: DifferentiatedNetwork, batch: Batch, space: W
         return None
     if not names:
         return None
-    listed = ", ".join(map(repr, names[:_MOST_NAMES])) + (", ..." if len(names) > _MOST_NAMES else "")
     return (
-        f"moving these weights changes nothing that the network computes: {listed}. Their layers keep other tensors, "
-        "probably copies made of the weights before (in __init__, or in the first forward pass of eval mode), which no "
-        "plane moves: the landscape does not show what these weights do. Let forward() compute from the weights each "
-        "time. If this loss does not use them in eval mode, nothing is wrong."
+        f"moving these weights changes nothing that the network computes: {some_names(names)}. Their layers keep "
+        "other tensors, probably copies made of the weights before (in __init__, or in the first forward pass of eval "
+        "mode), which no plane moves: the landscape does not show what these weights do. Let forward() compute from "
+        "the weights each time. If this loss does not use them in eval mode, nothing is wrong."
     )
 
 

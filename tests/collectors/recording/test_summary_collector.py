@@ -415,7 +415,7 @@ def test_a_network_that_changes_while_it_trains_is_a_warning(tmp_path):
         network.bfloat16()
         run.end_epoch()
         network.append(nn.Linear(3, 2))
-        with pytest.warns(UserWarning, match=r"at epoch 3 than when collecting began \(1.weight, 1.bias\)"):
+        with pytest.warns(UserWarning, match=r"at epoch 3 than when collecting began \('1.weight', '1.bias'\)"):
             run.end_epoch()
         run.end_epoch()
 

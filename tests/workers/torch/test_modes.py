@@ -34,6 +34,15 @@ class Merging(nn.Linear):
         return nn.functional.linear(inputs, self.weight if self.merged else self.weight + self.small, self.bias)
 
 
+class Replacing(nn.Linear):
+    """A layer that has another parameter in eval mode."""
+
+    def train(self, mode=True):
+        if self.training != mode:
+            self.weight = nn.Parameter((self.weight.detach() + (-1 if mode else 1)).contiguous())
+        return super().train(mode)
+
+
 class Counting(nn.Linear):
     """A layer that notes its changes of mode and leaves its weights alone."""
 
@@ -71,6 +80,17 @@ def test_eval_that_changes_weights_is_refused_and_undone(training):
         network.train(mode)
         torch.testing.assert_close(network(torch.ones(1, 4)), outputs)
     torch.testing.assert_close(network[0].weight, before["0.weight"] - (0 if training else 1))
+
+
+def test_eval_that_replaces_weights_is_refused_and_undone():
+    network = nn.Sequential(Replacing(4, 4), nn.Linear(4, 2))
+    before, held = copy.deepcopy(network.state_dict()), list(network.parameters())
+    with pytest.raises(CallbackFunctionError, match=r"eval\(\) changes its weights \('0\.weight'\)"):
+        evaluate(random_plane(network), callback(network), size=3, **HOW)
+    assert network[0].training
+    assert all(one is other for one, other in zip(network.parameters(), held, strict=True))
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, before[name]), name
 
 
 def test_modes_come_back_through_train():
