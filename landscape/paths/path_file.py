@@ -58,9 +58,11 @@ class FittedCurve:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the bends follow from."""
+        """What the bends follow from, by the names that ``connect`` gives it."""
+        a, b = self.ends_sha256
         return {
-            "points": list(self.ends_sha256),
+            "a": a,
+            "b": b,
             **{name: value for name, value in asdict(self.settings).items() if name != "shape"},
             **asdict(self.settings.shape),
             "samples": dict(self.samples),

@@ -1,5 +1,6 @@
 """``landscape barrier``: the same as in Python, and its picture."""
 
+import re
 import sys
 
 import numpy as np
@@ -82,6 +83,10 @@ def test_connect_fits_measures_and_keeps(folder):
     assert result.exit_code == 0, result.output
     result = invoke("connect", "a.pt", "b.pt", *common, "--bends", "0", "-o", "other.h5")
     assert "--bends must be an int from 1 to 64, but got 0" in str(result.exception)
+    torch.save(trained(2, epochs=1).state_dict(), folder / "c.pt")
+    result = invoke("connect", "a.pt", "c.pt", *common, "--steps", "30", "-o", "curve.h5")
+    differs = r"path file .* holds another experiment.*\n  B: the file has .*\nPass --overwrite"
+    assert re.search(differs, str(result.exception)), result.exception
     result = invoke("info", "curve.h5")
     assert "curve between networks" in result.output
 

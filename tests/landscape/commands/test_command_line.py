@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 from waiting import PATIENCE, Gate
 
 from landscape import Landscape
-from landscape.cli import app
+from landscape.cli import _warnings_shown_once, app
 from landscape.commands.arguments import interruptible
 from landscape.file.checks import PointStatus
 from landscape.file.landscape_file import write_landscape
@@ -71,6 +72,15 @@ def folder(tmp_path_factory):
     ):
         (folder / f"{name}.py").write_text(text)
     return folder
+
+
+def test_a_text_is_shown_once_and_later_ones_too(capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = _warnings_shown_once()
+        for text in ("first", "first", "second", "first", "third"):
+            warnings.warn(text, UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == "warning: first\nwarning: second\nwarning: third\n"
 
 
 @pytest.mark.slow
