@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float64
 
 
-# Where a label may lie beside its point, the best place first.
+# Where a label may lie beside its point: the usual places, the best one first, and then any.
 _DIRECTIONS = ((0, 1), (1, 0), (-1, 0), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 _AROUND = [np.array([math.cos(angle), math.sin(angle)]) for angle in np.linspace(0, 2 * math.pi, 24, endpoint=False)]
 
@@ -36,11 +36,10 @@ def place_labels(
     taken: Float64[np.ndarray, "m 4"],
     gap: float,
     clear: Float64[np.ndarray, "k 2"] | None = None,
-    rivals: Float64[np.ndarray, "r 2"] | None = None,
-    *,
-    around: bool = False,
 ) -> dict[int, tuple[float, float]]:
     """Chooses which points get a label, and where.
+
+    The middle of a label is nearer to its own point than to any other; those within half the gap look like the same.
 
     Args:
         points: what is labelled, in points of 1/72 inch.
@@ -50,9 +49,6 @@ def place_labels(
         taken: boxes (left, bottom, right, top) that must stay free.
         gap: distance between a point and its label.
         clear: points that no label may cover; None is the points, and the line that joins them in their order.
-        rivals: points that the middle of no label may be nearer to than to its own; None is none. Those within half
-            the gap look like the same point.
-        around: whether a label may lie in any direction from its point, or only in the eight usual ones.
 
     Returns:
         Index to the label's centre, for those that found a place.
@@ -63,13 +59,12 @@ def place_labels(
     for index in order:
         size, point = sizes[index], points[index]
         offsets = [np.array(way) * (gap + size / 2) for way in _DIRECTIONS]
-        if around:
-            offsets += [way * (gap + np.abs(way) @ size / 2) for way in _AROUND]
+        offsets += [way * (gap + np.abs(way) @ size / 2) for way in _AROUND]
         for offset in offsets:
             middle = point + offset
             box = np.concatenate([middle - size / 2, middle + size / 2])
             inside = (box[:2] >= frame[:2]).all() and (box[2:] <= frame[2:]).all()
-            own = rivals is None or _stands_at(point, rivals, middle, gap / 2)
+            own = _stands_at(point, points, middle, gap / 2)
             if inside and own and not overlaps(box, boxes).any() and not contains(box, clear).any():
                 boxes = np.vstack([boxes, box])
                 placed[index] = (float(middle[0]), float(middle[1]))

@@ -234,10 +234,8 @@ def annotate(
     order = list(texts)
     timed = iter(dots)
     for rows in paths:
-        kept = numbered(found.number[rows])  # type: ignore[union-attr]
-        if dots and len(rows) > 1:
-            kept = np.intersect1d(kept, [*next(timed).rows, 0, len(rows) - 1])
-        kept = rows[kept]
+        marks = [*next(timed).rows, 0, len(rows) - 1] if dots and len(rows) > 1 else None
+        kept = rows[numbered(found.number[rows], marks)]  # type: ignore[union-attr]
         kept = kept[_inside(ax, *places[kept + 1].T)]
         chosen = [int(kept[at]) + 1 for at in most_telling(len(kept))]
         texts |= {at: str(found.number[at - 1]) for at in chosen}  # type: ignore[union-attr]
@@ -259,7 +257,7 @@ def annotate(
     clear = np.vstack([points[[0]], *lines, *(points[[row + 1]] for row, _ in marked)])
     # Names stand clear of their marks, which are larger than the dots of a path.
     gap = (6.0 if not marked and origin.role != NETWORK else 9.0) * factor
-    spots = place_labels(points, sizes, order, frame, blocked, gap=gap, clear=clear, rivals=points, around=True)
+    spots = place_labels(points, sizes, order, frame, blocked, gap=gap, clear=clear)
     for at, centre in spots.items():
         ax.annotate(
             words[at], places[at], xytext=np.array(centre) - points[at], textcoords="offset points",

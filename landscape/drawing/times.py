@@ -92,11 +92,17 @@ def pieces(numbers: NDArray[Any], most: int = 128) -> Iterator[tuple[slice, floa
         yield slice(start, end + 1), (float(numbers[start]) + float(numbers[end])) / 2
 
 
-def numbered(numbers: NDArray[Any]) -> NDArray[np.intp]:
+def numbered(numbers: NDArray[Any], marks: Sequence[int] | NDArray[Any] | None = None) -> NDArray[np.intp]:
     """Returns which checkpoints of a path get a number: the first, the last, and those at round numbers between them.
 
     The first and the last are among them only if they are round too, or if there are few: their marks name them.
+
+    Args:
+        numbers: of the checkpoints.
+        marks: which checkpoints have a mark, as a number beside nothing seems to be another one's; None is all.
     """
+    if marks is not None:
+        return np.intersect1d(numbered(numbers), marks)
     if len(numbers) <= FEW:
         return np.arange(len(numbers))
     for step in _round_steps():

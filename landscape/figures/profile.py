@@ -330,7 +330,7 @@ def _draw_timed_checkpoints(
         sheet.ax.plot(found.x[[row]], values[[row]], color=color, zorder=4, label="_checkpoint", **style)
     sheet.entries += [Line2D([], [], label=label, color=strong_color(index), **style)]
     sheet.dots.append(dots)
-    shown = rows[np.intersect1d(numbered(found.number[rows]), dots.rows)]
+    shown = rows[numbered(found.number[rows], dots.rows)]
     order = shown[most_telling(len(shown))]
     return [(float(found.x[row]), float(values[row]), str(found.number[row])) for row in order]
 

@@ -34,8 +34,8 @@ from ..roles import NETWORK
 from ..sampling.coarse_cells import covering_points
 from ..scales.choosing import choose_scale, is_share, may_be_share
 from ..scales.frame import ASPECTS, choose_frame
-from ..scales.landscape_scale import known, landscape_scale
-from ..scales.scale import Scale
+from ..scales.landscape_scale import known, landscape_scale, path_values
+from ..scales.scale import Scale, without_place
 from .timed_paths import map_place, times_content
 
 if TYPE_CHECKING:
@@ -202,6 +202,9 @@ def _scales(landscape: LandscapeData, metric: str) -> dict[str, Any]:
     for kind in found:
         if kind != "log" or (values > 0).any():
             found[kind] = _as_json(landscape_scale(landscape, metric, kind), values, metric)
+    if found["log"] is not None:
+        marks = path_values(landscape, metric)
+        found["log"]["marks_without_place"] = without_place(marks[np.isfinite(marks)])
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,7 +55,10 @@ def times_content(landscape: LandscapeData, places: dict[str, Callable[..., Any]
             ]
             for aspect, each in drawn.items()
         },
-        "numbers": {aspect: path_numbers(landscape, place) for aspect, place in places.items()},
+        "numbers": {
+            aspect: path_numbers(landscape, place, [dots for dots, _, _ in drawn[aspect]])
+            for aspect, place in places.items()
+        },
         "note": {aspect: marked_text([dots for dots, _, _ in each]) for aspect, each in drawn.items()},
     }
 
@@ -94,18 +97,21 @@ def map_marks(
     return dots, np.column_stack([arrows[:, 0], x, y, 90 - np.degrees(angles)]), chevrons
 
 
-def path_numbers(landscape: LandscapeData, place: Callable[..., Any]) -> list[tuple[int, int, int]]:
-    """Returns which checkpoints have their number beside them on a map, and on which side of them it stands.
+def path_numbers(
+    landscape: LandscapeData, place: Callable[..., Any], dots: Sequence[Marked]
+) -> list[tuple[int, float, float]]:
+    """Returns which checkpoints have their number beside them on a map, and where it stands.
 
-    These are the first and the last of the path, and round ones between them, as far as there is room. Of several runs
-    none has: their hues and names need the room.
+    These are the first and the last of the path, and round ones between them that have a dot, as far as there is room.
+    Of several runs none has: their hues and names need the room.
 
     Args:
         landscape: a plane.
         place: takes x and y of the plane to the map, in points of 1/72 inch on the page.
+        dots: which checkpoints of each path have dots.
 
     Returns:
-        Row, right (-1, 0 or 1) and up (-1, 0 or 1) of each.
+        Row of each, and from its checkpoint to the middle of its number, in pixels of 1/96 inch to the right and up.
     """
     found = landscape.checkpoints
     assert found is not None
@@ -122,19 +128,22 @@ def path_numbers(landscape: LandscapeData, place: Callable[..., Any]) -> list[tu
     corners = np.vstack([on_map(across, landscape.y[[end, end]]) for end in (0, -1)])
     # The profile's line is at first the one through the origin.
     lines = [points[rows], on_map(across, [landscape.origin.y or 0.0] * 2)]
-    round_ones = rows[numbered(found.number[rows])]
-    order = [*rows[[0, -1]].tolist(), *round_ones[most_telling(len(round_ones))].tolist()]
-    spots = place_labels(
-        points,
-        np.array([[0.62 * _TYPE * len(str(number)) + 2, _TYPE + 2] for number in found.number.tolist()]),
-        list(dict.fromkeys(order)),
-        np.concatenate([corners.min(axis=0), corners.max(axis=0)]),
-        np.array([[*(points[end] - _END), *(points[end] + _END)] for end in rows[[0, -1]]]),
-        gap=_GAP,
-        clear=np.vstack([along(line, step=1.5) for line in lines]),
-    )
-    sides = {row: np.sign(np.round(np.subtract(centre, points[row]), 6)).astype(int) for row, centre in spots.items()}
-    return [(row, int(right), int(up)) for row, (right, up) in sides.items()]
+    clear = np.vstack([along(line, step=1.5) for line in lines])
+    frame = np.concatenate([corners.min(axis=0), corners.max(axis=0)])
+    sizes = np.array([[0.62 * _TYPE * len(str(number)) + 2, _TYPE + 2] for number in found.number.tolist()])
+    ends = rows[[0, -1]].tolist()
+    marks = np.vstack([points[[*ends, *found.networks]], on_map(landscape.origin.x, landscape.origin.y or 0.0)])
+    taken = np.hstack([marks - _END, marks + _END])
+    round_ones = rows[numbered(found.number[rows], dots[0].rows)]
+    inner = [row for row in round_ones[most_telling(len(round_ones))].tolist() if row not in ends]
+    # The mark of an end is larger than a dot: nobody takes its number for that of a checkpoint nearby.
+    alone = np.full_like(points, np.nan)
+    alone[ends] = points[ends]
+    spots: dict[int, tuple[float, float]] = {}
+    for shown, order in ((alone, ends), (points, inner)):
+        spots |= place_labels(shown, sizes, order, frame, taken, gap=_GAP, clear=clear)
+        taken = np.vstack([taken, *([*(spots[row] - sizes[row] / 2), *(spots[row] + sizes[row] / 2)] for row in spots)])
+    return [(row, *(np.subtract(spot, points[row]) * 96 / 72).round(1).tolist()) for row, spot in spots.items()]
 
 
 def run_pieces(numbers: NDArray[Any]) -> list[list[int]]:

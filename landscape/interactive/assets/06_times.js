@@ -31,14 +31,10 @@ function pathNumbers(landscape, frame, width) {
   const { times, number } = landscape.checkpoints;
   const path = frame.placed(landscape.checkpoints);
   const found = width < LEAST_NUMBERED ? [] : times.numbers[frame.aspect];
-  const sides = { "-1": "left", 0: "center", 1: "right" };
-  const heights = { "-1": "bottom", 0: "middle", 1: "top" };
-  return {
-    // The marker cannot be seen; it keeps the text off the path.
-    name: "numbers", type: "scatter", mode: "markers+text", hoverinfo: "skip", marker: { size: 13, color: "rgba(0,0,0,0)" },
-    x: found.map(([row]) => path.x[row]), y: found.map(([row]) => path.y[row]), text: found.map(([row]) => String(number[row])),
-    textposition: found.map(([, right, up]) => `${heights[up]} ${sides[right]}`), textfont: { color: "#ffffff", size: 11, shadow: "auto" },
-  };
+  return found.map(([row, right, up]) => ({
+    name: "number", x: path.x[row], y: path.y[row], text: String(number[row]), showarrow: false, xshift: right, yshift: up,
+    xanchor: "center", yanchor: "middle", borderpad: 0, font: { color: "#ffffff", size: 11, shadow: "auto" },
+  }));
 }
 
 // Under the map, a bar for each run's hue; the last one has the numbers. (Plotly cannot draw a level bar whose labels are off.)

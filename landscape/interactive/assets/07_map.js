@@ -2,7 +2,7 @@
 
 const GAPS = ["pending", "failed", "not finite", "interpolated"];
 
-function mapTraces(landscape, metric, scale, settings, colours, frame, width) {
+function mapTraces(landscape, metric, scale, settings, colours, frame) {
   const rows = landscape.drawn(metric, scale);
   const [low, high] = landscape.isDifference ? usedEnds(rows) : scale.ends;
   const shown = landscape.isDifference ? partOf(colours, [low, high], scale.ends) : colours;
@@ -25,7 +25,7 @@ function mapTraces(landscape, metric, scale, settings, colours, frame, width) {
   });
   return [
     grid, gapTrace(landscape, metric, frame), ...coarseTraces(landscape, metric, scale, shared, frame), measuredTrace(landscape, metric, grid.type, frame),
-    ...mapPath(landscape, frame, width), ...(gaps && !cells ? [beside()] : []),
+    ...mapPath(landscape, frame), ...(gaps && !cells ? [beside()] : []),
   ];
 }
 
@@ -92,7 +92,7 @@ function runColour(run, first) {
   return run === 0 ? first : ["#ff9f1c", "#ff70c0", "#7bf1d6", "#ffe45e"][(run - 1) % 4];
 }
 
-function mapPath(landscape, frame, width) {
+function mapPath(landscape, frame) {
   const path = frame.placed(landscape.checkpoints);
   const { origin, paths, networks } = landscape;
   const at = (list, rows) => rows.map((row) => (row === null ? null : list[row]));
@@ -116,7 +116,7 @@ function mapPath(landscape, frame, width) {
       line: { color: runColour(run, "#ffffff"), width: 1.8 },
       marker: { size: dotSizes(landscape, frame, run, 5), color: times ? "#ffffff" : runColour(run, "#ffffff"), line: { color: "#1a1a1a", width: times ? dotSizes(landscape, frame, run, 0.8) : 0.8 } },
     })),
-    ...(times ? [...timeBars(times), pathNumbers(landscape, frame, width)] : []),
+    ...(times ? timeBars(times) : []),
     {
       name: "ends", type: "scatter", mode: "markers", hoverinfo: "skip", x: at(path?.x, [...starts, ...lasts]), y: at(path?.y, [...starts, ...lasts]),
       marker: {
@@ -163,6 +163,7 @@ function mapLayout(landscape, { clientWidth: width, clientHeight: height }, cell
     ...baseLayout(),
     margin: { l: 58, r: 8, t: 28, b: 46 + timeBarHeight(landscape.checkpoints?.times) },
     hoverdistance: 8,
+    annotations: landscape.checkpoints?.times ? pathNumbers(landscape, frame, width) : [],
     // A finger that moves over the map scrolls the page.
     dragmode: TOUCH ? false : "zoom",
     // What the reader zoomed to is kept as long as the axes mean the same.

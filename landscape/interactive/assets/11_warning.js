@@ -9,10 +9,13 @@ function fillWarning(box, card) {
   else if (low === high) texts.push(`The ${landscape.isLine ? "line" : "surface"} is flat: ${landscape.text(metric)} is ${shortText(low)} at every finite point.`);
   const count = (test) => values.reduce((total, value) => total + (Number.isFinite(value) && test(value) ? 1 : 0), 0);
   const nonpositive = scale.kind === "log" ? count((value) => value <= 0) : 0;
-  if (nonpositive) {
-    const which = low < 0 ? "0 or less" : "0";
+  // Checkpoints, networks and the origin may lie lower than the grid.
+  const marks = scale.kind === "log" ? landscape.suggested(metric, "log")?.marks_without_place ?? "" : "";
+  if (nonpositive || marks) {
+    const which = low < 0 || marks === "0 and less" ? "0 or less" : "0";
+    const who = { 0: "Some marked points are", 1: "1 value is" }[nonpositive] ?? `${nonpositive} values are`;
     const end = shortText((landscape.isLine ? scale.tall : scale).low);
-    texts.push(`${nonpositive === 1 ? "1 value is" : `${nonpositive} values are`} ${which}, which has no place on a log scale: drawn at ${end}.`);
+    texts.push(`${who} ${which}, which has no place on a log scale: drawn at ${end}.`);
   }
   if (!landscape.isLine) {
     const marked = landscape.checkpoints?.times?.note[card.frame.aspect];

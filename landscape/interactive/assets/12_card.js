@@ -175,7 +175,7 @@ class Card extends TurnedCard {
     this.line ??= this.usualEnds;
     this.section.style.setProperty("--time-bar", `${timeBarHeight(landscape.checkpoints?.times)}px`);
     const colours = colourScale(landscape.isDifference ? "difference" : settings.colours);
-    const traces = mapTraces(landscape, metric, this.scale, settings, colours, this.frame, this.map.clientWidth);
+    const traces = mapTraces(landscape, metric, this.scale, settings, colours, this.frame);
     const layout = mapLayout(landscape, this.map, traces[0].type === "heatmap", this.frame);
     // Beside others there is no room for the directions' names, which the note says.
     if (this.page.comparison.side) for (const [index, axis] of [layout.xaxis, layout.yaxis].entries()) axis.title.text = this.frame.floor[index];

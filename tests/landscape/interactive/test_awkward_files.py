@@ -137,6 +137,25 @@ def test_values_without_a_logarithm_are_counted(open_page, example) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("where", ["checkpoint", "origin"])
+def test_a_zero_of_a_mark_alone_is_told_too(open_page, example, where) -> None:
+    data = example()
+    if where == "origin":
+        data.origin.metrics["loss"] = 0.0
+    else:
+        data.checkpoints.projected["loss"][1] = 0.0
+    opened = open_page(data, webgl=False)
+    opened.page.select_option("#scale", "log")
+    scale = landscape_scale(data, "loss", "log")
+    assert scale.no_place == "0"
+    said = "Some marked points are 0, which has no place on a log scale: drawn at"
+    assert f"{said} {scale.low:.3g}" in opened.page.inner_text(".warning")
+    (z,) = opened.data("map", "grid", "z")
+    np.testing.assert_allclose(z, scale.heights(data.loss), rtol=1e-6)
+    opened.check()
+
+
+@pytest.mark.slow
 def test_a_zero_on_the_curve_of_a_line_is_drawn_at_the_lower_end_and_told(open_page) -> None:
     opened = open_page(build_line([3.0, 0.1, 0.0, 0.02, 2.0]), webgl=False)
     assert "1 value is 0, which has no place on a log scale: drawn at 0.02." in opened.page.inner_text(".warning")

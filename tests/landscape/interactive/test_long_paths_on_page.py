@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("plotly", reason="the interactive page needs plotly")
 
-from long_paths import build_path
+from long_paths import SHAPES, build_path
 
 from landscape.drawing.times import RAMPS, Times
 from landscape.interactive.notebook import notebook_figure
@@ -69,17 +69,20 @@ def test_short_paths_are_as_before(open_page: Callable[..., Any], example: Calla
 def test_the_ends_and_round_checkpoints_have_numbers(open_page: Callable[..., Any]) -> None:
     data = build_path("spiral", 200)
     opened = open_page(data, webgl=False)
-    x, y, texts = opened.data("map", "numbers", "x", "y", "text")
+    found = opened.page.evaluate(
+        "document.querySelector('.plot.map').layout.annotations.map(({ x, y, text }) => [x, y, text])"
+    )
+    x, y, texts = zip(*found, strict=True)
     assert {"0", "199"} <= set(texts)
-    assert len(texts) >= 5
+    assert len(texts) >= 4
     assert all(int(text) % 20 == 0 for text in texts if text != "199")
     for across, up, text in zip(x, y, texts, strict=True):
         assert (across, up) == (data.checkpoints.x[int(text)], data.checkpoints.y[int(text)])
     # The browser draws them, and none on another, nor on the dashed line.
     boxes = opened.page.evaluate(
-        """[...document.querySelectorAll('.plot.map .textpoint text')].filter((each) => /^\\d+$/.test(each.textContent))
-            .map((each) => { const { left, right, top, bottom } = each.getBoundingClientRect();
-                return [left, right, top, bottom]; })"""
+        """[...document.querySelectorAll('.plot.map .annotation-text')].map((each) => {
+            const { left, right, top, bottom } = each.getBoundingClientRect();
+            return [left, right, top, bottom]; })"""
     )
     assert len(boxes) == len(texts)
     for index, (left, right, top, bottom) in enumerate(boxes):
@@ -87,12 +90,36 @@ def test_the_ends_and_round_checkpoints_have_numbers(open_page: Callable[..., An
             assert left >= other[1] or right <= other[0] or top >= other[3] or bottom <= other[2]
     _, line = opened.pixel(0, 0)
     assert not any(top < line < bottom for _, _, top, bottom in boxes)
+    # Where the browser draws a number, no checkpoint is nearer than its own. (Those of the ends stand at large marks.)
+    pixels = np.array([opened.pixel(*place) for place in zip(data.checkpoints.x, data.checkpoints.y, strict=True)])
+    inner = [(box, text) for box, text in zip(boxes, texts, strict=True) if text not in ("0", "199")]
+    for (left, right, top, bottom), text in inner:
+        distances = np.hypot(*(pixels - [(left + right) / 2, (top + bottom) / 2]).T)
+        assert np.hypot(*(pixels[distances.argmin()] - pixels[int(text)])) <= 8
     opened.check()
+
+
+@pytest.mark.parametrize(("shape", "count"), [(shape, count) for shape in SHAPES for count in (17, 200)])
+def test_a_number_stands_at_its_own_checkpoint_which_has_a_mark(shape: str, count: int) -> None:
+    data = build_path(shape, count)
+    place = map_place(data, lambda x, y: (x, y))
+    dots, _, _ = map_marks(data, 0, place)
+    found = path_numbers(data, place, [dots])
+    # The map is larger where there is room, and at least two thirds of its usual size.
+    for size in (0.65, 1.0, 3.0):
+        pixels = size * 96 / 72 * np.column_stack(place(data.checkpoints.x, data.checkpoints.y))
+        for row, right, up in found[2:]:
+            assert row in [*dots.rows, 0, count - 1]
+            nearest = np.hypot(*(pixels - pixels[row] - [right, up]).T).argmin()
+            # Two dots are never so near: 8 of 72 points to an inch.
+            assert np.hypot(*(pixels[nearest] - pixels[row])) <= 6.7 * size
+    assert [row for row, _, _ in found][:2] == [0, count - 1]
 
 
 def test_several_runs_have_no_numbers() -> None:
     data = build_path("walk", 60, runs=2)
-    assert path_numbers(data, map_place(data, lambda x, y: (x, y))) == []
+    place = map_place(data, lambda x, y: (x, y))
+    assert path_numbers(data, place, [map_marks(data, run, place)[0] for run in (0, 1)]) == []
 
 
 @pytest.mark.slow
