@@ -31,6 +31,7 @@ class SampleMemory:
         held: samples that other workers of a pool hold (``Evaluator.held_samples``); those of this machine are used
             instead of being read again, if this worker's data set begins, goes on and ends like them.
         shared: whether this worker's samples are kept for others.
+        folder: where they go then on systems that have no shared memory without names.
         limit: bytes that samples may take (int), or a share of the memory that is free (float). What takes more is
             read anew in each pass.
         obstacle: why that is not possible, in a few words; empty where it is.
@@ -38,6 +39,7 @@ class SampleMemory:
 
     held: tuple[bytes, ...] = ()
     shared: bool = False
+    folder: str | None = None
     limit: int | float = 0.5
     obstacle: str = "only PyTorch networks are measured so"
 

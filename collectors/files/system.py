@@ -9,10 +9,12 @@ import hashlib
 import os
 import re
 import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -197,16 +199,99 @@ def machine_identity() -> str:
         return ""
 
 
-def unnamed_file(name: str) -> int:
-    """Returns the descriptor of a file that no folder lists: in memory on Linux, elsewhere on the disk.
+def forks_workers() -> bool:
+    """Returns whether a process that has imported libraries can be forked; theirs do not allow it on macOS."""
+    return LINUX
+
+
+def start_python(
+    arguments: Sequence[str], connection: socket.socket, *, stderr: BinaryIO, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Starts this Python in a process that takes a connection with ``connection_of_parent``, and gets no Ctrl-C.
+
+    Args:
+        arguments: of the interpreter.
+        connection: the other process's end; it stays open here.
+        stderr: where that process writes its errors to.
+        environment: its variables.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    if not WINDOWS:
+        return subprocess.Popen(
+            [sys.executable, *arguments],
+            stdin=connection.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            env=environment,
+            start_new_session=True,
+        )
+    # The python.exe of a virtual environment only starts another one, which the connection would not reach.
+    python = sys._base_executable  # type: ignore[attr-defined]
+    if python != sys.executable:
+        environment = {**environment, "__PYVENV_LAUNCHER__": sys.executable}
+    process = subprocess.Popen(
+        [python, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        env=environment,
+        creationflags=subprocess.CREATE_NO_WINDOW,  # type: ignore[attr-defined]
+    )
+    assert process.stdin is not None
+    with process.stdin as pipe:
+        pipe.write(connection.share(process.pid))  # type: ignore[attr-defined]
+    return process
+
+
+def connection_of_parent() -> socket.socket:
+    """Returns the connection that ``start_python`` gave this process, whose standard input is empty from then on."""
+    if WINDOWS:
+        connection: socket.socket = socket.fromshare(sys.stdin.buffer.read())  # type: ignore[attr-defined]
+    else:
+        connection = socket.socket(fileno=os.dup(0))
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+    connection.setblocking(True)
+    return connection
+
+
+def end_of_file(file: BinaryIO, size: int) -> bytes:
+    """Returns the last bytes of a file that other processes may be writing to."""
+    descriptor = file.fileno()
+    start = max(0, os.fstat(descriptor).st_size - size)
+    if not WINDOWS:
+        return os.pread(descriptor, size, start)
+    os.lseek(descriptor, start, os.SEEK_SET)
+    try:
+        return os.read(descriptor, size)
+    finally:
+        os.lseek(descriptor, 0, os.SEEK_END)
+
+
+def shared_file(name: str, folder: str | None) -> tuple[int, str]:
+    """Makes a file for bytes that several processes map: in memory on Linux, elsewhere on the disk.
 
     Args:
         name: what tools that list a process's files show.
+        folder: where it goes elsewhere; None for one that no folder lists and no other process can open.
+
+    Returns:
+        Its descriptor, and its path, or "" where it has none.
     """
     if LINUX:
-        return os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        return os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), ""
+    if folder is not None:
+        return tempfile.mkstemp(prefix=f"{name}-", dir=folder)
     with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
+        return os.dup(file.fileno()), ""
+
+
+def path_of_open(descriptor: int) -> str:
+    """Returns a path by which other processes open a file that is open here; "" where there is none."""
+    return f"/proc/{os.getpid()}/fd/{descriptor}" if LINUX else ""
 
 
 def seal(descriptor: int) -> None:
@@ -233,14 +318,6 @@ def path_for_bytes(name: str) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder) / name
-
-
-def open_of_process(process: int, descriptor: int) -> int | None:
-    """Returns a descriptor, for reading, of a file that another process has open; None where that cannot be."""
-    try:
-        return os.open(f"/proc/{process}/fd/{descriptor}", os.O_RDONLY | OPEN_FLAGS) if LINUX else None
-    except OSError:
-        return None
 
 
 def processes_with(variable: str, value: str, title: bytes) -> list[int]:

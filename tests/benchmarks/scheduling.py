@@ -33,7 +33,7 @@ from workers.pools.crew_worker import CrewWorker
 from workers.pools.devices import WorkerPlace
 from workers.pools.in_process import InProcessPool
 from workers.pools.local_pool import LocalPool
-from workers.pools.ray_pool import RayPool
+from workers.pools.ray_pool import RayActors, RayPool
 from workers.pools.ray_session import RaySession
 
 SECONDS = 0.05
@@ -191,7 +191,7 @@ def simulated(workers: int, seconds: float, count: int, goal: str, hosts: int = 
             ray.remote(Host).options(num_cpus=1, max_concurrency=2 * each).remote(each, seconds) for _ in range(hosts)
         ]
         ray.get([actor.measure.remote((0, 0, [(0.0,)])) for actor in actors])
-        crew = Crew(ray)
+        crew = Crew(RayActors(ray))
         crew.description = Sleeper(seconds).description
         for index in range(workers):
             actor = SimulatedWorker(actors[index % hosts], index // hosts)

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from waiting import Gate, wait_until
 
 from collectors import CheckpointError, RunDirectory, RunDirectoryError
+from collectors.files import system
 from collectors.networks.readers import describe_network
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import Landscape, LandscapeError, MeasurementPlan, SummaryLandscape
@@ -131,7 +132,9 @@ def test_a_checkpoints_own_loss_its_foot_and_its_residual(run):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:device_ids .* go beyond")
-def test_in_process_and_ray_write_the_same_files_bit_for_bit(run, tmp_path, monkeypatch):
+@pytest.mark.parametrize("forked", [True, False])
+def test_in_process_and_workers_write_the_same_files_bit_for_bit(run, tmp_path, monkeypatch, forked):
+    monkeypatch.setattr(system, "forks_workers", lambda: forked)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     digests = []
     for index, devices in enumerate(([0], [0, 1, 2])):

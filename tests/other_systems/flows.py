@@ -246,7 +246,8 @@ write_bytes("ref2/surface.h5", pathlib.Path("ref2/surface.h5").read_bytes())
 """,
 }
 WITH_PROCESSES = {
-    "evaluate, device_ids=[0,1]": _measure("device_ids=[0, 1], progress=False, output='out_01'"),
+    "evaluate, device_ids=[0,1]": _measure("device_ids=[0, 1], progress=False, output='out_01'")
+    + "    import sys\n    assert 'ray' not in sys.modules\n",
     "evaluate, private Ray": _measure("device_ids=[0, 1], address='local', progress=False, output='out_ray'"),
 }
 GROUPS = (COLLECTING | MEASURING | LOOKING, WITH_PROCESSES)

@@ -189,7 +189,7 @@ class SurveyProcess:
 
     def templates(self):
         """Returns the process from which the survey's workers are forked."""
-        forked = [process for process in self.family() if "local_template" in _title(process)]
+        forked = [process for process in self.family() if "import serve" in _title(process)]
         return [process for process in forked if process.ppid() == self.process.pid]
 
     def clear(self):

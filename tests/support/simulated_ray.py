@@ -4,8 +4,10 @@ import math
 import pickle
 from types import SimpleNamespace
 
+from workers.pools import crew_run, ray_pool
 from workers.pools.crew_worker import CrewWorker
 from workers.pools.devices import WorkerPlace
+from workers.pools.ray_pool import RayActors
 
 LATENCY = 0.005
 
@@ -94,6 +96,17 @@ class SimulatedRay:
         return reference.value
 
 
+def use_clock(patch, ray):
+    """Lets a run's time be that of a simulated Ray.
+
+    Args:
+        patch: a MonkeyPatch.
+        ray: the simulated one.
+    """
+    for module in (crew_run, ray_pool):
+        patch.setattr(module, "time", ray)
+
+
 class SimulatedCrew:
     """Workers that are replaced at once when they die.
 
@@ -106,7 +119,7 @@ class SimulatedCrew:
     pass_cost = None
 
     def __init__(self, ray, make, count):
-        self.ray, self.make = ray, make
+        self.ray, self.make, self.actors = ray, make, RayActors(ray)
         self.workers = [CrewWorker(None, WorkerPlace((number,)), actor=make(number)) for number in range(count)]
 
     def replace(self, worker, error, limit):

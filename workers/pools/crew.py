@@ -11,9 +11,9 @@ from typing import Any
 from ..errors import PoolError
 from ..evaluator import EvaluatorDescription, PassCost, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
+from .actors import ActorError, Actors, ActorTaskError
 from .crew_worker import ActorRecipe, CrewWorker, LoadedPlane, check_same_description, raise_failures
 from .placement import PLACEMENT_SECONDS, cpu_slots, environment_probe, new_workers
-from .waiting import get_while_alive, wait_while_alive
 
 DEATHS_BEFORE_DROP = 12
 _FAILED_STARTS_BEFORE_DROP = 3
@@ -29,7 +29,7 @@ class Crew:
     """The workers of a pool.
 
     Args:
-        ray: the module, or ``LocalActors``, which stands for it.
+        actors: what runs them.
         memory: where samples are kept.
 
     Attributes:
@@ -44,8 +44,8 @@ class Crew:
     _started: EvaluatorDescription
     _others_notes: tuple[str, ...] = ()
 
-    def __init__(self, ray: Any, memory: SampleMemory = SampleMemory()) -> None:  # noqa: B008
-        self.ray = ray
+    def __init__(self, actors: Actors, memory: SampleMemory = SampleMemory()) -> None:  # noqa: B008
+        self.actors = actors
         self.workers: list[CrewWorker] = []
         self.late: list[CrewWorker] = []
         self.plane: LoadedPlane | None = None
@@ -68,16 +68,16 @@ class Crew:
         first, *others = workers
         prepared = [worker.prepare() for worker in workers]
         # The first worker's call comes before the others', so that a data set is downloaded once.
-        raise_failures(self._get([*prepared, first.actor.call.remote()]))
+        raise_failures(self._get([*prepared, first.call("call")]))
         if workload is not None:
             workload = replace(workload, points=workload.points / len(workers), workers=len(workers))
         # The first worker also fills the compile cache, which the others then find warm.
         tuning = first.start(plan, workload, self._memory)
-        calls = [worker.actor.call.remote() for worker in others]
+        calls = [worker.call("call") for worker in others]
         # On CPUs, a package of the first worker's code is loaded without the compiler.
         if first.recipe.gpus and _may_be_compiled(plan, workload):
             for worker in others:
-                worker.actor.load_compiler.remote()
+                worker.call("load_compiler")
         (description,) = raise_failures(self._get([tuning]))
         raise_failures(self._get(calls))
         holders: list[CrewWorker] = [first]
@@ -96,7 +96,7 @@ class Crew:
 
     def _groups(self) -> list[list[CrewWorker]]:
         """Returns all workers but the first: its neighbours and one of each other node, then the rest."""
-        nodes = [node for node, *_ in self._get([worker.actor.place.remote() for worker in self.workers])]
+        nodes = [node for node, *_ in self._get([worker.call("place") for worker in self.workers])]
         groups: tuple[list[CrewWorker], list[CrewWorker]] = ([], [])
         for index, worker in enumerate(self.workers[1:], start=1):
             later = nodes[index] != nodes[0] and nodes[index] in nodes[:index]
@@ -105,7 +105,7 @@ class Crew:
 
     def _hold(self, workers: Sequence[CrewWorker]) -> None:
         """Remembers what these workers hold, for those that start later; a dead one's is simply not found."""
-        held = self._get([worker.actor.held_samples.remote() for worker in workers])
+        held = self._get([worker.call("held_samples") for worker in workers])
         self._memory = replace(self._memory, held=(*self._memory.held, *(item for item in held if item is not None)))
 
     def load(self, vectors: Sequence[Any], far_points: Sequence[Sequence[float]]) -> None:
@@ -150,17 +150,17 @@ class Crew:
             for worker in waiting:
                 self._finish_old_work(worker)
                 while worker.starting:
-                    wait_while_alive(self.ray, worker.starting[-1:], seconds=_WAIT_SECONDS)
+                    self.actors.wait(worker.starting[-1:], seconds=_WAIT_SECONDS)
                     self.finish_start(worker)
                 if worker in self.workers:
-                    calls.append((worker, getattr(worker.actor, method).remote(*arguments)))
+                    calls.append((worker, worker.call(method, *arguments)))
             waiting = []
-            for worker, reference in calls:
+            for worker, call in calls:
                 try:
-                    (answers[id(worker)],) = get_while_alive(self.ray, [reference])
-                except self.ray.exceptions.RayTaskError:
+                    (answers[id(worker)],) = self.actors.get([call])
+                except ActorTaskError:
                     raise
-                except self.ray.exceptions.RayError as error:
+                except ActorError as error:
                     self.replace(worker, error, _FAILED_STARTS_BEFORE_DROP)
                     waiting.append(worker)
                 else:
@@ -175,7 +175,7 @@ class Crew:
         self.description = replace(self.description, plan=replace(plan, batch_size=batch_size))
         self._started = replace(self._started, plan=replace(self._started.plan, batch_size=batch_size))
         for worker in self.workers:
-            worker.actor.use_batch_size.remote(batch_size)
+            worker.call("use_batch_size", batch_size)
 
     def replace(self, worker: CrewWorker, error: Exception, limit: int) -> None:
         """Starts another actor in the place of a dead one; gives the worker up when it died too often."""
@@ -187,14 +187,14 @@ class Crew:
 
     def finish_start(self, worker: CrewWorker) -> None:
         """Looks whether a worker that was started again is ready; starts it once more where that failed."""
-        done, _ = self.ray.wait(worker.starting, num_returns=len(worker.starting), timeout=0)
+        done, _ = self.actors.wait(worker.starting, count=len(worker.starting), seconds=0)
         if len(done) < len(worker.starting):
             if not done and time.monotonic() - worker.started_at > PLACEMENT_SECONDS:
                 self._await_place(worker)
             return
         try:
             # One after another: the first failure is the cause of those that follow.
-            answers = [answer for call in worker.starting for answer in raise_failures([self.ray.get(call)])]
+            answers = [answer for call in worker.starting for answer in raise_failures(self.actors.answers([call]))]
         except Exception as error:
             worker.failed_starts += 1
             if worker.failed_starts >= _FAILED_STARTS_BEFORE_DROP:
@@ -216,8 +216,8 @@ class Crew:
         if not self.late:
             return
         waiting = {worker.starting[0]: worker for worker in self.late}
-        placed, _ = self.ray.wait(list(waiting), num_returns=len(waiting), timeout=0)
-        for worker in (waiting[reference] for reference in placed):
+        placed, _ = self.actors.wait(list(waiting), count=len(waiting), seconds=0)
+        for worker in (waiting[call] for call in placed):
             self.late.remove(worker)
             worker.start_up(self._started.plan, self._memory, self.plane)
             self.workers.append(worker)
@@ -230,10 +230,10 @@ class Crew:
         self.late.clear()
         self.plane = None
 
-    def _get(self, references: Sequence[Any]) -> list[Any]:
+    def _get(self, calls: Sequence[Any]) -> list[Any]:
         try:
-            return get_while_alive(self.ray, references)
-        except self.ray.exceptions.RayError as error:
+            return self.actors.get(calls)
+        except ActorError as error:
             raise PoolError(
                 "a worker died while it started. Likely causes: memory ran out (use fewer device_ids), or callback_fn "
                 f"ends its process. The error was: {error}"
@@ -244,7 +244,7 @@ class Crew:
         if not worker.in_flight or not all(item.chunk.settled for item in worker.in_flight):
             return
         last = worker.in_flight[-1]
-        done, _ = wait_while_alive(self.ray, [last.reference], seconds=_PATIENCE_SECONDS)
+        done, _ = self.actors.wait([last.call], seconds=_PATIENCE_SECONDS)
         worker.in_flight.clear()
         if not done and worker.actor is last.actor:
             error = PoolError(f"{worker.label} is still busy {_PATIENCE_SECONDS:.0f} s after others did its work.")
@@ -309,7 +309,7 @@ class LateNodes:
 
     def __init__(self, crew: Crew, recipe: ActorRecipe, wanted: int | None) -> None:
         self._crew, self._recipe, self._wanted = crew, recipe, wanted
-        self._known = set(_nodes(crew.ray))
+        self._known = set(_nodes(crew.actors.ray))
         self._next_look = time.monotonic() + _LOOK_SECONDS
         self._preparing: dict[str, Any] = {}
         self._next_device = 1 + max(device for worker in (*crew.workers, *crew.late) for device in worker.place.devices)
@@ -319,13 +319,14 @@ class LateNodes:
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + _LOOK_SECONDS
-        ray, nodes = self._crew.ray, _nodes(self._crew.ray)
+        ray = self._crew.actors.ray
+        nodes = _nodes(ray)
         for node in nodes.keys() - self._known:
             self._known.add(node)
             self._preparing[node] = environment_probe(ray, node)
         # A worker has some seconds to find its place, which are not meant for installing the run's environment.
         for node, probe in list(self._preparing.items()):
-            if ray.wait([probe], timeout=0)[0]:
+            if self._crew.actors.wait([probe], seconds=0)[0]:
                 del self._preparing[node]
                 if node in nodes:
                     self._employ(node, self._devices(nodes[node]))

@@ -25,11 +25,11 @@ from ..curvature.products import (
 )
 from ..errors import CurvatureError
 from ..pool import CurvatureResult, CurvatureTask, WeightsTask
+from .actors import ActorError, ActorTaskError
 from .chunks import KILLS_BEFORE_SPLIT, MeasuredSpeed
 from .crew import DEATHS_BEFORE_DROP, Crew, LateNodes
 from .crew_run import CrewRun
 from .crew_worker import CrewWorker, raise_failures
-from .waiting import get_while_alive, wait_while_alive
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -66,11 +66,11 @@ class CurvatureRun(CrewRun):
         for worker in self._crew.workers:
             worker.speed = MeasuredSpeed()  # of points, or of sets of weights, which take a thousand times as long
 
-    def _measure_source(self, actor: Any, task: WeightsTask, source: bytes) -> Any:
-        return actor.measure_curvature_source.remote(self._settings_of(task), source)
+    def _method_of_source(self, task: WeightsTask, source: bytes) -> tuple[str, tuple[Any, ...]]:
+        return "measure_curvature_source", (self._settings_of(task), source)
 
-    def _measure_weights(self, actor: Any, task: WeightsTask, weights: Any) -> Any:
-        return actor.measure_curvature.remote(self._settings_of(task), *weights)
+    def _method_of_weights(self, task: WeightsTask, weights: tuple[Any, Any]) -> tuple[str, tuple[Any, ...]]:
+        return "measure_curvature", (self._settings_of(task), *weights)
 
     def _settings_of(self, task: WeightsTask) -> Any:
         assert isinstance(task, CurvatureTask)
@@ -90,7 +90,7 @@ class CrewShares(ShareProducts):
     """
 
     def __init__(self, crew: Crew, settings: ProductSettings) -> None:
-        self._crew, self._ray = crew, crew.ray
+        self._crew, self._put = crew, crew.actors.put
         self._settings = replace(settings, neighbours=most_on_one_node(crew))
         self._notes: dict[str, None] = {}
         self._deaths = 0
@@ -123,7 +123,7 @@ class CrewShares(ShareProducts):
 
     def move(self, parameters: State, buffers: State | None) -> None:
         """Puts the network of every worker at a set of weights."""
-        weights = [self._ray.put(dict(parameters)), self._ray.put(None if buffers is None else dict(buffers))]
+        weights = [self._put(dict(parameters)), self._put(None if buffers is None else dict(buffers))]
         self._where = next(_SETS_OF_WEIGHTS), self._settings, weights
 
     def loss(self, share: int) -> tuple[float, float | None]:
@@ -138,7 +138,7 @@ class CrewShares(ShareProducts):
 
     def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
         """Returns the matrix of a share's sum of losses times a vector."""
-        found: Float64[np.ndarray, " weights"] = self._ask_one("product", share, self._ray.put(vector), few=few)
+        found: Float64[np.ndarray, " weights"] = self._ask_one("product", share, self._put(vector), few=few)
         return found
 
     def total_losses(self) -> list[tuple[float, float | None]]:
@@ -152,7 +152,7 @@ class CrewShares(ShareProducts):
 
     def total_product(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
         """Returns the products of all shares with a vector, added up."""
-        return self._total_of("product", self._ray.put(vector))
+        return self._total_of("product", self._put(vector))
 
     def close(self) -> None:
         """Leaves the network of every worker as it was found."""
@@ -185,16 +185,16 @@ class CrewShares(ShareProducts):
         found: dict[range, Any] = {}
         while any(parts):
             calls = [
-                (worker, those, worker.actor.add_shares.remote(self._where, method, those, options, *arguments))
+                (worker, those, worker.call("add_shares", self._where, method, those, options, *arguments))
                 for worker, those in self._given(parts)
             ]
             lost: list[list[range]] = []
-            for worker, those, reference in calls:
+            for worker, those, call in calls:
                 try:
-                    (sums,) = get_while_alive(self._ray, [reference])
-                except self._ray.exceptions.RayTaskError:
+                    (sums,) = self._crew.actors.get([call])
+                except ActorTaskError:
                     raise
-                except self._ray.exceptions.RayError as error:
+                except ActorError as error:
                     lost += [[part] for part in those]
                     self._bury(worker, error)
                 else:
@@ -232,7 +232,7 @@ class CrewShares(ShareProducts):
             workers = self._crew.workers
             if ready := [worker for worker in workers if not worker.starting]:
                 return ready
-            wait_while_alive(self._ray, [worker.starting[-1] for worker in workers], seconds=_WAIT_SECONDS)
+            self._crew.actors.wait([worker.starting[-1] for worker in workers], seconds=_WAIT_SECONDS)
 
 
 def most_on_one_node(crew: Crew) -> int:

@@ -35,7 +35,6 @@ class CrewPool(Pool):
 
     def __init__(self, session: AbstractContextManager[Any], crew: Crew) -> None:
         self._session, self._crew = session, crew
-        self._ray = crew.ray
 
     @property
     def description(self) -> EvaluatorDescription:
@@ -61,7 +60,7 @@ class CrewPool(Pool):
         far_points: Sequence[Sequence[float]] | None = None,
     ) -> None:
         """Puts a plane on every worker, where its vectors travel once to each node; the workers settle on it."""
-        put = self._ray.put
+        put = self._crew.actors.put
         several = [[dict(item) for item in states] for states in (directions, end_buffers)]
         vectors = [put(dict(origin)), put(several[0]), put(dict(buffers)), put(several[1])]
         before = self.description.notes
@@ -102,7 +101,7 @@ class CrewPool(Pool):
 
     def fit_curve(self, task: CurveTask, begun: Fitting | None = None, seconds: float = 5.0) -> Iterator[Fitting]:
         """Fits a curve on the first worker; where that one dies, another goes on from what was yielded last."""
-        held = self._ray.put(task)
+        held = self._crew.actors.put(task)
 
         def fit(so_far: Fitting | None) -> Fitting:
             found: Fitting = raise_failures([self._crew.ask_one("fit_curve", held, so_far, seconds)])[0]
@@ -131,5 +130,6 @@ def pickled_function(dumps: Callable[[Any], bytes], callback_fn: Callable[[], An
     except Exception as error:
         raise CallbackFunctionError(
             f"callback_fn cannot be sent to the workers ({type(error).__name__}: {error}); build the network "
-            "and the data set inside the function instead of closing over open files, locks or other live objects."
+            "and the data set inside the function instead of using open files, locks or other live objects of a script "
+            "or a notebook, or define it at the top level of a module, which workers import."
         ) from error

@@ -12,10 +12,10 @@ from typing import Any
 
 from ..errors import ChangedSamplesError
 from ..pool import CurvatureTask, PointTask, Result, Task, WeightsTask
+from .actors import ActorError, ActorTaskError
 from .chunks import Chunk, ChunkQueue
 from .crew import DEATHS_BEFORE_DROP, Crew, LateNodes
 from .crew_worker import CrewWorker, InFlight
-from .waiting import check_ray_alive
 
 _WAIT_SECONDS = 1.0
 _IDLE_WAIT_SECONDS = 0.1
@@ -48,7 +48,7 @@ class CrewRun:
     def __init__(self, crew: Crew, tasks: Iterable[Task | CurvatureTask], late_nodes: LateNodes | None = None) -> None:
         self._crew = crew
         self._late_nodes = late_nodes
-        self._ray = crew.ray
+        self._actors = crew.actors
         self._queue = ChunkQueue(tasks, len(crew.workers), crew.pass_cost)
         self._unsettled: set[Chunk] = set()
         self._next_theft = -math.inf
@@ -67,11 +67,7 @@ class CrewRun:
 
     def _results(self) -> Iterator[Any]:
         crew = self._crew
-        checked = time.monotonic()
         while True:
-            if time.monotonic() > checked + _WAIT_SECONDS:
-                check_ray_alive(self._ray)
-                checked = time.monotonic()
             if self._late_nodes is not None:
                 self._late_nodes.look()
             crew.admit_late()
@@ -88,9 +84,9 @@ class CrewRun:
             answers = self._answers(list(came))
             for worker in [worker for worker in crew.workers if worker.starting]:
                 crew.finish_start(worker)
-            for reference, worker in came.items():
+            for call, worker in came.items():
                 # A call of finish_start may have found out that the worker is dead.
-                if worker.in_flight and worker.in_flight[0].reference == reference:
+                if worker.in_flight and worker.in_flight[0].call == call:
                     yield from self._collect(worker, answers)
 
     def _steal(self, idle: Sequence[CrewWorker]) -> Iterator[Any]:
@@ -106,19 +102,19 @@ class CrewRun:
     def _wait(self, *, some_are_idle: bool) -> dict[Any, CrewWorker]:
         """Returns the answers that are there and whose they are: one at least, unless nothing comes for a while."""
         workers = self._crew.workers
-        measuring = {worker.in_flight[0].reference: worker for worker in workers if worker.in_flight}
+        measuring = {worker.in_flight[0].call: worker for worker in workers if worker.in_flight}
         waiting = [*measuring, *(worker.starting[-1] for worker in workers if worker.starting)]
-        self._ray.wait(waiting, num_returns=1, timeout=_IDLE_WAIT_SECONDS if some_are_idle else _WAIT_SECONDS)
+        self._actors.wait(waiting, seconds=_IDLE_WAIT_SECONDS if some_are_idle else _WAIT_SECONDS)
         # Nobody waits for work meanwhile: each worker has another chunk, or there is no more.
         pause = 0.0 if some_are_idle else _PAUSE_SECONDS_PER_WORKER * len(workers)
-        ready, _ = self._ray.wait(waiting, num_returns=len(waiting), timeout=pause)
-        return {reference: measuring[reference] for reference in ready if reference in measuring}
+        ready, _ = self._actors.wait(waiting, count=len(waiting), seconds=pause)
+        return {call: measuring[call] for call in ready if call in measuring}
 
-    def _answers(self, references: list[Any]) -> dict[Any, Any]:
+    def _answers(self, calls: list[Any]) -> dict[Any, Any]:
         """Returns the answers that are no errors, all at once; none of them if there is an error among them."""
         try:
-            return dict(zip(references, self._ray.get(references), strict=True))
-        except self._ray.exceptions.RayError:
+            return dict(zip(calls, self._actors.answers(calls), strict=True))
+        except ActorError:
             return {}
 
     def _feed(self, worker: CrewWorker) -> Iterator[Any]:
@@ -135,7 +131,7 @@ class CrewRun:
         """Gives a worker a chunk; yields the failure of weights that this process must read, and cannot."""
         try:
             self._submit(worker, chunk)
-        except self._ray.exceptions.RayError:
+        except ActorError:
             raise
         except Exception:
             text = traceback.format_exc()
@@ -146,38 +142,38 @@ class CrewRun:
                 yield self._result(task.key, None, text)
 
     def _submit(self, worker: CrewWorker, chunk: Chunk) -> None:
-        actor = worker.actor
         if not chunk.is_state:
             points = [task.coordinates for task in chunk.tasks if isinstance(task, PointTask)]
-            reference = actor.measure_points.remote(points)
+            method, arguments = "measure_points", (points,)
         elif (source := _source(worker, chunk)) is not None:
-            reference = self._measure_source(actor, _weights_task(chunk), source)
+            method, arguments = self._method_of_source(_weights_task(chunk), source)
         else:
             if chunk.weights is None:
                 parameters, buffers = _weights_task(chunk).read()
-                chunk.weights = self._ray.put(dict(parameters)), buffers
-            reference = self._measure_weights(actor, _weights_task(chunk), chunk.weights)
+                chunk.weights = self._actors.put(dict(parameters)), buffers
+            method, arguments = self._method_of_weights(_weights_task(chunk), chunk.weights)
+        call = self._actors.call(worker.actor, method, *arguments)
         if not worker.in_flight:
             worker.busy_since = time.monotonic()
-        worker.in_flight.append(InFlight(reference, chunk, actor))
+        worker.in_flight.append(InFlight(call, chunk, worker.actor))
         self._unsettled.add(chunk)
 
-    def _measure_source(self, actor: Any, task: WeightsTask, source: bytes) -> Any:
-        return actor.measure_source.remote(source)
+    def _method_of_source(self, task: WeightsTask, source: bytes) -> tuple[str, tuple[Any, ...]]:
+        return "measure_source", (source,)
 
-    def _measure_weights(self, actor: Any, task: WeightsTask, weights: Any) -> Any:
-        return actor.measure_state.remote(*weights)
+    def _method_of_weights(self, task: WeightsTask, weights: tuple[Any, Any]) -> tuple[str, tuple[Any, ...]]:
+        return "measure_state", weights
 
     def _collect(self, worker: CrewWorker, answers: Mapping[Any, Any]) -> Iterator[Any]:
         item = worker.in_flight[0]
-        reference, chunk = item.reference, item.chunk
+        call, chunk = item.call, item.chunk
         try:
-            answer = answers[reference] if reference in answers else self._ray.get(reference)
-        except self._ray.exceptions.RayTaskError as error:
+            answer = answers[call] if call in answers else self._actors.answers([call])[0]
+        except ActorTaskError as error:
             if isinstance(error.cause, ChangedSamplesError):
                 raise error.cause from None
             raise
-        except self._ray.exceptions.RayError as error:
+        except ActorError as error:
             yield from self._bury(worker, error)
             return
         worker.in_flight.popleft()

@@ -15,6 +15,7 @@ from ..errors import NondeterministicLossError
 from ..evaluator import EvaluatorDescription, Partition, SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
+from .actors import Actors
 from .chunks import Chunk, MeasuredSpeed
 from .devices import WorkerLayout, WorkerPlace
 from .measurement_actor import MeasurementActor
@@ -27,7 +28,7 @@ class ActorRecipe:
     """How an actor is made.
 
     Attributes:
-        ray: the module, or ``LocalActors``, which stands for it.
+        actors: what runs them.
         callback: the pickled callback_fn, stored for all actors.
         frameworks: what callback_fn will import.
         options: what is measured.
@@ -37,7 +38,7 @@ class ActorRecipe:
         actor: the class.
     """
 
-    ray: Any
+    actors: Actors
     callback: Any
     frameworks: tuple[str, ...]
     options: MeasurementOptions
@@ -69,9 +70,9 @@ class LoadedPlane:
 
 @dataclass(frozen=True)
 class InFlight:
-    """A chunk that an actor was given: what to wait for, what it is, and which actor has it."""
+    """A chunk that an actor was given: the call to wait for, what it is, and which actor has it."""
 
-    reference: Any
+    call: Any
     chunk: Chunk
     actor: Any
 
@@ -87,7 +88,7 @@ class CrewWorker:
         node: the id of the cluster's node where it should be placed if possible, or None.
         in_flight: what it measures and what waits for it, in that order.
         busy_since: when it began the first of them.
-        starting: references of the calls that start it again, in the order in which they run.
+        starting: the calls that start it again, in the order in which they run.
         started_at: when those were made.
         speed: as measured.
         deaths: how often it died since it last measured something.
@@ -116,7 +117,7 @@ class CrewWorker:
         return self.place.label
 
     def create(self) -> Any:
-        """Makes the actor and returns a reference that is ready when it has a place."""
+        """Makes the actor and returns a call that is done when it has a place."""
         recipe, layout = self.recipe, self.recipe.layout
         cpus = layout.devices_per_worker if recipe.kind is None and self.place.cores is None else 1
         options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": 0, "max_restarts": 0, "max_task_retries": 0}
@@ -127,25 +128,27 @@ class CrewWorker:
         if self.shared is not None:
             options["scheduling_strategy"] = self.shared.strategy
         elif self.node is not None:
-            strategies = recipe.ray.util.scheduling_strategies
+            strategies = recipe.actors.ray.util.scheduling_strategies
             options["scheduling_strategy"] = strategies.NodeAffinitySchedulingStrategy(self.node, soft=True)
         search_path = [path or os.getcwd() for path in sys.path]  # noqa: PTH109
         # Ray shows each actor only its own GPUs, which it counts from 0.
         devices = [f"cuda:{index}" for index in range(layout.devices_per_worker)] if recipe.gpus else ["cpu"]
         threads = cpus if self.place.cores is None else len(self.place.cores)
-        actor_class = recipe.ray.remote(recipe.actor)
-        self.actor = actor_class.options(**options).remote(
-            self.place.cores, threads, devices, search_path, layout.workers_per_device
-        )
-        return self.actor.place.remote()
+        arguments = self.place.cores, threads, devices, search_path, layout.workers_per_device
+        self.actor = recipe.actors.start(recipe.actor, arguments, options)
+        return self.call("place")
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Calls a method of the actor; returns the call."""
+        return self.recipe.actors.call(self.actor, method, *arguments)
 
     def prepare(self) -> Any:
-        """Has the actor load callback_fn and the framework; returns the reference."""
-        return self.actor.prepare.remote(self.recipe.callback, self.recipe.frameworks)
+        """Has the actor load callback_fn and the framework; returns the call."""
+        return self.call("prepare", self.recipe.callback, self.recipe.frameworks)
 
     def start(self, plan: MeasurementPlan | None, workload: Workload | None, memory: SampleMemory) -> Any:
-        """Has the actor build its evaluator; returns the reference."""
-        return self.actor.start.remote(self.recipe.options, plan, workload, memory)
+        """Has the actor build its evaluator; returns the call."""
+        return self.call("start", self.recipe.options, plan, workload, memory)
 
     def seek_place(self) -> None:
         """Makes another actor in the place of a dead one; all that it is asked for yet is where it is."""
@@ -155,16 +158,16 @@ class CrewWorker:
 
     def start_up(self, plan: MeasurementPlan, memory: SampleMemory, plane: LoadedPlane | None) -> None:
         """Has an actor that has or seeks its place start, up to the loaded plane."""
-        self.starting += [self.prepare(), self.actor.call.remote(), self.start(plan, None, memory)]
+        self.starting += [self.prepare(), self.call("call"), self.start(plan, None, memory)]
         if plane is not None:
-            self.starting.append(self.actor.load.remote(*plane.vectors))
-            self.starting.append(self.actor.settle.remote(plane.far_points, plane.partition))
+            self.starting.append(self.call("load", *plane.vectors))
+            self.starting.append(self.call("settle", plane.far_points, plane.partition))
 
     def end(self) -> None:
         """Ends the actor."""
         if self.actor is not None:
             with contextlib.suppress(Exception):
-                self.recipe.ray.kill(self.actor)
+                self.recipe.actors.kill(self.actor)
         self.actor = None
         self.starting = []
 
@@ -182,12 +185,11 @@ class SharedDevice:
     Ray would give the free half of a GPU to anybody's actor; a group keeps it whole.
 
     Args:
-        ray: the module.
         kind: "GPU" or "NPU".
         workers: how many share it.
     """
 
-    def __init__(self, ray: Any, kind: str, workers: int) -> None:
+    def __init__(self, kind: str, workers: int) -> None:
         from ray.util.placement_group import placement_group, remove_placement_group
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 

@@ -223,5 +223,5 @@ def _slurm_share() -> int | None:
 
 
 def local_processes_suffice() -> bool:
-    """Returns whether workers of this machine need nothing of Ray: no GPUs to hand out, and a system that forks."""
-    return system.LINUX and not gpu_ids() and not any(Path("/dev").glob("davinci[0-9]*"))
+    """Returns whether workers of this machine need nothing of Ray: no GPUs to hand out."""
+    return not gpu_ids() and not any(Path("/dev").glob("davinci[0-9]*"))

@@ -1,45 +1,130 @@
-"""An actor on this machine as its driver sees it: its calls, their answers, and how it died."""
+"""What the driver and an actor's process on this machine send each other: calls, answers, and stored values."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import pickle
 import socket
+import struct
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from .local_messages import Inbox, Message, read_message
+from ..errors import PoolError, SampleMemoryError
+from ..samples.sample_file import FileHandle, SampleFile
+from .actors import ActorError, ActorTaskError
+
+_HEAD = struct.Struct("<Q")
+# Vector instructions read arrays fastest from such addresses.
+_ALIGNMENT = 64
 
 
-class ActorError(Exception):
-    """An actor gives no answer."""
-
-
-class ActorTaskError(ActorError):
-    """A method raised.
+class StoredValue:
+    """A value in a file that other processes map; nobody may change it.
 
     Args:
-        cause: what it raised.
-        text: its traceback in the worker.
+        handle: where they find the file.
+        spans: where the pickled value and its arrays begin in it, and their sizes in bytes.
+        file: which is freed with this object.
     """
 
-    def __init__(self, cause: Exception, text: str) -> None:
-        super().__init__(text)
-        self.cause = cause
+    def __init__(
+        self, handle: FileHandle | None, spans: Sequence[tuple[int, int]], file: SampleFile | None = None
+    ) -> None:
+        self._handle, self._spans, self._file = handle, spans, file
+
+    @classmethod
+    def of(cls, value: Any, folder: str | None = None) -> StoredValue:
+        """Returns a copy of a value, whose arrays are not copied again where it is read.
+
+        Raises:
+            PoolError: there is no room for it.
+        """
+        buffers: list[pickle.PickleBuffer] = []
+        pickled = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+        parts = [memoryview(pickled), *(buffer.raw() for buffer in buffers)]
+        try:
+            file = SampleFile(folder)
+            spans = [(file.append(part, _ALIGNMENT), part.nbytes) for part in parts]
+        except (SampleMemoryError, OSError) as error:
+            size = sum(part.nbytes for part in parts)
+            raise PoolError(f"there is no room for {size / 1e9:.2g} GB that the workers share: {error}") from error
+        return cls(file.handle(), spans, file)
+
+    def load(self) -> Any:
+        """Returns the value; its arrays are read-only and lie in the file."""
+        file = self._file if self._handle is None else SampleFile.open(self._handle)
+        if file is None:
+            raise RuntimeError("a value that the driver stored is out of this process's reach.")
+        memory = memoryview(file.map(writable=False))  # type: ignore[arg-type]
+        pickled, *buffers = (memory[start : start + size] for start, size in self._spans)
+        return pickle.loads(pickled, buffers=buffers)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredValue, (self._handle, self._spans)
+
+
+def framed(content: Any) -> bytes:
+    """Returns a message as it is sent."""
+    body = pickle.dumps(content, protocol=5)
+    return _HEAD.pack(len(body)) + body
+
+
+class Inbox:
+    """Puts together the messages that come through a connection.
+
+    Args:
+        read: returns at most so many bytes that have come, and none once the other end is gone.
+    """
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
+        self._bytes = bytearray()
+
+    def receive(self) -> bool:
+        """Takes what has come, or waits for something; returns False where the other end is gone.
+
+        Raises:
+            BlockingIOError: the connection does not block, and nothing has come.
+            TimeoutError: nothing has come in time.
+        """
+        try:
+            data = self._read(2**20)
+        except ConnectionError:
+            return False
+        self._bytes += data
+        return bool(data)
+
+    def messages(self) -> list[Any]:
+        """Returns the contents of the messages that are whole, still pickled."""
+        found = []
+        while len(self._bytes) >= _HEAD.size:
+            (size,) = _HEAD.unpack_from(self._bytes)
+            end = _HEAD.size + size
+            if len(self._bytes) < end:
+                break
+            found.append(bytes(self._bytes[_HEAD.size : end]))
+            del self._bytes[:end]
+        return found
 
 
 class Call:
-    """A method's call, and its answer once that has come."""
+    """A method's call, and its answer once that has come.
 
-    def __init__(self) -> None:
+    Args:
+        arguments: are kept until then, because the process reads stored values when it comes to them.
+    """
+
+    def __init__(self, arguments: Sequence[Any]) -> None:
+        self._arguments: Sequence[Any] = arguments
         self.answer: Any = None
         self.error: ActorError | None = None
         self.is_done = False
 
     def end(self, answer: Any = None, error: ActorError | None = None) -> None:
         """Sets the answer, or why there is none."""
-        self.answer, self.error, self.is_done = answer, error, True
+        self.answer, self.error, self.is_done, self._arguments = answer, error, True, ()
 
     def get(self) -> Any:
         """Returns the answer.
@@ -52,57 +137,46 @@ class Call:
         return self.answer
 
 
-class Actor:
-    """An object in a process of its own, whose methods are called one after another: ``actor.method.remote(...)``."""
+class Process(Protocol):
+    """A worker's process."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def ended(self, seconds: float = 0.0) -> int | None:
+        """Returns its exit code, negative for a signal; None if it runs, or nobody says, after so many seconds."""
 
-    def __getattr__(self, name: str) -> _Method:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return _Method(self._line, name)
-
-
-class _Method:
-    def __init__(self, line: Line, name: str) -> None:
-        self._line, self._name = line, name
-
-    def remote(self, *arguments: Any) -> Call:
-        return self._line.call(self._name, arguments)
+    def kill(self) -> None:
+        """Ends it at once."""
 
 
 class Line:
-    """The connection with an actor's process.
+    """An actor of this machine as its driver sees it: the connection with its process.
 
     Args:
+        process: in which it runs.
         connection: the driver's end.
         changed: is called when there begins or ends to be something unsent.
 
     Attributes:
-        process: its id; None until it is known.
         death: why nothing comes any more; None while it lives.
     """
 
-    def __init__(self, connection: socket.socket, changed: Callable[[Line], None]) -> None:
+    def __init__(self, process: Process, connection: socket.socket, changed: Callable[[Line], None]) -> None:
         connection.setblocking(False)
-        self.connection, self._changed = connection, changed
-        self._inbox = Inbox(connection)
-        self._unsent: deque[Message] = deque()
+        self.process, self.connection, self._changed = process, connection, changed
+        self._inbox = Inbox(connection.recv)
+        self._unsent: deque[memoryview] = deque()
         self._numbers = itertools.count()
         self._waiting: dict[int, Call] = {}
-        self.process: int | None = None
         self.death: ActorError | None = None
 
     def call(self, method: str | None, arguments: Sequence[Any]) -> Call:
         """Asks for a method's call; None makes the object, of a class and its arguments."""
-        call = Call()
+        call = Call(arguments)
         if self.death is not None:
             call.end(error=self.death)
             return call
         number = next(self._numbers)
+        self._unsent.append(memoryview(framed((number, method, arguments))))
         self._waiting[number] = call
-        self._unsent.append(Message((number, method, arguments)))
         self.send()
         return call
 
@@ -115,8 +189,10 @@ class Line:
         """Sends what the connection takes now."""
         with contextlib.suppress(BlockingIOError, ConnectionError):  # that it is gone is found out when reading
             while self._unsent:
-                self._unsent[0].send(self.connection)
-                self._unsent.popleft()
+                sent = self.connection.send(self._unsent[0])
+                self._unsent[0] = self._unsent[0][sent:]
+                if not self._unsent[0]:
+                    self._unsent.popleft()
         self._changed(self)
 
     def receive(self) -> bool:
@@ -125,8 +201,8 @@ class Line:
         with contextlib.suppress(BlockingIOError):
             while alive:
                 alive = self._inbox.receive()
-        for body, descriptors in self._inbox.messages():
-            number, succeeded, content = read_message(body, descriptors)
+        for body in self._inbox.messages():
+            number, succeeded, content = pickle.loads(body)
             call = self._waiting.pop(number)
             if succeeded:
                 call.end(content)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
@@ -18,7 +19,7 @@ from .crew_pool import CrewPool, pickled_function
 from .crew_worker import ActorRecipe, mentioned_frameworks
 from .devices import WorkerLayout
 from .local_actors import LocalActors
-from .local_messages import StoredValue
+from .local_line import StoredValue
 from .measurement_actor import MeasurementActor
 from .placement import local_workers, place_workers
 
@@ -39,7 +40,7 @@ class LocalActor(MeasurementActor):
 
 
 class LocalPool(CrewPool):
-    """Measures in several processes of this machine, which start in a fraction of the time that Ray takes.
+    """Measures in several processes of this machine, which need no Ray.
 
     Args:
         callback_fn: as of ``RayPool``.
@@ -49,6 +50,7 @@ class LocalPool(CrewPool):
         workload: for how much work it is tuned.
         layout: how many slots a worker has, or how many workers share one.
         memory: where samples are kept.
+        forked: as of ``LocalActors``.
 
     Raises:
         ValueError: the number of devices is not a multiple of ``layout.devices_per_worker``.
@@ -67,6 +69,7 @@ class LocalPool(CrewPool):
         workload: Workload | None = None,
         layout: WorkerLayout = WorkerLayout(),  # noqa: B008
         memory: SampleMemory = SampleMemory(),  # noqa: B008
+        forked: bool | None = None,
     ) -> None:
         layout.check_devices(device_ids)
         pickled = pickled_function(cloudpickle.dumps, callback_fn)
@@ -74,8 +77,8 @@ class LocalPool(CrewPool):
         modules = [__name__]
         if any(name in _WITH_TORCH for name in frameworks):
             modules += _OF_TORCH
-        actors = LocalActors(modules)
-        super().__init__(contextlib.closing(actors), Crew(actors, memory))
+        actors = LocalActors(modules, forked=forked)
+        super().__init__(contextlib.closing(actors), Crew(actors, replace(memory, folder=actors.folder)))
         try:
             callback = actors.put(pickled)
             recipe = ActorRecipe(actors, callback, frameworks, options, gpus=False, layout=layout, actor=LocalActor)

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import PoolError
+from .actors import ActorError, Actors
 from .crew_worker import ActorRecipe, CrewWorker, SharedDevice
 from .devices import WorkerLayout, available_cores, choose_devices, gpu_ids
 from .ray_session import ray_address, ray_is_running
-from .waiting import get_while_alive, wait_while_alive
 
 PLACEMENT_SECONDS = 30.0
 # Others of a cluster find their place about as fast as the first one did.
@@ -48,14 +48,14 @@ def cluster_workers(recipe: ActorRecipe, asked: tuple[int, ...] | None) -> list[
         PoolError: too few devices are free for one worker.
     """
     # Which GPU an actor gets is Ray's choice, so all free ones are taken and the others are released.
-    numbers = free_devices(recipe.ray, recipe.kind, None if recipe.gpus else asked, recipe.layout)
+    numbers = free_devices(recipe.actors.ray, recipe.kind, None if recipe.gpus else asked, recipe.layout)
     workers = new_workers(recipe, numbers)
     if not workers:
         wanted = recipe.layout.devices_per_worker
         what = (
             f"every {recipe.kind or 'CPU'} of the cluster is busy" if wanted == 1 else f"no {wanted} devices are free"
         )
-        raise PoolError(f"{what}. {_resources(recipe.ray)}")
+        raise PoolError(f"{what}.{_resources(recipe.actors)}")
     return workers
 
 
@@ -115,21 +115,22 @@ def free_on_nodes(ray: Any) -> Mapping[str, Mapping[str, float]] | None:
 
 
 def environment_probe(ray: Any, node: str) -> Any:
-    """Returns a reference that is ready when a node has installed the run's environment; it needs no free device."""
+    """Returns a call that is done when a node has installed the run's environment; it needs no free device."""
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=True)
     return ray.remote(lambda: None).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy).remote()
 
 
-def _wait_for_environment(ray: Any, kind: str | None) -> None:
+def _wait_for_environment(actors: Actors, kind: str | None) -> None:
     """Waits until the nodes have installed the run's environment, which is no waiting for a place."""
+    ray = actors.ray
     nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get(kind or "CPU", 0)]
     late = [environment_probe(ray, node["NodeID"]) for node in nodes]
     start, pause = time.monotonic(), _ENVIRONMENT_SECONDS
     while late:
-        came, late = wait_while_alive(ray, late, seconds=pause)
+        came, late = actors.wait(late, seconds=pause)
         if not came:
             return  # it is not known what holds these nodes up; the others may do
-        get_while_alive(ray, came)
+        actors.get(came)
         pause = max(PLACEMENT_SECONDS, 2 * (time.monotonic() - start))
 
 
@@ -148,28 +149,28 @@ def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = Non
         PoolError: no worker found a place, or a GPU that was asked for is busy or absent.
     """
     recipe = workers[0].recipe
-    ray = recipe.ray
+    actors = recipe.actors
     is_private = workers[0].place.cores is not None
     try:
         if not is_private:
-            _wait_for_environment(ray, recipe.kind)
-    except ray.exceptions.RayError as error:
+            _wait_for_environment(actors, recipe.kind)
+    except ActorError as error:
         raise PoolError(f"the run's environment could not be installed. Ray says: {error}") from error
     start = time.monotonic()
     waiting = {worker.create(): worker for worker in workers}
-    came, late = wait_while_alive(ray, list(waiting), seconds=PLACEMENT_SECONDS)
+    came, late = actors.wait(list(waiting), seconds=PLACEMENT_SECONDS)
     # On this machine there is a place for each, but many processes take long to start. On a cluster a device that
     # somebody else has taken must not hold up the others. We wait as long as more of them come.
     quiet = max(_LEAST_QUIET_SECONDS, _QUIET_OF_FIRST * (time.monotonic() - start))
     quiet = PLACEMENT_SECONDS if is_private else min(quiet, PLACEMENT_SECONDS)
     while came and late:
-        came, late = wait_while_alive(ray, late, seconds=quiet)
-    behind = {reference: waiting.pop(reference) for reference in late}
+        came, late = actors.wait(late, seconds=quiet)
+    behind = {call: waiting.pop(call) for call in late}
     if not waiting:
         raise _no_place(recipe)
     try:
-        answers = get_while_alive(ray, list(waiting))
-    except ray.exceptions.RayError as error:
+        answers = actors.get(list(waiting))
+    except ActorError as error:
         raise PoolError(f"a worker could not start. The error was: {error}") from error
     of_cluster = recipe.gpus and not is_private
     can_join = not (of_cluster and asked is not None)
@@ -178,10 +179,10 @@ def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = Non
         warnings.warn(
             f"{len(behind)} of {len(workers)} workers found no place soon after the others; {then}.", stacklevel=3
         )
-    for reference, worker in behind.items():
+    for call, worker in behind.items():
         workers.remove(worker)
         if can_join:
-            worker.starting = [reference]
+            worker.starting = [call]
         else:
             worker.leave()
     if of_cluster:
@@ -209,7 +210,7 @@ def _no_place(recipe: ActorRecipe) -> PoolError:
     together, alone = recipe.layout.devices_per_worker, recipe.layout.workers_per_device == 1
     needed = f"{together} CPU" if recipe.kind is None else f"1 CPU and {together if alone else 'a share of a'} "
     return PoolError(
-        f"no worker found a place within {PLACEMENT_SECONDS:.0f} s. {_resources(recipe.ray)} Each worker needs "
+        f"no worker found a place within {PLACEMENT_SECONDS:.0f} s.{_resources(recipe.actors)} Each worker needs "
         f"{needed}{recipe.kind or ''}; ask for fewer device_ids or free some resources."
     )
 
@@ -219,14 +220,16 @@ def _with_shared_devices(recipe: ActorRecipe, workers: list[CrewWorker]) -> list
     together = recipe.layout.workers_per_device
     if recipe.kind is not None and together > 1:
         for start in range(0, len(workers), together):
-            device = SharedDevice(recipe.ray, recipe.kind, together)
+            device = SharedDevice(recipe.kind, together)
             for worker in workers[start : start + together]:
                 worker.shared = device
     return workers
 
 
-def _resources(ray: Any) -> str:
-    return f"The cluster has {_named(ray.cluster_resources())}, free are {_named(ray.available_resources())}."
+def _resources(actors: Actors) -> str:
+    if (ray := actors.ray) is None:
+        return ""
+    return f" The cluster has {_named(ray.cluster_resources())}, free are {_named(ray.available_resources())}."
 
 
 def _named(resources: dict[str, float]) -> dict[str, float]:

@@ -107,9 +107,7 @@ class RaySession:
         self.close()
 
     def _join(self, address: str, runtime_env: Callable[[], dict[str, Any]] | None) -> None:
-        import ray
-
-        self.ray = ray
+        ray = self.ray = _import_ray()
         self._ended.callback(ray.shutdown)
         try:
             _check_reachable(address)
@@ -129,9 +127,7 @@ class RaySession:
     def _start(self, slots: int, gpus: tuple[int, ...]) -> None:
         remove_dead_sessions(short_temporary_folder(_LONGEST_FOLDER))
         _provide_token()
-        import ray
-
-        self.ray = ray
+        ray = self.ray = _import_ray()
         folder = Path(
             tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=short_temporary_folder(_LONGEST_FOLDER))
         )
@@ -163,6 +159,19 @@ class RaySession:
                 )
         except Exception as error:
             raise PoolError(f"a private Ray could not be started: {error}") from error
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise PoolError(
+            f"Ray cannot be imported ({error}). Clusters need it, and several GPUs, of which it gives each worker its "
+            "own: install it with `pip install ray` (there is none for Intel Macs and Windows on ARM). Without Ray, "
+            "leave address and RAY_ADDRESS out, and name at most one GPU in device_ids; several workers on CPU cores "
+            "need no Ray."
+        ) from error
+    return ray
 
 
 def _connect(ray: Any, address: str, runtime_env: dict[str, Any] | None) -> None:

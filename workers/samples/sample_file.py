@@ -1,4 +1,4 @@
-"""Bytes that several processes map and no folder lists: the kernel frees them with the last process that has them."""
+"""Bytes that several processes of a machine map; on Linux the kernel frees them with the last one that has them."""
 
 from __future__ import annotations
 
@@ -19,35 +19,37 @@ _ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class FileHandle:
-    """Where another process of this machine finds a file that has no name.
+    """Where another process of this machine finds a file.
 
     Attributes:
-        machine: this boot of this machine and its process ids' namespace.
-        process: id of a process that has the file open.
-        descriptor: its number there.
+        machine: this boot of this machine and its process ids' namespace, as far as the system tells them.
+        path: of the file; on Linux that of a process that has it open.
         inode: of the file, because ids and numbers are given again.
         size: in bytes.
     """
 
     machine: str
-    process: int
-    descriptor: int
+    path: str
     inode: tuple[int, int]
     size: int
 
 
 class SampleFile:
-    """A file without a name, which grows until it is sealed and is then mapped.
+    """A file that grows until it is sealed and is then mapped.
 
-    On Linux it lies in memory (``memfd_create``), which no size of ``/dev/shm`` limits; elsewhere it is a temporary
-    file on the disk, deleted as soon as it is made. Nothing is left of it however its processes end.
+    On Linux it lies in memory (``memfd_create``), which no size of ``/dev/shm`` limits, and nothing is left of it
+    however its processes end. Elsewhere it is a temporary file on the disk.
+
+    Args:
+        folder: where it goes elsewhere if other processes need it; who made the folder removes it.
 
     Raises:
         SampleMemoryError: there is no room for it.
     """
 
-    def __init__(self) -> None:
-        self._descriptor = system.unnamed_file("landscape-samples")
+    def __init__(self, folder: str | None = None) -> None:
+        self._descriptor, self._path = system.shared_file("landscape", folder)
+        self._owner = os.getpid()
         self.size = 0
 
     def append(self, values: memoryview, alignment: int) -> int:
@@ -70,41 +72,50 @@ class SampleFile:
         """Sees to it that no process can change the file any more."""
         system.seal(self._descriptor)
 
-    def map(self) -> NDArray[np.uint8]:
-        """Returns all bytes. They may be written to, which nobody else sees: the pages written become copies."""
+    def map(self, *, writable: bool = True) -> NDArray[np.uint8]:
+        """Returns all bytes.
+
+        Args:
+            writable: whether they may be written to, which nobody else sees: the pages written become copies.
+        """
         if not self.size:
             return np.empty(0, np.uint8)
         try:
-            mapped = mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_COPY)
+            access = mmap.ACCESS_COPY if writable else mmap.ACCESS_READ
+            mapped = mmap.mmap(self._descriptor, self.size, access=access)
         except (OSError, MemoryError) as error:
             raise _no_room(self.size, error) from error
         return np.frombuffer(mapped, np.uint8)
 
     def handle(self) -> FileHandle | None:
         """Returns where another process finds the file; None where it cannot."""
-        machine = system.machine_identity()
-        if not machine:
+        path = self._path or system.path_of_open(self._descriptor)
+        if not path:
             return None
         found = os.fstat(self._descriptor)
-        return FileHandle(machine, os.getpid(), self._descriptor, (found.st_dev, found.st_ino), self.size)
+        return FileHandle(system.machine_identity(), path, (found.st_dev, found.st_ino), self.size)
 
     @classmethod
     def open(cls, handle: FileHandle) -> SampleFile | None:
         """Returns the file of another process, or None where it is on another machine, gone, or not ours to read."""
         if handle.machine != system.machine_identity():
             return None
-        descriptor = system.open_of_process(handle.process, handle.descriptor)
-        if descriptor is None:
+        try:
+            descriptor = os.open(handle.path, os.O_RDONLY | system.OPEN_FLAGS)
+        except OSError:
             return None
         found = os.fstat(descriptor)
         file = cls.__new__(cls)
-        file._descriptor, file.size = descriptor, found.st_size
+        file._descriptor, file.size, file._owner = descriptor, found.st_size, 0
+        file._path = "" if system.path_of_open(descriptor) else handle.path
         # Closed with the object, also where it is another file by now.
         return file if ((found.st_dev, found.st_ino), found.st_size) == (handle.inode, handle.size) else None
 
     def __del__(self) -> None:
         with contextlib.suppress(OSError, AttributeError):
             os.close(self._descriptor)
+            if self._path and self._owner == os.getpid():
+                os.unlink(self._path)  # noqa: PTH108 (Windows refuses it while others map it: it goes with its folder)
 
 
 def _no_room(size: int, error: Exception) -> SampleMemoryError:

@@ -193,7 +193,7 @@ def read_source(
         taken = _taken(held, source, limit)
         if taken is not None:
             return taken if memory.shared else taken.without_store()
-    writer = SampleWriter()
+    writer = SampleWriter(memory.folder if memory.shared else None)
     for batch in source.read():
         writer.add(batch)
         expected = writer.size if source.count is None else writer.size / writer.count * source.count

@@ -61,9 +61,13 @@ class SampleWriter:
     """Puts batches into files as they come, each array of a batch into a file of its own.
 
     So the samples lie in memory once while they are read, too: arrays that fit together are one array in the end.
+
+    Args:
+        folder: as of ``SampleFile``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str | None = None) -> None:
+        self._folder = folder
         self._files: list[SampleFile] = []
         self._batches: list[Batch] = []
         self._digest = SampleDigest()
@@ -101,7 +105,7 @@ class SampleWriter:
         if not _can_be_written(leaf):
             return copy.copy(leaf)
         while position >= len(self._files):
-            self._files.append(SampleFile())
+            self._files.append(SampleFile(self._folder))
         file = self._files[position]
         found = leaf_bytes(leaf)
         assert found is not None

@@ -241,26 +241,32 @@ class TestLocks:
             assert not system.is_locked_for_writing(reader.fileno())
 
 
-class TestFilesWithoutNames:
+class TestSharedFiles:
     def test_nobody_writes_to_a_sealed_one(self):
-        descriptor = system.unnamed_file("test")
+        descriptor, path = system.shared_file("test", None)
+        assert path == ""
         os.write(descriptor, b"content")
         system.seal(descriptor)
         with pytest.raises(PermissionError):
             os.write(descriptor, b"more")
-        other = system.open_of_process(os.getpid(), descriptor)
-        assert os.read(other, 100) == b"content"
+        other = Path(system.path_of_open(descriptor))
+        assert other.read_bytes() == b"content"
         os.close(descriptor)
-        os.close(other)
-        assert system.open_of_process(os.getpid(), descriptor) is None
+        assert not other.exists()
 
-    def test_elsewhere_it_lies_on_the_disk_for_this_process_alone(self, elsewhere):
-        descriptor = system.unnamed_file("test")
+    def test_elsewhere_it_lies_on_the_disk(self, elsewhere, tmp_path):
+        descriptor, path = system.shared_file("test", str(tmp_path))
         os.write(descriptor, b"content")
         system.seal(descriptor)
-        assert os.pread(descriptor, 100, 0) == b"content"
+        assert Path(path).parent == tmp_path
+        assert Path(path).read_bytes() == b"content"
+        assert system.path_of_open(descriptor) == ""
+        os.close(descriptor)
+
+    def test_elsewhere_and_without_a_folder_it_is_for_this_process_alone(self, elsewhere):
+        descriptor, path = system.shared_file("test", None)
+        assert path == ""
         assert os.fstat(descriptor).st_nlink == 0
-        assert system.open_of_process(os.getpid(), descriptor) is None
         os.close(descriptor)
 
     @pytest.mark.parametrize("linux", [True, False])

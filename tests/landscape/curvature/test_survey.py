@@ -15,6 +15,7 @@ from small_curvature import NUMBERS, dense_hessian, flat, other_samples, small, 
 from waiting import wait_until
 
 from collectors import CheckpointError, RunDirectory, RunDirectoryError
+from collectors.files import system
 from landscape import (
     Curvature,
     LandscapeError,
@@ -287,8 +288,10 @@ def test_calls_with_the_same_plan_give_the_same_bytes(run, tmp_path, monkeypatch
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:device_ids .* go beyond")
-def test_three_workers_write_the_same_file_as_this_process(run, tmp_path, monkeypatch):
+@pytest.mark.parametrize("forked", [True, False])
+def test_three_workers_write_the_same_file_as_this_process(run, tmp_path, monkeypatch, forked):
     """Of the four checkpoints each worker has one, and the last one's samples are shared among all."""
+    monkeypatch.setattr(system, "forks_workers", lambda: forked)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     images = []
     for devices in ([0], [0, 1, 2]):

@@ -19,8 +19,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import types
+import uuid
 
 import sim_core
 
@@ -279,7 +281,42 @@ class _Popen(subprocess.Popen):
         if named.get("pass_fds"):
             sim_core.note("Popen with pass_fds")
             raise ValueError("pass_fds not supported on Windows.")
+        for name in ("preexec_fn", "start_new_session"):
+            if named.get(name):
+                sim_core.note(f"Popen with {name}")
+                raise ValueError(f"{name} is not supported on Windows platforms")
+        named.pop("creationflags", None)
         super().__init__(*arguments, **named)
+
+
+class _Socket(socket.socket):
+    """A socket that another process can be given; here a thread hands it to the one that knows its name."""
+
+    def share(self, process):
+        os.stat(f"/proc/{process}")
+        name = f"\0share {os.getpid()} {uuid.uuid4()}"
+        waiting, copy = socket.socket(socket.AF_UNIX), os.dup(self.fileno())
+        waiting.bind(name)
+        waiting.listen(1)
+
+        def hand_over():
+            other, _ = waiting.accept()
+            with waiting, other:
+                socket.send_fds(other, [b"!"], [copy])
+            os.close(copy)
+
+        threading.Thread(target=hand_over, daemon=True).start()
+        return name.encode()
+
+
+def _socketpair():
+    return tuple(_Socket(fileno=one.detach()) for one in socket.socketpair())
+
+
+def _fromshare(name):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(name.decode())
+        return _Socket(fileno=socket.recv_fds(connection, 1, 1)[1][0])
 
 
 class _Kernel:
@@ -320,7 +357,8 @@ def activate():
 
     replaced = _wrap_os()
     views = {
-        "sys": sim_core.View(sys, ("getdlopenflags", "setdlopenflags"), {"platform": "win32"}),
+        "sys": sim_core.View(sys, ("getdlopenflags", "setdlopenflags"),
+                             {"platform": "win32", "_base_executable": sys.executable}),
         "os": sim_core.View(
             os, _of_os, {**replaced, "O_BINARY": _O_BINARY, "O_TEXT": _O_TEXT, "O_NOINHERIT": _O_NOINHERIT,
                          "supports_effective_ids": set(), "supports_dir_fd": set()},
@@ -342,6 +380,7 @@ def activate():
             socket,
             lambda name: name in ("AF_UNIX", "send_fds", "recv_fds", "CMSG_LEN", "SCM_RIGHTS", "SOCK_CLOEXEC",
                                   "SO_REUSEPORT", "MSG_CMSG_CLOEXEC") and f"socket.{name}" not in _HAVE,
+            {"socketpair": _socketpair, "fromshare": _fromshare},
         ),
         "mmap": sim_core.View(
             mmap, lambda name: name.startswith(("PROT_", "MAP_", "MADV_")), {"mmap": _mmap}
@@ -350,7 +389,7 @@ def activate():
             ctypes, (), {"CDLL": _Kernel, "WinDLL": _Kernel, "get_last_error": lambda: 87,
                          "windll": types.SimpleNamespace(kernel32=_Kernel("kernel32"))},
         ),
-        "subprocess": sim_core.View(subprocess, (), {"Popen": _Popen}),
+        "subprocess": sim_core.View(subprocess, (), {"Popen": _Popen, "CREATE_NO_WINDOW": 0x0800_0000}),
         "time": sim_core.View(time, lambda name: name in ("tzset", "pthread_getcpuclockid") or name[:6] == "clock_"),
     }  # fmt: skip
     sim_core.install(views, missing=_MISSING - _HAVE, hidden_folders=("/proc", "/dev", "/sys", "/tmp/landscape-none"))

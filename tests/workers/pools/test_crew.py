@@ -8,6 +8,7 @@ from simulated_ray import Reference, SimulatedRay
 from workers.errors import PoolError
 from workers.pools import crew as crew_module
 from workers.pools.crew import PLACEMENT_SECONDS, Crew
+from workers.pools.ray_pool import RayActors
 
 NEVER = float("inf")
 
@@ -33,7 +34,7 @@ class Worker:
 
 def crew_of(*deaths):
     ray = SimulatedRay()
-    crew = Crew(ray)
+    crew = Crew(RayActors(ray))
     crew._started = SimpleNamespace(plan=None)
     crew.workers = [Worker(ray, number, count) for number, count in enumerate(deaths)]
     return crew
@@ -81,8 +82,8 @@ def clock(monkeypatch):
     """Returns a function that lets a crew's time pass."""
 
     def forward(crew, seconds):
-        monkeypatch.setattr(crew_module, "time", crew.ray)
-        crew.ray.now += seconds
+        monkeypatch.setattr(crew_module, "time", crew.actors.ray)
+        crew.actors.ray.now += seconds
 
     return forward
 

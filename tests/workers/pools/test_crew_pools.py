@@ -35,7 +35,7 @@ from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pool import PointTask, StateTask
-from workers.pools import chunks, local_pool, placement
+from workers.pools import chunks, local_pool, placement, ray_pool
 from workers.pools.crew_worker import mentioned_frameworks
 from workers.pools.in_process import InProcessPool
 from workers.pools.local_pool import LocalPool
@@ -52,13 +52,23 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignor
 RAY = pytest.param("Ray", marks=pytest.mark.slow)  # its start alone takes as long as hundreds of quick tests
 
 
-@pytest.fixture(scope="module", params=[RAY, "processes"])
+class SpawnedPool(LocalPool):
+    """As on systems that do not fork."""
+
+    __init__ = functools.partialmethod(LocalPool.__init__, forked=False)
+
+
+PROCESSES = {"forked": LocalPool, "spawned": SpawnedPool}
+SPAWNED = pytest.param("spawned", marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=[RAY, "forked", SPAWNED])
 def workers_on(request):
     """The kind of pool. One Ray serves all tests; the pools find it running and leave it so."""
     with pytest.MonkeyPatch.context() as patch:
         wait_longer_for_places(patch.setattr)
-        if request.param == "processes":
-            yield LocalPool
+        if request.param in PROCESSES:
+            yield PROCESSES[request.param]
         else:
             with RaySession(None, slots=4):
                 yield RayPool
@@ -203,7 +213,8 @@ class TestCallbacks:
             del sys.modules[name]
 
     def test_a_closure_over_a_live_object_is_refused(self, workers_on):
-        with pytest.raises(CallbackFunctionError, match=r"cannot be sent to the workers \(TypeError: .*lock"):
+        text = r"callback_fn cannot be sent .*\(TypeError: .*lock.*define it at the top level of a module, which"
+        with pytest.raises(CallbackFunctionError, match=text):
             workers_on(locked(), MeasurementOptions(), device_ids=(0,))
         assert ray_is_running() == (workers_on is RayPool)
 
@@ -452,7 +463,7 @@ def take_a_place():
 @pytest.fixture
 def let_the_late_one_come(workers_on, request, tmp_path, monkeypatch):
     """One of the next pool's two workers is late; returns what lets it come."""
-    if workers_on is LocalPool:
+    if issubclass(workers_on, LocalPool):
         support = str(request.config.rootpath / "tests" / "support")
         monkeypatch.setattr(local_pool, "LocalActor", LateActor)
         monkeypatch.setenv(GATE_VARIABLE, str(tmp_path))
@@ -464,12 +475,18 @@ def let_the_late_one_come(workers_on, request, tmp_path, monkeypatch):
         taken = [take_a_place()]
         wait_until_free(1, "CPU")
         come = taken.clear
-    find = placement.wait_while_alive
 
-    def wait_for_the_first(ray, references, *, seconds):
-        return find(ray, references, seconds=seconds if len(references) == 2 else 0.0)
+    def place_the_first(workers, asked=None):
+        actors = workers[0].recipe.actors
+        find = actors.wait
+        actors.wait = lambda calls, *, count=1, seconds=None: find(calls, seconds=seconds if len(calls) == 2 else 0.0)
+        try:
+            return placement.place_workers(workers, asked)
+        finally:
+            del actors.wait
 
-    monkeypatch.setattr(placement, "wait_while_alive", wait_for_the_first)
+    for module in (local_pool, ray_pool):
+        monkeypatch.setattr(module, "place_workers", place_the_first)
     return come
 
 

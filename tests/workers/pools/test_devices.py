@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paraboloid import Paraboloid
 
+from collectors.files import system
 from workers.measurement_options import MeasurementOptions
 from workers.pools import devices
 from workers.pools.devices import available_cores, choose_devices, gpu_ids, gpu_numbers, share_cores
@@ -85,6 +86,8 @@ def test_names_of_gpus_that_the_driver_does_not_have_are_none(eight_cores, monke
     assert gpu_ids() == ()
     assert choose_devices(None) == (0, 1)
     assert devices.local_processes_suffice()
+    monkeypatch.setattr(system, "LINUX", False)
+    assert devices.local_processes_suffice(), "they are spawned elsewhere"
 
 
 class Library:

@@ -15,11 +15,12 @@ import pytest
 from plain_actors import Broken, Plain
 from waiting import PATIENCE, Gate, wait_until
 
+from collectors.files import system
 from workers.errors import PoolError
 from workers.pools import local_actors
+from workers.pools.actors import ActorError, ActorTaskError
 from workers.pools.local_actors import LocalActors
-from workers.pools.local_line import ActorError, ActorTaskError
-from workers.pools.local_messages import StoredValue
+from workers.pools.local_line import StoredValue
 
 SUPPORT = Path(__file__).parents[2] / "support"
 # The limit of a wait that ends as soon as it was looked once.
@@ -32,18 +33,29 @@ def patience(monkeypatch):
     monkeypatch.setattr(local_actors, "_STATUS_SECONDS", PATIENCE)
 
 
-@pytest.fixture(scope="module")
-def actors():
+SPAWNED = [pytest.param(name, marks=pytest.mark.slow) for name in ("spawned", "spawned, files in a folder")]
+
+
+@pytest.fixture(scope="module", params=["forked", *SPAWNED])
+def actors(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(SUPPORT))
         patch.delenv("OMP_NUM_THREADS", raising=False)
-        system = LocalActors(["numpy"])
-    yield system
-    system.close()
+        patch.setattr(system, "LINUX", not request.param.endswith("folder"))
+        found = LocalActors(["numpy"], forked=request.param == "forked")
+        yield found
+        folder = found.folder
+        found.close()
+        assert (folder is None) == system.LINUX
+        assert folder is None or not Path(folder).exists()
 
 
-def make(system, name="Ada"):
-    return system.remote(Plain).options(num_cpus=1).remote(name)
+def make(actors, name="Ada"):
+    return actors.start(Plain, [name], {"num_cpus": 1})
+
+
+def ask(actors, actor, method, *arguments):
+    return actors.get([actors.call(actor, method, *arguments)])[0]
 
 
 class TestStoredValues:
@@ -64,8 +76,16 @@ class TestStoredValues:
 
     def test_actors_map_them_at_addresses_that_vectors_like(self, actors):
         stored = actors.put({"x": np.ones(1000, np.float32), "y": np.ones((7, 3))})
-        assert actors.get(make(actors).describe.remote(stored)) == [((1000,), False, 0), ((7, 3), False, 0)]
-        assert actors.get(stored)["y"].shape == (7, 3)
+        assert ask(actors, make(actors), "describe", stored) == [((1000,), False, 0), ((7, 3), False, 0)]
+
+    def test_they_stay_until_the_actor_has_read_them(self, actors, tmp_path):
+        actor, gate = make(actors), Gate(tmp_path / "gate")
+        busy = actors.call(actor, "total", np.ones(1), tmp_path / "gate")
+        gate.wait_for_arrivals()
+        call = actors.call(actor, "total", actors.put(np.ones(7)))
+        gate.open()
+        assert actors.get([busy, call]) == [1.0, 7.0]
+        assert actors.folder is None or list(Path(actors.folder).iterdir()) == []
 
     def test_nothing_stays_open(self):
         before = len(list(Path("/proc/self/fd").iterdir()))
@@ -77,109 +97,113 @@ class TestStoredValues:
 class TestCalls:
     def test_answers_in_the_order_of_the_calls(self, actors, tmp_path):
         actor, gate = make(actors), Gate(tmp_path / "gate")
-        calls = [actor.total.remote(np.ones(number), tmp_path / "gate") for number in (1, 2)]
+        calls = [actors.call(actor, "total", np.ones(number), tmp_path / "gate") for number in (1, 2)]
         gate.wait_for_arrivals()
-        assert actors.wait(calls, timeout=AT_ONCE) == ([], calls)
+        assert actors.wait(calls, seconds=AT_ONCE) == ([], calls)
         gate.open()
-        assert actors.wait(calls, num_returns=1) == (calls[:1], calls[1:])
+        assert actors.wait(calls) == (calls[:1], calls[1:])
         assert actors.get(calls) == [1.0, 2.0]
-        assert actors.wait(calls, num_returns=1) == (calls[:1], calls[1:])
+        assert actors.wait(calls) == (calls[:1], calls[1:])
 
     def test_much_for_a_busy_actor_does_not_hold_up_the_driver(self, actors, tmp_path):
         """The actor reads none of it before the driver opens the gate: one that waited for that would wait in vain."""
         actor, gate = make(actors), Gate(tmp_path / "gate")
-        busy = actor.total.remote(np.ones(1), tmp_path / "gate")
+        busy = actors.call(actor, "total", np.ones(1), tmp_path / "gate")
         gate.wait_for_arrivals()
         large = np.ones(2**21)
-        calls = [actor.total.remote(large) for _ in range(3)]
-        assert actors.wait([busy, *calls], timeout=AT_ONCE) == ([], [busy, *calls])
+        calls = [actors.call(actor, "total", large) for _ in range(3)]
+        assert actors.wait([busy, *calls], seconds=AT_ONCE) == ([], [busy, *calls])
         gate.open()
         assert actors.get([busy, *calls]) == [1.0, *[float(2**21)] * 3]
 
     def test_what_a_method_raises_is_the_cause(self, actors):
         actor = make(actors)
         with pytest.raises(ActorTaskError, match="the cupboard is bare") as caught:
-            actors.get(actor.fail.remote())
+            ask(actors, actor, "fail")
         assert isinstance(caught.value.cause, KeyError)
         with pytest.raises(ActorTaskError, match="LocalError: nobody knows this class") as caught:
-            actors.get(actor.fail_strangely.remote())
+            ask(actors, actor, "fail_strangely")
         assert isinstance(caught.value.cause, RuntimeError)
         with pytest.raises(ActorTaskError, match="pickle"):
-            actors.get(actor.unreadable.remote())
-        assert actors.get(actor.greet.remote()) == "Ada"
+            ask(actors, actor, "unreadable")
+        assert ask(actors, actor, "greet") == "Ada"
 
     def test_an_object_that_cannot_be_made(self, actors):
         with pytest.raises(ActorTaskError, match="NoneType"):
-            actors.get(actors.remote(Broken).remote().greet.remote())
+            ask(actors, actors.start(Broken, [], {}), "greet")
 
 
 class TestProcesses:
     def test_each_draws_numbers_of_its_own(self, actors):
-        (first, second), (third, fourth) = actors.get([make(actors).draw.remote() for _ in range(2)])
+        (first, second), (third, fourth) = actors.get([actors.call(make(actors), "draw") for _ in range(2)])
         assert first != third
         assert second != fourth
 
     def test_their_environment_is_that_of_rays_workers(self, actors):
-        assert actors.get(make(actors).environment.remote()) == ("0", "1")
+        assert ask(actors, make(actors), "environment") == ("0", "1")
 
     def test_one_that_dies_says_how_and_what_it_said_last(self, actors):
         actor = make(actors)
-        call, next_call = actor.end.remote(), actor.greet.remote()
+        call, next_call = actors.call(actor, "end"), actors.call(actor, "greet")
         text = r"its process ended with exit code 3; the workers' last lines:\n  I have had enough\."
-        for item in (call, next_call, actor.greet.remote()):
+        for item in (call, next_call, actors.call(actor, "greet")):
             with pytest.raises(ActorError, match=text):
-                actors.get(item)
+                actors.get([item])
 
     def test_one_that_is_killed(self, actors, tmp_path):
         actor, other = make(actors), make(actors, "Bob")
-        process, _ = actors.get(actor.place.remote())
-        waiting = actor.stay.remote(tmp_path / "mark")
+        process, _ = ask(actors, actor, "place")
+        waiting = actors.call(actor, "stay", tmp_path / "mark")
         wait_until((tmp_path / "mark").exists, what="the call to begin")
         os.kill(process, signal.SIGKILL)
         with pytest.raises(ActorError, match=r"its process was ended by signal 9 \(SIGKILL\)"):
-            actors.get(waiting)
-        process, _ = actors.get(other.place.remote())
+            actors.get([waiting])
+        process, _ = ask(actors, other, "place")
         actors.kill(other)
         with pytest.raises(ActorError, match="was ended by its pool"):
-            actors.get(other.greet.remote())
+            ask(actors, other, "greet")
         wait_until_gone(process)
-        actors.check_alive()
+        assert ask(actors, make(actors), "greet") == "Ada"
 
     def test_without_what_forks_them_nothing_can_be_started(self, tmp_path):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONPATH", str(SUPPORT))
-            system = LocalActors([])
-        actor = make(system)
-        process, template = system.get(actor.place.remote())
+            actors = LocalActors([], forked=True)
+        actor = make(actors)
+        process, template = ask(actors, actor, "place")
         os.kill(template, signal.SIGKILL)
-        with pytest.raises(ActorError, match=r"workers are started has ended|was ended by|its process ended"):
-            system.get(actor.stay.remote(tmp_path / "mark"))
+        with pytest.raises((PoolError, ActorError), match=r"workers are started was ended by|its process "):
+            ask(actors, actor, "stay", tmp_path / "mark")
         with pytest.raises(PoolError, match=r"was ended by signal 9 \(SIGKILL\).*run the same call again to go on"):
-            make(system)
+            make(actors)
         wait_until_gone(process)
-        system.close()
+        actors.close()
 
-    def test_nothing_is_left_where_the_driver_is_killed(self, tmp_path):
+    @pytest.mark.slow
+    @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+    @pytest.mark.parametrize("forked", [True, False])
+    def test_nothing_is_left_where_the_driver_is_killed_or_interrupted(self, tmp_path, forked, end):
         script = textwrap.dedent("""
             import os, signal, sys
             from pathlib import Path
             from plain_actors import Plain
             from waiting import wait_until
             from workers.pools.local_actors import LocalActors
-            system = LocalActors([])
-            actor = system.remote(Plain).remote("Ada")
-            print(*system.get(actor.place.remote()), "ray" in sys.modules, flush=True)
-            actor.stay.remote(sys.argv[1])
+            actors = LocalActors([], forked=sys.argv[2] == "True")
+            actor = actors.start(Plain, ["Ada"], {})
+            print(*actors.get([actors.call(actor, "place")])[0], "ray" in sys.modules, flush=True)
+            actors.call(actor, "stay", sys.argv[1])
             wait_until(Path(sys.argv[1]).exists, what="the call to begin")
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), int(sys.argv[3]))
+            wait_until(lambda: False, what="the end")
         """)
         root = Path(__file__).parents[3]
         variables = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{SUPPORT}"}
-        command = [sys.executable, "-c", script, str(tmp_path / "mark")]
+        command = [sys.executable, "-c", script, str(tmp_path / "mark"), str(forked), str(int(end))]
         ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-        assert ended.returncode == -signal.SIGKILL, ended.stderr
-        process, template, ray = ended.stdout.split()
-        wait_until_gone(int(process), int(template))
+        assert ended.returncode == -end, ended.stderr
+        process, parent, ray = ended.stdout.split()
+        wait_until_gone(int(process), int(parent))
         assert ray == "False"
 
 

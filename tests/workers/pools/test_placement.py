@@ -7,9 +7,10 @@ import pytest
 from simulated_ray import Reference, SimulatedError, SimulatedRay
 
 from workers.errors import PoolError
-from workers.pools import placement, waiting
+from workers.pools import placement, ray_pool
 from workers.pools.devices import WorkerLayout, WorkerPlace
 from workers.pools.placement import cpu_slots, free_devices, place_workers
+from workers.pools.ray_pool import RayActors
 
 
 class Cluster(SimulatedRay):
@@ -49,11 +50,11 @@ class Worker:
     """Finds its place after some seconds; never where that is infinite."""
 
     def __init__(self, ray, number, seconds):
-        self.recipe = types.SimpleNamespace(ray=ray, gpus=False, kind=None, layout=WorkerLayout())
+        self.recipe = types.SimpleNamespace(actors=RayActors(ray), gpus=False, kind=None, layout=WorkerLayout())
         self.place, self.seconds, self.left, self.starting = WorkerPlace((number,)), seconds, False, []
 
     def create(self):
-        return Reference(self.recipe.ray.now + self.seconds, ("node", (), 1))
+        return Reference(self.recipe.actors.ray.now + self.seconds, ("node", (), 1))
 
     def leave(self):
         self.left = True
@@ -64,7 +65,7 @@ def placed(monkeypatch):
     """Places workers; returns those that found a place and those that still seek one, and how long it took."""
 
     def place(ray, *seconds):
-        for module in (waiting, placement):
+        for module in (ray_pool, placement):
             monkeypatch.setattr(module, "time", ray)
         workers = [Worker(ray, number, each) for number, each in enumerate(seconds)]
         everyone = list(workers)

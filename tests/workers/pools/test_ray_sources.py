@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import pytest
 from paraboloid import Paraboloid, paraboloid_plane
-from simulated_ray import SimulatedActor, SimulatedCrew, SimulatedRay
+from simulated_ray import SimulatedActor, SimulatedCrew, SimulatedRay, use_clock
 from worker_cases import ConvNet, case, plane_of, seeded, state_of
 
 from collectors.networks.readers import describe_network
@@ -22,7 +22,6 @@ from collectors.weights.safetensors_file import CheckpointFile, portable, write_
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import StateTask
-from workers.pools import crew_run
 from workers.pools.crew_run import CrewRun
 from workers.pools.in_process import InProcessPool
 from workers.pools.ray_pool import RayPool
@@ -67,7 +66,7 @@ class TestWhoReads:
     def run(monkeypatch, tasks, *, blind=(), count=4, seconds=0.5):
         ray = SimulatedRay()
         crew = SimulatedCrew(ray, lambda number: SimulatedActor(ray, seconds, reaches=number not in blind), count)
-        monkeypatch.setattr(crew_run, "time", ray)
+        use_clock(monkeypatch, ray)
         return list(CrewRun(crew, tasks)), crew
 
     def test_workers_that_reach_them(self, monkeypatch):
@@ -117,7 +116,7 @@ class TestWhoReads:
         ray = SimulatedRay()
         driver = Driver()
         crew = SimulatedCrew(ray, lambda number: SimulatedActor(ray, (500.0, 0.5)[number]), 2)
-        monkeypatch.setattr(crew_run, "time", ray)
+        use_clock(monkeypatch, ray)
         assert len(values(CrewRun(crew, [driver.task(number) for number in range(10)]))) == 10
         assert not driver.reads
         assert ray.now < 100
@@ -127,7 +126,7 @@ class TestWhoReads:
         ray = SimulatedRay()
         driver = Driver(OSError("gone"))
         crew = SimulatedCrew(ray, lambda number: SimulatedActor(ray, (500.0, 0.5)[number], reaches=number == 0), 2)
-        monkeypatch.setattr(crew_run, "time", ray)
+        use_clock(monkeypatch, ray)
         results = list(CrewRun(crew, [driver.task(number) for number in range(10)]))
         assert Counter(result.key for result in results) == Counter(range(10))
 

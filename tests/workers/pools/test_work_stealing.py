@@ -9,10 +9,9 @@ from functools import partial
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated_ray import SimulatedActor, SimulatedCrew, SimulatedRay
+from simulated_ray import SimulatedActor, SimulatedCrew, SimulatedRay, use_clock
 
 from workers.pool import PointTask, StateTask
-from workers.pools import crew_run
 from workers.pools.chunks import CHUNK_SECONDS, Chunk, MeasuredSpeed
 from workers.pools.crew_run import CrewRun, chunks_to_steal
 from workers.pools.crew_worker import CrewWorker, InFlight
@@ -131,7 +130,7 @@ class TestSpeed:
 
 
 def simulate(monkeypatch, crew, tasks):
-    monkeypatch.setattr(crew_run, "time", crew.ray)
+    use_clock(monkeypatch, crew.ray)
     start = crew.ray.now
     results = list(CrewRun(crew, tasks))
     return results, crew.ray.now - start

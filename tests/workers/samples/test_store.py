@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
+from collectors.files import system
 from workers.errors import SampleMemoryError
 from workers.evaluator import SampleMemory
 from workers.measurement_options import MeasurementOptions
@@ -247,9 +248,25 @@ def test_nothing_is_left_of_a_killed_worker_and_its_samples_are_out_of_reach():
 def test_another_file_under_the_same_number_is_not_taken():
     first, _ = held_by_another_worker()
     handle = first.store.files[0].handle()
-    for changed in ({"inode": (0, 0)}, {"size": 1}, {"machine": "another"}, {"descriptor": 0}):
+    for changed in ({"inode": (0, 0)}, {"size": 1}, {"machine": "another"}, {"path": "/dev/null"}):
         assert SampleFile.open(type(handle)(**{**vars(handle), **changed})) is None
     assert SampleFile.open(handle) is not None
+
+
+def test_elsewhere_others_map_a_file_of_a_folder(monkeypatch, tmp_path):
+    monkeypatch.setattr(system, "LINUX", False)
+    monkeypatch.setattr(system, "machine_identity", lambda: "")
+    dataset, memory = DataLoader(_Other(), batch_size=10), SampleMemory(shared=True, folder=str(tmp_path))
+    first, _ = read_samples(dataset, MeasurementOptions(), memory=memory)
+    assert list(tmp_path.iterdir())
+    other = open_held(pickle.loads(hold(first)))
+    assert other.sha256(with_batches=True) == first.sha256(with_batches=True)
+    assert hold(read_samples(dataset, MeasurementOptions(), memory=SHARED)[0]) is None, "of no folder"
+    assert open_held(pickle.loads(hold(other))) is not None, "and can be handed on"
+    del other
+    assert list(tmp_path.iterdir()), "it is not this one's"
+    del first
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_sealed_file_takes_nothing_more():

@@ -1,4 +1,4 @@
-"""The process from which the workers of one machine are forked, and what each of them does."""
+"""What a worker of this machine does, and the process from which workers are forked."""
 
 from __future__ import annotations
 
@@ -6,33 +6,56 @@ import contextlib
 import importlib
 import os
 import pickle
+import queue
 import select
 import signal
 import socket
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from collectors.files import system
 
 from ..forked import begin_anew
-from .local_messages import Inbox, Message, StoredValue, read_message
+from .local_line import Inbox, StoredValue, framed
+
+_MOST_DESCRIPTORS = 64
 
 
-def serve(descriptor: int) -> None:
+def work_alone() -> None:
+    """Is a worker until the driver is gone; this process was started for it."""
+    connection = system.connection_of_parent()
+    system.end_first_where_memory_runs_out()
+    came: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def read() -> None:
+        for body in _received(connection):
+            came.put(body)
+        os._exit(0)  # also where it computes, as nobody waits for that
+
+    threading.Thread(target=read, name="driver's calls", daemon=True).start()
+    _work(connection, iter(came.get, None))
+
+
+def serve() -> None:
     """Forks workers until the driver is gone, and ends them then.
 
     This process has one thread, and imports what workers need before it is forked: they start at once.
-
-    Args:
-        descriptor: of the connection with the driver.
     """
-    control = socket.socket(fileno=descriptor)
+    control = system.connection_of_parent()
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    inbox = Inbox(control)
+    connections: list[int] = []
+
+    def read(size: int) -> bytes:
+        data, descriptors, _, _ = socket.recv_fds(control, size, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+        connections.extend(descriptors)
+        return data
+
+    inbox = Inbox(read)
     children: set[int] = set()
     try:
         while True:
@@ -40,12 +63,12 @@ def serve(descriptor: int) -> None:
             if woken in readable:
                 os.read(woken, 4096)
                 for child, status in _ended(children):
-                    Message((child, status)).send(control)
+                    control.sendall(framed((child, status)))
             if control.fileno() in readable:
                 if not inbox.receive():
                     return
-                for body, descriptors in inbox.messages():
-                    _obey(pickle.loads(body), descriptors, control, children)
+                for body in inbox.messages():
+                    _obey(pickle.loads(body), connections, control, children)
     except (BrokenPipeError, ConnectionResetError):
         pass
     except BaseException:
@@ -64,7 +87,7 @@ def _end_all(children: set[int]) -> NoReturn:
     os._exit(0)  # taking down what was imported would take a second
 
 
-def _obey(order: tuple[str, Any], descriptors: Sequence[int], control: socket.socket, children: set[int]) -> None:
+def _obey(order: tuple[str, Any], connections: list[int], control: socket.socket, children: set[int]) -> None:
     kind, value = order
     if kind == "import":
         for name in value:
@@ -74,13 +97,13 @@ def _obey(order: tuple[str, Any], descriptors: Sequence[int], control: socket.so
         if value in children:
             os.kill(value, signal.SIGKILL)
     else:
-        (connection,) = descriptors
+        connection = connections.pop(0)
         child = os.fork()
         if child == 0:
             _become_worker(connection, control)
         os.close(connection)
         children.add(child)
-        Message((value, child)).send(control)
+        control.sendall(framed((-value, child)))
 
 
 def _ended(children: set[int]) -> list[tuple[int, int]]:
@@ -105,7 +128,8 @@ def _become_worker(connection: int, control: socket.socket) -> NoReturn:
         if "numpy" in sys.modules:
             # Otherwise all workers would draw the same numbers, and agree where callback_fn sets no seed.
             sys.modules["numpy"].random.seed()
-        _work(socket.socket(fileno=connection))
+        own = socket.socket(fileno=connection)
+        _work(own, _received(own))
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -116,24 +140,28 @@ def _become_worker(connection: int, control: socket.socket) -> NoReturn:
         os._exit(code)
 
 
-def _work(connection: socket.socket) -> None:
-    """Makes an object and calls its methods, one after another, as they are asked for."""
-    inbox = Inbox(connection)
-    made: Any = None
+def _received(connection: socket.socket) -> Iterator[bytes]:
+    inbox = Inbox(connection.recv)
     while inbox.receive():
-        for body, descriptors in inbox.messages():
-            number, method, arguments = read_message(body, descriptors)
-            try:
-                values = [item.load() if isinstance(item, StoredValue) else item for item in arguments]
-                if method is None:
-                    kind, *values = values
-                    made, answer = kind(*values), None
-                else:
-                    answer = getattr(made, method)(*values)
-                    del values, arguments
-                Message((number, True, answer)).send(connection)
-            except Exception as error:
-                _answer_error(connection, number, error)
+        yield from inbox.messages()
+
+
+def _work(connection: socket.socket, bodies: Iterable[bytes]) -> None:
+    """Makes an object and calls its methods, one after another, as they are asked for."""
+    made: Any = None
+    for body in bodies:
+        number, method, arguments = pickle.loads(body)
+        try:
+            values = [item.load() if isinstance(item, StoredValue) else item for item in arguments]
+            if method is None:
+                kind, *values = values
+                made, answer = kind(*values), None
+            else:
+                answer = getattr(made, method)(*values)
+            del values, arguments
+            connection.sendall(framed((number, True, answer)))
+        except Exception as error:
+            _answer_error(connection, number, error)
 
 
 def _answer_error(connection: socket.socket, number: int, error: Exception) -> None:
@@ -143,5 +171,5 @@ def _answer_error(connection: socket.socket, number: int, error: Exception) -> N
         with contextlib.suppress(pickle.PicklingError, TypeError, AttributeError):
             content = attempt()
             pickle.loads(pickle.dumps(content))  # some can be written and not read
-            Message((number, False, content)).send(connection)
+            connection.sendall(framed((number, False, content)))
             return
