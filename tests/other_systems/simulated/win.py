@@ -293,7 +293,7 @@ class _Socket(socket.socket):
     """A socket that another process can be given; here a thread hands it to the one that knows its name."""
 
     def share(self, process):
-        os.stat(f"/proc/{process}")
+        sim_core._real_stat(f"/proc/{process}")
         name = f"\0share {os.getpid()} {uuid.uuid4()}"
         waiting, copy = socket.socket(socket.AF_UNIX), os.dup(self.fileno())
         waiting.bind(name)
