@@ -55,7 +55,7 @@ def cluster_workers(recipe: ActorRecipe, asked: tuple[int, ...] | None) -> list[
         what = (
             f"every {recipe.kind or 'CPU'} of the cluster is busy" if wanted == 1 else f"no {wanted} devices are free"
         )
-        raise PoolError(f"{what}.{_resources(recipe.actors)}")
+        raise PoolError(f"{what}. {_resources(recipe.actors.ray)}")
     return workers
 
 
@@ -158,7 +158,8 @@ def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = Non
         raise PoolError(f"the run's environment could not be installed. Ray says: {error}") from error
     start = time.monotonic()
     waiting = {worker.create(): worker for worker in workers}
-    came, late = actors.wait(list(waiting), seconds=PLACEMENT_SECONDS)
+    # A process of this machine starts at some time, or dies.
+    came, late = actors.wait(list(waiting), seconds=None if actors.ray is None else PLACEMENT_SECONDS)
     # On this machine there is a place for each, but many processes take long to start. On a cluster a device that
     # somebody else has taken must not hold up the others. We wait as long as more of them come.
     quiet = max(_LEAST_QUIET_SECONDS, _QUIET_OF_FIRST * (time.monotonic() - start))
@@ -210,7 +211,7 @@ def _no_place(recipe: ActorRecipe) -> PoolError:
     together, alone = recipe.layout.devices_per_worker, recipe.layout.workers_per_device == 1
     needed = f"{together} CPU" if recipe.kind is None else f"1 CPU and {together if alone else 'a share of a'} "
     return PoolError(
-        f"no worker found a place within {PLACEMENT_SECONDS:.0f} s.{_resources(recipe.actors)} Each worker needs "
+        f"no worker found a place within {PLACEMENT_SECONDS:.0f} s. {_resources(recipe.actors.ray)} Each worker needs "
         f"{needed}{recipe.kind or ''}; ask for fewer device_ids or free some resources."
     )
 
@@ -226,10 +227,8 @@ def _with_shared_devices(recipe: ActorRecipe, workers: list[CrewWorker]) -> list
     return workers
 
 
-def _resources(actors: Actors) -> str:
-    if (ray := actors.ray) is None:
-        return ""
-    return f" The cluster has {_named(ray.cluster_resources())}, free are {_named(ray.available_resources())}."
+def _resources(ray: Any) -> str:
+    return f"The cluster has {_named(ray.cluster_resources())}, free are {_named(ray.available_resources())}."
 
 
 def _named(resources: dict[str, float]) -> dict[str, float]:

@@ -517,6 +517,13 @@ def test_a_late_worker_joins_when_it_comes(workers_on, let_the_late_one_come, mo
         check_determinism(pool.measure_origin())
 
 
+def test_a_process_of_this_machine_is_waited_for(monkeypatch):
+    """On a busy machine its imports may take longer than a device of a cluster is waited for."""
+    monkeypatch.setattr(placement, "PLACEMENT_SECONDS", 0.0)
+    with LocalPool(Paraboloid, MeasurementOptions(), device_ids=(0,)) as pool:
+        assert pool.workers == 1
+
+
 @on_ray
 class TestPlaces:
     @pytest.mark.slow
