@@ -238,10 +238,13 @@ def _tensor_value(tag: str, array: NDArray[Any]) -> Summary.Value:
     if array.size == 0 and array.dtype.kind == "u":
         # TensorBoard's reader knows no empty arrays of long unsigned integers.
         array = array.astype(np.int64)
+    elif array.size == 0 and array.dtype == np.float16:
+        # Its reader of half precision does what NumPy 2.5 deprecates.
+        array = array.astype(np.float32)
     tensor = make_tensor_proto(array)
-    if array.size == 1 and array.dtype.kind == "u":
-        # Nor single ones, unless they are written the way longer arrays are.
-        del tensor.uint32_val[:], tensor.uint64_val[:], tensor.int_val[:]
+    if (array.size == 1 and array.dtype.kind == "u") or array.dtype == np.float16:
+        # Nor single ones, unless they are written the way longer arrays of other types are.
+        del tensor.uint32_val[:], tensor.uint64_val[:], tensor.int_val[:], tensor.half_val[:]
         tensor.tensor_content = array.tobytes()
     return Summary.Value(tag=tag, metadata=metadata, tensor=tensor)
 

@@ -8,6 +8,8 @@ import functools
 import hashlib
 import logging
 import platform
+import re
+import struct
 import sys
 import types
 import weakref
@@ -23,7 +25,12 @@ _SIMPLE = (type(None), bool, int, float, complex, str, bytes, type(...), type(No
 _NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, np.dtype, np.generic)
 _SHARED = ("torch", "numpy")
 _COLLECTIONS = (dict, tuple, list, collections.OrderedDict, collections.deque)
-_WRITTEN_IN_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+# What Python writes into a class beside its code: where it stands, and its annotations.
+_NO_CODE = (
+    "__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__annotations_cache__", "__annotate_func__",
+    "__firstlineno__", "__static_attributes__",
+)  # fmt: skip
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _MOST_OBJECTS = 20_000
 _MOST_BYTES = 1 << 20
 
@@ -113,6 +120,10 @@ class _Description:
             self.add(value.__func__)
         elif isinstance(value, functools.cached_property):
             self.add(value.func)
+        elif isinstance(value, functools._lru_cache_wrapper):
+            self.add(value.__wrapped__)
+        elif isinstance(value, re.Pattern):
+            self._say(value.pattern, value.flags)
         elif isinstance(value, weakref.ref):
             self.add(value())
         elif isinstance(value, types.CodeType):
@@ -188,7 +199,7 @@ class _Description:
         for base in class_.__bases__:
             self.add(base)
         for name, item in vars(class_).items():
-            if name in ("__dict__", "__weakref__", "__doc__", "__annotations__", "__module__"):
+            if name in _NO_CODE:
                 continue
             self._say(name)
             if not isinstance(item, types.GetSetDescriptorType | types.MemberDescriptorType):
@@ -235,7 +246,21 @@ def _names(code: types.CodeType) -> set[str]:
 
 def _built_in_base(class_: type) -> type:
     """Returns the first ancestor that was not written in Python."""
-    return next(base for base in class_.__mro__ if not base.__flags__ & _WRITTEN_IN_PYTHON)
+    return next(base for base in class_.__mro__ if not _is_written_in_python(base))
+
+
+def _is_written_in_python(class_: type) -> bool:
+    """Returns whether its objects have slots, a dictionary and weak references beside what the base class has, and no more.
+
+    Classes of C are heap types as well, more of them with each version of Python.
+    """
+    base = class_.__base__
+    if base is None or not class_.__flags__ & _HEAP_TYPE:
+        return False
+    pointers = sum(isinstance(item, types.MemberDescriptorType) for item in vars(class_).values())
+    pointers += class_.__dictoffset__ not in (0, -1, base.__dictoffset__)  # -1: Python keeps it before the object
+    pointers += class_.__weakrefoffset__ > 0 and class_.__weakrefoffset__ != base.__weakrefoffset__
+    return class_.__basicsize__ - base.__basicsize__ <= pointers * struct.calcsize("P")
 
 
 def _is_shared(value: Any) -> bool:

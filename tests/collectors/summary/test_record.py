@@ -306,6 +306,19 @@ def test_long_floats_become_float64():
     assert found.dtype == np.float64
 
 
+@pytest.mark.parametrize("shape", [(1,), (3,), (0, 2)])
+def test_half_precision_is_written_as_bytes(tmp_path, record, shape):
+    # What TensorBoard does with the other form, setting the type of an array, is deprecated in NumPy 2.5.
+    record.add_value("tensor", "t", np.ones(shape, np.float16))
+    record.record(1)
+    record.flush()
+    (tensor,) = (value.tensor for event in events(tmp_path) for value in event.summary.value if value.tag == "t")
+    assert not tensor.half_val
+    (found,) = tensors(tmp_path, "t")
+    assert found.dtype == (np.float16 if found.size else np.float32)
+    np.testing.assert_array_equal(found, np.ones(shape))
+
+
 def test_values_are_copied_when_they_are_added(tmp_path, record):
     array, tensor, facts = np.zeros(2), torch.zeros(2), {"a": 1}
     record.add_value("tensor", "array", array)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import random
+import re
 import subprocess
 import sys
 
@@ -99,6 +101,38 @@ def test_functions_and_numbers_that_a_forward_reaches_by_name_count(monkeypatch)
     assert code_of_network(Base()) == before
 
 
+def test_patterns_and_cached_functions_count_by_what_they_are():
+    def with_all(pattern, power):
+        cached = functools.lru_cache(lambda inputs: inputs**power)
+        return changed(
+            lambda network: (setattr(network, "pattern", re.compile(pattern)), setattr(network, "act", cached))
+        )
+
+    first, again, *others = (code_of_network(with_all(*of)) for of in (("a", 2), ("a", 2), ("b", 2), ("a", 3)))
+    assert first == again
+    assert first not in others
+
+
+class Slotted:
+    __slots__ = ("__weakref__", "value")
+
+    def __init__(self, value):
+        self.value = value
+
+
+class Numbers(list):
+    pass
+
+
+@pytest.mark.parametrize("kind", [Slotted, lambda value: Numbers([value])])
+def test_objects_of_classes_in_python_count_by_their_values(kind):
+    first, again, other = (
+        code_of_network(changed(lambda network, value=value: setattr(network, "of_a_class", kind(value))))
+        for value in (1, 1, 2)
+    )
+    assert first == again != other
+
+
 def test_tied_weights_are_another_network():
     def pair(tied):
         network = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
@@ -112,6 +146,8 @@ def test_tied_weights_are_another_network():
 def test_what_cannot_be_compared_is_an_error(tmp_path):
     with (tmp_path / "file").open("w") as file, pytest.raises(UnknownCodeError, match="TextIOWrapper"):
         code_of_network(changed(lambda network: setattr(network, "file", file)))
+    with pytest.raises(UnknownCodeError, match=r"random\.Random"):
+        code_of_network(changed(lambda network: setattr(network, "random", random.Random(0))))
     with pytest.raises(UnknownCodeError, match="Generator"):
         code_of_network(changed(lambda network: setattr(network, "generator", torch.Generator())))
     with pytest.raises(UnknownCodeError, match="large array"):
