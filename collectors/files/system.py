@@ -8,6 +8,7 @@ import getpass
 import hashlib
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,6 +31,7 @@ _F_FULLFSYNC = 51
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 """What ends a process at once; on Windows every signal does."""
 _END_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+_WSL_LIBRARIES = "/usr/lib/wsl/lib"
 _PROCESS_QUERY, _STILL_ACTIVE = 0x1000, 259
 _REFUSED_NAME = re.compile(
     r'.*[<>:"|?*\\/\x00-\x1f].*|.*[ .]|(con|prn|aux|nul|com\d|lpt\d)( *\..*)?', re.IGNORECASE | re.DOTALL
@@ -365,12 +367,23 @@ def nvidia_driver() -> ctypes.CDLL:
     Raises:
         OSError: it is not there.
     """
-    return ctypes.CDLL("nvml.dll" if WINDOWS else "libnvidia-ml.so.1")
+    if WINDOWS:
+        return ctypes.CDLL("nvml.dll")
+    try:
+        return ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return ctypes.CDLL(f"{_WSL_LIBRARIES}/libnvidia-ml.so.1")
 
 
-def nvidia_files() -> int:
-    """Returns how many NVIDIA GPUs are files of this machine, as they are on Linux and not within WSL2."""
-    return sum(bool(re.fullmatch(r"nvidia\d+", path.name)) for path in Path("/dev").glob("nvidia*"))
+def nvidia_program() -> str | None:
+    """Returns the path of ``nvidia-smi``, which asks the driver as well; None where it is not there."""
+    return shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=_WSL_LIBRARIES)
+
+
+def gpu_files() -> list[str]:
+    """Returns the files by which Linux, and WSL2 (``/dev/dxg``), show that there may be a GPU, and no more."""
+    names = sorted(path.name for path in Path("/dev").glob("*"))
+    return [f"/dev/{name}" for name in names if re.fullmatch(r"nvidia\d+|dxg|kfd", name)]
 
 
 def short_temporary_folder(longest: int) -> str:

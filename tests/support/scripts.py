@@ -6,19 +6,20 @@ import sys
 from waiting import PATIENCE
 
 
-def run_script(script, *arguments, **more):
+def run_script(script, *arguments, patience=PATIENCE, **more):
     """Runs a script in a fresh interpreter, which must end well, and returns what it printed.
 
     Args:
         script: its code.
         *arguments: what it finds in ``sys.argv[1:]``.
+        patience: for how many seconds it is waited for.
         **more: of ``subprocess.run``, such as the environment.
     """
     command = [sys.executable, "-c", script, *map(str, arguments)]
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, **more)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False, **more)
     except subprocess.TimeoutExpired as late:
         said = [(text or b"").decode(errors="replace") for text in (late.stdout, late.stderr)]
-        raise AssertionError(f"it was not done after {PATIENCE:.0f} seconds\n" + "\n".join(said)) from None
+        raise AssertionError(f"it was not done after {patience:.0f} seconds\n" + "\n".join(said)) from None
     assert ended.returncode == 0, f"exit status {ended.returncode}\n{ended.stdout}\n{ended.stderr}"
     return ended.stdout

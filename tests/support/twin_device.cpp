@@ -1,9 +1,12 @@
 // Two devices for PyTorch, "twin:0" and "twin:1", whose memory is the host's.
 //
 // To PyTorch they are as separate as two GPUs: an operation whose tensors are on different devices raises the same
-// error. Every operation is computed by the CPU's kernel on copies. Their memory can be limited.
+// error. Every operation is computed by the CPU's kernel on copies. Their memory can be limited. They can be without
+// float64, as Apple's GPUs are: then they refuse such tensors, copies that convert from or to them, and operations with
+// such tensors of the host.
 #include <ATen/EmptyTensor.h>
 #include <ATen/Tensor.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_copy_from.h>
 #include <ATen/ops/_local_scalar_dense.h>
@@ -38,8 +41,18 @@ struct Guard final : public c10::impl::NoOpDeviceGuardImpl<kTwin> {
   void setDevice(c10::Device device) const override { current = device.index(); }
   void uncheckedSetDevice(c10::Device device) const noexcept override { current = device.index(); }
   c10::DeviceIndex deviceCount() const noexcept override { return 2; }
+  // Derivatives ask for each device's stream.
+  c10::Stream getStream(c10::Device place) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, place); }
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
+
+struct Hooks final : public at::PrivateUse1HooksInterface {  // derivatives ask for them
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+};
+Hooks hooks;
+const bool registered = (at::RegisterPrivateUse1HooksInterface(&hooks), true);
 
 std::atomic<size_t> used{0}, limit{SIZE_MAX};
 constexpr size_t kHeader = 64;  // holds the number of bytes, and keeps what follows aligned
@@ -62,12 +75,20 @@ struct Allocator final : public c10::Allocator {
 Allocator allocator;
 REGISTER_ALLOCATOR(kTwin, &allocator)
 
+std::atomic<bool> without_float64{false};
+
+void check_type(at::ScalarType type) {
+  TORCH_CHECK_TYPE(!without_float64 || (type != at::kDouble && type != at::kComplexDouble),
+                   "Cannot convert a TWIN Tensor to float64 dtype as these devices don't support float64.");
+}
+
 c10::DeviceIndex index_of(std::optional<c10::Device> device) {
   return device && device->has_index() ? device->index() : current;
 }
 
 at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
                  std::optional<at::Device> device, std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  check_type(c10::dtype_or_default(dtype));
   c10::DeviceGuard guard({kTwin, index_of(device)});
   return at::detail::empty_generic(size, &allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                    c10::dtype_or_default(dtype), format);
@@ -75,6 +96,7 @@ at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std:
 
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool>) {
+  check_type(c10::dtype_or_default(dtype));
   c10::DeviceGuard guard({kTwin, index_of(device)});
   return at::detail::empty_strided_generic(size, stride, &allocator,
                                            c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
@@ -87,6 +109,8 @@ at::Tensor on_host(const at::Tensor& tensor) {
 }
 
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
+  check_type(from.scalar_type());
+  check_type(to.scalar_type());
   on_host(to).copy_(on_host(from));
   return to;
 }
@@ -127,6 +151,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(
 void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::optional<c10::Device> device;
   auto check = [&](const at::Tensor& tensor) {
+    if (tensor.defined() && !tensor.unsafeGetTensorImpl()->is_wrapped_number()) check_type(tensor.scalar_type());
     if (!tensor.defined() || tensor.dim() == 0) return;  // a number may be on the host, as with GPUs
     TORCH_CHECK(!device || *device == tensor.device(),
                 "Expected all tensors to be on the same device, but found at least two devices, ", *device, " and ",
@@ -166,4 +191,5 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 }  // namespace
 
 extern "C" size_t twin_memory() { return used; }
+extern "C" void leave_twins_without_float64() { without_float64 = true; }
 extern "C" void limit_twin_memory(size_t bytes) { limit = bytes; }

@@ -6,14 +6,31 @@ own.
 
 import contextlib
 import ctypes
+import json
 import subprocess
 import sys
 import types
 from pathlib import Path
 
 import torch
+from scripts import run_script
 
 LOADED = []
+_PATIENCE = 300.0  # many checks on a busy machine
+_SCRIPT = """
+import importlib, json, sys, traceback
+folders, cases, checks, float64 = json.loads(sys.argv[2])
+sys.path[:0] = folders
+from twin_device import load_twins
+load_twins(sys.argv[1], float64=float64)
+module, found = importlib.import_module(cases), {}
+for check in checks:
+    try:
+        getattr(module, check)()
+    except Exception:
+        found[check] = traceback.format_exc()
+print(json.dumps(found))
+"""
 SOURCE = Path(__file__).with_name("twin_device.cpp")
 
 
@@ -28,10 +45,12 @@ def build_twins(folder):
     return library
 
 
-def load_twins(library):
-    """Makes the devices known to PyTorch in this process."""
+def load_twins(library, *, float64=True):
+    """Makes the devices known to PyTorch in this process, with or without float64."""
     torch.ops.load_library(str(library))
     LOADED.append(library)
+    if not float64:
+        ctypes.CDLL(str(library)).leave_twins_without_float64()
     torch.utils.rename_privateuse1_backend("twin")
     module = types.ModuleType("torch.twin")
     module.is_available = lambda: True
@@ -44,6 +63,20 @@ def load_twins(library):
     module.set_rng_state = lambda state, device: None
     sys.modules["torch.twin"] = module
     torch._register_device_module("twin", module)
+
+
+def failures_with_twins(library, cases, checks, *, float64=True):
+    """Returns what went wrong in a process that has the devices, by check.
+
+    Args:
+        library: of the devices.
+        cases: the file of a module with a function for each check.
+        checks: their names.
+        float64: whether the devices have it.
+    """
+    folders = [str(cases.parent), str(SOURCE.parent)]
+    arguments = [str(library), json.dumps([folders, cases.stem, list(checks), float64])]
+    return json.loads(run_script(_SCRIPT, *arguments, patience=_PATIENCE).splitlines()[-1])
 
 
 @contextlib.contextmanager

@@ -115,6 +115,11 @@ class ArrayEvaluator(NetworkEvaluator):
         self._axes: int | None = None
         try:
             self._check(setup.options)
+            if setup.device != "cpu" and network.device == "cpu":
+                self._warn(
+                    f"this machine has a GPU ({setup.device}), but {self._space.framework} was set up without it, so "
+                    "the network is measured on the CPU."
+                )
             candidates = [measured.whole] if measured.split is None else [measured.whole, measured.split]
             self._find_partition(self._space, candidates, self._metrics)
             self._warn(*low_precision_note(self._loss))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import SamplesError
-from ..samples.batches import Batch, is_array, is_tensor
+from ..samples.batches import Batch, in_float64, is_array, is_tensor
 from .totals import Pending, SampleSums, low_precision, no_samples_of_its_own
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class SampleLossTotal(SampleSums):
     """A loss with a reduction, as float64 sums of a numerator and a denominator for each sample.
 
-    NumPy arrays and PyTorch tensors are added up where they are.
+    NumPy arrays and PyTorch tensors are added up where ``in_float64`` has them.
 
     Args:
         elementwise: the loss without its reduction, of (outputs, targets).
@@ -57,13 +57,14 @@ class SampleLossTotal(SampleSums):
         if not is_array(elements) or elements.ndim == 0:
             raise ValueError("the loss has no elements although its reduction is off")
         self.low_precision = low_precision(elements)
+        elements = in_float64(elements)
         counts = self._counts(elements, batch.targets)
         samples = len(elements)
         if samples != batch.size:
             # Outputs that were flattened over samples no longer tell which element belongs to which sample.
             self._has_stderr = False
             samples = 1
-        self._numerators.append(_float64(elements).reshape(samples, -1).sum(1))
+        self._numerators.append(elements.reshape(samples, -1).sum(1))
         denominators = counts.reshape(samples, -1).sum(1)
         if self._reduction == "batchmean":
             denominators = _ones_like(denominators) * (batch.size / samples)
@@ -71,14 +72,14 @@ class SampleLossTotal(SampleSums):
 
     def differentiable(self, outputs: Any, batch: Batch) -> tuple[Any, Any]:
         """Returns the batch's sum of losses, and how much it counts."""
-        elements = self._elementwise(outputs, batch.targets)
+        elements = in_float64(self._elementwise(outputs, batch.targets))
         if self._reduction == "sum":
             weight: Any = None
         elif self._reduction == "batchmean":
             weight = batch.size
         else:
             weight = self._counts(elements, batch.targets).sum()
-        return _float64(elements).sum(), weight
+        return elements.sum(), weight
 
     @property
     def sums(self) -> tuple[Any, Any]:
@@ -105,12 +106,12 @@ class SampleLossTotal(SampleSums):
     def _counts(self, elements: Any, targets: Any) -> Any:
         classes = is_array(targets) and "int" in str(targets.dtype) and targets.shape == elements.shape
         if not classes or self._ignore_index is None:
-            return _ones_like(_float64(elements))
+            return _ones_like(elements)
         counted = targets != self._ignore_index
         if self._class_weights is None:
-            return _float64(counted)
+            return in_float64(counted)
         weights = self._class_weights.to(targets.device) if is_tensor(targets) else self._class_weights
-        return _float64(weights[targets * counted]) * counted
+        return in_float64(weights[targets * counted] * counted)
 
 
 def mean_over_samples(
@@ -170,10 +171,6 @@ def check_weight(weight: float) -> None:
             "dataset must hold at least one target that counts, but every target is ignored (ignore_index) or has "
             "class weight zero; check the padding, or use other samples."
         )
-
-
-def _float64(array: Any) -> Any:
-    return array.double() if is_tensor(array) else array.astype(np.float64)
 
 
 def _ones_like(array: Any) -> Any:

@@ -16,7 +16,7 @@ from collectors.errors import LandscapeError
 from ..curvature.products import WITHOUT_GRADIENTS
 from ..errors import CallbackFunctionError, CurvatureError
 from ..metric_names import check_metric_name
-from ..samples.batches import Batch, is_tensor
+from ..samples.batches import Batch, in_float64, is_tensor
 from ..samples.data_sets import naming_set
 from .memory_shortage import is_memory_shortage
 
@@ -179,7 +179,8 @@ class BatchMean(Total):
         scalar(self._label, value)
         if not is_tensor(value):
             raise CurvatureError(f"{self._label} must be a tensor, but is a {type(value).__name__}.")
-        return value.reshape(()).double() * weight, weight
+        weight = in_float64(weight) if is_tensor(weight) else weight
+        return in_float64(value.reshape(())) * weight, weight
 
     def pending(self) -> Pending:
         """Returns the mean over all batches."""
@@ -221,7 +222,7 @@ def scalar(label: str, value: Any) -> Any:
     """
     if is_tensor(value):
         if value.numel() == 1:
-            return value.detach().reshape(()).double()
+            return in_float64(value.detach().reshape(()))
         shown = f"a tensor of shape {tuple(value.shape)}"
     elif isinstance(value, int | float | np.number | np.ndarray) and np.size(value) == 1:
         return float(np.asarray(value).reshape(()))

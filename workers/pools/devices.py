@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import importlib.util
 import itertools
 import os
+import subprocess
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +18,8 @@ from collectors.files import system
 from collectors.validation import check_int, wrong_value
 
 CORES_PER_SLOT = 4
+_NO_DRIVER = "neither its library NVML nor nvidia-smi is there"
+_PROGRAM_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -133,15 +138,77 @@ def gpu_ids() -> tuple[int, ...]:
 @functools.cache
 def driver_gpus() -> int:
     """Returns how many GPUs NVIDIA's driver has on this machine, which within WSL2 are no files below ``/dev``."""
-    count = ctypes.c_uint(0)
-    try:
-        library = system.nvidia_driver()
-        if library.nvmlInit_v2() == 0:
-            library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    return _ask_driver()[0]
+
+
+def apple_gpu() -> str:
+    """Returns PyTorch's name of this Mac's GPU, or "" where there is none that PyTorch can use."""
+    if not system.MACOS or importlib.util.find_spec("torch") is None:
+        return ""
+    import torch
+
+    return "mps" if torch.backends.mps.is_available() else ""
+
+
+def why_the_cpu(*, of_ray: bool = False) -> str:
+    """Returns why the CPU measures on a machine that may have a GPU; "" where nothing hints at one.
+
+    Args:
+        of_ray: whether a Ray cluster, which is running, says what there is.
+    """
+    count = driver_gpus()
+    if of_ray:
+        return f"Ray offers no GPU, but NVIDIA's driver has {count} here; see ray start --num-gpus" if count else ""
+    if count:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return "" if gpu_ids() else f"CUDA_VISIBLE_DEVICES={visible!r} names none of NVIDIA's {count} GPUs here"
+    if system.MACOS:
+        if gpu := apple_gpu():
+            return f"this Mac's GPU ({gpu}) is for one worker without Ray; leave device_ids out to use it"
+        return "PyTorch is not there, or cannot use this Mac's GPU (torch.backends.mps.is_available())"
+    (_, problem), files = _ask_driver(), system.gpu_files()
+    if problem and (problem != _NO_DRIVER or set(files) - {"/dev/kfd"}):
+        return (
+            f"NVIDIA's driver does not say whether there is a GPU{_shown(files)}: {problem}. Install it, or start the "
+            "container with it (--gpus all, NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
+        )
+    return (
+        f"GPUs are used if they are NVIDIA's or Apple's, and NVIDIA's driver has none{_shown(files)}" if files else ""
+    )
+
+
+def tell_why_the_cpu(*, of_ray: bool = False, stacklevel: int = 4) -> None:
+    """Warns, once for each run, where the CPU measures on a machine that may have a GPU."""
+    if why := why_the_cpu(of_ray=of_ray):
+        warnings.warn(f"the CPU measures: {why}.", stacklevel=stacklevel)
+
+
+def _shown(files: Sequence[str]) -> str:
+    return f" (there is {', '.join(files)})" if files else ""
+
+
+def _ask_driver() -> tuple[int, str]:
+    """Returns how many GPUs NVIDIA's driver has, and why nobody knows where it does not answer."""
+    problem = _NO_DRIVER
+    with contextlib.suppress(OSError, AttributeError):
+        library, count = system.nvidia_driver(), ctypes.c_uint(0)
+        failure = library.nvmlInit_v2()
+        if not failure:
+            failure = library.nvmlDeviceGetCount_v2(ctypes.byref(count))
             library.nvmlShutdown()
-    except (OSError, AttributeError):  # a container may have the GPU and not this library
-        pass
-    return max(system.nvidia_files(), count.value)
+        if not failure:
+            return count.value, ""
+        problem = f"its library NVML gives error {failure}"
+    if program := system.nvidia_program():
+        try:
+            asked = subprocess.run(
+                [program, "--list-gpus"], capture_output=True, text=True, timeout=_PROGRAM_SECONDS, check=True
+            )
+            return sum(line.startswith("GPU ") for line in asked.stdout.splitlines()), ""
+        except (OSError, subprocess.SubprocessError) as error:
+            said = str(error).removesuffix(".")
+            problem = said if problem == _NO_DRIVER else f"{problem}; {said}"
+    return 0, problem
 
 
 def visible_gpus(variable: str) -> list[str]:
@@ -189,10 +256,10 @@ def tell_of_slots(asked: Sequence[int]) -> None:
         return
     workers = "one worker computes on all of them" if len(asked) == 1 else f"{len(asked)} workers share them"
     warnings.warn(
-        f"device_ids {list(asked)} go beyond this machine, which has no GPU and {cores} CPU "
-        f"core{'' if cores == 1 else 's'}: without GPUs an id is only the number of a slot, so {workers}. "
+        f"device_ids {list(asked)} go beyond this machine, which has no NVIDIA GPU and {cores} CPU "
+        f"core{'' if cores == 1 else 's'}: without these an id is only the number of a slot, so {workers}. "
         f"Ids from 0 to {cores - 1} use everything that is here.",
-        stacklevel=3,
+        stacklevel=4,
     )
 
 

@@ -55,7 +55,8 @@ class InProcessPool(Pool):
     Args:
         callback_fn: takes no argument; returns (model, network, dataset, metrics), or an Evaluator.
         options: what is measured.
-        device_id: which GPU, where there are GPUs.
+        device_id: which GPU, where NVIDIA's driver has GPUs.
+        device: PyTorch's name of another one, or "".
         plan: how to compute; None tunes one.
         workload: for how much work it is tuned.
         memory: where samples are kept.
@@ -67,11 +68,12 @@ class InProcessPool(Pool):
         options: MeasurementOptions,
         *,
         device_id: int = 0,
+        device: str = "",
         plan: MeasurementPlan | None = None,
         workload: Workload | None = None,
         memory: SampleMemory = SampleMemory(),  # noqa: B008
     ) -> None:
-        device = f"cuda:{device_id}" if gpu_ids() else "cpu"
+        device = device or (f"cuda:{device_id}" if gpu_ids() else "cpu")
         threads = len(available_cores())
         setup = MeasurementSetup(options, threads, device, plan, workload=workload, memory=memory, devices=(device,))
         self._evaluator = make_evaluator(call_callback(callback_fn), setup)

@@ -18,11 +18,13 @@ from ..samples.memory import AUTO, memory_limit
 from .devices import (
     WorkerLayout,
     WorkerPlace,
+    apple_gpu,
     available_cores,
     choose_devices,
     gpu_ids,
     local_processes_suffice,
     tell_of_slots,
+    tell_why_the_cpu,
 )
 from .in_process import InProcessPool
 from .placement import free_devices, free_on_nodes
@@ -52,7 +54,7 @@ def open_pool(
     Args:
         callback_fn: takes no argument; returns (model, network, dataset, metrics), or an Evaluator.
         options: what is measured.
-        device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
+        device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all, or a Mac's GPU.
         address: of a Ray cluster; "local" starts a private Ray also where nothing needs one.
         plan: how to compute; None tunes one.
         compile: whether the network is compiled: True, False or "auto" (where the forecast says that it pays off).
@@ -84,13 +86,11 @@ def open_pool(
     asked = check_device_ids("device_ids", device_ids)
     layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
     if not ray_is_running() and ray_address(address) is None:
-        devices = choose_devices(asked)
-        tell_of_slots(devices)
-        layout.check_devices(devices)
+        devices, apple = _devices_here(asked, layout, address)
         where = where_it_runs(devices, layout, address)
         if where == "in process":
             return InProcessPool(
-                callback_fn, options, device_id=devices[0], plan=plan, workload=workload, memory=memory
+                callback_fn, options, device_id=devices[0], device=apple, plan=plan, workload=workload, memory=memory
             )
         if where == "processes":
             from .local_pool import LocalPool
@@ -110,6 +110,20 @@ def open_pool(
         layout=layout,
         memory=memory,
     )
+
+
+def _devices_here(
+    asked: tuple[int, ...] | None, layout: WorkerLayout, address: str | None
+) -> tuple[tuple[int, ...], str]:
+    """Returns the device ids of a run on this machine, and PyTorch's name of the Apple GPU that it takes, or ""."""
+    alone = asked is None and layout == WorkerLayout() and not ray_is_asked_for(address)
+    if alone and not gpu_ids() and (apple := apple_gpu()):
+        return (0,), apple
+    devices = choose_devices(asked)
+    tell_of_slots(devices)
+    tell_why_the_cpu()
+    layout.check_devices(devices)
+    return devices, ""
 
 
 def where_it_runs(devices: tuple[int, ...], layout: WorkerLayout, address: str | None) -> str:
@@ -164,7 +178,7 @@ class DeviceReport:
 
     Attributes:
         where: "in process", "processes" (of this machine), "private Ray" or "cluster".
-        kind: "GPU", or "CPU" where devices are slots that share the CPU cores.
+        kind: "GPU", "Apple GPU", or "CPU" where devices are slots that share the CPU cores.
         workers: all of them.
         nodes: of the cluster; a single machine is not listed.
     """
@@ -186,7 +200,7 @@ class DeviceReport:
             "cluster": "on a Ray cluster",
         }
         count = len(self.workers)
-        what = "GPUs" if self.kind == "GPU" else "CPU cores"
+        what = {"GPU": "GPUs", "Apple GPU": "the Apple GPU", "CPU": "CPU cores"}[self.kind]
         lines = [f"{count} worker{'' if count == 1 else 's'} on {what}, {where[self.where]}"]
         for worker in self.workers:
             cores = "cores as the cluster gives them" if worker.cores is None else f"cores {_ranges(worker.cores)}"
@@ -226,10 +240,8 @@ def report_devices(
         layout.check_devices(asked or ())
         with RaySession(address, slots=0) as session:
             return _cluster(session.ray, asked, layout)
-    devices = choose_devices(asked)
-    tell_of_slots(devices)
-    layout.check_devices(devices)
-    kind = "GPU" if gpu_ids() else "CPU"
+    devices, apple = _devices_here(asked, layout, address)
+    kind = "Apple GPU" if apple else "GPU" if gpu_ids() else "CPU"
     where = where_it_runs(devices, layout, address)
     if where == "in process":
         place = WorkerPlace(devices, available_cores())

@@ -20,7 +20,7 @@ from .actors import ActorError, Actors, ActorTaskError
 from .crew import Crew, LateNodes
 from .crew_pool import CrewPool, pickled_function
 from .crew_worker import ActorRecipe, mentioned_frameworks
-from .devices import WorkerLayout
+from .devices import WorkerLayout, tell_why_the_cpu
 from .placement import cluster_workers, local_workers, place_workers, private_devices
 from .ray_code import code_of
 from .ray_session import RaySession
@@ -145,6 +145,8 @@ class RayPool(CrewPool):
             frameworks = mentioned_frameworks(callback_fn, pickled)
             # Ray finds Ascend devices by itself; only MindSpore computes on them.
             npus = int(ray.cluster_resources().get("NPU", 0)) if "mindspore" in frameworks and not gpus else 0
+            if not (session.private or gpus or npus):
+                tell_why_the_cpu(of_ray=True)
             recipe = ActorRecipe(actors, actors.put(pickled), frameworks, options, gpus, npus > 0, layout)
             if session.private:
                 ids = tuple(range(npus)) if npus and device_ids is None else ids

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -45,6 +46,26 @@ def is_tensor(value: object) -> bool:
     """Returns whether a value is a PyTorch tensor, without importing PyTorch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
+
+
+@functools.cache
+def float64_device(device: Any) -> Any:
+    """Returns a device of PyTorch, or the CPU for one that has no float64, such as Apple's GPUs."""
+    torch = sys.modules["torch"]
+    if device.type in ("cpu", "cuda"):
+        return device
+    try:
+        torch.zeros(1, dtype=torch.float64, device=device)
+    except (TypeError, RuntimeError):
+        return torch.device("cpu")
+    return device
+
+
+def in_float64(array: Any) -> Any:
+    """Returns an array as float64 where it is, and on the CPU where its device has none; no other is waited for."""
+    if not is_tensor(array):
+        return array.astype(np.float64)
+    return array.to(float64_device(array.device)).double()
 
 
 MakeBatch = Callable[[object, "int | None"], Batch]

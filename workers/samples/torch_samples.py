@@ -18,7 +18,7 @@ from collectors.networks.batches import map_leaves
 from ..errors import SamplesError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
-from .batches import Batch, MakeBatch, as_batch, map_batch, same_leaves
+from .batches import Batch, MakeBatch, as_batch, float64_device, map_batch, same_leaves
 from .own_iteration import own_iteration
 from .samples import Samples
 from .sources import SampleSource, Stream, indexed_source, read_source, stream_source
@@ -46,10 +46,13 @@ def place_samples(
         device: where the network takes them.
         channels_last: the memory layout of images.
         targets: where the network's outputs are; None means the same device.
+
+    Raises:
+        SamplesError: they are in float64, which the device does not have.
     """
 
     def to(place: torch.device, value: Any) -> Any:
-        return map_leaves(lambda leaf: leaf.to(place) if isinstance(leaf, torch.Tensor) else leaf, value)
+        return map_leaves(lambda leaf: _on(place, leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
 
     def move(batch: Batch) -> Batch:
         return replace(batch, inputs=to(device, batch.inputs), targets=to(targets or device, batch.targets))
@@ -64,6 +67,15 @@ def place_samples(
         with contextlib.suppress(torch.cuda.OutOfMemoryError):
             return samples.map_batches(lay_out)
     return samples.changed_on_use(lay_out)
+
+
+def _on(device: torch.device, tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype in (torch.float64, torch.complex128) and float64_device(device) != device:
+        raise SamplesError(
+            f"dataset must give float32 on {device}, which has no float64, but gave "
+            f"{str(tensor.dtype).removeprefix('torch.')}; convert it, or measure on the CPU (device_ids=[0])."
+        )
+    return tensor.to(device)
 
 
 def moved_on_use_note(samples: Samples, device: torch.device) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
+from ..samples.batches import float64_device
 from .second_order import BatchGraph
 
 # Of which all shares' products are held at once, in float64.
@@ -28,13 +29,15 @@ class ProductSum:
     """
 
     def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
-        self._totals = [torch.zeros(item.shape, dtype=torch.float64, device=item.device) for item in parameters]
+        self._totals = [
+            torch.zeros(item.shape, dtype=torch.float64, device=float64_device(item.device)) for item in parameters
+        ]
 
     def add(self, parts: Sequence[torch.Tensor | None]) -> None:
         """Adds a vector; None is zero."""
         for total, part in zip(self._totals, parts, strict=True):
             if part is not None:
-                total.add_(part.detach())
+                total.add_(part.detach().to(total.device))
 
     def vector(self) -> Float64[np.ndarray, " weights"]:
         """Returns the sum, shape (weights,)."""

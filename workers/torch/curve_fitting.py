@@ -109,7 +109,7 @@ class CurveFitter(MovedNetwork):
             while step < settings.steps:
                 t = settings.place(step)
                 batch, number = self._samples.batch(step)
-                weights = torch.from_numpy(settings.shape.weights(t)[0]).to(device, bends.dtype)
+                weights = torch.from_numpy(settings.shape.weights(t)[0]).to(bends.dtype).to(device)
                 self._place(weights, bends)
                 loss, slope = self._gradient(self._fitting(batch), number)
                 losses.append(self._checked(loss, slope, t, step))
@@ -130,7 +130,7 @@ class CurveFitter(MovedNetwork):
         """
         with self._computing():
             held = torch.from_numpy(np.array(bends)).to(self._ends[0].device)
-            weights = torch.from_numpy(self._task.settings.shape.weights(t)[0]).to(held.device, held.dtype)
+            weights = torch.from_numpy(self._task.settings.shape.weights(t)[0]).to(held.dtype).to(held.device)
             self._place(weights, held)
             loss, slope = self._gradient(self._fitting(batch), 0)
             return float(loss), (weights[1:-1, None] * slope).cpu().numpy()

@@ -16,6 +16,7 @@ from collectors.networks.torch_network import check_apart, named_tensors, to_ten
 from collectors.networks.weight_space import State, TensorInfo, WeightSpace
 
 from ..errors import CallbackFunctionError
+from ..samples.batches import float64_device
 from .modes import evaluate_mode, restore_modes
 
 _SMALL = 1 << 16  # elements; below that a tensor costs more for being one than for its values
@@ -204,9 +205,10 @@ class _Stage:
         self, targets: list[torch.Tensor], dtype: torch.dtype, states: Sequence[Sequence[NDArray[Any]]]
     ) -> None:
         self._targets = targets
-        size = sum(target.numel() for target in targets)
+        size, place = sum(target.numel() for target in targets), targets[0].device
+        place = float64_device(place) if dtype == torch.float64 else place
         self._vector, self._origin, *self._directions = (
-            torch.empty(size, dtype=dtype, device=targets[0].device) for _ in range(len(states) + 1)
+            torch.empty(size, dtype=dtype, device=place) for _ in range(len(states) + 1)
         )
         self._views = _views(self._vector, targets)
         for vector, state in zip((self._origin, *self._directions), states, strict=True):
@@ -218,14 +220,20 @@ class _Stage:
         self._vector.copy_(self._origin)
         for coordinate, direction in zip(coordinates, self._directions, strict=bool(coordinates)):
             self._vector.add_(direction, alpha=float(coordinate))
-        torch._foreach_copy_(self._targets, self._views)
+        self._put()
 
     def move_on_device(self, coordinates: torch.Tensor) -> None:
         """Sets the targets to a point whose coordinates are on the device."""
         self._vector.copy_(self._origin)
         for coordinate, direction in zip(coordinates, self._directions, strict=True):
             self._vector.addcmul_(direction, coordinate.to(direction.dtype))
-        torch._foreach_copy_(self._targets, self._views)
+        self._put()
+
+    def _put(self) -> None:
+        views = self._views
+        if self._vector.device != self._targets[0].device:  # which has no float64
+            views = [view.to(target.dtype) for view, target in zip(views, self._targets, strict=True)]
+        torch._foreach_copy_(self._targets, views)
 
 
 def _views(vector: torch.Tensor, targets: Sequence[torch.Tensor]) -> list[torch.Tensor]:

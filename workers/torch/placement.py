@@ -14,6 +14,7 @@ from collectors.networks.offloaded_weights import hooks_of, offloaded_values, of
 from collectors.networks.torch_network import check_values
 
 from ..errors import CallbackFunctionError
+from ..samples.batches import float64_device
 
 _HOST = ("cpu", "meta")
 
@@ -71,7 +72,7 @@ def find_placement(network: nn.Module, device: str, available: Sequence[str] = (
     devices = tuple(dict.fromkeys(place for place in found if place.type != "meta"))
     if not hooks and len(devices) < 2:
         own, note = _usable(device)
-        return Placement(own, (own,), note=note)
+        return Placement(own, (own,), note=note or _without_float64(network, own))
     devices = devices or (full_device(device),)
     known = [full_device(name) for name in available]
     foreign = [place for place in devices if known and place.type not in _HOST and place not in known]
@@ -84,12 +85,32 @@ def find_placement(network: nn.Module, device: str, available: Sequence[str] = (
     return Placement(devices[0], devices, is_kept=True)
 
 
+def _without_float64(network: nn.Module, device: torch.device) -> str:
+    """Returns what the user should know of a device that has no float64, or "".
+
+    Raises:
+        CallbackFunctionError: the network needs it.
+    """
+    if float64_device(device) == device:
+        return ""
+    for name, tensor in (*network.named_parameters(), *network.named_buffers()):
+        if tensor.dtype in (torch.float64, torch.complex128):
+            raise CallbackFunctionError(
+                f"the network that callback_fn returned has {name!r} in {str(tensor.dtype).removeprefix('torch.')}, "
+                f"which {device} does not have. Convert it (network.float()), or measure on the CPU (device_ids=[0])."
+            )
+    return (
+        f"the network computes on {device} in float32, and what it gives is added up in float64 on the CPU. This was "
+        "tried with a stand-in for such a device, and on no real one."
+    )
+
+
 def full_device(device: str | int | torch.device) -> torch.device:
     """Returns a device with its index."""
     place = torch.device(device)
     if place.type == "cuda" and place.index is None:
         return torch.device("cuda", torch.cuda.current_device())
-    return place
+    return torch.device("mps", 0) if place.type == "mps" else place
 
 
 def _usable(device: str) -> tuple[torch.device, str]:

@@ -105,6 +105,8 @@ class NetworkPlanning:
         obstacle = self._forward.obstacle
         if self._placement.is_kept:
             obstacle = "it is spread over devices, or hooks of Accelerate run it"
+        elif self._placement.inputs.type not in ("cpu", "cuda"):
+            obstacle = f"code is compiled for CPUs and NVIDIA GPUs, and not for {self._placement.inputs}"
         elif samples.passes is not None:
             obstacle = "its samples are read anew in each pass, in batches of several shapes"
         chooser = PlanChooser(

@@ -16,7 +16,7 @@ from ..errors import first_line
 from ..measuring.memory_shortage import is_memory_shortage
 from ..measuring.partition_sums import add_batches
 from ..measuring.totals import Pending, Total
-from ..samples.batches import Batch
+from ..samples.batches import Batch, float64_device, in_float64
 from .cuda_graphs import capture_cuda_graph
 from .first_layer import FirstLayer
 from .moves import NetworkInPlace
@@ -153,7 +153,7 @@ class PendingPoint:
     """One point's results, not yet read.
 
     Attributes:
-        numbers: on the device, float64, shape (numbers,); those of the parts, then the losses of samples.
+        numbers: on the device if it has float64, shape (numbers,); those of the parts, then the losses of samples.
         parts: how the results are made of them.
     """
 
@@ -182,7 +182,13 @@ def pending_point(parts: Sequence[Pending], device: torch.device) -> PendingPoin
     """Returns a point of which these results are known, of all data sets."""
     numbers = [number for part in parts for number in part.numbers]
     if any(isinstance(number, torch.Tensor) for number in numbers):
-        as_tensors = [torch.as_tensor(number, dtype=torch.float64, device=device) for number in numbers]
+        place = float64_device(device)
+        as_tensors = [
+            in_float64(number).to(place)
+            if isinstance(number, torch.Tensor)
+            else torch.as_tensor(number, dtype=torch.float64, device=place)
+            for number in numbers
+        ]
         samples = [values.to(as_tensors[0]) for part in parts for values in part.samples.values()]
         return PendingPoint(torch.cat([torch.stack(as_tensors), *samples]), parts)
     return PendingPoint(torch.tensor([float(number) for number in numbers], dtype=torch.float64), parts)

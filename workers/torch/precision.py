@@ -38,6 +38,12 @@ def check_precision(precision: str, devices: Collection[torch.device], space: We
     """
     if precision == "float32":
         return
+    foreign = [device for device in devices if device.type not in ("cpu", "cuda")]
+    if foreign:
+        raise ValueError(
+            f'precision="{precision}" is available on CPUs and NVIDIA GPUs, but not on {foreign[0]}. Use '
+            'precision="float32", or measure on the CPU (device_ids=[0]).'
+        )
     others = 'Use precision="float32"' + (' or precision="bfloat16".' if precision == "tf32" else ".")
     gpus = [device for device in devices if device.type == "cuda"]
     if precision == "tf32" and not gpus:

@@ -265,7 +265,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
     def _in_shapes(self, vector: Vector) -> list[torch.Tensor]:
         ends = np.cumsum(self._layout.sizes)[:-1]
         return [
-            to_tensor(np.ascontiguousarray(part)).reshape(parameter.shape).to(parameter.device, parameter.dtype)
+            to_tensor(np.ascontiguousarray(part)).reshape(parameter.shape).to(parameter.dtype).to(parameter.device)
             for part, parameter in zip(np.split(vector, ends), self._weights.own, strict=True)
         ]
 

@@ -330,9 +330,34 @@ class TestShares:
         monkeypatch.setattr(system, "WINDOWS", True)
         assert system.short_temporary_folder(10) == "/a/folder/that/is/long"
 
-    def test_nvidias_files(self, root):
-        assert system.nvidia_files() == 0
+    def test_files_of_gpus(self, root):
+        assert system.gpu_files() == []
         (root / "dev").mkdir()
-        for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null", "dxg", "kfd"):
             (root / "dev" / name).touch()
-        assert system.nvidia_files() == 2
+        assert system.gpu_files() == ["/dev/dxg", "/dev/kfd", "/dev/nvidia0", "/dev/nvidia1"]
+
+
+def test_nvidias_library_is_found_where_wsl_has_it(monkeypatch):
+    asked = []
+
+    def load(name):
+        asked.append(name)
+        if not name.startswith("/usr/lib/wsl/lib/"):
+            raise OSError(name)
+        return "library"
+
+    monkeypatch.setattr("ctypes.CDLL", load)
+    assert system.nvidia_driver() == "library"
+    assert asked == ["libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"]
+
+
+def test_nvidias_library_on_windows(on_windows, monkeypatch):
+    monkeypatch.setattr("ctypes.CDLL", str)
+    assert system.nvidia_driver() == "nvml.dll"
+
+
+def test_nvidias_program_is_found_where_wsl_has_it(monkeypatch):
+    found = {None: None, "/usr/lib/wsl/lib": "/usr/lib/wsl/lib/nvidia-smi"}
+    monkeypatch.setattr("shutil.which", lambda name, path=None: found[path])
+    assert system.nvidia_program() == "/usr/lib/wsl/lib/nvidia-smi"

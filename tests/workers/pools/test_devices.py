@@ -6,6 +6,7 @@ import itertools
 import os
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from paraboloid import Paraboloid
@@ -91,33 +92,148 @@ def test_names_of_gpus_that_the_driver_does_not_have_are_none(eight_cores, monke
 
 
 class Library:
-    """NVIDIA's management library, of a machine with so many GPUs."""
+    """NVIDIA's management library, of a machine with so many GPUs, or which fails."""
 
-    def __init__(self, count):
-        self.count, self.open = count, 0
+    def __init__(self, count, failure=0):
+        self.count, self.failure, self.open = count, failure, 0
 
     def nvmlInit_v2(self):
-        self.open += 1
-        return 0
+        self.open += not self.failure
+        return self.failure
 
     def nvmlDeviceGetCount_v2(self, pointer):
         pointer._obj.value = self.count
+        return 0
 
     def nvmlShutdown(self):
         self.open -= 1
 
 
-def test_the_driver_is_asked_where_no_file_stands_for_a_gpu(monkeypatch):
-    """Within WSL2, where there is /dev/dxg only."""
-    library = Library(2)
-    monkeypatch.setattr("ctypes.CDLL", {"libnvidia-ml.so.1": library}.__getitem__)
-    devices.driver_gpus.cache_clear()
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    try:
-        assert gpu_ids() == (0, 1)
-    finally:
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Makes this machine one with such a library, program and files, whatever it has."""
+
+    def make(library=None, program=None, files=(), visible=None):
+        def load():
+            if library is None:
+                raise OSError("no such file")
+            return library
+
+        path = tmp_path / "nvidia-smi"
+        if program is not None:
+            path.write_text(f"#!/bin/sh\n{program}\n")
+            path.chmod(0o755)
+        monkeypatch.setattr(system, "nvidia_driver", load)
+        monkeypatch.setattr(system, "nvidia_program", lambda: program and str(path))
+        monkeypatch.setattr(system, "gpu_files", lambda: list(files))
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         devices.driver_gpus.cache_clear()
+
+    yield make
+    devices.driver_gpus.cache_clear()
+
+
+LISTED = "echo 'GPU 0: NVIDIA H100 (UUID: GPU-a)'; echo '  MIG 1g.10gb Device 0: (UUID: MIG-b)'; echo 'GPU 1: A (b)'"
+NO_DRIVER = "exit 9"
+
+
+@pytest.mark.parametrize("files", [(), ["/dev/dxg"], ["/dev/nvidia0"]])
+def test_the_driver_says_how_many_gpus_there_are(machine, files):
+    """Within WSL2 there is /dev/dxg, on Windows no file at all."""
+    library = Library(2)
+    machine(library, files=files)
+    assert gpu_ids() == (0, 1)
     assert library.open == 0
+    assert devices.why_the_cpu() == ""
+
+
+@pytest.mark.parametrize("library", [None, Library(0, failure=18)])
+def test_its_program_is_asked_where_its_library_does_not_answer(machine, library):
+    machine(library, LISTED, ["/dev/nvidia0"])
+    assert gpu_ids() == (0, 1)
+    assert devices.why_the_cpu() == ""
+
+
+@pytest.mark.parametrize("arguments", [{}, {"library": Library(0)}, {"visible": "0,1"}])
+def test_nothing_is_told_where_there_is_no_gpu(machine, arguments):
+    machine(**arguments)
+    assert gpu_ids() == ()
+    assert devices.why_the_cpu() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            {"files": ["/dev/dxg"]},
+            r"\(there is /dev/dxg\): neither its library NVML nor nvidia-smi is there\. Install it",
+        ),
+        (
+            {"files": ["/dev/nvidia0", "/dev/nvidia1"]},
+            r"whether there is a GPU \(there is /dev/nvidia0, /dev/nvidia1\): ",
+        ),
+        ({"library": Library(0, failure=18)}, r"whether there is a GPU: its library NVML gives error 18\. Install it"),
+        ({"program": NO_DRIVER}, "whether there is a GPU: Command .*nvidia-smi.* returned non-zero exit status 9"),
+        ({"files": ["/dev/kfd"]}, r"NVIDIA's or Apple's, and NVIDIA's driver has none \(there is /dev/kfd\)"),
+        ({"library": Library(0), "files": ["/dev/dxg"]}, r"NVIDIA's driver has none \(there is /dev/dxg\)"),
+        ({"library": Library(2), "visible": ""}, "CUDA_VISIBLE_DEVICES='' names none of NVIDIA's 2 GPUs here"),
+    ],
+)
+def test_one_line_says_why_the_cpu_measures(machine, arguments, text):
+    machine(**arguments)
+    assert gpu_ids() == ()
+    with pytest.warns(UserWarning, match=rf"^the CPU measures: .*{text}") as told:
+        assert report_devices([0]).kind == "CPU"
+    assert len(told) == 1
+    with pytest.warns(UserWarning, match=text) as told:
+        open_pool(Paraboloid, MeasurementOptions(), device_ids=[0]).close()
+    assert len(told) == 1
+
+
+def test_a_cluster_without_gpus_beside_a_gpu(machine):
+    machine()
+    assert devices.why_the_cpu(of_ray=True) == ""
+    machine(Library(2))
+    with pytest.warns(UserWarning, match="Ray offers no GPU, but NVIDIA's driver has 2 here; see ray start --num-gpus"):
+        devices.tell_why_the_cpu(of_ray=True)
+
+
+@pytest.fixture
+def on_a_mac(machine, monkeypatch):
+    machine()
+    monkeypatch.setattr(system, "MACOS", True)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+
+
+def test_an_apple_gpu_is_one_worker_where_nothing_else_is_asked_for(on_a_mac, eight_cores):
+    report = report_devices()
+    assert (report.where, report.kind, [worker.devices for worker in report.workers]) == (
+        "in process",
+        "Apple GPU",
+        [(0,)],
+    )
+    assert str(report).startswith("1 worker on the Apple GPU, in this process\n")
+    for asked in ({"device_ids": [0]}, {"workers_per_device": 2}, {"address": "local"}):
+        with pytest.warns(
+            UserWarning, match=r"CPU measures: this Mac's GPU \(mps\) is for one worker .*device_ids"
+        ) as told:
+            assert report_devices(**asked).kind == "CPU"
+        assert len(told) == 1
+
+
+def test_a_mac_whose_gpu_pytorch_cannot_use(on_a_mac, monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.warns(UserWarning, match="CPU measures: PyTorch is not there, or cannot use this Mac's GPU"):
+        assert report_devices().kind == "CPU"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert devices.apple_gpu() == ""
+
+
+def test_an_nvidia_gpu_in_a_mac_comes_first(on_a_mac, machine):
+    machine(Library(1))
+    assert report_devices().kind == "GPU"
 
 
 @pytest.mark.parametrize(("share", "count"), [("3", 3), ("64", 8), ("", 8), ("2(x3)", 8)])
@@ -151,7 +267,7 @@ def test_devices_without_gpus(eight_cores, monkeypatch):
     [
         (
             (8,),
-            r"device_ids \[8\] go beyond .* no GPU and 8 CPU cores: .* one worker computes on all of them\. Ids from",
+            r"device_ids \[8\] go beyond .* no NVIDIA GPU and 8 CPU cores: .* one worker computes on all of them\. Ids",
         ),
         (tuple(range(9)), r"only the number of a slot, so 9 workers share them\. Ids from 0 to 7 use everything"),
     ],

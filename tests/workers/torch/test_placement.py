@@ -1,17 +1,15 @@
 """Networks that are spread over devices: they stay where callback_fn put them, and are measured there."""
 
 import functools
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from scripts import run_script
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.data import TensorDataset
-from twin_device import build_twins
+from twin_device import build_twins, failures_with_twins
 from worker_cases import classes, evaluator_of, features, mlp, plane_of
 
 from workers.callback_fn import make_evaluator
@@ -37,31 +35,13 @@ CHECKS = (
     "samples_beyond_the_device",
     "a_layout_beyond_the_device",
 )
-_SCRIPT = """
-import json, sys, traceback
-library, folders, checks = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
-sys.path[:0] = folders
-from twin_device import load_twins
-load_twins(library)
-import spread_cases
-found = {}
-for check in checks:
-    try:
-        getattr(spread_cases, check)()
-    except Exception:
-        found[check] = traceback.format_exc()
-print(json.dumps(found))
-"""
 
 
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory):
     """What went wrong in a process that has two devices, by check."""
     library = build_twins(tmp_path_factory.mktemp("twins"))
-    here = Path(__file__).parent
-    folders = [str(here), str(here.parents[1] / "support")]
-    arguments = [str(library), json.dumps(folders), json.dumps(CHECKS)]
-    return json.loads(run_script(_SCRIPT, *arguments).splitlines()[-1])
+    return failures_with_twins(library, Path(__file__).with_name("spread_cases.py"), CHECKS)
 
 
 def spread_over(*devices):
@@ -110,7 +90,7 @@ def test_devices_that_a_worker_does_not_have(available, named):
 
 @pytest.mark.skipif(torch.backends.cuda.is_built(), reason="needs a PyTorch without CUDA")
 def test_a_gpu_that_this_pytorch_cannot_use():
-    """The driver's device files are there, and nobody has asked which build of PyTorch is."""
+    """The driver has a GPU, and nobody has asked which build of PyTorch is there."""
     with pytest.warns(UserWarning, match=r"built without CUDA, so the network is measured on the CPU\. Install"):
         evaluator = make_evaluator((nn.CrossEntropyLoss(), mlp(), LABELLED, {}), MeasurementSetup(device="cuda:0"))
     evaluator.close()

@@ -1,0 +1,56 @@
+"""A device without float64, such as an Apple GPU, of which it is a stand-in: the values are those of the CPU."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from twin_device import build_twins, failures_with_twins
+
+from workers.samples.batches import float64_device, in_float64
+from workers.torch.placement import full_device
+from workers.torch.random_numbers import RandomNumbers
+
+CHECKS = (
+    "the_stand_in_refuses",
+    "a_grid",
+    "losses_of_other_kinds",
+    "the_loss_of_each_sample",
+    "buffers_between_networks",
+    "curvature",
+    "a_curve",
+    "networks_end_as_they_were",
+    "what_is_refused",
+)
+
+
+@pytest.fixture(scope="module")
+def failures(tmp_path_factory):
+    """What went wrong in a process that has such devices, by check."""
+    library = build_twins(tmp_path_factory.mktemp("twins"))
+    return failures_with_twins(library, Path(__file__).with_name("float64_cases.py"), CHECKS, float64=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # on a busy machine the compiler takes minutes, as do all checks together
+@pytest.mark.room("landscape")
+@pytest.mark.parametrize("check", CHECKS)
+def test_without_float64(check, failures):
+    assert check not in failures, failures[check]
+
+
+def test_sums_stay_where_they_are_on_cpus_and_nvidia_gpus():
+    for name in ("cpu", "cuda:3"):
+        device = torch.device(name)
+        assert float64_device(device) == device
+    values = torch.ones(3, dtype=torch.float64)
+    assert in_float64(values) is values
+
+
+def test_an_apple_gpu_has_its_number():
+    """The parameters on it say "mps:0", with which it is compared."""
+    assert full_device("mps") == torch.device("mps:0")
+
+
+def test_seeds_are_refused_on_an_apple_gpu():
+    with pytest.raises(ValueError, match="seed_each_point=True is available on CPUs and NVIDIA GPUs, but not on mps"):
+        RandomNumbers(3, [torch.device("mps:0")])
