@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Python compiles what is imported; compiling every file of every package takes half of an environment's time.
 export PIP_NO_COMPILE := 1
 
-.PHONY: environment demo flagship notebooks change test test-covered test-slow test-all test-peers test-frameworks test-trainers test-keras-on-jax test-mindspore test-composer test-deepspeed stress bench docs lint types format check clean
+.PHONY: environment demo flagship notebooks change test test-covered test-slow test-all test-peers test-frameworks test-trainers test-keras-on-jax test-mindspore test-composer test-deepspeed test-newest test-oldest stress bench docs lint types format check clean
 
 demo: .venv/.installed
 	$(BIN)/landscape demo --output demo_output
@@ -76,6 +76,16 @@ test-composer: .venv-composer/.installed
 test-deepspeed: .venv-deepspeed/.installed
 	FRAMEWORKS="deepspeed" .venv-deepspeed/bin/python $(PYTEST) tests/frameworks/test_deepspeed.py
 
+# The newest version of everything, on the newest Python (make clean forgets what was the newest), and the oldest that
+# pyproject.toml allows, on Python 3.11. PyTorch stays the one of constraints/core.txt.
+NEWEST := sh constraints/newest_python.sh
+
+test-newest: .venv-newest/.installed
+	$(NEWEST) .venv-newest/bin/python $(PYTEST) -m "not slow" $(PARALLEL) 3
+
+test-oldest: .venv-oldest/.installed
+	.venv-oldest/bin/python $(PYTEST) -m "not slow" $(PARALLEL) 3
+
 bench: .venv/.installed .venv-peers/.installed
 	$(BIN)/python tests/benchmarks/run.py --peers .venv-peers/bin/python --output docs/benchmarks.md
 	$(BIN)/python tests/benchmarks/curvature.py --peers .venv-peers/bin/python --output docs/benchmarks.md
@@ -107,7 +117,19 @@ clean:
 
 .venv/.installed: pyproject.toml constraints/core.txt
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints/core.txt --editable ".[torch,torchmetrics,xarray,tensorboard,crypto,interactive,vtk,meshes,s3,docs,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints/core.txt --editable ".[$(EXTRAS)]"
+	touch $@
+
+EXTRAS := torch,torchmetrics,xarray,tensorboard,crypto,interactive,vtk,meshes,s3,docs,dev
+
+# Where there is no newest Python, nothing is made, so the rule comes again.
+.venv-newest/.installed: pyproject.toml constraints/newest_python.sh
+	$(NEWEST) sh -c 'python3.14 -m venv --clear .venv-newest && \
+	  .venv-newest/bin/python -m pip install --quiet torch==2.13.0 --editable ".[$(EXTRAS)]" && touch $@'
+
+.venv-oldest/.installed: pyproject.toml constraints/oldest.txt
+	python3.11 -m venv --clear .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --constraint constraints/oldest.txt --editable ".[$(EXTRAS)]"
 	touch $@
 
 .venv-trainers/.installed: pyproject.toml constraints/trainers.txt

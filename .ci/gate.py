@@ -43,6 +43,7 @@ class Result:
 def stages(choice: selection.Selection, number: int, notes: Path, everything: bool) -> Iterator[Stage]:
     """Yields what runs for a change."""
     chosen = [item for item in selection.ENVIRONMENTS if everything or item.target in choice.environments]
+    chosen += [item for item in selection.VERSIONS if item.target in choice.environments]
     # Packages come from a server and go to a disk: environments are made side by side.
     yield Stage("environment", ("--jobs=3", *dict.fromkeys(f"{item.folder}/.installed" for item in chosen)))
     yield Stage("lint")

@@ -88,6 +88,12 @@ ENVIRONMENTS = (
     ),
 )
 
+# Versions of the packages that pyproject.toml allows: in their turn only, and where what they are made of changed.
+VERSIONS = (
+    Environment("test-newest", ".venv-newest", ("constraints/newest_python.sh",), ()),
+    Environment("test-oldest", ".venv-oldest", ("pyproject.toml", "constraints/oldest.txt"), ()),
+)
+
 
 @dataclass
 class Selection:
@@ -120,7 +126,7 @@ def select(imports: Imports, changed: Iterable[str] | None, number: int) -> Sele
     root = imports.root
     paths = sorted(changed) if changed is not None else []
     reason = "there is no commit to compare with" if changed is None else _everything(root, paths)
-    found = Selection(reason, environments=environments(imports, paths, reason, number))
+    found = Selection(reason, environments=environments(imports, paths, reason, number) | versions(paths, number))
     touched = {file for path in paths for file in _touched(imports, path)}
     lost = []
     for test in slow_tests(root):
@@ -203,6 +209,16 @@ def environments(imports: Imports, paths: list[str], reason: str, number: int) -
     others = [environment.target for environment in ENVIRONMENTS if environment.target not in found]
     if others:
         found[others[number % len(others)]] = f"its turn in change {number}"
+    return found
+
+
+def versions(paths: list[str], number: int) -> dict[str, str]:
+    """Returns the environments with other versions whose turn it is, and why: each runs once in five changes."""
+    found = {}
+    for place, environment in enumerate(VERSIONS):
+        changed = [path for path in paths if _fits(path, environment.adapters)]
+        if changed or number % rotation.SHARES == place:
+            found[environment.target] = (*changed, f"its turn in change {number}")[0]
     return found
 
 

@@ -4,7 +4,7 @@ import gate
 import pytest
 from gate import Stage
 from places import ROOT
-from selection import ENVIRONMENTS, Selection
+from selection import ENVIRONMENTS, VERSIONS, Selection
 
 MAKEFILE = """\
 good:
@@ -62,6 +62,15 @@ def test_a_change_runs_what_it_can_break_and_a_share_of_the_rest(tmp_path):
     assert (tmp_path / "chosen").read_text() == "tests/test_it.py"
 
 
+def test_other_versions_run_when_they_are_chosen_and_are_no_part_of_everything(tmp_path):
+    choice = Selection(environments={"test-newest": "its turn", "test-peers": "its turn"})
+    for everything in (False, True):
+        stages = list(gate.stages(choice, 5, tmp_path, everything))
+        assert stages[-1].target == "test-newest"
+        assert stages[0].more[-1] == ".venv-newest/.installed"
+        assert "test-oldest" not in [stage.target for stage in stages]
+
+
 def test_everything_has_coverage_all_slow_tests_and_all_environments(tmp_path):
     stages = list(gate.stages(Selection(), 7, tmp_path, everything=True))
     targets = [stage.target for stage in stages]
@@ -72,6 +81,6 @@ def test_everything_has_coverage_all_slow_tests_and_all_environments(tmp_path):
 
 def test_each_environment_is_made_by_a_rule_of_the_makefile():
     rules = (ROOT / "Makefile").read_text()
-    for environment in ENVIRONMENTS:
+    for environment in (*ENVIRONMENTS, *VERSIONS):
         assert f"\n{environment.folder}/.installed:" in rules
         assert f"\n{environment.target}: " in rules

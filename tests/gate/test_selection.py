@@ -7,7 +7,7 @@ import selection
 from chosen import in_share
 from imports import Imports
 from places import ROOT
-from selection import environments, select
+from selection import environments, select, versions
 
 pytestmark = pytest.mark.room(".ci")
 SLOW = "import pytest\npytestmark = pytest.mark.slow\n"
@@ -100,7 +100,8 @@ def test_some_changes_mean_everything(project, changed):
     assert found.everything
     assert len(found.tests) == 8
     assert not found.others
-    assert set(found.environments) == {environment.target for environment in selection.ENVIRONMENTS}
+    versions = {"pyproject.toml": {"test-newest", "test-oldest"}}.get(changed, {"test-newest"})
+    assert set(found.environments) == {environment.target for environment in selection.ENVIRONMENTS} | versions
 
 
 def test_a_slow_test_that_reaches_nothing_is_an_error(project):
@@ -124,7 +125,7 @@ def ours():
 
 @pytest.mark.slow
 def test_all_slow_tests_of_this_project_can_be_selected(ours):
-    found = select(ours, ["collectors/validation.py"], 0)
+    found = select(ours, ["collectors/validation.py"], 2)
     assert not found.everything
     assert len(found.tests) > 0.9 * (len(found.tests) + len(found.others))
     assert set(found.environments) == {environment.target for environment in selection.ENVIRONMENTS}
@@ -153,6 +154,18 @@ def test_adapters_and_contracts_select_environments_and_one_of_the_others_has_it
 def test_as_many_changes_as_there_are_environments_run_each_of_them(ours):
     found = [set(environments(ours, ["README.md"], "", number)) for number in range(len(selection.ENVIRONMENTS))]
     assert set().union(*found) == {environment.target for environment in selection.ENVIRONMENTS}
+
+
+def test_five_changes_run_other_versions_once_each():
+    assert [list(versions(["README.md"], number)) for number in range(5)] == [
+        ["test-newest"],
+        ["test-oldest"],
+        [],
+        [],
+        [],
+    ]
+    assert versions(["constraints/oldest.txt"], 2) == {"test-oldest": "constraints/oldest.txt"}
+    assert list(versions(["constraints/newest_python.sh"], 6)) == ["test-newest", "test-oldest"]
 
 
 def test_five_changes_run_every_test_once_and_cases_stay_together():

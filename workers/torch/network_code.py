@@ -250,7 +250,7 @@ def _built_in_base(class_: type) -> type:
 
 
 def _is_written_in_python(class_: type) -> bool:
-    """Returns whether its objects have slots, a dictionary and weak references beside what the base class has, and no more.
+    """Returns whether its objects hold what the base class holds, slots, a dictionary and weak references, and no more.
 
     Classes of C are heap types as well, more of them with each version of Python.
     """
