@@ -1,0 +1,202 @@
+"""Calls that need a framework beside PyTorch; each is made where its packages are installed."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import networks as net
+import numpy as np
+from grids import OPTIONS, measured
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from values import of_barrier, of_curvature
+
+import landscape as door
+from landscape import MeasurementPlan
+
+# Each framework says itself how it computes.
+FREE: dict[str, Any] = {"plan": MeasurementPlan(batch_size=16, threads=1)}
+
+
+def arrays(count: int = 40) -> tuple[Any, Any]:
+    inputs, targets = net.features(count)
+    return inputs.numpy(), targets.numpy()
+
+
+def _jax() -> Any:
+    """Returns what callback_fn gives for a function of named arrays."""
+    import jax.numpy as jnp
+    import optax
+
+    from collectors.jax import JaxNetwork
+
+    def predict(layers: Any, inputs: Any) -> Any:
+        return jnp.tanh(inputs @ layers["first"] + layers["bias"]) @ layers["last"]
+
+    generator = np.random.default_rng(0)
+    shapes = {"first": (6, 8), "bias": (8,), "last": (8, 3)}
+    layers = {name: jnp.asarray(generator.standard_normal(shape), jnp.float32) for name, shape in shapes.items()}
+    accuracy = {"accuracy": lambda outputs, targets: (outputs.argmax(-1) == targets).mean()}
+    return optax.softmax_cross_entropy_with_integer_labels, JaxNetwork(predict, layers), arrays(), accuracy
+
+
+def _linen() -> Any:
+    import jax
+    import optax
+    from flax import linen
+
+    from collectors.jax import JaxNetwork
+
+    class Network(linen.Module):
+        @linen.compact
+        def __call__(self, inputs: Any, train: bool = False) -> Any:
+            hidden = linen.BatchNorm(use_running_average=not train)(linen.Dense(8)(inputs))
+            return linen.Dense(3)(linen.relu(hidden))
+
+    network = JaxNetwork(Network().apply, Network().init(jax.random.key(0), arrays(2)[0]))
+    return optax.softmax_cross_entropy_with_integer_labels, network, arrays(), {}
+
+
+def _nnx() -> Any:
+    import optax
+    from flax import nnx
+
+    layers = nnx.Rngs(0)
+    module = nnx.Sequential(nnx.Linear(6, 8, rngs=layers), nnx.relu, nnx.Linear(8, 3, rngs=layers))
+    return optax.softmax_cross_entropy_with_integer_labels, module, arrays(), {}
+
+
+def _keras() -> Any:
+    import keras
+
+    keras.utils.set_random_seed(0)
+    layers = keras.layers
+    model = keras.Sequential(
+        [keras.Input((6,)), layers.Dense(8), layers.BatchNormalization(), layers.Activation("tanh"), layers.Dense(3)]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1), loss=loss, metrics=["accuracy"])
+    return model, model, arrays(), None
+
+
+def _lightning() -> Any:
+    import lightning
+
+    from workers.lightning import evaluator_from
+
+    class Network(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = net.normalized()
+
+        def forward(self, inputs: Any) -> Any:
+            return self.body(inputs)
+
+        def validation_step(self, batch: Any, batch_idx: int) -> Any:
+            inputs, targets = batch
+            return nn.functional.cross_entropy(self(inputs), targets)
+
+    class Data(lightning.LightningDataModule):
+        def val_dataloader(self) -> Any:
+            return DataLoader(TensorDataset(*net.features()), 16)
+
+    return evaluator_from(Network, Data)()
+
+
+def _transformers() -> Any:
+    import transformers
+
+    from workers import OwnLoss
+
+    settings = transformers.GPT2Config(vocab_size=11, n_positions=16, n_embd=8, n_layer=1, n_head=2)
+    network = net.seeded(lambda: transformers.GPT2LMHeadModel(settings))
+    tokens, _ = net.sentences()
+    rows = [{"input_ids": row, "labels": row} for row in tokens]
+    return OwnLoss(), network, DataLoader(rows, 8), {}
+
+
+def _mindspore() -> Any:
+    import mindspore
+    from mindspore import dataset, train
+
+    class Network(mindspore.nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = mindspore.nn.Dense(6, 8), mindspore.nn.Dense(8, 3)
+            generator = np.random.default_rng(0)
+            for _, parameter in self.parameters_and_names():
+                parameter.set_data(mindspore.Tensor(generator.normal(size=parameter.shape).astype(np.float32)))
+
+        def construct(self, inputs: Any) -> Any:
+            return self.last(mindspore.ops.tanh(self.first(inputs)))
+
+    network, (inputs, targets) = Network(), arrays()
+    loss = mindspore.nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+    data = dataset.NumpySlicesDataset({"input": inputs, "label": targets.astype(np.int32)}, shuffle=False).batch(16)
+    metrics = {"accuracy": train.Accuracy()}
+    return train.Model(network, loss, metrics=metrics), network, data, metrics
+
+
+def _composer() -> Any:
+    import composer
+
+    network = composer.ComposerClassifier(net.perceptron(), num_classes=net.CLASSES)
+    return network, network, DataLoader(TensorDataset(*net.features()), 16), None
+
+
+def grid(build: Callable[[], Any], **options: Any) -> dict[str, Any]:
+    """Measures a random plane through a framework's network."""
+    network = _network(build)
+    return measured(door.random_plane(network, seed=3, perturb_one_dimensional=True), build, **{**FREE, **options})
+
+
+def _network(build: Callable[[], Any]) -> Any:
+    found = build()
+    return found[1] if isinstance(found, tuple) else found.description.space
+
+
+def lightning_grid() -> dict[str, Any]:
+    evaluator = _lightning()
+    origin = {name: tensor for name, tensor in net.normalized().state_dict(prefix="body.").items()}
+    plane = door.random_plane(origin, network=evaluator.description.space, seed=3)
+    return measured(plane, _lightning, **FREE)
+
+
+def jax_curvature(**options: Any) -> dict[str, Any]:
+    given = {**OPTIONS, **FREE, "output": "curvature.h5", "top": 2, **options}
+    return of_curvature(door.measure_curvature(_network(_jax), _jax, **given))
+
+
+def jax_eigenvectors() -> dict[str, Any]:
+    given = {name: OPTIONS[name] for name in ("device_ids", "progress")}
+    return measured(door.hessian_plane(_network(_jax), _jax, **given), _jax, **FREE)
+
+
+def jax_barrier() -> dict[str, Any]:
+    network = _network(_jax)
+    other = {name: np.asarray(array)[..., ::-1] for name, array in network.parameters.items()}
+    return of_barrier(door.barrier(network, other, _jax, 7, output="landscape.h5", **{**OPTIONS, **FREE}))
+
+
+JAX, FLAX = ("jax", "optax"), ("jax", "optax", "flax")
+CALLS: dict[str, tuple[tuple[str, ...], Callable[[], Any]]] = {
+    "JAX": (JAX, functools.partial(grid, _jax)),
+    "JAX, random samples and groups": (
+        JAX, functools.partial(grid, _jax, num_samples=17, samples="random", groups="target")
+    ),
+    "JAX, kept samples": (JAX, functools.partial(grid, _jax, keep_samples=True)),
+    "JAX, curvature": (JAX, jax_curvature),
+    "JAX, curvature of ggn and density": (
+        JAX, functools.partial(jax_curvature, matrix="ggn", density_probes=2, density_steps=8)
+    ),
+    "JAX, plane along eigenvectors": (JAX, jax_eigenvectors),
+    "JAX, barrier": (JAX, jax_barrier),
+    "flax.linen": (FLAX, functools.partial(grid, _linen)),
+    "flax.nnx": (FLAX, functools.partial(grid, _nnx)),
+    "Keras": (("keras",), functools.partial(grid, _keras)),
+    "Keras, recalibrated": (("keras",), functools.partial(grid, _keras, buffers="recalibrate")),
+    "Lightning": (("lightning",), lightning_grid),
+    "Transformers": (("transformers",), functools.partial(grid, _transformers)),
+    "MindSpore": (("mindspore",), functools.partial(grid, _mindspore)),
+    "Composer": (("composer",), functools.partial(grid, _composer)),
+}  # fmt: skip
