@@ -9,7 +9,7 @@ from places import ROOT
 
 MUTANTS = ROOT / "tests" / "mutants"
 PATCHES = sorted(MUTANTS.glob("*.patch"))
-TEST = "tests/test_product.py::test_add"
+TEST, FAILS = "tests/test_product.py::test_add", "tests/test_product.py::test_fails"
 PATCH = """\
 breaks: Adding subtracts.
 caught by: {test}
@@ -68,15 +68,15 @@ def test_a_fault_is_caught_or_not(runner, project, capsys):
 def test_each_fault_is_planted_alone_and_taken_back(runner, project, monkeypatch, capsys):
     seen = []
 
-    def run_test(folder, test):
+    def run_tests(folder, tests):
         seen.append((folder / "product.py").read_text().split("\n")[1].strip())
         return int("+" not in seen[-1]), ""
 
-    monkeypatch.setattr(runner, "run_test", run_test)
+    monkeypatch.setattr(runner, "run_tests", run_tests)
     plant(project, "a")
     plant(project, "b", becomes="*")
     assert runner.main([], project) == 0
-    assert seen == ["return a - b", "return a + b", "return a * b", "return a + b"]
+    assert seen == ["return a + b", "return a - b", "return a * b"]
     assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["a", "b"]
 
 
@@ -85,18 +85,20 @@ def test_each_fault_is_planted_alone_and_taken_back(runner, project, monkeypatch
     [
         ([1, 1], f"ERROR: {TEST} fails without the fault too"),
         ([4, 4], f"ERROR: {TEST} fails without the fault too"),
-        ([2, 0], f"ERROR: with the fault {TEST} cannot even begin"),
+        ([0, 2], f"ERROR: with the fault {TEST} cannot even begin"),
     ],
 )
 def test_a_test_that_tells_nothing_is_an_error(runner, project, monkeypatch, capsys, statuses, says):
-    monkeypatch.setattr(runner, "run_test", lambda *_: (statuses.pop(0), "printed"))
+    monkeypatch.setattr(runner, "run_tests", lambda *_: (statuses.pop(0), "printed"))
     plant(project, "fault")
     assert runner.main([], project) == 1
     assert f"fault: {says}" in capsys.readouterr().out
 
 
 def test_a_patch_that_does_not_apply_is_an_error_and_the_others_go_on(runner, project, monkeypatch, capsys):
-    monkeypatch.setattr(runner, "run_test", lambda folder, _: (int("+" not in (folder / "product.py").read_text()), ""))
+    monkeypatch.setattr(
+        runner, "run_tests", lambda folder, _: (int("+" not in (folder / "product.py").read_text()), "")
+    )
     plant(project, "a", was="/")
     plant(project, "b")
     assert runner.main([], project) == 1
@@ -115,6 +117,28 @@ def test_a_missing_header_and_a_missing_file_are_errors(runner, project, capsys,
     assert capsys.readouterr().out.splitlines() == [
         f"fault: ERROR: the line '{header}: ...' is missing", "nowhere: ERROR: there is no such file",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [[], ["--list"]])
+def test_a_fault_without_a_patch_is_an_error(runner, project, capsys, options):
+    plant(project, "fault")
+    patch = project / "tests" / "mutants" / "fault.patch"
+    patch.write_text(patch.read_text().partition("diff --git")[0])
+    assert runner.main([*options, "fault"], project) == 1
+    assert capsys.readouterr().out == "fault: ERROR: what git diff prints is missing\n"
+
+
+def test_a_test_that_fails_anyway_does_not_hide_the_others(runner, project, monkeypatch, capsys):
+    def run_tests(folder, tests):
+        return int("+" not in (folder / "product.py").read_text() or FAILS in tests), "printed"
+
+    monkeypatch.setattr(runner, "run_tests", run_tests)
+    plant(project, "caught")
+    plant(project, "untold", test=FAILS)
+    assert runner.main([], project) == 1
+    assert capsys.readouterr().out == (
+        f"caught: caught by {TEST}\nuntold: ERROR: {FAILS} fails without the fault too:\nprinted\n"
+    )
 
 
 def test_the_list_says_what_they_break(runner, project, capsys):
@@ -157,7 +181,8 @@ def test_every_fault_of_this_project_can_be_planted(runner, patch):
     assert checked.returncode == 0, checked.stderr
 
 
-def test_at_least_ten_faults_lie_in_different_files():
-    assert len(PATCHES) >= 10
+def test_at_least_thirty_faults_lie_in_different_files_of_all_packages():
+    assert len(PATCHES) >= 30
     changed = {line for patch in PATCHES for line in patch.read_text().splitlines() if line.startswith("+++ ")}
     assert len(changed) == len(PATCHES)
+    assert {line.partition("b/")[2].partition("/")[0] for line in changed} == {"collectors", "workers", "landscape"}

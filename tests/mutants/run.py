@@ -5,11 +5,13 @@ python tests/mutants/run.py --list          what they break
 python tests/mutants/run.py --selector      whether the gate would run the test that catches each
 
 A fault is a file NAME.patch: a line "breaks: <sentence>", a line "caught by: <pytest's name of a test>", and what
-`git diff` prints. It exits with 1 if a fault is not caught.
+`git diff` prints. It exits with 1 if a fault is not caught, or cannot be planted. All tests run once without a fault,
+then each with its own.
 """
 
 import argparse
 import ast
+import contextlib
 import functools
 import os
 import re
@@ -55,14 +57,16 @@ def read(patch: Path) -> Mutant:
     """Returns the fault in a file.
 
     Raises:
-        MutantError: there is no such file, or a header is missing.
+        MutantError: there is no such file, or a header or the patch is missing.
     """
     if not patch.is_file():
         raise MutantError("there is no such file")
-    before = patch.read_text().partition("diff --git ")[0]
+    before, begin, _ = patch.read_text().partition("diff --git ")
     found = [re.search(rf"^{header}: (\S.*)$", before, re.MULTILINE) for header in _HEADERS]
     if lacks := [header for header, line in zip(_HEADERS, found, strict=True) if line is None]:
         raise MutantError(f"the line '{lacks[0]}: ...' is missing")
+    if not begin:
+        raise MutantError("what git diff prints is missing")
     return Mutant(patch, *(line[1] for line in found if line))
 
 
@@ -79,31 +83,34 @@ def copy_of(root: Path, folder: Path) -> None:
 
 
 def is_caught(mutant: Mutant, folder: Path) -> bool:
-    """Returns whether the test of a fault fails with it and passes without it; the copy stays as it was.
+    """Returns whether the test of a fault fails with it; the copy stays as it was.
 
     Raises:
-        MutantError: the patch does not apply, there is no such test, or it fails without the fault too.
+        MutantError: the patch does not apply, or the test cannot begin with it.
     """
     applied = _git(folder, "apply", str(mutant.patch))
     if applied.returncode:
         raise MutantError(f"the patch does not apply: {applied.stderr.strip()}")
     try:
-        status, _ = run_test(folder, mutant.test)
+        status, printed = run_tests(folder, [mutant.test])
     finally:
         _git(folder, "apply", "--reverse", str(mutant.patch))
-    if status == _PASSED:
-        return False
-    without, printed = run_test(folder, mutant.test)
-    if without != _PASSED:
-        raise MutantError(f"{mutant.test} fails without the fault too:\n{printed}")
-    if status != _FAILED:
-        raise MutantError(f"with the fault {mutant.test} cannot even begin (pytest ends with {status})")
-    return True
+    if status not in (_PASSED, _FAILED):
+        raise MutantError(f"with the fault {mutant.test} cannot even begin (pytest ends with {status}):\n{printed}")
+    return status == _FAILED
 
 
-def run_test(folder: Path, test: str) -> tuple[int, str]:
-    """Runs one test with the packages of a folder; returns pytest's status and what it printed."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+def failing_anyway(tests: Sequence[str], folder: Path) -> dict[str, str]:
+    """Returns the tests that do not pass without a fault, each with what it printed."""
+    if not tests or run_tests(folder, tests)[0] == _PASSED:
+        return {}
+    alone = {test: run_tests(folder, [test]) for test in tests}
+    return {test: printed for test, (status, printed) in alone.items() if status != _PASSED}
+
+
+def run_tests(folder: Path, tests: Sequence[str]) -> tuple[int, str]:
+    """Runs tests with the packages of a folder; returns pytest's status and what it printed."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     # Compiled files are told from old ones by size and time, which a planted fault may leave as they were.
     environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -154,8 +161,10 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     failures = 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = Path(folder).resolve()
+        anyway: dict[str, str] = {}
         if not (asked.list or asked.selector):
             copy_of(root, copy)
+            anyway = failing_anyway(_tests_of(patches), copy)
         for patch in patches:
             try:
                 mutant = read(patch)
@@ -164,6 +173,8 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
                 elif asked.selector:
                     why = why_it_runs(mutant, root)
                     good, text = why is not None, f"{mutant.test} {f'runs: {why}' if why else 'DOES NOT RUN'}"
+                elif mutant.test in anyway:
+                    raise MutantError(f"{mutant.test} fails without the fault too:\n{anyway[mutant.test]}")
                 else:
                     good = is_caught(mutant, copy)
                     text = f"caught by {mutant.test}" if good else f"NOT CAUGHT by {mutant.test}"
@@ -172,6 +183,14 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
             failures += not good
             print(f"{patch.stem}: {text}", flush=True)
     return int(failures > 0)
+
+
+def _tests_of(patches: Sequence[Path]) -> list[str]:
+    found = []
+    for patch in patches:
+        with contextlib.suppress(MutantError):
+            found.append(read(patch).test)
+    return list(dict.fromkeys(found))
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

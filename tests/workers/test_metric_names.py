@@ -1,5 +1,7 @@
 """One rule for the names of metrics, wherever they come from."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -58,6 +60,15 @@ def test_a_name_is_text(measure, name):
 def test_a_users_metric_cannot_take_the_losss_names(name):
     with pytest.raises(CallbackFunctionError, match=f"the landscape file uses itself, but got '{name}'"):
         torch_evaluator(name)
+
+
+@pytest.mark.parametrize("name", ["accuracy@test", "loss[3]", "top[5]@test"])
+@pytest.mark.parametrize("measure", [function_evaluator, torch_evaluator])
+def test_a_users_metric_cannot_be_called_like_that_of_a_group_or_another_data_set(measure, name):
+    with pytest.raises(
+        CallbackFunctionError, match=rf"must not contain '@', '\[' or '\]'.* but got '{re.escape(name)}'"
+    ):
+        measure(name)
 
 
 def test_other_names_are_free():

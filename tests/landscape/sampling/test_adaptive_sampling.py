@@ -18,6 +18,7 @@ from landscape.file.checks import PointStatus
 from landscape.sampling import adaptive_sampling
 from landscape.sampling.adaptive_sampling import AdaptiveSampling, Interpolated
 from landscape.sampling.grid_levels import GridLevels
+from landscape.sampling.interpolation import linear
 from landscape.sampling.refinement import Prediction, predict
 from landscape.sampling.tolerance import largest_gap, largest_share
 
@@ -465,3 +466,11 @@ class TestBadInput:
     def test_shape(self, shape: tuple[int, ...]) -> None:
         with pytest.raises(ValueError, match="shape must be"):
             AdaptiveSampling(shape)
+
+
+def test_a_linear_interpolant_is_nan_wherever_a_value_that_it_needs_is():
+    step = GridLevels.of((33, 49)).steps[-1]
+    values = np.ones([len(axis) for axis in step.coarse])
+    values[0, 0] = np.nan
+    needed = [fine < coarse[1] for fine, coarse in zip(step.fine, step.coarse, strict=True)]
+    np.testing.assert_array_equal(np.isnan(linear(values, step)), np.outer(*needed))

@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap, plot_profile, plot_surface
 from landscape.landscape import Landscape
 from landscape.scales.landscape_scale import joint_scale, landscape_scale
-from landscape.scales.levels import number_text
+from landscape.scales.levels import number_text, quantile_levels
 
 DRAWINGS = [plot_contour, plot_surface]
 
@@ -274,3 +274,9 @@ class TestTicks:
         ticks = ax.get_zticks()
         assert np.ptp(ticks) >= 0.8 * (scale.high - scale.low)
         assert next(text.get_text() for text in ax.get_zticklabels()) != ""
+
+
+def test_quantiles_divide_all_values_into_equal_shares():
+    values = np.random.default_rng(0).exponential(size=(20, 50))
+    below = np.searchsorted(np.sort(values.ravel()), quantile_levels(values, 4))
+    np.testing.assert_allclose(np.diff([0, *below, values.size]), 200, atol=25)

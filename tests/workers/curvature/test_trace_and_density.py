@@ -7,7 +7,7 @@ from scipy import stats
 
 from workers.curvature.density import find_density
 from workers.curvature.eigenpairs import find_eigenpairs
-from workers.curvature.trace import find_trace
+from workers.curvature.trace import Trace, find_trace
 from workers.errors import CurvatureError
 
 # As many as the network has whose spectrum was looked at: the more there are, the less do starts differ.
@@ -33,6 +33,13 @@ def test_one_probe_has_no_interval():
     trace = find_trace(products, find_eigenpairs(products, 2, 0), 1)
     assert np.isfinite(trace.value)
     assert np.isnan([trace.low, trace.high]).all()
+
+
+def test_the_interval_is_students_over_the_probes():
+    samples = np.array([1.0, 2.0, 4.0])
+    trace = Trace.of(samples, known=10.0)
+    ends = stats.t.interval(0.95, 2, 10 + samples.mean(), stats.sem(samples))
+    np.testing.assert_allclose([trace.value, trace.low, trace.high], [10 + 7 / 3, *ends])
 
 
 @pytest.mark.parametrize(("steps", "probes", "most"), [(20, 1, 0.005), (40, 4, 0.002)])
