@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
-
-from collectors.files.remote_path import RemotePath
 from collectors.validation import check_choice
 
-from ..file.kind import COMPARISON
-from ..file.read_only import ReadOnly
-from ..file.saving import save_whole
-from ..file.whole_file import path_of
+from ..record.read_only_record import ReadOnlyRecord
 from .answers import Answers, RecipeMean, answer_pairs, band_of, recipe_means
-from .comparison_file import comparison_bytes, read_comparison
 from .data import ComparisonData
 from .facts import summary_text
 from .measures import MEASURES, RISE, curves_of, left_out, measure_text, rows_of, values_of
@@ -28,24 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(frozen=True)
-class ComparisonReport:
-    """What measuring cost.
-
-    Attributes:
-        measured: lines measured in this run.
-        resumed: those that were measured before.
-        seconds: wall time, without the pool's start.
-        workers: how many measured.
-    """
-
-    measured: int
-    resumed: int
-    seconds: float
-    workers: int
-
-
-class Comparison(ReadOnly, ComparisonData):
+class Comparison(ReadOnlyRecord, ComparisonData):
     """The loss along the same lines through the networks of several recipes; everything it hands out is read-only.
 
     Args:
@@ -65,37 +37,6 @@ class Comparison(ReadOnly, ComparisonData):
         path: the file it lies in, or None.
         report: what measuring it cost, or None.
     """
-
-    errors: Mapping[str, str]  # type: ignore[assignment]
-    attributes: Mapping[str, Any]  # type: ignore[assignment]
-    report: ComparisonReport | None
-
-    def __init__(
-        self,
-        data: ComparisonData,
-        path: str | os.PathLike[str] | RemotePath | None = None,
-        report: ComparisonReport | None = None,
-    ) -> None:
-        data.validate()
-        self._take(data, path=data.path if path is None else path_of(path), report=report)
-
-    def _numbers(self) -> Iterable[NDArray[Any]]:
-        return (*self.arrays.values(), self.t, self.block_size)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str] | RemotePath) -> Comparison:
-        """Reads a comparison file into memory; the file is closed again and never changed.
-
-        Args:
-            path: of the file, or its fsspec URL such as ``s3://bucket/compare.h5``.
-
-        Raises:
-            LandscapeNotFoundError: there is no such file.
-            LandscapeLockedError: another program has it open for writing.
-            LandscapeDamagedError: it is truncated or no HDF5 file.
-            LandscapeFormatError: it is another program's, a landscape's, or another version's with another format.
-        """
-        return cls(read_comparison(path))
 
     @property
     def recipes(self) -> tuple[str, ...]:
@@ -159,16 +100,6 @@ class Comparison(ReadOnly, ComparisonData):
         from ..figures.comparison import plot_comparison
 
         return plot_comparison(self, ax, **options)
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Writes a comparison file, which ``load`` reads, and returns its path.
-
-        Raises:
-            LandscapeLockedError: a survey is writing that file.
-            LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
-            NotADirectoryError: the file's directory does not exist.
-        """
-        return save_whole(path, lambda: comparison_bytes(self), COMPARISON, overwrite=overwrite)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{self.recipe.count(recipe)} of {recipe}" for recipe in self.recipes)

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from collectors.validation import check_float, check_instance, check_int
 
-from ..file.checks import PointStatus, check_array, check_axis, check_status
+from ..file.checks import check_axis
+from ..file.kind import COMPARISON
+from ..record.record import Record, column
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, UInt8
 
-    from collectors.files.places import AnyPath
-
-SCALARS = ("trace", "trace_low", "trace_high")
-"""Names of the columns of numbers, float64[n]."""
 TRACE_LINES = "trace_lines"
 """The attribute that says of how many lines each network's trace was made, by the SHA-256 of its weights."""
 _MOST_SAMPLES = 2**53
+_NAMED = 8
+_OTHER_PAIRS = "Give another output= to keep both, or overwrite=True."
+_LINE = ("network", "direction")
 
 
-@dataclass(eq=False, repr=False)
-class ComparisonData:
+class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe", "sha256")):
     """The loss along the same lines through n networks; NaN where it is not measured.
 
     Attributes:
@@ -48,64 +48,17 @@ class ComparisonData:
         path: the file that it was read from, or None.
     """
 
-    recipe: tuple[str, ...]
-    name: tuple[str, ...]
-    sha256: tuple[str, ...]
-    t: Float64[np.ndarray, " points"]
-    status: UInt8[np.ndarray, "n directions"]
-    loss: Float64[np.ndarray, "n directions points"]
-    block_rise: Float64[np.ndarray, "n directions blocks"]
-    block_size: Float64[np.ndarray, " blocks"]
-    trace: Float64[np.ndarray, " n"]
-    trace_low: Float64[np.ndarray, " n"]
-    trace_high: Float64[np.ndarray, " n"]
-    errors: dict[str, str] = field(default_factory=dict)
-    attributes: dict[str, Any] = field(default_factory=dict)
-    path: AnyPath | None = None
-
-    @classmethod
-    def empty(
-        cls,
-        recipe: Sequence[str],
-        name: Sequence[str],
-        sha256: Sequence[str],
-        t: Float64[np.ndarray, " points"],
-        *,
-        directions: int,
-        block_size: Float64[np.ndarray, " blocks"],
-        attributes: Mapping[str, Any],
-    ) -> ComparisonData:
-        """Returns n networks of which nothing is measured; the arguments are the attributes of that name."""
-        shape = (len(recipe), directions)
-        return cls(
-            recipe=tuple(recipe),
-            name=tuple(name),
-            sha256=tuple(sha256),
-            t=t,
-            status=np.zeros(shape, np.uint8),
-            loss=np.full((*shape, len(t)), np.nan),
-            block_rise=np.full((*shape, len(block_size)), np.nan),
-            block_size=block_size,
-            trace=np.full(shape[0], np.nan),
-            trace_low=np.full(shape[0], np.nan),
-            trace_high=np.full(shape[0], np.nan),
-            attributes=dict(attributes),
-        )
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is pending."""
-        return not (self.status == PointStatus.PENDING).any()
-
-    @property
-    def status_counts(self) -> dict[PointStatus, int]:
-        """How many lines have each status."""
-        return {status: int((self.status == status).sum()) for status in PointStatus}
-
-    @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays with a row for each network, by their names."""
-        return {name: getattr(self, name) for name in ("status", "loss", "block_rise", *SCALARS)}
+    t: Float64[np.ndarray, " points"] = column("t")
+    loss: Float64[np.ndarray, "n directions points"] = column(*_LINE, "t")
+    status: UInt8[np.ndarray, "n directions"] = column(*_LINE, dtype=np.uint8)
+    recipe: tuple[str, ...] = column("network", dtype=str, place="network/recipe")
+    name: tuple[str, ...] = column("network", dtype=str, place="network/name")
+    sha256: tuple[str, ...] = column("network", dtype=str, place="network/sha256")
+    trace: Float64[np.ndarray, " n"] = column("network", place="network/trace")
+    trace_low: Float64[np.ndarray, " n"] = column("network", place="network/trace_low")
+    trace_high: Float64[np.ndarray, " n"] = column("network", place="network/trace_high")
+    block_rise: Float64[np.ndarray, "n directions blocks"] = column(*_LINE, "block", place="blocks/rise")
+    block_size: Float64[np.ndarray, " blocks"] = column("block", place="blocks/size")
 
     @property
     def trace_lines(self) -> Mapping[str, int]:
@@ -113,41 +66,23 @@ class ComparisonData:
         found = self.attributes.get(TRACE_LINES)
         return found if isinstance(found, Mapping) else {}
 
-    @property
-    def places(self) -> dict[tuple[str, str], int]:
-        """The row of each network, by its recipe and the SHA-256 of its weights."""
-        return {key: row for row, key in enumerate(zip(self.recipe, self.sha256, strict=True))}
-
     def validate(self) -> None:
-        """Checks that shapes, types and values fit together.
-
-        Raises:
-            TypeError: an attribute that is computed with has the wrong type.
-            ValueError: something does not fit; the text names it, what was expected and what came.
-        """
+        """Checks that shapes, types, values and attributes fit together; the errors are those of ``Record``."""
+        super().validate()
         count, points = len(self.recipe), len(self.t)
-        if not count or {len(self.name), len(self.sha256)} != {count}:
-            raise ValueError(f"there must be {max(count, 1)} recipes, names and digests, one for each network.")
-        for label, own in (("name", self.name), ("sha256", self.sha256)):
-            if len(set(zip(self.recipe, own, strict=True))) < count:
+        for label, texts in (("name", self.name), ("sha256", self.sha256)):
+            if len(set(zip(self.recipe, texts, strict=True))) < count:
                 raise ValueError(f"{label} must tell the networks of a recipe apart, but two are the same.")
         check_axis("t", self.t)
         if points < 3 or points % 2 == 0 or self.t[points // 2] != 0:
             raise ValueError(f"t must be an odd number of places, at least 3, with 0 in the middle, but got {self.t}.")
-        directions = self.status.shape[1] if self.status.ndim == 2 else -1
-        check_status("status", self.status, (count, directions))
-        check_array("loss", self.loss, (count, directions, points), np.float64)
-        check_array("block_size", self.block_size, (len(self.block_size),), np.float64)
-        check_array("block_rise", self.block_rise, (count, directions, len(self.block_size)), np.float64)
         if not ((self.block_size > 0) & (self.block_size < _MOST_SAMPLES)).all():
             raise ValueError(f"block_size must be numbers of samples above 0, but got {self.block_size[:6]}.")
-        for label in SCALARS:
-            check_array(label, getattr(self, label), (count,), np.float64)
         known = self.attributes
         for label in ("radius", "confidence", "rise"):
             check_float(label, known.get(label))
         check_int("seed", known.get("seed"), minimum=0)
-        check_int("directions", known.get("directions"), minimum=1, maximum=max(directions, 1))
+        check_int("directions", known.get("directions"), minimum=1, maximum=max(self.status.shape[1], 1))
         check_instance("normalization", known.get("normalization"), str, "a str")
         if known.get("num_samples") is not None:
             check_int("num_samples", known["num_samples"], minimum=0)
@@ -159,3 +94,28 @@ class ComparisonData:
                 check_instance(label, item, str, "a list of recipes")
         if sorted(known["recipes"]) != sorted(set(self.recipe)):
             raise ValueError(f"recipes must be those of the networks, but got {known['recipes']}.")
+
+    def joined(self, stored: Self) -> Self:
+        """Returns the networks of both, as ``Record`` says; a warning names those of the file that were not given."""
+        joined = super().joined(stored)
+        further = range(len(self.recipe), len(joined.recipe))
+        names = list(self.name)
+        for row in further:
+            recipe, name = joined.recipe[row], joined.name[row]
+            while (recipe, name) in zip(joined.recipe, names, strict=False):
+                name = f"{name} before"
+            names.append(name)
+        joined.name = tuple(names)
+        own, before = self.attributes, stored.attributes
+        recipes = list(dict.fromkeys([*own["recipes"], *joined.recipe]))
+        # A recipe that is taken from the file alone is paired if it was there.
+        paired = {*own["paired"], *(set(before["paired"]) - set(own["recipes"]))}
+        joined.attributes |= {"recipes": recipes, "paired": [name for name in recipes if name in paired]}
+        if further:
+            shown = ", ".join(f"{joined.recipe[row]} {names[row]}" for row in further[:_NAMED])
+            warnings.warn(
+                f"the file holds {len(further)} more networks than were given, which count too: {shown}"
+                f"{', ...' if len(further) > _NAMED else ''}. {_OTHER_PAIRS}",
+                stacklevel=5,
+            )
+        return joined

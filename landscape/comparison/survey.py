@@ -30,15 +30,17 @@ from ..file.lock import clean_temporaries, lock_landscape
 from ..file.writer import LandscapeWriter
 from ..planes.directions import random_direction
 from ..planes.from_checkpoints import check_spannable, origin_state
+from ..record.read_only_record import MeasurementReport
+from ..record.record_file import record_bytes
+from ..record.store import continued
 from ..survey.second_differences import find_trace_by_lines
 from ..survey.settings import Conduct, duration_text
 from .blocks import block_names
-from .comparison import Comparison, ComparisonReport
-from .comparison_file import comparison_bytes
+from .comparison import Comparison
 from .data import TRACE_LINES, ComparisonData
 from .measures import left_out
 from .networks import Recipes, as_states
-from .rows import begun_before, forget_failed, place_of
+from .rows import nothing_measured
 from .settings import ComparisonSettings
 
 _FLUSH_SECONDS = 1.0
@@ -81,10 +83,9 @@ def survey_comparison(
         if path is not None:
             lock.enter_context(lock_landscape(path, COMPARISON))
             clean_temporaries(path)
-        data, was_there = begun_before(
-            pool.description, recipes, states, settings, path, attributes, overwrite=run.overwrite
-        )
-        forget_failed(data, range(len(states)))
+        fresh = nothing_measured(pool.description, recipes, states, settings, attributes)
+        data, was_there = continued(path, fresh, overwrite=run.overwrite)
+        data.forget_failed(range(len(states)))
         before = data.status_counts[PointStatus.MEASURED]
         try:
             _measure_all(pool, states, settings, data, path, run)
@@ -96,7 +97,7 @@ def survey_comparison(
     if not found and data.errors:
         raise LandscapeError(f"no network could be measured: {_reasons(data)}")
     _warn_about(data, run, kept=path is not None)
-    report = ComparisonReport(found - before, before, time.perf_counter() - start, pool.workers)
+    report = MeasurementReport(found - before, before, time.perf_counter() - start, pool.workers)
     return Comparison(data, path, report)
 
 
@@ -112,7 +113,9 @@ def forecast_comparison(
     check_spannable(pool.description.space)
     states = as_states(recipes, pool.description.space)
     _find_out_how_losses_add_up(pool, recipes, states, settings)
-    data, _ = begun_before(pool.description, recipes, states, settings, path, {}, overwrite=run.overwrite)
+    data, _ = continued(
+        path, nothing_measured(pool.description, recipes, states, settings, {}), overwrite=run.overwrite
+    )
     seconds = max(origin.measured.seconds for origin in pool.measure_origin())
     return _forecast(pool, data, len(states), settings, seconds)
 
@@ -152,7 +155,7 @@ def _measure_all(
     path: AnyPath | None,
     run: Conduct,
 ) -> None:
-    writer = LandscapeWriter(path, data, _FLUSH_SECONDS, encode=comparison_bytes, kind=COMPARISON)
+    writer = LandscapeWriter(path, data, _FLUSH_SECONDS, encode=record_bytes, kind=COMPARISON)
     wanted = data.status[: len(states), : settings.directions]
     done = int((wanted == PointStatus.MEASURED).sum())
     bar = progress_bar(wanted.size, "line", shown=run.progress, done=done, name="comparison")
@@ -210,7 +213,7 @@ class _Line:
         place, last = (self.row, self.direction), len(data.t) - 1
         if self.error is not None:
             data.status[place] = PointStatus.FAILED
-            data.errors[place_of(*place)] = self.error
+            data.errors[f"{data.place_of(self.row)}/direction/{self.direction}"] = self.error
             return
         data.loss[place] = [self.losses[point] for point in range(last + 1)]
         if data.block_size.size:
@@ -338,7 +341,7 @@ def _directions_at_once(space: WeightSpace, directions: int) -> int:
 def _fail(data: ComparisonData, row: int, error: Exception, directions: int) -> None:
     wanted = data.status[row, :directions]
     wanted[wanted != PointStatus.MEASURED] = PointStatus.FAILED
-    data.errors[place_of(row)] = f"{type(error).__name__}: {error}"
+    data.errors[data.place_of(row)] = f"{type(error).__name__}: {error}"
 
 
 def _lacks_trace(data: ComparisonData, row: int, settings: ComparisonSettings) -> bool:

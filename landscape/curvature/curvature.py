@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +14,11 @@ from collectors.files.remote_path import RemotePath
 from collectors.validation import check_float, check_int, wrong_value
 
 from ..file.checks import PointStatus
-from ..file.kind import CURVATURE
-from ..file.read_only import ReadOnly
-from ..file.saving import save_whole
-from ..file.whole_file import path_of
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_which
 from ..planes.from_eigenvectors import plane_of_eigenvectors
 from ..planes.plane import Plane
+from ..record.read_only_record import MeasurementReport, ReadOnlyRecord
 from ..roles import CHECKPOINT, NETWORK, UNKNOWN, Members, OriginRole, check_name
-from .curvature_file import curvature_bytes, read_curvature
 from .data import MATRIX_NAMES, CurvatureData
 from .density import smoothed
 from .vectors_file import Eigenvectors, read_vectors, write_vectors
@@ -33,24 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(frozen=True)
-class CurvatureReport:
-    """What measuring cost.
-
-    Attributes:
-        measured: sets of weights measured in this run.
-        resumed: those that were measured before.
-        seconds: wall time, without the pool's start.
-        workers: how many measured.
-    """
-
-    measured: int
-    resumed: int
-    seconds: float
-    workers: int
-
-
-class Curvature(ReadOnly, CurvatureData):
+class Curvature(ReadOnlyRecord, CurvatureData):
     """How a loss bends at n sets of weights, such as a run's checkpoints; everything it hands out is read-only.
 
     Rows are sets of weights, in the order of ``number``. What is not measured, or was not asked for, is NaN.
@@ -84,39 +62,16 @@ class Curvature(ReadOnly, CurvatureData):
         report: what measuring it cost, or None.
     """
 
-    errors: Mapping[str, str]  # type: ignore[assignment]
-    attributes: Mapping[str, Any]  # type: ignore[assignment]
-    report: CurvatureReport | None
-    _held: Mapping[int, Eigenvectors]
+    _vectors: Mapping[int, Eigenvectors]
 
     def __init__(
         self,
         data: CurvatureData,
         path: str | os.PathLike[str] | RemotePath | None = None,
-        report: CurvatureReport | None = None,
+        report: MeasurementReport | None = None,
         vectors: Mapping[int, Eigenvectors] | None = None,
     ) -> None:
-        data.validate()
-        place = data.path if path is None else path_of(path)
-        self._take(data, path=place, report=report, _held=dict(vectors or {}))
-
-    def _numbers(self) -> Iterable[NDArray[Any]]:
-        return self.columns.values()
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str] | RemotePath) -> Curvature:
-        """Reads a curvature file into memory; the file is closed again and never changed.
-
-        Args:
-            path: of the file, or its fsspec URL such as ``s3://bucket/run/curvature_0-20.h5``.
-
-        Raises:
-            LandscapeNotFoundError: there is no such file.
-            LandscapeLockedError: another program has it open for writing.
-            LandscapeDamagedError: it is truncated or no HDF5 file.
-            LandscapeFormatError: it is another program's, a landscape's, or another version's with another format.
-        """
-        return cls(read_curvature(path))
+        super().__init__(data, path, report, _vectors=dict(vectors or {}))
 
     @property
     def matrix(self) -> str:
@@ -202,7 +157,7 @@ class Curvature(ReadOnly, CurvatureData):
         """Returns the eigenvectors with the weights at which they were found, as ``vectors`` does."""
         row = self.row(number)
         found = int(self.number[row])
-        return self._held[found] if found in self._held else read_vectors(self, row)
+        return self._vectors[found] if found in self._vectors else read_vectors(self, row)
 
     def plot_sharpness(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draws the largest eigenvalues and the trace at each set of weights; see ``figures.plot_sharpness``."""
@@ -281,8 +236,8 @@ class Curvature(ReadOnly, CurvatureData):
             LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
             NotADirectoryError: the file's directory does not exist.
         """
-        saved = save_whole(path, lambda: curvature_bytes(self), CURVATURE, overwrite=overwrite)
-        for number, vectors in self._held.items():
+        saved = super().save(path, overwrite=overwrite)
+        for number, vectors in self._vectors.items():
             write_vectors(saved, self, self.row(number), vectors)
         return saved
 

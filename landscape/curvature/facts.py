@@ -12,7 +12,7 @@ from ..errors import error_message
 from ..facts import as_lines, samples_text, versions_text
 from ..file.checks import PointStatus
 from ..summary_json import as_json
-from .data import COUNTS, MATRIX_NAMES, SCALARS, SHARE_SEEN, CurvatureData
+from .data import MATRIX_NAMES, CurvatureData
 
 CURVATURE_SUMMARY_VERSION = 1
 """Grows when a name of ``curvature_json`` goes or changes its meaning; a new name alone leaves it."""
@@ -61,16 +61,16 @@ def curvature_json(curvature: CurvatureData) -> dict[str, Any]:
     ``products`` and ``forward_passes``, ``density`` (``probes`` and ``steps``), ``errors`` (places), and ``attributes``
     as the file has them.
     """
-    columns = ("eigenvalues", "residuals", "angle_bound", SHARE_SEEN, *SCALARS, *COUNTS)
+    others = ("status", "converged", "density_nodes", "density_weights")
+    columns = {name: values for name, values in curvature.columns.items() if name not in others}
     found: dict[str, Any] = {
         "summary_version": CURVATURE_SUMMARY_VERSION,
         "kind": "curvature",
         "file": None if curvature.path is None else str(curvature.path),
         "complete": curvature.complete,
         "points": {status.name.lower(): count for status, count in curvature.status_counts.items()},
-        "number": curvature.number,
         "status": [PointStatus(value).name.lower() for value in curvature.status.tolist()],
-        **{name: getattr(curvature, name) for name in columns},
+        **columns,
         "converged": curvature.converged.astype(bool),
         "density": dict(zip(("probes", "steps"), curvature.density_nodes.shape[1:], strict=True)),
         "errors": sorted(curvature.errors),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias, cast
-
-import numpy as np
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 from collectors.files.places import AnyPath
 from collectors.weights.aligned import AlignedState
@@ -13,12 +11,8 @@ from workers.curvature.measuring import CurvatureSettings, CurvatureValues
 from workers.evaluator import EvaluatorDescription
 from workers.pool import CurvatureResult
 
-from ..errors import LandscapeNotFoundError
 from ..file.checks import PointStatus
-from ..file.kind import CURVATURE
-from ..file.whole_file import check_replaceable
-from ..survey.experiment import check_identity, measured_attributes
-from .curvature_file import read_curvature
+from ..survey.experiment import measured_attributes
 from .data import CurvatureData
 from .vectors_file import has_vectors
 
@@ -28,46 +22,17 @@ Held: TypeAlias = Mapping[int, AlignedState]
 _ASKED = ("top", "bottom", "trace_probes", "density_probes", "tolerance", "max_products", "seed")
 
 
-def begun_before(
-    description: EvaluatorDescription,
-    weights: Held,
-    settings: CurvatureSettings,
-    path: AnyPath | None,
-    attributes: Mapping[str, Any],
-    *,
-    overwrite: bool,
-) -> tuple[CurvatureData, bool]:
-    """Returns what is measured already, and whether a file of this identity is there.
+def nothing_measured(
+    description: EvaluatorDescription, weights: Held, settings: CurvatureSettings, attributes: Mapping[str, Any]
+) -> CurvatureData:
+    """Returns the curvature before anything is measured, with its identity.
 
     Args:
         description: what the workers measure.
         weights: by their numbers.
         settings: what is measured.
-        path: the curvature file, which need not exist; None for what is in memory only.
         attributes: what the file says beside what is known here.
-        overwrite: whether what is there does not count.
-
-    Raises:
-        LandscapeIdentityError: the file holds another experiment, or other weights under one of these numbers.
-        LandscapeError: the file cannot be read; the subclass says why.
     """
-    fresh = _fresh(description, weights, settings, attributes)
-    if path is not None and overwrite:
-        check_replaceable(path, CURVATURE)
-    if path is None or overwrite:
-        return fresh, False
-    try:
-        stored = read_curvature(path)
-    except LandscapeNotFoundError:
-        return fresh, False
-    check_identity(stored.attributes.get("identity", {}), fresh.attributes["identity"], path, kind=CURVATURE)
-    _check_same_weights(stored, fresh, path)
-    return _joined(stored, fresh), True
-
-
-def _fresh(
-    description: EvaluatorDescription, weights: Held, settings: CurvatureSettings, attributes: Mapping[str, Any]
-) -> CurvatureData:
     asked = {
         "matrix": settings.products.matrix,
         **{name: getattr(settings, name) for name in _ASKED},
@@ -86,48 +51,11 @@ def _fresh(
         },
     }
     numbers = sorted(weights)
-    density = (settings.density_probes, settings.density_steps) if settings.density_probes else (0, 0)
+    sizes = {"pair": settings.top + settings.bottom}
+    if settings.density_probes:
+        sizes |= {"probe": settings.density_probes, "step": settings.density_steps}
     digests = [weights[number].sha256() for number in numbers]
-    pairs = settings.top + settings.bottom
-    return CurvatureData.empty(numbers, digests, pairs=pairs, density=density, attributes={**attributes, **own})
-
-
-def _check_same_weights(stored: CurvatureData, fresh: CurvatureData, path: AnyPath) -> None:
-    """Checks that a number means the same weights in the file and in this run."""
-    both = sorted(set(stored.number.tolist()) & set(fresh.number.tolist()))
-    before, now = (
-        {f"{data.attributes.get('unit')} {number}": data.sha256[data.number.tolist().index(number)] for number in both}
-        for data in (stored, fresh)
-    )
-    check_identity(before, now, path, kind=CURVATURE)
-
-
-def _joined(stored: CurvatureData, fresh: CurvatureData) -> CurvatureData:
-    """Returns the rows of both, with all that is measured."""
-    numbers = sorted({*stored.number.tolist(), *fresh.number.tolist()})
-    digests = {
-        number: digest
-        for data in (fresh, stored)
-        for number, digest in zip(data.number.tolist(), data.sha256, strict=True)
-    }
-    joined = CurvatureData.empty(
-        numbers,
-        [digests[number] for number in numbers],
-        pairs=fresh.eigenvalues.shape[1],
-        density=cast("tuple[int, int]", fresh.density_nodes.shape[1:]),
-        attributes={**stored.attributes, **fresh.attributes},
-    )
-    rows = np.searchsorted(joined.number, stored.number)
-    for name, values in joined.columns.items():
-        if stored.columns[name].shape[1:] == values.shape[1:]:
-            values[rows] = stored.columns[name]
-    joined.errors.update(stored.errors)
-    joined.attributes["notes"] = list(
-        dict.fromkeys([*(stored.attributes.get("notes") or ()), *fresh.attributes["notes"]])
-    )
-    if "created" in stored.attributes:
-        joined.attributes["created"] = stored.attributes["created"]
-    return joined
+    return CurvatureData.empty({"number": numbers, "sha256": digests}, sizes, {**attributes, **own})
 
 
 def left_to_measure(data: CurvatureData, weights: Held, settings: CurvatureSettings, path: AnyPath | None) -> list[int]:
@@ -149,26 +77,12 @@ def left_to_measure(data: CurvatureData, weights: Held, settings: CurvatureSetti
     return todo
 
 
-def forget_failed(data: CurvatureData, numbers: Iterable[int]) -> None:
-    """Makes rows pending again."""
-    for number in numbers:
-        row = int(np.searchsorted(data.number, number))
-        if data.status[row] == PointStatus.FAILED:
-            data.status[row] = PointStatus.PENDING
-            data.errors.pop(place_of(number), None)
-
-
-def place_of(number: int) -> str:
-    """Returns under which name a set of weights has its error."""
-    return f"number/{number}"
-
-
 def keep(data: CurvatureData, row: int, result: CurvatureResult) -> None:
     """Writes a result to its row."""
     number, values = int(data.number[row]), result.values
     if values is None:
         data.status[row] = PointStatus.FAILED
-        data.errors[place_of(number)] = result.error or "no traceback"
+        data.errors[data.place_of(row)] = result.error or "no traceback"
         return
     data.loss[row], data.gradient_norm[row] = values.loss, values.gradient_norm
     data.products[row], data.forward_passes[row] = values.products, values.forward_passes
@@ -182,7 +96,7 @@ def keep(data: CurvatureData, row: int, result: CurvatureResult) -> None:
         data.density_nodes[row], data.density_weights[row] = values.density.nodes, values.density.weights
     data.attributes["notes"] = list(dict.fromkeys([*data.attributes["notes"], *_notes(data, number, values)]))
     data.status[row] = PointStatus.MEASURED
-    data.errors.pop(place_of(number), None)
+    data.errors.pop(data.place_of(row), None)
 
 
 def _notes(data: CurvatureData, number: int, values: CurvatureValues) -> list[str]:

@@ -28,13 +28,15 @@ from ..file.checks import PointStatus
 from ..file.kind import CURVATURE
 from ..file.lock import clean_temporaries, lock_landscape
 from ..file.writer import LandscapeWriter
+from ..record.read_only_record import MeasurementReport
+from ..record.record_file import record_bytes
+from ..record.store import continued
 from ..survey.adding_up import find_out_how_losses_add_up
 from ..survey.settings import Conduct, duration_text
-from .curvature import Curvature, CurvatureReport
-from .curvature_file import curvature_bytes
+from .curvature import Curvature
 from .data import MATRIX_NAMES, CurvatureData
 from .facts import failures
-from .rows import Held, begun_before, forget_failed, keep, left_to_measure
+from .rows import Held, keep, left_to_measure, nothing_measured
 from .vectors_file import Eigenvectors, write_vectors
 
 _ERRORS_IN_WARNING = 3
@@ -72,11 +74,12 @@ def survey_curvature(
         if path is not None:
             lock.enter_context(lock_landscape(path, CURVATURE))
             clean_temporaries(path)
-        data, was_there = begun_before(pool.description, weights, settings, path, attributes, overwrite=run.overwrite)
+        fresh = nothing_measured(pool.description, weights, settings, attributes)
+        data, was_there = continued(path, fresh, overwrite=run.overwrite)
         todo = left_to_measure(data, weights, settings, path)
-        forget_failed(data, todo)
         # What is measured a second time, because its vectors are missing, is no row of before.
         again = np.searchsorted(data.number, todo)
+        data.forget_failed(again.tolist())
         before = int((np.delete(data.status, again) == PointStatus.MEASURED).sum())
         held: dict[int, Eigenvectors] = {}
         try:
@@ -87,7 +90,7 @@ def survey_curvature(
             raise
     _warn_about(data, settings, run, kept=path is not None)
     measured = data.status_counts[PointStatus.MEASURED]
-    report = CurvatureReport(measured - before, before, time.perf_counter() - start, pool.workers)
+    report = MeasurementReport(measured - before, before, time.perf_counter() - start, pool.workers)
     if data.errors and not measured:
         raise CurvatureError(f"the curvature could be measured nowhere: {_failures(data)}")
     return Curvature(data, path, report, held)
@@ -103,7 +106,8 @@ def forecast_curvature(
         LandscapeError: the file cannot be used; the subclass says why.
     """
     find_out_how_losses_add_up(pool, weights)
-    data, _ = begun_before(pool.description, weights, settings, path, {"unit": unit}, overwrite=run.overwrite)
+    fresh = nothing_measured(pool.description, weights, settings, {"unit": unit})
+    data, _ = continued(path, fresh, overwrite=run.overwrite)
     todo = left_to_measure(data, weights, settings, path)
     counts = f"{len(weights)} {unit}{'s' if len(weights) > 1 else ''}"
     known = len(weights) - len(todo)
@@ -152,7 +156,7 @@ def _measure(
     run: Conduct,
 ) -> None:
     space, plan = pool.description.space, pool.description.plan
-    writer = LandscapeWriter(path, data, _FLUSH_SECONDS, encode=curvature_bytes, kind=CURVATURE)
+    writer = LandscapeWriter(path, data, _FLUSH_SECONDS, encode=record_bytes, kind=CURVATURE)
     unit = str(data.attributes["unit"])
     bar = progress_bar(len(data.number), unit, shown=run.progress, done=len(data.number) - len(todo), name="curvature")
     with writer, bar:

@@ -26,8 +26,9 @@ from ..file.saving import output_file
 from ..planes.from_weights import line_between
 from ..planes.plane import Plane
 from ..planes.pruned_weights import with_effective_weights
+from ..record.identity import check_identity
 from ..replacing import check_replaceable_tensors
-from ..survey.experiment import check_identity, choose_plan, continued_plan
+from ..survey.experiment import choose_plan, continued_plan
 from .path import Path
 from .path_file import PATH, FittedCurve, read_path, write_path
 

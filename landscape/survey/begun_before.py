@@ -12,6 +12,7 @@ from workers.measurement_plan import plan_text
 from ..errors import LandscapeNotFoundError
 from ..file.data import LandscapeData
 from ..file.landscape_file import read_landscape
+from ..record.identity import check_identity
 from .carrying_over import (
     carried_over,
     check_nothing_is_lost,
@@ -21,7 +22,7 @@ from .carrying_over import (
     holds_all,
     kept_points,
 )
-from .experiment import FUNCTION, FURTHER_RUNS, RUN, check_identity
+from .experiment import FUNCTION, FURTHER_RUNS, RUN
 from .kept_plane import check_vectors
 from .members import take_members
 

@@ -1,8 +1,7 @@
-"""A landscape before its first point: its geometry and identity, and whether a file holds the same experiment."""
+"""A landscape before its first point: its geometry, identity and plan."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +19,13 @@ from collectors.validation import wrong_type, wrong_value
 from workers.evaluator import DataSetDescription, EvaluatorDescription
 from workers.measurement_plan import MeasurementPlan
 
-from ..errors import LandscapeIdentityError, LandscapeNotFoundError
+from ..errors import LandscapeNotFoundError
 from ..file.checkpoints import CheckpointsData
 from ..file.data import DirectionsData, LandscapeData
-from ..file.kind import LANDSCAPE, FileKind
 from ..file.samples import kept_losses
 from ..file.whole_file import read_file_attributes
 from ..planes.plane import Plane
+from ..record.identity import REMEDY
 from .kept_plane import curvature_attribute
 
 if TYPE_CHECKING:
@@ -39,8 +38,6 @@ RUN = "run_directory"
 FURTHER_RUNS = "further_run_directories"
 """The attribute that says where the run of a landscape is, seen from the file, if the file does not lie in it."""
 
-_SHOWN = 8
-_GRID = ("x", "y")
 _EXTREMES = (
     "max_eigenvalue and min_eigenvalue are the ends of the Hessian's spectrum at each point, each to 1 % of itself, "
     "and convexity_ratio is |min / max|; NaN where an end is not known so well after 200 products."
@@ -49,7 +46,6 @@ _INTERPOLATED = (
     "buffers such as BatchNorm's running statistics are interpolated between the networks that the axes go through, at "
     "which they are its own; beyond them no network has a negative share (it counts as zero, and all add up to one)."
 )
-REMEDY = "Pass overwrite=True to measure it anew, or another output= to keep both."
 
 
 def new_landscape(
@@ -136,40 +132,6 @@ def measured_attributes(description: EvaluatorDescription) -> dict[str, Any]:
         "created": _now(),
         "versions": _versions(description.space.framework),
     }
-
-
-def check_identity(
-    stored: Mapping[str, Any],
-    wanted: Mapping[str, Any],
-    path: str | AnyPath,
-    remedy: str = REMEDY,
-    kind: FileKind = LANDSCAPE,
-) -> None:
-    """Compares the identity in a file with this run's, as JSON values.
-
-    Args:
-        stored: the file's identity, nested dictionaries allowed.
-        wanted: this run's.
-        path: the file, for the error's text.
-        remedy: the end of that text.
-        kind: of the file.
-
-    Raises:
-        LandscapeIdentityError: they differ; the text lists where, and both values.
-    """
-    # An identity names the precision only where it is not the usual one, and older files name the grid as well.
-    before, now = ({**_flat({"precision": "float32"}), **_flat(_without_grid(item))} for item in (stored, wanted))
-    names = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
-    if not names:
-        return
-    lines = [f"  {name}: the file has {_short(before, name)}, this run {_short(now, name)}" for name in names[:_SHOWN]]
-    if len(names) > _SHOWN:
-        lines.append(f"  and {len(names) - _SHOWN} more: {', '.join(names[_SHOWN : 3 * _SHOWN])}")
-    raise LandscapeIdentityError(
-        f"{kind.word} file {path} holds another experiment; it was left as it is. These differ:\n"
-        + "\n".join(lines)
-        + f"\n{remedy}"
-    )
 
 
 def function_attribute(callback_fn: Callable[[], Any]) -> dict[str, str]:
@@ -309,22 +271,3 @@ def _own_version() -> str:
         return version("summary-landscape")
     except ModuleNotFoundError:
         return "unknown"
-
-
-def _without_grid(identity: Any) -> Any:
-    # It comes from a file, where it may be anything.
-    return {key: identity[key] for key in identity if key not in _GRID} if isinstance(identity, Mapping) else identity
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, str]:
-    if isinstance(value, Mapping) and (value or not prefix):
-        flat: dict[str, str] = {}
-        for key, item in value.items():
-            flat |= _flat(item, f"{prefix}.{key}" if prefix else str(key))
-        return flat
-    return {prefix: json.dumps(value, sort_keys=True)}
-
-
-def _short(values: Mapping[str, str], name: str, limit: int = 48) -> str:
-    text = values.get(name, "absent")
-    return text if len(text) <= limit else f"{text[: limit - 15]}...{text[-12:]}"

@@ -29,11 +29,9 @@ from collectors.run_directory.settings import LandscapeSettings
 from collectors.weights.foreign_checkpoint import read_state_dict
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import Comparison, Curvature, Landscape, Plane, connect, measure_curvature, pca_plane
-from landscape.comparison.comparison_file import comparison_bytes
 from landscape.comparison.data import ComparisonData
 from landscape.comparison.facts import comparison_json, comparison_text
 from landscape.comparison.measures import MEASURES
-from landscape.curvature.curvature_file import curvature_bytes
 from landscape.curvature.data import CurvatureData
 from landscape.curvature.facts import curvature_json, curvature_text
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdentityError, PlaneError
@@ -44,7 +42,9 @@ from landscape.file.encoding import landscape_bytes
 from landscape.file.hdf5_writing import CONTENTS
 from landscape.file.kind import COMPARISON, CURVATURE, LANDSCAPE
 from landscape.file.samples import KeptLosses
-from landscape.survey.experiment import check_identity, choose_plan
+from landscape.record.identity import check_identity
+from landscape.record.record_file import record_bytes
+from landscape.survey.experiment import choose_plan
 from workers.measurement_plan import MeasurementPlan
 
 Draw = Callable[[Any], Any]
@@ -503,13 +503,15 @@ class CurvatureFile(LandscapeFile):
             "measurement_plan": MeasurementPlan(8, 2).to_json(), "notes": ["a note"], "learning_rate": [0.1, 0.1, 0.1],
             "identity": {"top": 2, "samples": {"count": 8, "sha256": "ab"}}, "versions": {"numpy": "2"},
         }  # fmt: skip
-        data = CurvatureData.empty((0, 5, 9), ["ab"] * 3, pairs=3, density=(2, 4), attributes=attributes)
+        data = CurvatureData.empty(
+            {"number": (0, 5, 9), "sha256": ["ab"] * 3}, {"pair": 3, "probe": 2, "step": 4}, attributes
+        )
         for values in data.columns.values():
             values[:2] = 1 if values is not data.number else values[:2]
         data.status[2] = 3
         data.errors["number/9"] = "Traceback (most recent call last):\n  File\nValueError: none"
         path = self.inside / "curvature_0-9.h5"
-        path.write_bytes(curvature_bytes(data))
+        path.write_bytes(record_bytes(data))
         self.shapes = {}
         with h5py.File(path) as file:
             file.visititems(lambda name, item: self.shapes.update({name: getattr(item, "shape", (3, 5))}))
@@ -547,14 +549,18 @@ class ComparisonFile(LandscapeFile):
         }  # fmt: skip
         places = np.array([-0.5, 0.0, 0.5])
         data = ComparisonData.empty(
-            "aabbb", "12123", [f"{row:064x}" for row in range(5)], places, directions=3,
-            block_size=np.array([4.0, 4.0]), attributes=attributes,
+            {
+                "recipe": list("aabbb"), "name": list("12123"), "sha256": [f"{row:064x}" for row in range(5)],
+                "t": places, "block_size": [4.0, 4.0],
+            },
+            {"direction": 3},
+            attributes,
         )  # fmt: skip
         data.loss[:], data.status[:], data.block_rise[:] = places**2, 1, 0.2
         data.status[4, 1] = 3
         data.errors["network/4/direction/1"] = "Traceback (most recent call last):\n  File\nValueError: none"
         path = self.inside / "compare.h5"
-        path.write_bytes(comparison_bytes(data))
+        path.write_bytes(record_bytes(data))
         self.shapes = {}
         with h5py.File(path) as file:
             file.visititems(lambda name, item: self.shapes.update({name: getattr(item, "shape", (3, 5))}))
@@ -562,7 +568,7 @@ class ComparisonFile(LandscapeFile):
 
     def read(self) -> None:
         comparison = Comparison.load(self.path)
-        for values in comparison.arrays.values():
+        for values in comparison.columns.values():
             assert not (np.asarray(values) == SECRET).any()
         assert repr(comparison)
         assert comparison_text(comparison)

@@ -32,7 +32,7 @@ from landscape.errors import (
 from landscape.file.kind import CURVATURE
 from landscape.file.rises import ends_of_way
 from landscape.file.saving import make_output_folder
-from landscape.survey.experiment import check_identity
+from landscape.record.identity import check_identity
 from landscape.survey.options import RunOptions, SurveyOptions
 from workers.errors import CallbackFunctionError
 

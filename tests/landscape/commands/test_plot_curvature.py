@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 
 from landscape.cli import app
 from landscape.curvature.curvature import Curvature
-from landscape.curvature.curvature_file import curvature_bytes
 from landscape.curvature.data import CurvatureData
 from landscape.errors import LandscapeFormatError
 from landscape.figures import figure_pixels, plot_sharpness
 from landscape.file.checks import PointStatus
 from landscape.file.landscape_file import write_landscape
+from landscape.record.record_file import record_bytes
 
 
 def plot(*arguments: Any) -> Any:
@@ -37,12 +37,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = build_curvature(bottom=1)
     leave_out(made, [4], PointStatus.FAILED)
     data = CurvatureData.empty(
-        made.number.tolist(), [""] * 21, pairs=6, density=(4, 40), attributes={**made.attributes, "bottom": 1}
+        {"number": made.number, "sha256": [""] * 21},
+        {"pair": 6, "probe": 4, "step": 40},
+        {**made.attributes, "bottom": 1},
     )
     for name in ("status", "eigenvalues", "residuals", "converged", "trace", "density_nodes", "density_weights"):
         getattr(data, name)[:] = getattr(made, name)
     data.trace_low[:], data.trace_high[:] = made.trace_interval.T
-    (folder / "curvature.h5").write_bytes(curvature_bytes(data))
+    (folder / "curvature.h5").write_bytes(record_bytes(data))
     write_landscape(folder / "landscape.h5", build())
     return folder
 

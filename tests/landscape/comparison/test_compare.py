@@ -231,8 +231,8 @@ def test_the_file_holds_it_all(recipes, tmp_path):
     found = measure(recipes, output=tmp_path / "compare.h5", trace_lines=2)
     again = Comparison.load(tmp_path / "compare.h5")
     assert again.summary() == found.summary()
-    for name in found.arrays:
-        np.testing.assert_array_equal(found.arrays[name], again.arrays[name])
+    for name in found.columns:
+        np.testing.assert_array_equal(found.columns[name], again.columns[name])
     assert again.complete
     assert pickle.loads(pickle.dumps(again)).recipes == ("small", "large")
     assert found.save(tmp_path / "copy.h5").read_bytes() == (tmp_path / "compare.h5").read_bytes()

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from landscape import Curvature
-from landscape.curvature.curvature_file import curvature_bytes, read_curvature
 from landscape.curvature.data import CurvatureData
 from landscape.curvature.facts import curvature_json, curvature_text
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeNotFoundError
 from landscape.file.checks import PointStatus
+from landscape.record.record_file import read_record, record_bytes
 
 ATTRIBUTES = {
     "matrix": "hessian", "unit": "epoch", "top": 2, "bottom": 1, "weights": 1210, "network": "Net", "tolerance": 1e-3,
@@ -22,7 +22,11 @@ ATTRIBUTES = {
 
 def build(count=3, density=(2, 4)):
     """Curvature of which the last set of weights failed."""
-    data = CurvatureData.empty(range(0, 5 * count, 5), ["ab"] * count, pairs=3, density=density, attributes=ATTRIBUTES)
+    data = CurvatureData.empty(
+        {"number": range(0, 5 * count, 5), "sha256": ["ab"] * count},
+        {"pair": 3, "probe": density[0], "step": density[1]},
+        ATTRIBUTES,
+    )
     random = np.random.default_rng(0)
     for values in data.columns.values():
         if values.dtype == np.float64:
@@ -42,7 +46,7 @@ def build(count=3, density=(2, 4)):
 @pytest.fixture
 def path(tmp_path):
     target = tmp_path / "curvature_0-10.h5"
-    target.write_bytes(curvature_bytes(build()))
+    target.write_bytes(record_bytes(build()))
     return target
 
 
@@ -55,13 +59,13 @@ def test_what_is_written_is_read(tmp_path, density, pairs):
             setattr(data, name, getattr(data, name)[:, :0])
         data.attributes |= {"top": 0, "bottom": 0}
     path = tmp_path / "c.h5"
-    path.write_bytes(curvature_bytes(data))
-    found = read_curvature(path)
+    path.write_bytes(record_bytes(data))
+    found = read_record(CurvatureData, path)
     for name, values in data.columns.items():
         np.testing.assert_array_equal(found.columns[name], values, err_msg=name)
         assert found.columns[name].dtype == values.dtype
     assert (found.sha256, found.errors, found.attributes) == (data.sha256, data.errors, data.attributes)
-    assert curvature_bytes(found) == path.read_bytes()
+    assert record_bytes(found) == path.read_bytes()
 
 
 def test_other_programs_find_everything_under_its_name(path):
@@ -133,7 +137,7 @@ def test_it_is_read_only_and_can_be_copied_and_pickled(path):
     with pytest.raises(TypeError):
         found.attributes["top"] = 1
     for twin in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
-        assert curvature_bytes(twin) == path.read_bytes()
+        assert record_bytes(twin) == path.read_bytes()
     assert repr(found).startswith("Curvature(Hessian at 3 epochs (0 to 10); largest eigenvalue ")
     assert "2 of 3 measured" in repr(found)
 

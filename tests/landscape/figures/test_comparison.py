@@ -15,9 +15,12 @@ def comparison(networks=4, recipes=("sgd", "adam"), steeper=1.5, directions=6):
     t = np.linspace(-1, 1, 9)
     names = [recipe for recipe in recipes for _ in range(networks)]
     data = ComparisonData.empty(
-        names, [str(number) for number in range(len(names))], [f"{number:064x}" for number in range(len(names))], t,
-        directions=directions, block_size=np.zeros(0),
-        attributes={
+        {
+            "recipe": names, "name": [str(number) for number in range(len(names))],
+            "sha256": [f"{number:064x}" for number in range(len(names))], "t": t,
+        },
+        {"direction": directions},
+        {
             "radius": 1.0, "confidence": 0.95, "rise": 0.1, "normalization": "filter", "seed": 0, "num_samples": 1000,
             "directions": directions, "recipes": list(recipes), "paired": [],
         },

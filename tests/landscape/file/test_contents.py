@@ -5,6 +5,7 @@ One bit of every 500th byte is flipped: 500 changes in a row try all, and so doe
 
 from __future__ import annotations
 
+import functools
 import os
 
 import h5py
@@ -14,14 +15,16 @@ from landscape_examples import build
 from places import ROOT, turn
 
 from collectors.errors import LandscapeError
-from landscape.comparison.comparison_file import comparison_bytes, read_comparison
-from landscape.curvature.curvature_file import curvature_bytes, read_curvature
+from landscape.comparison.data import ComparisonData
+from landscape.curvature.data import CurvatureData
 from landscape.errors import LandscapeDamagedError
 from landscape.file.checks import PointStatus
 from landscape.file.encoding import landscape_bytes
 from landscape.file.landscape_file import read_landscape
 from landscape.file.samples import KeptLosses
+from landscape.record.record_file import read_record, record_bytes
 
+read_curvature, read_comparison = (functools.partial(read_record, kind) for kind in (CurvatureData, ComparisonData))
 VERSIONS = ROOT / "tests/data/versions"
 DIFFER = r"is damaged \(ValueError: its contents are not those that were written"
 
@@ -45,8 +48,8 @@ def read_sampled(path):
 # How each kind is made, read with all that it holds, and written; equal data are equal bytes.
 KINDS = {
     "landscape": (sampled, read_sampled, landscape_bytes),
-    "curvature": (lambda: read_curvature(VERSIONS / "curvature_1_thor.h5"), read_curvature, curvature_bytes),
-    "comparison": (lambda: read_comparison(VERSIONS / "comparison_1.h5"), read_comparison, comparison_bytes),
+    "curvature": (lambda: read_curvature(VERSIONS / "curvature_1_thor.h5"), read_curvature, record_bytes),
+    "comparison": (lambda: read_comparison(VERSIONS / "comparison_1.h5"), read_comparison, record_bytes),
 }
 
 

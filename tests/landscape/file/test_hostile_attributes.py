@@ -18,8 +18,8 @@ from landscape.file.lock import lock_landscape
 from landscape.interactive import save_page
 from landscape.interactive.page import page_html
 from landscape.interactive.watch import FileWatch
+from landscape.record.identity import check_identity
 from landscape.summary_json import summary_json
-from landscape.survey.experiment import check_identity
 
 pytest.importorskip("plotly")
 

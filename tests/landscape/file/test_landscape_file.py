@@ -43,7 +43,7 @@ from landscape.file.data import DirectionsData, LandscapeData
 from landscape.file.encoding import landscape_bytes
 from landscape.file.landscape_file import read_landscape, write_landscape
 from landscape.file.lock import clean_temporaries, lock_landscape
-from landscape.survey.experiment import check_identity
+from landscape.record.identity import check_identity
 
 
 def leaves(value: Any, name: str = "") -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Measurements in a file: named arrays that a pool fills, resumable by their identity."""

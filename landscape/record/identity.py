@@ -1,0 +1,69 @@
+"""Whether a file holds the same experiment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from collectors.files.places import AnyPath
+
+from ..errors import LandscapeIdentityError
+from ..file.kind import LANDSCAPE, FileKind
+
+_SHOWN = 8
+_GRID = ("x", "y")
+REMEDY = "Pass overwrite=True to measure it anew, or another output= to keep both."
+
+
+def check_identity(
+    stored: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    path: str | AnyPath,
+    remedy: str = REMEDY,
+    kind: FileKind = LANDSCAPE,
+) -> None:
+    """Compares the identity in a file with this run's, as JSON values.
+
+    Args:
+        stored: the file's identity, nested dictionaries allowed.
+        wanted: this run's.
+        path: the file, for the error's text.
+        remedy: the end of that text.
+        kind: of the file.
+
+    Raises:
+        LandscapeIdentityError: they differ; the text lists where, and both values.
+    """
+    # An identity names the precision only where it is not the usual one, and older files name the grid as well.
+    before, now = ({**_flat({"precision": "float32"}), **_flat(_without_grid(item))} for item in (stored, wanted))
+    names = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
+    if not names:
+        return
+    lines = [f"  {name}: the file has {_short(before, name)}, this run {_short(now, name)}" for name in names[:_SHOWN]]
+    if len(names) > _SHOWN:
+        lines.append(f"  and {len(names) - _SHOWN} more: {', '.join(names[_SHOWN : 3 * _SHOWN])}")
+    raise LandscapeIdentityError(
+        f"{kind.word} file {path} holds another experiment; it was left as it is. These differ:\n"
+        + "\n".join(lines)
+        + f"\n{remedy}"
+    )
+
+
+def _without_grid(identity: Any) -> Any:
+    # It comes from a file, where it may be anything.
+    return {key: identity[key] for key in identity if key not in _GRID} if isinstance(identity, Mapping) else identity
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, str]:
+    if isinstance(value, Mapping) and (value or not prefix):
+        flat: dict[str, str] = {}
+        for key, item in value.items():
+            flat |= _flat(item, f"{prefix}.{key}" if prefix else str(key))
+        return flat
+    return {prefix: json.dumps(value, sort_keys=True)}
+
+
+def _short(values: Mapping[str, str], name: str, limit: int = 48) -> str:
+    text = values.get(name, "absent")
+    return text if len(text) <= limit else f"{text[: limit - 15]}...{text[-12:]}"

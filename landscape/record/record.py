@@ -1,0 +1,236 @@
+"""A record of measurements: named arrays over named axes, the status of each task, errors by place, JSON attributes.
+
+What differs between a curvature and a comparison is their columns; a subclass of ``Record`` declares each in a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from ..file.attributes import check_attributes
+from ..file.checks import PointStatus, check_array, check_status
+
+if TYPE_CHECKING:
+    from jaxtyping import UInt8
+
+    from collectors.files.places import AnyPath
+
+    from ..file.kind import FileKind
+
+
+@dataclass(frozen=True)
+class Column:
+    """An array of a record.
+
+    Attributes:
+        axes: the names of its axes; arrays that share an axis have the same length along it.
+        dtype: the type of its values; ``str`` for a tuple of texts.
+        place: where it lies in the file, such as "density/nodes".
+        optional: whether the file lacks it where all its values are NaN.
+    """
+
+    axes: tuple[str, ...]
+    dtype: type
+    place: str
+    optional: bool = False
+
+    def empty(self, shape: tuple[int, ...]) -> Any:
+        """Returns what an array of this shape holds before anything is measured."""
+        if self.dtype is str:
+            return ("",) * shape[0]
+        return np.full(shape, np.nan if self.dtype is np.float64 else 0, self.dtype)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What a kind of file holds.
+
+    Attributes:
+        kind: of the file.
+        columns: by name, in the order of the file.
+        coordinates: the columns that are the coordinates of the axis of their name; the file has them as its scales.
+        key: the columns that identify a row; their axis is the one along which records are joined.
+    """
+
+    kind: FileKind
+    columns: Mapping[str, Column]
+    coordinates: tuple[str, ...]
+    key: tuple[str, ...]
+
+    @property
+    def rows(self) -> str:
+        """The axis along which records are joined."""
+        return self.columns[self.key[0]].axes[0]
+
+
+def column(*axes: str, dtype: type = np.float64, place: str = "", optional: bool = False) -> Any:
+    """Declares a column in the body of a ``Record``; its place in the file is by default its name."""
+    return Column(axes, dtype, place, optional)
+
+
+class Record:
+    """Measurements over named axes; NaN where nothing is measured.
+
+    A subclass names the kind of its file, its coordinates and its key, as ``Schema`` explains them, and declares its
+    columns in the order of the file. One of them is ``status``, whose first axis is that of the rows.
+
+    Args:
+        columns: every array, by name.
+        errors: tracebacks of what failed, by place.
+        attributes: everything else worth keeping, as JSON values.
+
+    Attributes:
+        schema: what its file holds.
+        data_class: the subclass that declared the columns.
+        path: the file that it was read from, or None.
+    """
+
+    schema: ClassVar[Schema]
+    data_class: ClassVar[type[Record]]
+    status: UInt8[np.ndarray, ...]
+
+    def __init_subclass__(
+        cls, kind: FileKind | None = None, coordinates: tuple[str, ...] = (), key: tuple[str, ...] = (), **more: Any
+    ) -> None:
+        super().__init_subclass__(**more)
+        if kind is not None:
+            declared = {name: item for name, item in vars(cls).items() if isinstance(item, Column)}
+            columns = {name: replace(item, place=item.place or name) for name, item in declared.items()}
+            cls.schema, cls.data_class = Schema(kind, columns, coordinates, key), cls
+
+    def __init__(
+        self,
+        columns: Mapping[str, Any],
+        errors: Mapping[str, str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        vars(self).update({name: columns[name] for name in self.schema.columns})
+        self.errors = dict(errors or {})
+        self.attributes = dict(attributes or {})
+        self.path: AnyPath | None = None
+
+    @classmethod
+    def empty(
+        cls,
+        known: Mapping[str, Any],
+        sizes: Mapping[str, int] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Returns a record of which nothing is measured.
+
+        Args:
+            known: the columns whose values are known before.
+            sizes: the lengths of axes that no known column has; 0 where neither says one.
+            attributes: as of the record.
+        """
+        columns = cls.schema.columns
+        lengths = dict(sizes or {})
+        for name, values in known.items():
+            lengths |= zip(columns[name].axes, np.shape(values), strict=True)
+        arrays = {name: item.empty(tuple(lengths.get(axis, 0) for axis in item.axes)) for name, item in columns.items()}
+        for name, values in known.items():
+            dtype = columns[name].dtype
+            arrays[name] = tuple(values) if dtype is str else np.array(values, dtype)
+        return cls(arrays, attributes=attributes)
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """All arrays of numbers by name, in the order of the file."""
+        return {name: getattr(self, name) for name, item in self.schema.columns.items() if item.dtype is not str}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The length of each axis."""
+        pairs = ((self.schema.columns[name].axes, values.shape) for name, values in self.columns.items())
+        return {axis: size for axes, shape in pairs for axis, size in zip(axes, shape, strict=True)}
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is pending."""
+        return not (self.status == PointStatus.PENDING).any()
+
+    @property
+    def status_counts(self) -> dict[PointStatus, int]:
+        """How many tasks have each status."""
+        return {status: int((self.status == status).sum()) for status in PointStatus}
+
+    @property
+    def places(self) -> dict[tuple[Any, ...], int]:
+        """The row of each key."""
+        columns = (np.asarray(getattr(self, name)).tolist() for name in self.schema.key)
+        return {key: row for row, key in enumerate(zip(*columns, strict=True))}
+
+    def place_of(self, row: int) -> str:
+        """Returns under which name a row has its error: its coordinate, or, where it has none, its index."""
+        rows = self.schema.rows
+        return f"{rows}/{getattr(self, rows)[row] if rows in self.schema.coordinates else row}"
+
+    def validate(self) -> None:
+        """Checks that shapes, types, status and attributes fit together.
+
+        Raises:
+            TypeError: an attribute has the wrong type.
+            ValueError: something does not fit; the text names it, what was expected and what came.
+        """
+        sizes: dict[str, int] = {}
+        for name, item in self.schema.columns.items():
+            values = getattr(self, name)
+            found = (len(values),) if item.dtype is str else values.shape
+            for axis, size in zip(item.axes, found, strict=False):
+                sizes.setdefault(axis, size)
+            shape = tuple(sizes.get(axis, 0) for axis in item.axes)
+            if item.dtype is not str:
+                check_array(name, values, shape, item.dtype)
+            elif found != shape:
+                raise ValueError(f"{name} must be {shape[0]} texts, but got {len(values)}.")
+        if not sizes[self.schema.rows]:
+            raise ValueError(f"{self.schema.kind.word} must have at least one {self.schema.rows}.")
+        check_status("status", self.status, self.status.shape)
+        check_attributes(self.attributes)
+
+    def forget_failed(self, rows: Iterable[int]) -> None:
+        """Makes what failed in these rows pending again, and removes its errors."""
+        for row in rows:
+            status = self.status[row : row + 1]
+            status[status == PointStatus.FAILED] = PointStatus.PENDING
+            for place in [place for place in self.errors if f"{place}/".startswith(f"{self.place_of(row)}/")]:
+                del self.errors[place]
+
+    def joined(self, stored: Self) -> Self:
+        """Returns the rows of both, with all that is measured in ``stored``, which has the same identity.
+
+        Rows with coordinates are in their order; others begin with those of this record.
+        """
+        schema, rows = self.schema, self.schema.rows
+        keys = [*self.places, *(key for key in stored.places if key not in self.places)]
+        if rows in schema.coordinates:
+            keys.sort()
+        known: dict[str, Any] = {}
+        for name, item in schema.columns.items():
+            if rows not in item.axes:
+                known[name] = getattr(self, name)
+            elif item.dtype is str or name in schema.key:
+                texts = {
+                    key: getattr(record, name)[row] for record in (stored, self) for key, row in record.places.items()
+                }
+                known[name] = [texts[key] for key in keys]
+        sizes = {axis: max(size, stored.sizes[axis]) for axis, size in self.sizes.items()}
+        attributes = {**stored.attributes, **self.attributes}
+        attributes["notes"] = list(dict.fromkeys([*(stored.attributes.get("notes") or ()), *self.attributes["notes"]]))
+        if "created" in stored.attributes:
+            attributes["created"] = stored.attributes["created"]
+        joined = self.empty(known, sizes, attributes)
+        for name in schema.columns.keys() - known.keys():
+            for key, row in stored.places.items():
+                before = getattr(stored, name)[row]
+                getattr(joined, name)[(joined.places[key], *map(slice, before.shape))] = before
+        moved = {stored.place_of(row): joined.place_of(joined.places[key]) for key, row in stored.places.items()}
+        for place, text in stored.errors.items():
+            row_place = "/".join(place.split("/")[:2])
+            if row_place in moved:
+                joined.errors[moved[row_place] + place[len(row_place) :]] = text
+        return joined

@@ -1,0 +1,101 @@
+"""The file of a record (HDF5): whole at every moment, and nothing in it depends on when or by whom it was written."""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+from typing import Any, TypeVar
+
+import numpy as np
+
+from collectors.files.remote_path import RemotePath
+
+from ..file.contents import write_digest
+from ..file.hdf5_reading import BoundedReader, read_attributes, read_errors
+from ..file.hdf5_writing import as_text, as_texts, file_in, put, put_group, write_attributes, write_errors
+from ..file.whole_file import path_of, read_whole
+from .record import Record
+
+R = TypeVar("R", bound=Record)
+
+
+def record_bytes(record: Record) -> bytes:
+    """Returns a record as the bytes of its file; equal records give equal bytes.
+
+    Raises:
+        TypeError: an attribute is no JSON value, or has the wrong type.
+        ValueError: shapes, types or values do not fit together.
+    """
+    record.validate()
+    schema, buffer = record.schema, io.BytesIO()
+    with file_in(buffer) as file:
+        write_attributes(file, schema.kind, record.attributes, complete=record.complete)
+        groups = {"": file}
+        for name, column in schema.columns.items():
+            values = getattr(record, name)
+            # HDF5 keeps no data of an array without elements, and would not say what its shape was.
+            if not np.size(values) or (column.optional and np.isnan(values).all()):
+                continue
+            folder, _, leaf = column.place.rpartition("/")
+            if folder not in groups:
+                groups[folder] = put_group(file, folder)
+            dataset = put(groups[folder], leaf, as_texts(list(map(as_text, values))) if column.dtype is str else values)
+            if name in schema.coordinates:
+                dataset.make_scale(name)
+            for index, axis in enumerate(column.axes):
+                if axis in schema.coordinates and axis != name:
+                    dataset.dims[index].attach_scale(file[axis])
+        write_errors(file, record.errors)
+        write_digest(file)
+    return buffer.getvalue()
+
+
+def read_record(kind: type[R], path: str | os.PathLike[str] | RemotePath) -> R:
+    """Reads the file of a record into memory and closes it; nothing on the disk changes.
+
+    Args:
+        kind: of record.
+        path: of the file, or its fsspec URL.
+
+    Raises:
+        LandscapeNotFoundError: there is no such file.
+        LandscapeLockedError: another program has the file open for writing.
+        LandscapeDamagedError: it is truncated, no HDF5 file, or its contents do not fit together.
+        LandscapeFormatError: it is another program's, of another kind, or another version's with another format.
+        LandscapeError: the operating system refuses to open it.
+    """
+    place = path_of(path)
+    record = read_whole(place, kind.schema.kind, functools.partial(_read, kind))
+    record.path = place
+    return record
+
+
+def _read(kind: type[R], file: Any, size: int) -> R:
+    columns = kind.schema.columns
+    texts = {column.place.rpartition("/")[2] for column in columns.values() if column.dtype is str}
+    reader = BoundedReader(size, axes=3)
+    stored, groups = reader.members(file, tuple(texts))
+    for folder in {column.place.rpartition("/")[0] for column in columns.values()} & set(groups):
+        members, _ = reader.members(groups[folder], tuple(texts))
+        stored |= {f"{folder}/{name}": values for name, values in members.items()}
+    sizes: dict[str, int] = {}
+    for column in (item for item in columns.values() if item.place in stored):
+        # What is missing takes as much memory as arrays that are there: those must agree first.
+        for axis, length in zip(column.axes, stored[column.place].shape, strict=False):
+            if sizes.setdefault(axis, length) != length:
+                raise ValueError(f"{column.place} has the length {length} along {axis}, others have {sizes[axis]}")
+    arrays: dict[str, Any] = {}
+    for name, column in columns.items():
+        shape = tuple(sizes.get(axis, 0) for axis in column.axes)
+        if column.place not in stored:
+            if all(shape) and not column.optional:
+                raise ValueError(f"the file lacks {column.place!r}")
+            arrays[name] = column.empty(shape)
+        elif column.dtype is str:
+            arrays[name] = tuple(text.decode("utf-8") for text in stored[column.place])
+        else:
+            arrays[name] = stored[column.place]
+    record = kind(arrays, read_errors(reader, groups["errors"]), read_attributes(file))
+    record.validate()
+    return record
