@@ -6,25 +6,26 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from collectors.files.places import AnyPath
 from collectors.validation import check_bool, check_choice
 from workers.errors import CallbackFunctionError
 from workers.measurement_options import MeasurementOptions
-from workers.pool import Pool
 from workers.pools.open_pool import open_pool
 
 from ..file.kind import COMPARISON
 from ..file.saving import output_file
+from ..record.driver import forecast, measure
+from ..record.run import Run
+from ..record.store import open_record
 from ..survey.experiment import choose_plan, function_attribute
 from ..survey.forecast import Announcer
 from ..survey.options import documented, pool_options, with_defaults
-from ..survey.settings import Conduct
 from .blocks import InBlocks
 from .comparison import Comparison
-from .networks import Recipes, find_recipes
+from .data import ComparisonData
+from .experiment import ComparisonExperiment
+from .networks import find_recipes
 from .options import BUFFERS, DEFAULTS, EXPLANATIONS, CompareOptions
 from .settings import ComparisonSettings
-from .survey import forecast_comparison, survey_comparison
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -89,7 +90,7 @@ def compare(
     )
     check_choice("buffers", chosen["buffers"], BUFFERS)
     rehearsal = check_bool("dry_run", chosen["dry_run"])
-    run = Conduct.checked(chosen)
+    run = Run.checked(chosen)
     found = find_recipes(recipes)
     readers = [entry.reader for entry in found.entries]
     path = None if output is None else output_file(output, readers, COMPARISON, overwrite=run.overwrite)
@@ -97,52 +98,41 @@ def compare(
     say(_DRY_RUN, timed=False)
     say("building the network, reading the samples")
 
-    def measure(*, blocks: bool) -> Comparison | None:
-        with _open(callback_fn, found, settings, chosen, path, device_ids, num_samples, run, blocks=blocks) as pool:
-            if rehearsal:
-                say(forecast_comparison(pool, found, settings, path=path, run=run), timed=False)
-                return None
-            attributes = {"samples": chosen["samples"], **function_attribute(callback_fn)}
-            return survey_comparison(pool, found, settings, path=path, attributes=attributes, run=run)
+    attributes = {"samples": chosen["samples"], **function_attribute(callback_fn)}
+    experiment = ComparisonExperiment(found, settings, attributes)
+    with open_record(ComparisonData, path, overwrite=run.overwrite, rehearsal=rehearsal) as stored:
 
-    try:
-        # With several networks of each, it is they who say how sure the answer is.
-        return measure(blocks=found.one_each)
-    except (CallbackFunctionError, ValueError) as error:
-        if not (found.one_each and any(text in str(error) for text in _NO_BLOCKS)):
-            raise
-    return measure(blocks=False)
+        def measured(*, blocks: bool) -> Comparison | None:
+            options = MeasurementOptions(
+                num_samples,
+                samples=chosen["samples"],
+                seed=seed,
+                buffers=chosen["buffers"],
+                recalibration_batch_size=chosen["recalibration_batch_size"],
+                precision=chosen["precision"],
+                groups=InBlocks() if blocks else None,
+                seed_each_point=chosen["seed_each_point"],
+            )
+            with open_pool(
+                callback_fn,
+                options,
+                device_ids=device_ids,
+                **pool_options(chosen),
+                plan=choose_plan(chosen["plan"], [], chosen["precision"]) or stored.plan,
+                points=len(found.entries) * directions * points,
+                seconds=run.budget,
+                rehearsal=rehearsal,
+            ) as pool:
+                if rehearsal:
+                    say(forecast(experiment, stored, pool), timed=False)
+                    return None
+                record, report = measure(experiment, stored, pool, run)
+                return Comparison(record, report=report)
 
-
-def _open(
-    callback_fn: Callable[[], Any],
-    recipes: Recipes,
-    settings: ComparisonSettings,
-    chosen: CompareOptions,
-    path: AnyPath | None,
-    device_ids: list[int] | None,
-    num_samples: int | Mapping[str, int | None] | None,
-    run: Conduct,
-    *,
-    blocks: bool,
-) -> Pool:
-    measured = MeasurementOptions(
-        num_samples,
-        chosen["samples"],
-        settings.seed,
-        chosen["buffers"],
-        chosen["recalibration_batch_size"],
-        chosen["precision"],
-        InBlocks() if blocks else None,
-        chosen["seed_each_point"],
-    )
-    return open_pool(
-        callback_fn,
-        measured,
-        device_ids=device_ids,
-        **pool_options(chosen),
-        plan=choose_plan(chosen["plan"], [] if path is None or run.overwrite else [path], chosen["precision"]),
-        points=len(recipes.entries) * settings.directions * settings.points,
-        seconds=run.budget,
-        rehearsal=chosen["dry_run"],
-    )
+        try:
+            # With several networks of each, it is they who say how sure the answer is.
+            return measured(blocks=found.one_each)
+        except (CallbackFunctionError, ValueError) as error:
+            if not (found.one_each and any(text in str(error) for text in _NO_BLOCKS)):
+                raise
+        return measured(blocks=False)

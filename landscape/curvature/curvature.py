@@ -17,7 +17,8 @@ from ..file.checks import PointStatus
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_which
 from ..planes.from_eigenvectors import plane_of_eigenvectors
 from ..planes.plane import Plane
-from ..record.read_only_record import MeasurementReport, ReadOnlyRecord
+from ..record.read_only_record import ReadOnlyRecord
+from ..record.run import MeasurementReport
 from ..roles import CHECKPOINT, NETWORK, UNKNOWN, Members, OriginRole, check_name
 from .data import MATRIX_NAMES, CurvatureData
 from .density import smoothed

@@ -100,11 +100,12 @@ class CurvatureData(Record, kind=CURVATURE, coordinates=("number",), key=("numbe
         Raises:
             LandscapeIdentityError: a number means other weights in the file than here.
         """
+        both = self.places.keys() & stored.places.keys()
         before, now = (
             {
                 f"{record.attributes.get('unit')} {number}": record.sha256[row]
                 for (number,), row in record.places.items()
-                if (number,) in self.places and (number,) in stored.places
+                if (number,) in both
             }
             for record in (stored, self)
         )

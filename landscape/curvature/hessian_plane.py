@@ -15,14 +15,14 @@ import numpy as np
 from collectors.files.places import AnyPath, check_directory
 from collectors.networks.weight_space import WeightSpace
 from collectors.validation import check_bool, check_choice, check_float, check_int, wrong_value
-from collectors.weights.aligned import AlignedState, NetworkState, Weights, align, as_reader
-from collectors.weights.safetensors_file import StateReader, portable
+from collectors.weights.aligned import AlignedState, Weights, align, as_reader
+from collectors.weights.safetensors_file import StateReader
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import MATRICES, ProductSettings
 from workers.errors import CurvatureError
 from workers.evaluator import EvaluatorDescription
 from workers.measurement_options import MeasurementOptions
-from workers.pool import CurvatureTask, Pool
+from workers.pool import Pool
 from workers.pools.open_pool import open_pool
 
 from ..errors import error_message
@@ -30,11 +30,12 @@ from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, 
 from ..planes.directions import DIRECTIONS, random_direction
 from ..planes.from_eigenvectors import plane_of_eigenvectors
 from ..planes.plane import Plane
+from ..record.run import duration_text
 from ..roles import NETWORK, UNKNOWN, OriginRole, check_name
 from ..survey.adding_up import find_out_how_losses_add_up
 from ..survey.kept_plane import read_kept
 from ..survey.options import RunOptions
-from ..survey.settings import duration_text
+from .experiment import curvature_task
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -263,17 +264,9 @@ def plane_along_eigenvectors(
             settings.matrix, settings.which, unknown, unknown, pool.description.num_samples, settings.rise
         )
         return plane_of_eigenvectors(state, space, vectors, curvature, identity, role=role)
-    elsewhere = portable(state)
     asked = settings.measured
     find_out_how_losses_add_up(pool, {0: state})
-    result = pool.measure_curvature(
-        CurvatureTask(
-            "origin",
-            NetworkState(lambda: state, space, own_buffers=True),
-            asked,
-            None if elsewhere is None else NetworkState(elsewhere, space, own_buffers=True),
-        )
-    )
+    result = pool.measure_curvature(curvature_task("origin", state, asked))
     found = result.values
     if found is None:
         raise CurvatureError(f"{state.label} has no plane along eigenvectors: {error_message(result.error or '')}")

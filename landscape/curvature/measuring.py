@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -10,26 +11,29 @@ from typing import TYPE_CHECKING, Any, cast
 
 from collectors.errors import RunDirectoryError
 from collectors.files.places import AnyPath
+from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import RunDirectory
 from collectors.summary.recorded_values import gradient_descent_rates
 from collectors.validation import check_bool, check_float, check_int, wrong_type, wrong_value
-from collectors.weights.aligned import Weights, align, as_reader
+from collectors.weights.aligned import AlignedState, Weights, align, as_reader
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import Matrix, ProductSettings
 from workers.measurement_options import MeasurementOptions
-from workers.pool import Pool
 from workers.pools.open_pool import open_pool
 
 from ..file.kind import CURVATURE
 from ..file.saving import output_file
+from ..record.driver import forecast, measure
+from ..record.run import Run
+from ..record.store import open_record
 from ..roles import CHECKPOINT
 from ..survey.experiment import choose_plan, function_attribute, run_attributes
 from ..survey.forecast import Announcer
 from ..survey.options import documented, pool_options, with_defaults
-from ..survey.settings import Conduct
 from .curvature import Curvature
+from .data import CurvatureData
+from .experiment import CurvatureExperiment
 from .options import DEFAULTS, EXPLANATIONS, CurvatureOptions, RunCurvatureOptions
-from .survey import forecast_curvature, survey_curvature
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -77,15 +81,17 @@ def measure_curvature(
     asked = Asked.checked(chosen)
     reader = as_reader("weights", weights)
     path = None if output is None else output_file(output, (reader,), CURVATURE, overwrite=asked.run.overwrite)
-    with asked.open_pool(callback_fn, path, device_ids, num_samples) as pool:
-        return survey_curvature(
-            pool,
-            {_NUMBER: align(reader, pool.description.space)},
-            asked.settings,
-            path=path,
-            attributes={"unit": CHECKPOINT, "samples": asked.samples, **function_attribute(callback_fn)},
-            run=asked.run,
-        )
+    found = asked.measure(
+        lambda space: {_NUMBER: align(reader, space)},
+        callback_fn,
+        path,
+        CHECKPOINT,
+        {},
+        device_ids=device_ids,
+        num_samples=num_samples,
+    )
+    assert found is not None
+    return found
 
 
 def measure_run(
@@ -115,39 +121,25 @@ def measure_run(
         The curvature; None after a dry run.
     """
     asked = Asked.checked(chosen)
-    check_bool("dry_run", chosen["dry_run"])
-    taken = _numbers(run, numbers)
-    span = f"{taken[0]}-{taken[-1]}" if len(taken) > 1 else f"{taken[0]}"
+    rehearsal = check_bool("dry_run", chosen["dry_run"])
+    chosen_numbers = _numbers(run, numbers)
+    span = f"{chosen_numbers[0]}-{chosen_numbers[-1]}" if len(chosen_numbers) > 1 else f"{chosen_numbers[0]}"
     path = folder / f"{stem}_{span}{'' if chosen['matrix'] == 'hessian' else '_' + chosen['matrix']}.h5"
-    say = Announcer(shown=chosen["dry_run"])
-    say(_DRY_RUN, timed=False)
-    say("building the network, reading the samples")
-    with asked.open_pool(callback_fn, path, device_ids, num_samples, rehearsal=chosen["dry_run"]) as pool:
-        space = pool.description.space
-        # All are opened, and their SHA-256 checked, before the first is measured, so that damage shows at once.
-        weights = {number: align(run.checkpoint(number, space), space) for number in taken}
-        if chosen["dry_run"]:
-            say("making a few products")
-            forecast = forecast_curvature(
-                pool, weights, asked.settings, path=path, run=asked.run, unit=run.settings.unit
-            )
-            say(f"{path.name}: {forecast}", timed=False)
-            return None
-        return survey_curvature(
-            pool,
-            weights,
-            asked.settings,
-            path=path,
-            attributes={
-                "unit": run.settings.unit,
-                "samples": asked.samples,
-                "step_per_epoch": run.metadata.step_per_epoch,
-                **function_attribute(callback_fn),
-                **run_attributes(run.path, {}, folder),
-                **_learning_rate(run),
-            },
-            run=asked.run,
-        )
+    attributes = {
+        "step_per_epoch": run.metadata.step_per_epoch,
+        **run_attributes(run.path, {}, folder),
+        **_learning_rate(run),
+    }
+    return asked.measure(
+        lambda space: {number: align(run.checkpoint(number, space), space) for number in chosen_numbers},
+        callback_fn,
+        path,
+        run.settings.unit,
+        attributes,
+        device_ids=device_ids,
+        num_samples=num_samples,
+        rehearsal=rehearsal,
+    )
 
 
 def _learning_rate(run: RunDirectory) -> dict[str, float | dict[str, float]]:
@@ -169,13 +161,11 @@ class Asked:
     Attributes:
         settings: what is measured.
         run: how.
-        samples: which: "first" or "random".
         chosen: all that was asked for.
     """
 
     settings: CurvatureSettings
-    run: Conduct
-    samples: str
+    run: Run
     chosen: CurvatureOptions
 
     @classmethod
@@ -191,32 +181,67 @@ class Asked:
             tolerance=check_float("tolerance", chosen["tolerance"]),
             **{name: chosen[name] for name in _OF_SETTINGS},  # type: ignore[literal-required]
         )
-        return cls(settings, Conduct.checked(chosen), chosen["samples"], chosen)
+        return cls(settings, Run.checked(chosen), chosen)
 
-    def open_pool(
+    def measure(
         self,
+        weights: Callable[[WeightSpace], Mapping[int, AlignedState]],
         callback_fn: Callable[[], Any],
         path: AnyPath | None,
+        unit: str,
+        attributes: Mapping[str, Any],
+        *,
         device_ids: list[int] | None,
         num_samples: int | Mapping[str, int | None] | None,
-        *,
         rehearsal: bool = False,
-    ) -> Pool:
-        """Returns where products are made."""
-        chosen = self.chosen
-        measured = MeasurementOptions(
-            num_samples, chosen["samples"], self.settings.seed, seed_each_point=chosen["seed_each_point"]
-        )
-        return open_pool(
-            callback_fn,
-            measured,
-            device_ids=device_ids,
-            # Products run eagerly.
-            **pool_options({**chosen, "compile": False}),
-            plan=choose_plan(chosen["plan"], [] if path is None or self.run.overwrite else [path]),
-            seconds=self.run.budget,
-            rehearsal=rehearsal,
-        )
+    ) -> Curvature | None:
+        """Returns the curvature at sets of weights, or None after a rehearsal, which prints a forecast.
+
+        Args:
+            weights: opens all of them, and checks their SHA-256 before the first is measured, by their numbers.
+            callback_fn: as of ``measure_curvature``.
+            path: of the file; None keeps all in memory.
+            unit: what the numbers count.
+            attributes: what else the file says.
+            device_ids: as of ``measure_curvature``.
+            num_samples: as of ``measure_curvature``.
+            rehearsal: whether only the forecast is printed.
+        """
+        chosen, run = self.chosen, self.run
+        say = Announcer(shown=rehearsal)
+        say(_DRY_RUN, timed=False)
+        say("building the network, reading the samples")
+        with contextlib.ExitStack() as stack:
+            stored = stack.enter_context(open_record(CurvatureData, path, overwrite=run.overwrite, rehearsal=rehearsal))
+            pool = stack.enter_context(
+                open_pool(
+                    callback_fn,
+                    MeasurementOptions(
+                        num_samples,
+                        samples=chosen["samples"],
+                        seed=self.settings.seed,
+                        seed_each_point=chosen["seed_each_point"],
+                    ),
+                    device_ids=device_ids,
+                    # Products run eagerly.
+                    **pool_options({**chosen, "compile": False}),
+                    plan=choose_plan(chosen["plan"], []) or stored.plan,
+                    seconds=run.budget,
+                    rehearsal=rehearsal,
+                )
+            )
+            experiment = CurvatureExperiment(
+                weights(pool.description.space),
+                self.settings,
+                {"samples": chosen["samples"], **function_attribute(callback_fn), **attributes},
+                unit,
+            )
+            if path is not None and rehearsal:
+                say("making a few products")
+                say(f"{path.name}: {forecast(experiment, stored, pool)}", timed=False)
+                return None
+            record, report = measure(experiment, stored, pool, run)
+            return Curvature(record, report=report, vectors=experiment.vectors)
 
 
 def _numbers(run: RunDirectory, numbers: Iterable[int] | None) -> list[int]:

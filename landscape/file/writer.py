@@ -24,6 +24,7 @@ from .lock import lock_landscape
 from .whole_file import write_image
 
 D = TypeVar("D")
+T = TypeVar("T")
 
 FLUSH_SECONDS = 5.0
 
@@ -57,12 +58,13 @@ class LandscapeWriter(Generic[D]):
         self._lock = threading.Lock()
         self._flushes = NewestState("landscape-writer", self._write, flush_seconds)
 
-    def update(self, change: Callable[[], None]) -> None:
-        """Changes the data while no write is under way."""
+    def update(self, change: Callable[[], T]) -> T:
+        """Changes the data while no write is under way, and returns what ``change`` does."""
         self._flushes.check()
         with self._lock:
-            change()
+            found = change()
         self._flushes.touch()
+        return found
 
     def __enter__(self) -> LandscapeWriter[D]:
         # The first write shows at once whether the place can be written to, before hours of measuring.

@@ -28,8 +28,8 @@ from ..file.checks import PointStatus
 from ..file.data import LandscapeData
 from ..file.landscape_file import read_landscape
 from ..file.lock import is_being_written
+from ..record.run import duration_text
 from ..scales.frame import ASPECTS
-from ..survey.settings import duration_text
 from .content import landscape_content
 from .page import SCRIPT_NAME, page_html, plotly_script
 

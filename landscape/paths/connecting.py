@@ -27,8 +27,9 @@ from ..planes.from_weights import line_between
 from ..planes.plane import Plane
 from ..planes.pruned_weights import with_effective_weights
 from ..record.identity import check_identity
+from ..record.store import continued_plan
 from ..replacing import check_replaceable_tensors
-from ..survey.experiment import choose_plan, continued_plan
+from ..survey.experiment import choose_plan
 from .path import Path
 from .path_file import PATH, FittedCurve, read_path, write_path
 

@@ -1,4 +1,4 @@
-"""Whether a file holds the same experiment."""
+"""What makes an experiment the same one, and whether a file holds it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from collectors.files.places import AnyPath
+from workers.evaluator import EvaluatorDescription
+from workers.measurement_options import MeasurementOptions
 
 from ..errors import LandscapeIdentityError
 from ..file.kind import LANDSCAPE, FileKind
@@ -14,6 +16,23 @@ from ..file.kind import LANDSCAPE, FileKind
 _SHOWN = 8
 _GRID = ("x", "y")
 REMEDY = "Pass overwrite=True to measure it anew, or another output= to keep both."
+
+
+def measured_identity(description: EvaluatorDescription) -> dict[str, Any]:
+    """Returns what each identity says of the loss: over which samples it is a mean, and how it is computed."""
+    options = description.options
+    return {
+        # Left out of the usual identity, which files had before there was a choice.
+        **({} if options.precision == "float32" else {"precision": options.precision}),
+        **({"seed_each_point": options.seed} if options.seed_each_point else {}),
+        "samples": {"count": description.num_samples, "sha256": description.samples_sha256},
+    }
+
+
+def buffers_identity(options: MeasurementOptions) -> dict[str, Any]:
+    """Returns what an identity says of buffers such as BatchNorm's running statistics."""
+    size = {"batch_size": options.recalibration_batch_size} if options.buffers == "recalibrate" else {}
+    return {"policy": options.buffers, **size}
 
 
 def check_identity(

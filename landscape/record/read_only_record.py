@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,26 +14,10 @@ from ..file.saving import save_whole
 from ..file.whole_file import path_of
 from .record import Record
 from .record_file import read_record, record_bytes
+from .run import MeasurementReport
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-@dataclass(frozen=True)
-class MeasurementReport:
-    """What measuring cost.
-
-    Attributes:
-        measured: tasks measured in this run: sets of weights of a curvature, lines of a comparison.
-        resumed: those that were measured before.
-        seconds: wall time, without the pool's start.
-        workers: how many measured.
-    """
-
-    measured: int
-    resumed: int
-    seconds: float
-    workers: int
 
 
 class ReadOnlyRecord(ReadOnly, Record):

@@ -205,8 +205,8 @@ class Record:
 
         Rows with coordinates are in their order; others begin with those of this record.
         """
-        schema, rows = self.schema, self.schema.rows
-        keys = [*self.places, *(key for key in stored.places if key not in self.places)]
+        schema, rows, now, before = self.schema, self.schema.rows, self.places, stored.places
+        keys = [*now, *(key for key in before if key not in now)]
         if rows in schema.coordinates:
             keys.sort()
         known: dict[str, Any] = {}
@@ -214,21 +214,20 @@ class Record:
             if rows not in item.axes:
                 known[name] = getattr(self, name)
             elif item.dtype is str or name in schema.key:
-                texts = {
-                    key: getattr(record, name)[row] for record in (stored, self) for key, row in record.places.items()
-                }
-                known[name] = [texts[key] for key in keys]
+                mine, theirs = getattr(self, name), getattr(stored, name)
+                known[name] = [mine[now[key]] if key in now else theirs[before[key]] for key in keys]
         sizes = {axis: max(size, stored.sizes[axis]) for axis, size in self.sizes.items()}
         attributes = {**stored.attributes, **self.attributes}
         attributes["notes"] = list(dict.fromkeys([*(stored.attributes.get("notes") or ()), *self.attributes["notes"]]))
         if "created" in stored.attributes:
             attributes["created"] = stored.attributes["created"]
         joined = self.empty(known, sizes, attributes)
+        places = joined.places
         for name in schema.columns.keys() - known.keys():
-            for key, row in stored.places.items():
-                before = getattr(stored, name)[row]
-                getattr(joined, name)[(joined.places[key], *map(slice, before.shape))] = before
-        moved = {stored.place_of(row): joined.place_of(joined.places[key]) for key, row in stored.places.items()}
+            values, found = getattr(joined, name), getattr(stored, name)
+            for key, row in before.items():
+                values[(places[key], *map(slice, found.shape[1:]))] = found[row]
+        moved = {stored.place_of(row): joined.place_of(places[key]) for key, row in before.items()}
         for place, text in stored.errors.items():
             row_place = "/".join(place.split("/")[:2])
             if row_place in moved:

@@ -1,41 +1,96 @@
-"""What a file holds of an experiment before it is measured."""
+"""The file of an experiment under its lock, with what it holds before anything is measured."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
+from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath
+from workers.measurement_plan import MeasurementPlan
 
 from ..errors import LandscapeNotFoundError
+from ..file.lock import clean_temporaries, lock_landscape
 from ..file.whole_file import check_replaceable
-from .identity import check_identity
+from .identity import REMEDY, check_identity
 from .record import Record
 from .record_file import read_record
 
 R = TypeVar("R", bound=Record)
 
 
-def continued(path: AnyPath | None, fresh: R, *, overwrite: bool) -> tuple[R, bool]:
-    """Returns a record with what its file holds already, and whether a file of this identity is there.
+@dataclass(frozen=True)
+class StoredRecord(Generic[R]):
+    """A file that an experiment goes on with.
+
+    Attributes:
+        path: of the file; None keeps the experiment in memory.
+        record: what the file holds; None where there is no file, or it is replaced.
+    """
+
+    path: AnyPath | None
+    record: R | None
+
+    @property
+    def plan(self) -> MeasurementPlan | None:
+        """How the file was measured: going on with this plan gives the same bits. None where it does not say.
+
+        Raises:
+            LandscapeError: this version cannot use the plan.
+        """
+        plan = None if self.record is None else self.record.attributes.get("measurement_plan")
+        return None if plan is None or self.path is None else continued_plan(plan, self.path)
+
+    def joined(self, fresh: R) -> R:
+        """Returns a record of which nothing is measured with what the file holds of it.
+
+        Raises:
+            LandscapeIdentityError: the file holds another experiment.
+        """
+        fresh.path = self.path
+        if self.record is None or self.path is None:
+            return fresh
+        before, now = (record.attributes.get("identity", {}) for record in (self.record, fresh))
+        check_identity(before, now, self.path, kind=fresh.schema.kind)
+        joined = fresh.joined(self.record)
+        joined.path = self.path
+        return joined
+
+
+@contextlib.contextmanager
+def open_record(
+    kind: type[R], path: AnyPath | None, *, overwrite: bool = False, rehearsal: bool = False
+) -> Iterator[StoredRecord[R]]:
+    """Gives what a file holds, which nobody else can write meanwhile.
 
     Args:
+        kind: of record.
         path: the file, which need not exist; None for what is in memory only.
-        fresh: the record with nothing measured, and its identity.
         overwrite: whether what is there does not count.
+        rehearsal: whether nothing will be written, so that no lock is needed.
 
     Raises:
-        LandscapeIdentityError: the file holds another experiment.
+        LandscapeLockedError: somebody else is writing the file.
         LandscapeError: the file cannot be read, or not be replaced; the subclass says why.
     """
-    kind = fresh.schema.kind
-    if path is None:
-        return fresh, False
-    if overwrite:
-        check_replaceable(path, kind)
-        return fresh, False
+    with contextlib.ExitStack() as stack:
+        record = None
+        if path is not None and not rehearsal:
+            stack.enter_context(lock_landscape(path, kind.schema.kind))
+            clean_temporaries(path)
+        if path is not None and overwrite:
+            check_replaceable(path, kind.schema.kind)
+        elif path is not None:
+            with contextlib.suppress(LandscapeNotFoundError):
+                record = read_record(kind, path)
+        yield StoredRecord(path, record)
+
+
+def continued_plan(stored: Mapping[str, Any], path: AnyPath) -> MeasurementPlan:
+    """Returns the plan of a file that is continued; a ``LandscapeError`` says that this version cannot use it."""
     try:
-        stored = read_record(type(fresh), path)
-    except LandscapeNotFoundError:
-        return fresh, False
-    check_identity(stored.attributes.get("identity", {}), fresh.attributes["identity"], path, kind=kind)
-    return fresh.joined(stored), True
+        return MeasurementPlan.from_json(stored)
+    except (TypeError, ValueError) as error:
+        raise LandscapeError(f"{path} was measured with a plan that cannot be used here ({error}). {REMEDY}") from error

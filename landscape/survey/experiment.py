@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath, check_directory
 from collectors.validation import wrong_type, wrong_value
 from workers.evaluator import DataSetDescription, EvaluatorDescription
@@ -25,7 +24,8 @@ from ..file.data import DirectionsData, LandscapeData
 from ..file.samples import kept_losses
 from ..file.whole_file import read_file_attributes
 from ..planes.plane import Plane
-from ..record.identity import REMEDY
+from ..record.identity import buffers_identity, measured_identity
+from ..record.store import continued_plan
 from .kept_plane import curvature_attribute
 
 if TYPE_CHECKING:
@@ -199,14 +199,6 @@ def choose_plan(given: object, continued: Sequence[AnyPath], precision: str = "f
     return None
 
 
-def continued_plan(stored: Mapping[str, Any], path: AnyPath) -> MeasurementPlan:
-    """Returns the plan of a file that is continued; a ``LandscapeError`` says that this version cannot use it."""
-    try:
-        return MeasurementPlan.from_json(stored)
-    except (TypeError, ValueError) as error:
-        raise LandscapeError(f"{path} was measured with a plan that cannot be used here ({error}). {REMEDY}") from error
-
-
 def _plan_of_file(given: object) -> MeasurementPlan:
     if not isinstance(given, str | os.PathLike):
         raise wrong_type("plan", "a MeasurementPlan, the path of a landscape file, or None", given)
@@ -225,22 +217,18 @@ def _plan_of_file(given: object) -> MeasurementPlan:
 
 def _identity(description: EvaluatorDescription, plane: Plane) -> dict[str, Any]:
     options = description.options
-    buffers: dict[str, Any] = {"policy": options.buffers}
+    measured, buffers = measured_identity(description), buffers_identity(options)
     if options.buffers != "fixed" and plane.end_buffers:
         buffers["at_networks"] = "own"
-    if options.buffers == "recalibrate":
-        buffers["batch_size"] = options.recalibration_batch_size
     # The main data set's name is but a name.
     others = {item.name: _data_set(item) for item in description.datasets[1:]}
     further = {"further": others} if others else {}
     return {
-        # Left out of the usual identity, which files had before there was a choice.
-        **({} if options.precision == "float32" else {"precision": options.precision}),
-        **({"seed_each_point": options.seed} if options.seed_each_point else {}),
+        **measured,
         **({"extremes": "hessian"} if options.extremes else {}),
         **({"keep_samples": True} if options.keep_samples else {}),
         "plane": plane.identity,
-        "samples": {"count": description.num_samples, "sha256": description.samples_sha256, **further},
+        "samples": {**measured["samples"], **further},
         "metrics": list(description.metrics),
         **({"groups": description.groups_sha256} if description.groups_sha256 else {}),
         "buffers": buffers,

@@ -16,8 +16,9 @@ from workers.pool import OriginValues, Pool, StateTask, Task
 from ..file.checks import PointStatus
 from ..file.data import LandscapeData
 from ..planes.plane import Plane
+from ..record.run import duration_text
 from ..sampling.sampling import first_grid_counts
-from .settings import SurveySettings, duration_text
+from .settings import SurveySettings
 
 _FILE_BASE = 15_000  # bytes of a landscape file without its grid: attributes, checkpoints, HDF5's own
 # Adaptive sampling measures at least its first grid, and this share of the other points to check itself.

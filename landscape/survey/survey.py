@@ -29,6 +29,7 @@ from ..file.lock import clean_temporaries, lock_landscape
 from ..file.whole_file import check_replaceable
 from ..file.writer import LandscapeWriter
 from ..planes.plane import Axes, Plane
+from ..record.run import MeasurementReport, budget_text
 from ..sampling.adaptive_sampling import AdaptiveSampling
 from ..sampling.sampling import coarse_and_fine, first_grid_counts, pending_points
 from .begun_before import Source, begun_before
@@ -36,28 +37,20 @@ from .carrying_over import UNDER_WAY
 from .experiment import new_landscape
 from .forecast import Forecast, make_forecast
 from .same_losses import Place, copy_same, same_losses
-from .settings import SurveySettings, duration_text
+from .settings import SurveySettings
 from .tasks import checkpoint_tasks, forget_unmeasured, grid_tasks, keep
 
 _KINDS = {"pca": "PCA", "random": "random", "hessian": "Hessian", "ggn": "Gauss-Newton", "factors": "factor"}
 
 
 @dataclass(frozen=True)
-class SurveyReport:
-    """What one survey cost.
+class SurveyReport(MeasurementReport):
+    """What one survey cost; checkpoints count as points.
 
     Attributes:
-        measured: points and checkpoints measured in this run.
-        resumed: points and checkpoints that were measured before.
-        seconds: wall time of the survey, without the pool's start.
-        workers: how many measured.
         forecast: what it was expected to cost.
     """
 
-    measured: int
-    resumed: int
-    seconds: float
-    workers: int
     forecast: Forecast
 
     @property
@@ -349,18 +342,12 @@ def _warn_of_budget(data: LandscapeData, settings: SurveySettings, *, kept: bool
         )
         if counts[status]
     ]
-    warnings.warn(
-        f"the budget of {duration_text(settings.budget or 0)} ended the landscape after "
-        f"{counts[PointStatus.MEASURED]} of {data.status.size} points"
+    ended = (
+        f"the landscape after {counts[PointStatus.MEASURED]} of {data.status.size} points"
         + (f"; of the others {' and '.join(others)}" if others else "")
-        + f"{_missing_text(data)}. "
-        + (
-            "The same call continues from here."
-            if kept
-            else "Give output= a path, and a later call can continue; without it, the next one starts anew."
-        ),
-        stacklevel=4,
+        + _missing_text(data)
     )
+    warnings.warn(budget_text(settings.budget, ended, kept=kept), stacklevel=4)
 
 
 def _missing_text(data: LandscapeData) -> str:

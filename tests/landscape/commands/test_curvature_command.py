@@ -67,7 +67,7 @@ def test_it_measures_what_is_typed(run):
 
 
 def test_a_dry_run_and_what_cannot_be_typed(run):
-    assert "curvature_0-3.h5: 4 epochs; about" in measure(run, "--dry-run").output
+    assert "curvature_0-3.h5: 4 epochs: 96 products x" in measure(run, "--dry-run").output
     assert not list(run.glob("*.h5"))
     error = measure(run, "--density", "4", code=1).exception
     assert str(error) == "--density must be random starts x products of each, such as 4x40, but got '4'."

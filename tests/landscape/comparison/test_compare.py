@@ -63,6 +63,10 @@ def recipes(small_batches, large_batches):
     return {"small": small_batches[:3], "large": large_batches[:3]}
 
 
+def never_called():
+    raise AssertionError
+
+
 def measure(recipes, callback=perceptron, **options):
     options = {"directions": 4, "points": 5, "device_ids": [0], "progress": False, "plan": PLAN, **options}
     return compare(recipes, callback, **options)
@@ -247,7 +251,7 @@ def test_the_file_holds_it_all(recipes, tmp_path):
 @pytest.mark.slow
 def test_it_goes_on_line_by_line_and_may_grow(recipes, tmp_path, large_batches, monkeypatch):
     path = tmp_path / "compare.h5"
-    with pytest.warns(UserWarning, match="the budget of 1 ms ended the comparison after 0 of 24 lines"):
+    with pytest.warns(UserWarning, match="the budget of 1 ms ended the measurement after 0 of 24 lines"):
         measure(recipes, output=path, budget=1e-3)
     first = measure(recipes, output=path)
     assert (first.report.measured, first.report.resumed) == (24, 0)
@@ -333,7 +337,7 @@ def test_files_that_are_none(recipes, tmp_path):
     with pytest.raises(LandscapeNotFoundError, match="there is no comparison file"):
         Comparison.load(tmp_path / "other.h5")
     with lock_landscape(path, COMPARISON), pytest.raises(LandscapeLockedError, match=r"comparison file .* is being"):
-        measure(recipes, output=path)
+        measure(recipes, never_called, output=path)
     (tmp_path / "half.h5").write_bytes(path.read_bytes()[:3000])
     with pytest.raises(LandscapeDamagedError, match=r"comparison file .* is damaged"):
         Comparison.load(tmp_path / "half.h5")
@@ -450,7 +454,7 @@ def test_the_forecast_is_said_first(recipes, tmp_path, capsys):
     measure(recipes, progress=True, output=tmp_path / "compare.h5")
     assert "comparison: 6 networks x 4 lines: 102 points x" in capsys.readouterr().err
     measure(recipes, dry_run=True, output=tmp_path / "compare.h5")
-    assert "all measured before" in capsys.readouterr().out
+    assert "6 networks x 4 lines, 24 of them measured before; nothing is left to measure" in capsys.readouterr().out
 
 
 @pytest.mark.slow

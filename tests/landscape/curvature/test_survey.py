@@ -62,6 +62,10 @@ def run(trained, tmp_path):
     return tmp_path / "run"
 
 
+def never_called():
+    raise AssertionError
+
+
 def generate(folder, callback=small, numbers=None, **options):
     options = {"top": 1, "trace_probes": 2, "device_ids": [0], "progress": False, "plan": PLAN, **options}
     return SummaryLandscape(folder).gen_curvature(callback, numbers, **options)
@@ -273,10 +277,10 @@ def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(run, capsys):
     assert generate(run, dry_run=True) is None
     assert [path.name for path in run.iterdir()] == ["ckpt_dir"]
     said = capsys.readouterr().out
-    assert "curvature_0-3.h5: 4 epochs; about 8 products for each, a product takes" in said
+    assert "curvature_0-3.h5: 4 epochs: 32 products x" in said
     generate(run, numbers=[0, 3])
     generate(run, numbers=[0, 1, 3], dry_run=True)
-    assert "curvature_0-3.h5: 3 epochs, 2 of them measured before; about 8" in capsys.readouterr().out
+    assert "curvature_0-3.h5: 3 epochs, 2 of them measured before: 8 products x" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -332,11 +336,12 @@ class TestErrors:
             generate(run, numbers=[3], top=1, output=tmp_path)
 
     def test_locked(self, run):
+        """It shows before the network is built."""
         with (
             lock_landscape(run / "curvature_0-3.h5", CURVATURE),
             pytest.raises(LandscapeLockedError, match=r"curvature file .* is being written by"),
         ):
-            generate(run)
+            generate(run, never_called)
 
     def test_a_landscape_or_a_foreign_file_is_there(self, run):
         import h5py

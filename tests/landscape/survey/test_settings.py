@@ -1,7 +1,8 @@
 import pytest
 
+from landscape.record.run import duration_seconds, duration_text
 from landscape.survey.options import SurveyOptions, with_defaults
-from landscape.survey.settings import SurveySettings, duration_seconds, duration_text
+from landscape.survey.settings import SurveySettings
 
 
 @pytest.mark.parametrize(

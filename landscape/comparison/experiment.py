@@ -1,0 +1,166 @@
+"""A comparison of recipes as an experiment: lines through all networks, their tasks, and where results go."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.errors import CheckpointError, LandscapeError
+from collectors.weights.aligned import AlignedState
+from workers.errors import CurvatureError
+from workers.pool import Pool
+
+from ..errors import PlaneError
+from ..file.checks import PointStatus
+from ..planes.from_checkpoints import check_spannable
+from ..record.driver import forecast_text
+from ..record.identity import buffers_identity, measured_identity
+from ..record.run import Run
+from ..survey.experiment import measured_attributes
+from .blocks import block_names, block_sizes
+from .data import ComparisonData
+from .lines import FailedNetwork, MeasuredLine, MeasuredTrace, NetworkLines, lacks_trace
+from .measures import left_out
+from .networks import Recipes, as_states
+from .settings import ComparisonSettings
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool
+
+_NAMED = 8
+
+
+@dataclass
+class ComparisonExperiment:
+    """The loss along lines through the networks of several recipes.
+
+    Attributes:
+        recipes: the networks.
+        settings: along which lines.
+        attributes: what the file says beside what the experiment knows itself.
+        states: the weights of each network, once the experiment has begun.
+    """
+
+    recipes: Recipes
+    settings: ComparisonSettings
+    attributes: Mapping[str, Any]
+    states: Sequence[AlignedState] = ()
+    unit: str = "line"
+
+    def begin(self, pool: Pool) -> ComparisonData:
+        """Returns the comparison of which nothing is measured, with its identity.
+
+        Raises:
+            CheckpointError: a network is another one than callback_fn returns, or none has weights that can be moved.
+        """
+        check_spannable(pool.description.space)
+        self.states = as_states(self.recipes, pool.description.space)
+        self._find_out_how_losses_add_up(pool)
+        description = pool.description
+        blocks = len(block_names(description.metrics))
+        options = description.options
+        measured = measured_identity(description)
+        settings = self.settings
+        lines = {"normalization": settings.normalization, "seed": settings.seed, "t": settings.t.tolist()}
+        own = {
+            **measured_attributes(description),
+            "radius": settings.radius,
+            "normalization": settings.normalization,
+            "seed": settings.seed,
+            "directions": settings.directions,
+            "confidence": settings.confidence,
+            "rise": settings.rise,
+            "buffers": options.buffers,
+            "weights": description.space.dimension,
+            "recipes": list(self.recipes.names),
+            "paired": list(self.recipes.paired),
+            "notes": list(description.notes),
+            "identity": {
+                **measured,
+                "lines": lines,
+                "samples": {**measured["samples"], "blocks": blocks},
+                "buffers": buffers_identity(options),
+            },
+        }
+        known = {
+            "recipe": [entry.recipe for entry in self.recipes.entries],
+            "name": [entry.name for entry in self.recipes.entries],
+            "sha256": [state.sha256() for state in self.states],
+            "t": settings.t,
+            "block_size": block_sizes(description.num_samples, blocks),
+        }
+        return ComparisonData.empty(known, {"direction": settings.directions}, {**self.attributes, **own})
+
+    def resume(self, record: ComparisonData) -> Bool[np.ndarray, "n directions"]:
+        """Returns which lines are measured; those of networks that only the file has are not."""
+        networks = len(self.states)
+        record.forget_failed(range(networks))
+        todo: Bool[np.ndarray, "n directions"] = record.status != PointStatus.MEASURED
+        todo[networks:], todo[:, self.settings.directions :] = False, False
+        return todo
+
+    def forecast(self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool) -> str:
+        """Returns in words what measuring would cost, after one network's own loss is measured."""
+        return self._forecast(record, todo, pool, max(origin.measured.seconds for origin in pool.measure_origin()))
+
+    def results(
+        self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run
+    ) -> Iterator[str | MeasuredLine | MeasuredTrace | FailedNetwork]:
+        """Yields the lines through one network after the other."""
+        announced = False
+        for row, state in run.in_time(enumerate(self.states)):
+            lines = NetworkLines(pool, state, self.settings)
+            try:
+                for line in lines.measure(record, row, run):
+                    if not announced and lines.seconds is not None:
+                        yield self._forecast(record, todo, pool, lines.seconds)
+                        announced = True
+                    yield line
+                yield from lines.trace(record, row)
+            except (CheckpointError, PlaneError, CurvatureError, FloatingPointError) as error:
+                yield FailedNetwork(row, self.settings.directions, f"{type(error).__name__}: {error}")
+
+    def keep(self, record: ComparisonData, result: MeasuredLine | MeasuredTrace | FailedNetwork) -> int:
+        """Writes a result to its place."""
+        return result.keep(record)
+
+    def warn(self, record: ComparisonData, run: Run) -> None:
+        """Warns of networks that do not count.
+
+        Raises:
+            LandscapeError: no network could be measured.
+        """
+        if record.errors and not record.status_counts[PointStatus.MEASURED]:
+            raise LandscapeError(f"no network could be measured: {_reasons(record)}")
+        if left_out(record) and (record.complete or not run.is_late):
+            warnings.warn(f"left out of the comparison: {_reasons(record)}", stacklevel=4)
+
+    def _find_out_how_losses_add_up(self, pool: Pool) -> None:
+        """Puts the first finite network on the workers, who find out whether the loss splits into samples."""
+        for state in self.states:
+            with contextlib.suppress(CheckpointError, PlaneError, FloatingPointError):
+                NetworkLines(pool, state, self.settings).load([0])
+                return
+        labels = ", ".join(entry.label for entry in self.recipes.entries[:_NAMED])
+        raise CheckpointError(f"no network has weights that are finite numbers and not all zero: {labels}")
+
+    def _forecast(
+        self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, seconds: float
+    ) -> str:
+        settings, networks, pending = self.settings, len(self.states), int(todo.sum())
+        points = pending * (settings.points - 1) + int(todo.any(1).sum())
+        lacking = sum(lacks_trace(record, row, settings) for row in range(networks))
+        tasks = f"{networks} networks x {settings.directions} lines"
+        known = networks * settings.directions - pending
+        return forecast_text(tasks, known, points + lacking * 2 * settings.trace_lines, "point", seconds, pool.workers)
+
+
+def _reasons(data: ComparisonData) -> str:
+    out = left_out(data)
+    texts = [f"{data.recipe[row]} {data.name[row]} ({reason})" for row, reason in list(out.items())[:_NAMED]]
+    return "; ".join([*texts, *([f"and {len(out) - _NAMED} more"] if len(out) > _NAMED else [])])

@@ -1,0 +1,220 @@
+"""The lines through one network: how they are measured, and where their losses go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+
+from collectors.errors import CheckpointError
+from collectors.networks.weight_space import WeightSpace, direction_dtype
+from collectors.weights.aligned import AlignedState
+from workers.measuring.checks import check_determinism, check_same_values, closeness_elsewhere
+from workers.pool import PointTask, Pool, Result
+
+from ..errors import PlaneError
+from ..file.checks import PointStatus
+from ..planes.directions import random_direction
+from ..planes.from_checkpoints import origin_state
+from ..record.run import Run
+from ..survey.second_differences import find_trace_by_lines
+from .blocks import block_names
+from .data import TRACE_LINES, ComparisonData
+from .settings import ComparisonSettings
+
+# Of the directions that workers hold at once; each makes every point a little dearer.
+_MOST_BYTES = 2**30
+_MOST_DIRECTIONS = 16
+
+
+@dataclass
+class MeasuredLine:
+    """What came of a line so far.
+
+    Attributes:
+        row: of its network.
+        direction: its number.
+        losses: by place on the line.
+        blocks: the same of the blocks of samples, at the network and the two ends.
+        error: of a point that failed.
+    """
+
+    row: int
+    direction: int
+    losses: dict[int, float] = field(default_factory=dict)
+    blocks: dict[int, list[float]] = field(default_factory=dict)
+    error: str | None = None
+
+    def keep(self, data: ComparisonData) -> int:
+        """Writes it to its place, and returns how many lines it is."""
+        place, last = (self.row, self.direction), len(data.t) - 1
+        if self.error is not None:
+            data.status[place] = PointStatus.FAILED
+            data.errors[f"{data.place_of(self.row)}/direction/{self.direction}"] = self.error
+            return 1
+        data.loss[place] = [self.losses[point] for point in range(last + 1)]
+        if data.block_size.size:
+            middle, low, high = (np.array(self.blocks[point]) for point in (last // 2, 0, last))
+            data.block_rise[place] = (low + high) / 2 - middle
+        data.status[place] = PointStatus.MEASURED
+        return 1
+
+
+@dataclass(frozen=True)
+class MeasuredTrace:
+    """The trace of a network's Hessian by random lines, with its interval."""
+
+    row: int
+    lines: int
+    value: float
+    low: float
+    high: float
+
+    def keep(self, data: ComparisonData) -> int:
+        """Writes it to its place; it is no line of the comparison."""
+        data.trace[self.row], data.trace_low[self.row], data.trace_high[self.row] = self.value, self.low, self.high
+        data.attributes[TRACE_LINES] = {**data.trace_lines, data.sha256[self.row]: self.lines}
+        return 0
+
+
+@dataclass(frozen=True)
+class FailedNetwork:
+    """Why a network cannot be measured."""
+
+    row: int
+    directions: int
+    error: str
+
+    def keep(self, data: ComparisonData) -> int:
+        """Marks the lines that are not measured, and returns how many these are."""
+        wanted = data.status[self.row, : self.directions]
+        failed = wanted != PointStatus.MEASURED
+        wanted[failed] = PointStatus.FAILED
+        data.errors[data.place_of(self.row)] = self.error
+        return int(failed.sum())
+
+
+class NetworkLines:
+    """The lines through one network.
+
+    Args:
+        pool: where losses are measured.
+        state: the network.
+        settings: along which lines.
+
+    Attributes:
+        seconds: that a point takes, once its loss is measured.
+
+    Raises:
+        CheckpointError: the weights cannot be read, or are not finite.
+    """
+
+    def __init__(self, pool: Pool, state: AlignedState, settings: ComparisonSettings) -> None:
+        self._pool, self._state, self._settings = pool, state, settings
+        self.seconds: float | None = None
+
+    def load(self, directions: Sequence[int]) -> None:
+        """Puts the network and some of the directions on the workers."""
+        space, settings = self._pool.description.space, self._settings
+        parameters, buffers = origin_state(self._state, space)
+        vectors = [
+            random_direction(space, self._state, seed=settings.seed, index=number, normalization=settings.normalization)
+            for number in directions
+        ]
+        if not any(values.any() for values in vectors[0].values()):
+            raise PlaneError(
+                f"a random direction is zero at {self._state.label}: no trainable tensor of the network "
+                f"{space.network} that may move has two axes and values other than zero."
+            )
+        self._pool.load(parameters, vectors, buffers, (), [_at(len(directions), 0, settings.radius)])
+
+    def measure(self, data: ComparisonData, row: int, run: Run) -> Iterator[MeasuredLine]:
+        """Yields each line that was not measured, as soon as it is whole."""
+        settings = self._settings
+        wanted = data.status[row, : settings.directions]
+        todo = np.flatnonzero(wanted != PointStatus.MEASURED).tolist()
+        size = _directions_at_once(self._pool.description.space, settings.directions)
+        origin: dict[str, float] | None = None
+        for begin in range(0, len(todo), size):
+            chunk = todo[begin : begin + size]
+            self.load(chunk)
+            if origin is None:
+                origins = self._pool.measure_origin()
+                origin = self._check(check_determinism(origins, self._pool.description.options.precision), data, row)
+                self.seconds = max(item.measured.seconds for item in origins)
+            yield from self._along(data, row, chunk, origin, run)
+
+    def trace(self, data: ComparisonData, row: int) -> Iterator[MeasuredTrace]:
+        """Yields the trace of the Hessian where it is asked for and not known from as many lines."""
+        settings = self._settings
+        if lacks_trace(data, row, settings):
+            parameters, buffers = origin_state(self._state, self._pool.description.space)
+            lines, seed, confidence = settings.trace_lines, settings.seed, settings.confidence
+            found = find_trace_by_lines(self._pool, parameters, buffers, lines, seed=seed, confidence=confidence)
+            yield MeasuredTrace(row, lines, found.value, found.low, found.high)
+
+    def _check(self, origin: dict[str, float], data: ComparisonData, row: int) -> dict[str, float]:
+        if not np.isfinite(origin["loss"]):
+            raise CheckpointError(f"the loss at {self._state.label} is not a finite number")
+        measured = np.flatnonzero(data.status[row] == PointStatus.MEASURED)
+        if len(measured):
+            stored = {"loss": float(data.loss[row, measured[0], len(data.t) // 2])}
+            tolerance = closeness_elsewhere(self._pool.description.options.precision)
+            where = "now, after the file's own value"
+            check_same_values("a network", stored, {"loss": origin["loss"]}, where, tolerance)
+        return origin
+
+    def _along(
+        self, data: ComparisonData, row: int, chunk: Sequence[int], origin: Mapping[str, float], run: Run
+    ) -> Iterator[MeasuredLine]:
+        middle, last = len(data.t) // 2, len(data.t) - 1
+        names = block_names(self._pool.description.metrics)
+        lines = {
+            number: MeasuredLine(row, number, {middle: origin["loss"]}, {middle: [origin[name] for name in names]})
+            for number in chunk
+        }
+        left = dict.fromkeys(chunk, last)
+
+        def tasks() -> Iterable[PointTask]:
+            for place, number in run.in_time(enumerate(chunk)):
+                for point, t in enumerate(data.t.tolist()):
+                    if point != middle:
+                        yield PointTask((number, point), _at(len(chunk), place, t))
+
+        for result in self._pool.run(tasks()):
+            number, point = cast("tuple[int, int]", result.key)
+            line = lines[number]
+            _take(line, point, result, names, ends=(0, last))
+            left[number] -= 1
+            if not left[number]:
+                yield line
+
+
+def _take(line: MeasuredLine, point: int, result: Result, names: Sequence[str], ends: tuple[int, int]) -> None:
+    if result.values is None:
+        line.error = line.error or result.error or "no traceback"
+        return
+    line.losses[point] = result.values["loss"]
+    if point in ends:
+        line.blocks[point] = [result.values[name] for name in names]
+
+
+def _at(axes: int, place: int, t: float) -> tuple[float, ...]:
+    """Returns a place on one of the axes."""
+    coordinates = [0.0] * axes
+    coordinates[place] = t
+    return tuple(coordinates)
+
+
+def _directions_at_once(space: WeightSpace, directions: int) -> int:
+    size = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in space.trainable)
+    return max(1, min(directions, _MOST_DIRECTIONS, _MOST_BYTES // max(size, 1)))
+
+
+def lacks_trace(data: ComparisonData, row: int, settings: ComparisonSettings) -> bool:
+    """Returns whether the trace of a network is asked for, and not known from as many lines."""
+    if not settings.trace_lines:
+        return False
+    return bool(np.isnan(data.trace[row])) or data.trace_lines.get(data.sha256[row]) != settings.trace_lines

@@ -1,0 +1,222 @@
+"""Curvature along a run as an experiment: its identity, its tasks, and where their results go."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from collectors.weights.aligned import AlignedState, NetworkState
+from collectors.weights.safetensors_file import portable
+from workers.curvature.measuring import CurvatureSettings
+from workers.errors import CurvatureError
+from workers.pool import CurvatureResult, CurvatureTask, Pool
+
+from ..errors import error_message
+from ..file.checks import PointStatus
+from ..file.kind import CURVATURE
+from ..record.driver import forecast_text
+from ..record.identity import measured_identity
+from ..record.run import Run
+from ..survey.adding_up import find_out_how_losses_add_up
+from ..survey.experiment import measured_attributes
+from .data import MATRIX_NAMES, CurvatureData
+from .facts import failures
+from .vectors_file import Eigenvectors, has_vectors, write_vectors
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool
+
+_OF_IDENTITY = ("top", "bottom", "trace_probes", "density_probes", "tolerance", "max_products", "seed")
+_ERRORS_IN_WARNING = 3
+
+
+@dataclass
+class CurvatureExperiment:
+    """The curvature at sets of weights.
+
+    Attributes:
+        weights: by their numbers.
+        settings: what is measured.
+        attributes: what the file says beside what the experiment knows itself.
+        unit: what the numbers count, such as "epoch".
+        vectors: eigenvectors that were measured and lie in no file, by number.
+    """
+
+    weights: Mapping[int, AlignedState]
+    settings: CurvatureSettings
+    attributes: Mapping[str, Any]
+    unit: str
+    vectors: dict[int, Eigenvectors] = field(default_factory=dict)
+
+    def begin(self, pool: Pool) -> CurvatureData:
+        """Returns the curvature of which nothing is measured, with its identity."""
+        find_out_how_losses_add_up(pool, self.weights)
+        description, settings = pool.description, self.settings
+        asked = {
+            "matrix": settings.products.matrix,
+            **{name: getattr(settings, name) for name in _OF_IDENTITY},
+            # Without a start, its length is nobody's.
+            **({"density_steps": settings.density_steps} if settings.density_probes else {}),
+        }
+        numbers = sorted(self.weights)
+        sizes = {"pair": settings.top + settings.bottom}
+        if settings.density_probes:
+            sizes |= {"probe": settings.density_probes, "step": settings.density_steps}
+        return CurvatureData.empty(
+            {"number": numbers, "sha256": [self.weights[number].sha256() for number in numbers]},
+            sizes,
+            {
+                **self.attributes,
+                "unit": self.unit,
+                **asked,
+                **measured_attributes(description),
+                "weights": description.space.dimension,
+                "identity": {**asked, **measured_identity(description)},
+            },
+        )
+
+    def resume(self, record: CurvatureData) -> Bool[np.ndarray, " n"]:
+        """Returns which rows are measured, or, where vectors are missing, once more."""
+        todo = np.array([number in self.weights for number in record.number.tolist()])
+        for row in np.flatnonzero(todo & (record.status == PointStatus.MEASURED)).tolist():
+            kept = record.path is not None and (not self.settings.keep_vectors or has_vectors(record.path, record, row))
+            todo[row] = not kept
+        record.forget_failed(np.flatnonzero(todo).tolist())
+        return todo
+
+    def forecast(self, record: CurvatureData, todo: Bool[np.ndarray, " n"], pool: Pool) -> str:
+        """Returns in words what measuring would cost, after a few products.
+
+        Raises:
+            CurvatureError: nothing can be differentiated.
+        """
+        count, numbers, seconds = len(self.weights), record.number[todo].tolist(), 0.0
+        if numbers:
+            probe = replace(self.settings, top=0, bottom=0, trace_probes=2, density_probes=0, keep_vectors=False)
+            begin = time.perf_counter()
+            result = next(iter(pool.run_curvature([curvature_task(numbers[-1], self.weights[numbers[-1]], probe)])))
+            if result.values is None:
+                raise CurvatureError(f"{CURVATURE.word} cannot be measured: {error_message(result.error or '')}")
+            seconds = (time.perf_counter() - begin) / max(result.values.products, 1)
+        products = len(numbers) * expected_products(self.settings, pool.description.space.dimension)
+        tasks, workers = self._counted(count), min(pool.workers, max(len(numbers), 1))
+        return forecast_text(tasks, count - len(numbers), products, "product", seconds, workers)
+
+    def results(
+        self, record: CurvatureData, todo: Bool[np.ndarray, " n"], pool: Pool, run: Run
+    ) -> Iterator[str | CurvatureResult]:
+        """Yields results: as long as there are enough tasks for all workers each has one, then all share one."""
+        numbers = record.number[todo].tolist()
+        if numbers:
+            each = expected_products(self.settings, pool.description.space.dimension)
+            matrix = MATRIX_NAMES[self.settings.products.matrix]
+            yield f"{self._counted(len(numbers))}, about {each} products of the {matrix} with a vector for each"
+        tasks = [curvature_task(number, self.weights[number], self.settings) for number in numbers]
+        whole = len(tasks) - len(tasks) % pool.workers
+        shared = (pool.measure_curvature(task) for task in run.in_time(tasks[whole:]))
+        for result in itertools.chain(pool.run_curvature(run.in_time(tasks[:whole])), shared):
+            # First these, so that a row that is measured has them.
+            self._keep_vectors(record, result)
+            yield result
+
+    def keep(self, record: CurvatureData, result: CurvatureResult) -> int:
+        """Writes a result to its row."""
+        row, values = record.places[(result.key,)], result.values
+        if values is None:
+            record.status[row] = PointStatus.FAILED
+            record.errors[record.place_of(row)] = result.error or "no traceback"
+            return 1
+        record.loss[row], record.gradient_norm[row] = values.loss, values.gradient_norm
+        record.products[row], record.forward_passes[row] = values.products, values.forward_passes
+        record.eigenvalues[row], record.residuals[row] = values.eigenvalues, values.residuals
+        record.angle_bound[row], record.converged[row] = values.angle_bounds, values.converged
+        if values.trace is not None:
+            record.trace[row], record.trace_low[row], record.trace_high[row] = (
+                values.trace.value, values.trace.low, values.trace.high
+            )  # fmt: skip
+        if values.density is not None:
+            record.density_nodes[row], record.density_weights[row] = values.density.nodes, values.density.weights
+        # What the values say of their own pairs is of this set of weights alone.
+        notes = [f"{self.unit} {result.key}: {note}" if "eigenpairs" in note else note for note in values.notes]
+        record.attributes["notes"] = list(dict.fromkeys([*record.attributes["notes"], *notes]))
+        record.status[row] = PointStatus.MEASURED
+        record.errors.pop(record.place_of(row), None)
+        return 1
+
+    def warn(self, record: CurvatureData, run: Run) -> None:
+        """Warns of rows that failed, and of eigenvalues that are not within the tolerance.
+
+        Raises:
+            CurvatureError: the curvature could be measured at no set of weights.
+        """
+        counts = record.status_counts
+        texts = failures(record)
+        more = len(texts) - _ERRORS_IN_WARNING
+        listed = "\n  ".join([*texts[:_ERRORS_IN_WARNING], *([f"and {more} more"] if more > 0 else [])])
+        if texts and not counts[PointStatus.MEASURED]:
+            raise CurvatureError(f"the curvature could be measured nowhere: {listed}")
+        if counts[PointStatus.FAILED]:
+            warnings.warn(
+                f"the curvature at {counts[PointStatus.FAILED]} of {self._counted(len(record.number))} could not be "
+                f"measured:\n  {listed}",
+                stacklevel=4,
+            )
+        rows = np.flatnonzero((record.status == PointStatus.MEASURED) & (record.converged == 0).any(axis=1))
+        if len(rows):
+            warnings.warn(
+                f"eigenvalues at {self.unit} {', '.join(str(record.number[row]) for row in rows[:8])} are known less "
+                f"well than the tolerance of {self.settings.tolerance:g} asks for: `converged` and `residuals` say "
+                "which and how well. Raise max_products, or the tolerance.",
+                stacklevel=4,
+            )
+
+    def _counted(self, count: int) -> str:
+        return f"{count} {self.unit}{'s' if count > 1 else ''}"
+
+    def _keep_vectors(self, record: CurvatureData, result: CurvatureResult) -> None:
+        if not self.settings.keep_vectors or result.values is None or result.values.vectors is None:
+            return
+        number = cast("int", result.key)
+        state = self.weights[number]
+        vectors = Eigenvectors.of(state.space, *_as_opener(state)(), result.values.vectors)
+        if record.path is None:
+            self.vectors[number] = vectors
+        else:
+            write_vectors(record.path, record, record.places[(number,)], vectors)
+
+
+def curvature_task(key: Any, state: AlignedState, settings: CurvatureSettings) -> CurvatureTask:
+    """Returns the task to measure the curvature at a set of weights."""
+    elsewhere = portable(state)
+    return CurvatureTask(
+        key,
+        _as_opener(state),
+        settings,
+        None if elsewhere is None else NetworkState(elsewhere, state.space, own_buffers=True),
+    )
+
+
+def expected_products(settings: CurvatureSettings, dimension: int) -> int:
+    """Returns about how many products one set of weights takes: measured on a convolutional network and a transformer.
+
+    Args:
+        settings: what is measured.
+        dimension: how many weights are trainable.
+    """
+    # Two largest eigenvalues took 6 to 10 products, five 12 to 17, and the lowest one 18 to 35 more.
+    pairs = (4 + 2 * settings.top if settings.top else 0) + (22 + 3 * settings.bottom if settings.bottom else 0)
+    return (
+        min(pairs, settings.max_products, dimension)
+        + settings.trace_probes
+        + settings.density_probes * min(settings.density_steps, dimension)
+    )
+
+
+def _as_opener(state: AlignedState) -> NetworkState:
+    return NetworkState(lambda: state, state.space, own_buffers=True)

@@ -1,0 +1,128 @@
+"""How something is measured, beside what: for how long, over what is there, with a bar."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from collectors.validation import check_bool, wrong_type, wrong_value
+
+T = TypeVar("T")
+
+_UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
+_DURATION_EXPECTED = 'a number of seconds above 0, or text such as "90s", "30min", "1.5h"'
+
+
+@dataclass(frozen=True)
+class Run:
+    """How something is measured; no value depends on it.
+
+    Attributes:
+        budget: seconds that the whole call may take, or None.
+        began: when it began, as ``time.perf_counter`` says.
+        overwrite: whether a file of another identity is replaced.
+        progress: whether a bar is shown.
+    """
+
+    budget: float | None = None
+    began: float = 0.0
+    overwrite: bool = False
+    progress: bool = True
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the budget is spent."""
+        return self.budget is not None and time.perf_counter() - self.began > self.budget
+
+    def in_time(self, tasks: Iterable[T]) -> Iterator[T]:
+        """Yields tasks until the budget is spent."""
+        for task in tasks:
+            if self.is_late:
+                return
+            yield task
+
+    @classmethod
+    def checked(cls, options: Mapping[str, Any]) -> Run:
+        """Returns what was asked for, checked; the clock begins to run.
+
+        Raises:
+            TypeError: an option has the wrong type.
+            ValueError: an option has a wrong value.
+        """
+        budget = options["budget"]
+        return cls(
+            None if budget is None else duration_seconds("budget", budget),
+            time.perf_counter(),
+            check_bool("overwrite", options["overwrite"]),
+            check_bool("progress", options["progress"]),
+        )
+
+
+@dataclass(frozen=True)
+class MeasurementReport:
+    """What measuring cost.
+
+    Attributes:
+        measured: tasks measured in this run: points, sets of weights of a curvature, lines of a comparison.
+        resumed: those that were measured before.
+        seconds: wall time, without the pool's start.
+        workers: how many measured.
+    """
+
+    measured: int
+    resumed: int
+    seconds: float
+    workers: int
+
+
+def budget_text(budget: float | None, ended: str, *, kept: bool) -> str:
+    """Returns what the user should know when the time was up.
+
+    Args:
+        budget: in seconds.
+        ended: what ended, and after how much of it.
+        kept: whether a file holds what is measured.
+    """
+    later = "Give output= a path, and a later call can continue; without it, the next one starts anew."
+    remedy = "The same call continues from here." if kept else later
+    return f"the budget of {duration_text(budget or 0)} ended {ended}. {remedy}"
+
+
+def duration_seconds(name: str, value: object) -> float:
+    """Returns a duration in seconds.
+
+    Args:
+        name: of the argument, for an error's text.
+        value: a number of seconds, or text with a unit: "90s", "30min", "1.5h", "2d".
+
+    Raises:
+        TypeError: it is neither a number nor text.
+        ValueError: it is no positive duration.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise wrong_type(name, _DURATION_EXPECTED, value)
+    if isinstance(value, str):
+        match = _DURATION.fullmatch(value.lower())
+        if match is None or (match[2] or "s") not in _UNITS:
+            raise wrong_value(name, _DURATION_EXPECTED, value)
+        value = float(match[1]) * _UNITS[match[2] or "s"]
+    if not math.isfinite(value) or value <= 0:
+        raise wrong_value(name, _DURATION_EXPECTED, value)
+    return float(value)
+
+
+def duration_text(seconds: float) -> str:
+    """Returns a duration in the unit that people would use."""
+    if seconds < 1:
+        return f"{1000 * seconds:.3g} ms"
+    if seconds < 100:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    if seconds < 100 * 60:
+        minutes = seconds / 60
+        return f"{minutes:.2g} min" if minutes < 10 else f"{minutes:.0f} min"
+    return f"{seconds / 3600:.3g} h" if seconds < 48 * 3600 else f"{seconds / 86400:.3g} days"
