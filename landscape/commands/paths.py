@@ -116,6 +116,7 @@ def connect(
     from ..paths.alignment import align as align_weights
     from ..paths.connecting import connect as fit
     from ..paths.path_file import path_beside
+    from ..record.run import Run
     from ..replacing import check_no_input
 
     with interruptible(overwrite=options["overwrite"]), options_named(_CURVE):
@@ -135,6 +136,7 @@ def connect(
             aligned = align_weights(last, to=first, network=call.network(), example=call.example(_COMPARED))
             typer.echo(aligned.summary())
             last, names = aligned.weights, names or [item.label for item in typed]
+        run = Run.checked(options)
         path = fit(
             first,
             last,
@@ -149,9 +151,12 @@ def connect(
             output=str(path_beside(place)),
             overwrite=options["overwrite"],
             progress=options["progress"],
+            budget=options["budget"],
             address=options["address"],
             sample_memory=options["sample_memory"],
             **where,
         )
-        result = path.barrier(call.func, points, output=output, **where, **options)
+        if not path.curve.complete:
+            return
+        result = path.barrier(call.func, points, output=output, **where, **{**options, "budget": run.left})
     typer.echo(f"{result.landscape.path}\n  {path!r}\n  {result!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,6 @@ import numpy as np
 
 from collectors.files.places import AnyPath
 from collectors.progress_bar import progress_bar
-from collectors.validation import check_bool
 from collectors.weights.aligned import Weights
 from workers.curves.curve import CurveShape, CurveTask, Fitting, FittingSettings
 from workers.measurement_options import MeasurementOptions
@@ -27,6 +27,7 @@ from ..planes.from_weights import line_between
 from ..planes.plane import Plane
 from ..planes.pruned_weights import with_effective_weights
 from ..record.identity import check_identity
+from ..record.run import Run, budget_text
 from ..record.store import continued_plan
 from ..replacing import check_replaceable_tensors
 from ..survey.experiment import choose_plan
@@ -54,6 +55,7 @@ def connect(
     num_samples: int | Mapping[str, int | None] | None = None,
     overwrite: bool = False,
     progress: bool = True,
+    budget: float | str | None = None,
     plan: MeasurementPlan | str | os.PathLike[str] | None = None,
     sample_memory: int | str = "auto",
     address: str | None = None,
@@ -82,6 +84,8 @@ def connect(
         num_samples: samples that batches are taken from; None means all of the data set.
         overwrite: whether a file of another path is replaced.
         progress: whether a bar is shown.
+        budget: how long the call may take: seconds, or text such as "30min". The path is then fitted as far as it came,
+            and the same call continues.
         plan: a ``MeasurementPlan`` (a path's is ``path.measurement_plan``), or the landscape file whose plan is used;
             by default that of the path which is continued, or one that is chosen. The same plan gives the same bits.
         sample_memory: as of ``evaluate``.
@@ -97,18 +101,18 @@ def connect(
     Source: Garipov, Izmailov, Podoprikhin, Vetrov, Wilson 2018; Draxler, Veschgini, Salmhofer, Hamprecht 2018.
     """
     settings = FittingSettings(CurveShape(kind, bends), steps, learning_rate, batch_size, seed)
-    check_bool("progress", progress)
+    run = Run.checked({"budget": budget, "overwrite": overwrite, "progress": progress})
     path = None if output is None else output_file(output, (a, b))
-    if path is not None and check_bool("overwrite", overwrite):
+    if path is not None and run.overwrite:
         check_replaceable_tensors(path, PATH.word, PATH.format)
     call = FirstCall(callback_fn)
     line = line_between(a, b, network=call.space, names=names)
     with contextlib.ExitStack() as stack:
         if path is not None:
             stack.enter_context(lock_landscape(path, PATH))
-        held = None if path is None or overwrite or not path.exists() else read_path(path)
-        if plan is None and held is not None and path is not None:
-            plan = continued_plan(held.plan, path)
+        stored = None if path is None or overwrite or not path.exists() else read_path(path)
+        if plan is None and stored is not None and path is not None:
+            plan = continued_plan(stored.plan, path)
         pool = stack.enter_context(
             open_pool(
                 call,
@@ -123,10 +127,10 @@ def connect(
         )
         pool.load(line.origin, line.directions, line.buffers)
         curve = _new_curve(pool, line, settings)
-        if held is not None and path is not None:
-            check_identity(held.identity, curve.identity, path, kind=PATH)
-            curve = replace(held, plan=curve.plan)
-        return Path(_fitted(pool, line, curve, path, shown=progress))
+        if stored is not None and path is not None:
+            check_identity(stored.identity, curve.identity, path, kind=PATH)
+            curve = replace(stored, plan=curve.plan)
+        return Path(_fitted(pool, line, curve, path, run))
 
 
 def _new_curve(pool: Pool, line: Plane, settings: FittingSettings) -> FittedCurve:
@@ -141,18 +145,23 @@ def _new_curve(pool: Pool, line: Plane, settings: FittingSettings) -> FittedCurv
     return FittedCurve(line.space, first, last, (one, other), (digests[0], digests[1]), settings, samples, before, plan)
 
 
-def _fitted(pool: Pool, line: Plane, curve: FittedCurve, path: AnyPath | None, *, shown: bool) -> FittedCurve:
-    """Returns the curve after all its steps, written to its file on the way."""
+def _fitted(pool: Pool, line: Plane, curve: FittedCurve, path: AnyPath | None, run: Run) -> FittedCurve:
+    """Returns the curve after all its steps, or when the time is up, written to its file on the way."""
     settings, begun = curve.settings, curve.fitting if curve.fitting.step else None
     parameters = [tensor.name for tensor in line.space.parameters]
     first, last = ({name: state[name] for name in parameters} for state in (curve.first, curve.last))
     buffers = {tensor.name: curve.first[tensor.name] for tensor in line.space.buffers}
-    bar = progress_bar(settings.steps, "step", shown=shown, done=curve.fitting.step, name="curve")
+    bar = progress_bar(settings.steps, "step", shown=run.progress, done=curve.fitting.step, name="curve")
     with bar:
         task = CurveTask(settings, first, last, buffers, next(iter(line.end_buffers), {}))
-        for fitting in pool.fit_curve(task, begun, KEEP_SECONDS):
+        seconds = KEEP_SECONDS if run.budget is None else min(KEEP_SECONDS, run.budget)
+        for fitting in pool.fit_curve(task, begun, seconds):
             bar.update(fitting.step - curve.fitting.step)
             curve = replace(curve, fitting=fitting)
             if path is not None:
                 write_path(path, curve)
+            if run.is_late and not curve.complete:
+                ended = f"the fitting after {fitting.step} of {settings.steps} steps"
+                warnings.warn(budget_text(run.budget, ended, kept=path is not None), stacklevel=3)
+                break
     return curve

@@ -57,6 +57,11 @@ class FittedCurve:
     plan: Mapping[str, Any]
 
     @property
+    def complete(self) -> bool:
+        """Whether all steps are done."""
+        return self.fitting.step >= self.settings.steps
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What the bends follow from, by the names that ``connect`` gives it."""
         a, b = self.ends_sha256
@@ -84,7 +89,7 @@ class FittedCurve:
         Raises:
             PlaneError: it has not.
         """
-        if self.fitting.step < self.settings.steps:
+        if not self.complete:
             raise PlaneError(
                 f"{path} holds a path that is fitted for {self.fitting.step} of {self.settings.steps} steps. Call "
                 "connect again with the same arguments and output, and it goes on from there."

@@ -39,6 +39,11 @@ class Run:
         """Whether the budget is spent."""
         return self.budget is not None and time.perf_counter() - self.began > self.budget
 
+    @property
+    def left(self) -> float | None:
+        """How many seconds of the budget are left, or None."""
+        return None if self.budget is None else max(self.budget - (time.perf_counter() - self.began), 1e-9)
+
     def in_time(self, tasks: Iterable[T]) -> Iterator[T]:
         """Yields tasks until the budget is spent."""
         for task in tasks:

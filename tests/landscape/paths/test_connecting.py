@@ -273,6 +273,20 @@ def test_a_killed_fitting_goes_on_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_budget_ends_the_fitting_and_the_same_call_goes_on(tmp_path):
+    file = tmp_path / "path.safetensors"
+    with pytest.warns(UserWarning, match=r"ended the fitting after 1 of 4 steps. The same call continues from here"):
+        begun = connect(trained(0), trained(1), callback_fn, steps=4, output=file, budget=1e-9, **OPTIONS)
+    assert not begun.curve.complete
+    assert len(begun.losses) == 1
+    found = connect(trained(0), trained(1), callback_fn, steps=4, output=file, **OPTIONS)
+    whole = connect(trained(0), trained(1), callback_fn, steps=4, plan=found.measurement_plan, **OPTIONS)
+    np.testing.assert_array_equal(found.curve.fitting.bends, whole.curve.fitting.bends)
+    with pytest.raises(ValueError, match="budget must be"):
+        connect(trained(0), trained(1), callback_fn, budget="soon", **OPTIONS)
+
+
+@pytest.mark.slow
 def test_one_of_several_workers_fits_the_same():
     settings = {"steps": 20, "progress": False}
     one = connect(trained(0), trained(1), callback_fn, device_ids=[0], **settings)
