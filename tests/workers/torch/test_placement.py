@@ -53,6 +53,7 @@ def spread_over(*devices):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # on a busy machine the compiler takes minutes, as do all checks together
 @pytest.mark.parametrize("check", CHECKS)
 def test_over_two_devices(check, failures):
     assert check not in failures, failures[check]
