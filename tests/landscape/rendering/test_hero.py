@@ -22,7 +22,9 @@ from landscape.landscape import Landscape
 from landscape.rendering.picture import Rendering
 
 BASELINES = Path(__file__).parent / "baselines"
-TOLERANCE = 3.0
+# Drivers differ in single pixels at edges (by 2.8 to 4.7 with the Mesa of two Debians), and hardly in the means of blocks
+# (0.4 to 0.8), where another light differs almost as much as in pixels (6.6).
+TOLERANCE, BLOCK = 1.5, 8
 SMALL = (320, 180)
 
 
@@ -279,10 +281,10 @@ PICTURES: dict[str, Any] = {
 
 
 def difference_from(path: Path, picture: Rendering) -> float:
-    """The root of the mean squared difference, 0 to 255, in the stored picture's own colours."""
+    """The root of the mean squared difference of blocks, 0 to 255, in the stored picture's own colours."""
     with Image.open(path) as stored:
         drawn = page(picture).quantize(palette=stored, dither=Image.Dither.NONE)
-        pair = [np.asarray(shown.convert("RGB"), float) for shown in (stored, drawn)]
+        pair = [np.asarray(shown.convert("RGB").reduce(BLOCK), float) for shown in (stored, drawn)]
     return float(np.sqrt(np.mean((pair[0] - pair[1]) ** 2)))
 
 
@@ -303,7 +305,7 @@ class TestBaselines:
         from landscape.rendering import light
 
         monkeypatch.setattr(light, "_LAMP_AZIMUTH", -light._LAMP_AZIMUTH)
-        assert difference_from(BASELINES / "hero.png", PICTURES["hero"]()) > 1.3 * TOLERANCE
+        assert difference_from(BASELINES / "hero.png", PICTURES["hero"]()) > 3 * TOLERANCE
 
     def test_they_are_those_of_the_tests_and_small(self) -> None:
         assert {path.stem for path in BASELINES.glob("*.png")} == set(PICTURES)
