@@ -22,7 +22,7 @@ from landscape.landscape import Landscape
 from landscape.rendering.picture import Rendering
 
 BASELINES = Path(__file__).parent / "baselines"
-# Drivers differ in single pixels at edges (by 2.8 to 4.7 with the Mesa of two Debians), and hardly in the means of blocks
+# Drivers differ in single pixels at edges (by 2.8 to 4.7 with the Mesa of two Debians), hardly in the means of blocks
 # (0.4 to 0.8), where another light differs almost as much as in pixels (6.6).
 TOLERANCE, BLOCK = 1.5, 8
 SMALL = (320, 180)
