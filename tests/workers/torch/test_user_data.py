@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -316,7 +317,10 @@ class GraphNetwork(nn.Module):
         from torch_geometric.nn import GCNConv, global_mean_pool
 
         torch.manual_seed(0)
-        self.first, self.second, self.pool = GCNConv(5, 8), GCNConv(8, 3), global_mean_pool
+        with warnings.catch_warnings():
+            # PyTorch Geometric 2.8 reads annotations in a way that Python 3.14 deprecates.
+            warnings.filterwarnings("ignore", "Failing to pass a value to the 'type_params'", DeprecationWarning)
+            self.first, self.second, self.pool = GCNConv(5, 8), GCNConv(8, 3), global_mean_pool
 
     def forward(self, graph):
         hidden = self.first(graph.x, graph.edge_index).relu()
