@@ -27,13 +27,21 @@ class Comparison(ReadOnlyRecord, ComparisonData):
 
     Attributes:
         recipe: of each network, n of them.
-        name: of each network, n of them.
-        t: places on a line, the network itself at 0, in lengths of the direction, shape (points,).
-        status: ``PointStatus`` of each line: 0 pending, 1 measured, 3 failed; shape (n, directions).
-        loss: along each line, shape (n, directions, points).
-        trace: of the loss's Hessian, NaN where it was not asked for, shape (n,).
-        errors: tracebacks of what failed, by place.
-        attributes: where it comes from: radius, normalization, samples, seed, plan, versions, ...
+        name: of each network, different from those of its recipe's others, n of them. Pairs have the same.
+        sha256: of each network's weights, n of them.
+        t: places on a line, the network itself at 0 in the middle, in lengths of the direction, float64[points].
+        status: ``PointStatus`` of each line, uint8[n, directions].
+        loss: along each line, float64[n, directions, points].
+        block_rise: the rise from the network to the ends of a line, their mean, for each block of samples; float64[n,
+            directions, blocks]. There are no blocks where several networks say how well a recipe is known.
+        block_size: samples of each block, float64[blocks].
+        trace: of the loss's Hessian, where it was asked for, float64[n].
+        trace_low: lower end of its interval, float64[n].
+        trace_high: upper end, float64[n].
+        errors: what failed, by place: "network/3" (the whole network) or "network/3/direction/5".
+        attributes: everything else worth keeping, as JSON values: ``radius``, ``normalization``, ``confidence``,
+            ``rise``, ``recipes`` (in order), ``paired`` (recipes whose networks are told apart by name),
+            ``num_samples``, ``seed``, ``trace_lines``, ``measurement_plan``, ``notes``, ``identity``, ...
         path: the file it lies in, or None.
         report: what measuring it cost, or None.
     """

@@ -28,24 +28,7 @@ _LINE = ("network", "direction")
 class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe", "sha256")):
     """The loss along the same lines through n networks; NaN where it is not measured.
 
-    Attributes:
-        recipe: of each network, n of them.
-        name: of each network, different from those of its recipe's others, n of them. Pairs have the same.
-        sha256: of each network's weights, n of them.
-        t: places on a line, the network itself at 0 in the middle, in lengths of the direction, float64[points].
-        status: ``PointStatus`` of each line, uint8[n, directions].
-        loss: along each line, float64[n, directions, points].
-        block_rise: the rise from the network to the ends of a line, their mean, for each block of samples; float64[n,
-            directions, blocks]. There are no blocks where several networks say how well a recipe is known.
-        block_size: samples of each block, float64[blocks].
-        trace: of the loss's Hessian, where it was asked for, float64[n].
-        trace_low: lower end of its interval, float64[n].
-        trace_high: upper end, float64[n].
-        errors: what failed, by place: "network/3" (the whole network) or "network/3/direction/5".
-        attributes: everything else worth keeping, as JSON values: ``radius``, ``normalization``, ``confidence``,
-            ``rise``, ``recipes`` (in order), ``paired`` (recipes whose networks are told apart by name),
-            ``num_samples``, ``seed``, ``trace_lines``, ``measurement_plan``, ``notes``, ``identity``, ...
-        path: the file that it was read from, or None.
+    ``Comparison``, which users have, explains the arrays.
     """
 
     t: Float64[np.ndarray, " points"] = column("t")
@@ -106,16 +89,16 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
                 name = f"{name} before"
             names.append(name)
         joined.name = tuple(names)
-        own, before = self.attributes, stored.attributes
-        recipes = list(dict.fromkeys([*own["recipes"], *joined.recipe]))
-        # A recipe that is taken from the file alone is paired if it was there.
-        paired = {*own["paired"], *(set(before["paired"]) - set(own["recipes"]))}
+        given, before = self.attributes, stored.attributes
+        recipes = list(dict.fromkeys([*given["recipes"], *joined.recipe]))
+        # A recipe of which only the file has networks is paired if it was so there.
+        paired = {*given["paired"], *(set(before["paired"]) - set(given["recipes"]))}
         joined.attributes |= {"recipes": recipes, "paired": [name for name in recipes if name in paired]}
         if further:
             shown = ", ".join(f"{joined.recipe[row]} {names[row]}" for row in further[:_NAMED])
             warnings.warn(
                 f"the file holds {len(further)} more networks than were given, which count too: {shown}"
                 f"{', ...' if len(further) > _NAMED else ''}. {_OTHER_PAIRS}",
-                stacklevel=5,
+                stacklevel=6,
             )
         return joined

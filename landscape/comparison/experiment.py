@@ -32,6 +32,7 @@ from .settings import ComparisonSettings
 if TYPE_CHECKING:
     from jaxtyping import Bool
 
+_OF_SETTINGS = ("radius", "normalization", "seed", "directions", "confidence", "rise")
 _NAMED = 8
 
 
@@ -66,23 +67,17 @@ class ComparisonExperiment:
         options = description.options
         measured = measured_identity(description)
         settings = self.settings
-        lines = {"normalization": settings.normalization, "seed": settings.seed, "t": settings.t.tolist()}
-        own = {
+        attributes = {
+            **self.attributes,
             **measured_attributes(description),
-            "radius": settings.radius,
-            "normalization": settings.normalization,
-            "seed": settings.seed,
-            "directions": settings.directions,
-            "confidence": settings.confidence,
-            "rise": settings.rise,
+            **{name: getattr(settings, name) for name in _OF_SETTINGS},
             "buffers": options.buffers,
             "weights": description.space.dimension,
             "recipes": list(self.recipes.names),
             "paired": list(self.recipes.paired),
-            "notes": list(description.notes),
             "identity": {
                 **measured,
-                "lines": lines,
+                "lines": {"normalization": settings.normalization, "seed": settings.seed, "t": settings.t.tolist()},
                 "samples": {**measured["samples"], "blocks": blocks},
                 "buffers": buffers_identity(options),
             },
@@ -94,7 +89,7 @@ class ComparisonExperiment:
             "t": settings.t,
             "block_size": block_sizes(description.num_samples, blocks),
         }
-        return ComparisonData.empty(known, {"direction": settings.directions}, {**self.attributes, **own})
+        return ComparisonData.empty(known, {"direction": settings.directions}, attributes)
 
     def resume(self, record: ComparisonData) -> Bool[np.ndarray, "n directions"]:
         """Returns which lines are measured; those of networks that only the file has are not."""
@@ -138,7 +133,7 @@ class ComparisonExperiment:
         if record.errors and not record.status_counts[PointStatus.MEASURED]:
             raise LandscapeError(f"no network could be measured: {_reasons(record)}")
         if left_out(record) and (record.complete or not run.is_late):
-            warnings.warn(f"left out of the comparison: {_reasons(record)}", stacklevel=4)
+            warnings.warn(f"left out of the comparison: {_reasons(record)}", stacklevel=5)
 
     def _find_out_how_losses_add_up(self, pool: Pool) -> None:
         """Puts the first finite network on the workers, who find out whether the loss splits into samples."""

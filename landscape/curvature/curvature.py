@@ -41,24 +41,31 @@ class Curvature(ReadOnlyRecord, CurvatureData):
         vectors: eigenvectors that are in memory, by number; those of a file are read when they are asked for.
 
     Attributes:
-        number: of each set of weights: its step or epoch, shape (n,).
-        status: ``PointStatus`` of each: 0 pending, 1 measured, 3 failed, shape (n,).
-        loss: shape (n,).
-        gradient_norm: the length of the loss's gradient, shape (n,).
-        eigenvalues: the ``top`` largest first, then the ``bottom`` lowest, the lowest first; shape (n, top + bottom).
-        residuals: no true eigenvalue is further from an eigenvalue than this; shape (n, top + bottom).
-        angle_bound: residual over gap: about the sine of the largest angle between a vector and the true one, where it
-            is below one; shape (n, top + bottom).
-        share_seen_by_optimizer: of files of earlier versions, which measured the length of each eigenvector's part in
-            the span of the 20 leading eigenvectors of THOR's curvature; NaN elsewhere; shape (n, top + bottom).
-        converged: 1 where the residual is within the tolerance, shape (n, top + bottom).
-        trace: the sum of all eigenvalues, shape (n,).
-        products: how many products with the matrix were made, shape (n,).
-        forward_passes: as how many losses of all samples that took about as long, shape (n,).
-        density_nodes: where eigenvalues lie, shape (n, probes, steps).
-        density_weights: the share of all eigenvalues at each node, shape (n, probes, steps).
+        number: of each set of weights: its step or epoch, increasing, int64[n].
+        status: ``PointStatus`` of each: 0 pending, 1 measured, 3 failed, uint8[n].
+        sha256: of each set's file, n of them.
+        loss: the mean over all samples, float64[n].
+        gradient_norm: the length of its gradient, float64[n].
+        eigenvalues: the ``top`` largest first, then the ``bottom`` lowest, the lowest first; float64[n, top + bottom].
+        residuals: no true eigenvalue is further from an eigenvalue than this; float64[n, top + bottom].
+        angle_bound: residual over the gap to the next eigenvalue that was seen: about the sine of the largest angle
+            between a vector and the true one, where it is below one; float64[n, top + bottom].
+        share_seen_by_optimizer: of files of earlier versions, which measured it where the factors of a ``Thor`` were
+            saved; NaN elsewhere; float64[n, top + bottom].
+        converged: 1 where the residual is within the tolerance, uint8[n, top + bottom].
+        trace: the sum of all eigenvalues, float64[n].
+        trace_low: lower end of its 95 % interval, float64[n].
+        trace_high: upper end, float64[n].
+        products: how many products with the matrix were made, int64[n].
+        forward_passes: as how many losses of all samples that took about as long: 5 for each product and 4 for the loss
+            with its gradient, int64[n].
+        density_nodes: where eigenvalues lie, float64[n, probes, steps]; NaN where a probe needed fewer steps.
+        density_weights: the share of all eigenvalues at each node; the sum for each probe is 1; float64[n, probes,
+            steps].
         errors: tracebacks of what failed, by number ("number/5").
-        attributes: where it comes from: matrix, unit, samples, seed, plan, versions, ...
+        attributes: everything else worth keeping, as JSON values: ``matrix``, ``top``, ``bottom``, ``unit``,
+            ``weights`` (how many are trainable), ``network``, ``num_samples``, ``seed``, ``tolerance``,
+            ``measurement_plan``, ``notes``, ``identity``, ...
         path: the file it lies in, or None.
         report: what measuring it cost, or None.
     """

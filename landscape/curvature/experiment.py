@@ -165,7 +165,7 @@ class CurvatureExperiment:
             warnings.warn(
                 f"the curvature at {counts[PointStatus.FAILED]} of {self._counted(len(record.number))} could not be "
                 f"measured:\n  {listed}",
-                stacklevel=4,
+                stacklevel=5,
             )
         rows = np.flatnonzero((record.status == PointStatus.MEASURED) & (record.converged == 0).any(axis=1))
         if len(rows):
@@ -173,7 +173,7 @@ class CurvatureExperiment:
                 f"eigenvalues at {self.unit} {', '.join(str(record.number[row]) for row in rows[:8])} are known less "
                 f"well than the tolerance of {self.settings.tolerance:g} asks for: `converged` and `residuals` say "
                 "which and how well. Raise max_products, or the tolerance.",
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _counted(self, count: int) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from collectors.errors import RunDirectoryError
@@ -78,15 +77,18 @@ def measure_curvature(
         LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
     """
     chosen: CurvatureOptions = with_defaults("measure_curvature", CurvatureOptions, options, DEFAULTS)
-    asked = Asked.checked(chosen)
+    settings, run = _settings(chosen), Run.checked(chosen)
     reader = as_reader("weights", weights)
-    path = None if output is None else output_file(output, (reader,), CURVATURE, overwrite=asked.run.overwrite)
-    found = asked.measure(
+    path = None if output is None else output_file(output, (reader,), CURVATURE, overwrite=run.overwrite)
+    found = _measure(
         lambda space: {_NUMBER: align(reader, space)},
         callback_fn,
         path,
         CHECKPOINT,
         {},
+        chosen,
+        settings,
+        run,
         device_ids=device_ids,
         num_samples=num_samples,
     )
@@ -120,22 +122,25 @@ def measure_run(
     Returns:
         The curvature; None after a dry run.
     """
-    asked = Asked.checked(chosen)
+    settings, how = _settings(chosen), Run.checked(chosen)
     rehearsal = check_bool("dry_run", chosen["dry_run"])
-    chosen_numbers = _numbers(run, numbers)
-    span = f"{chosen_numbers[0]}-{chosen_numbers[-1]}" if len(chosen_numbers) > 1 else f"{chosen_numbers[0]}"
+    measured_numbers = _numbers(run, numbers)
+    span = f"{measured_numbers[0]}-{measured_numbers[-1]}" if len(measured_numbers) > 1 else f"{measured_numbers[0]}"
     path = folder / f"{stem}_{span}{'' if chosen['matrix'] == 'hessian' else '_' + chosen['matrix']}.h5"
     attributes = {
         "step_per_epoch": run.metadata.step_per_epoch,
         **run_attributes(run.path, {}, folder),
         **_learning_rate(run),
     }
-    return asked.measure(
-        lambda space: {number: align(run.checkpoint(number, space), space) for number in chosen_numbers},
+    return _measure(
+        lambda space: {number: align(run.checkpoint(number, space), space) for number in measured_numbers},
         callback_fn,
         path,
         run.settings.unit,
         attributes,
+        chosen,
+        settings,
+        how,
         device_ids=device_ids,
         num_samples=num_samples,
         rehearsal=rehearsal,
@@ -154,94 +159,78 @@ def _learning_rate(run: RunDirectory) -> dict[str, float | dict[str, float]]:
     return {"learning_rate": single.pop() if len(single) == 1 else known} if known else {}
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Options after they were checked.
+def _measure(
+    weights: Callable[[WeightSpace], Mapping[int, AlignedState]],
+    callback_fn: Callable[[], Any],
+    path: AnyPath | None,
+    unit: str,
+    attributes: Mapping[str, Any],
+    chosen: CurvatureOptions,
+    settings: CurvatureSettings,
+    run: Run,
+    *,
+    device_ids: list[int] | None,
+    num_samples: int | Mapping[str, int | None] | None,
+    rehearsal: bool = False,
+) -> Curvature | None:
+    """Returns the curvature at sets of weights, or None after a rehearsal, which prints a forecast.
 
-    Attributes:
-        settings: what is measured.
-        run: how.
-        chosen: all that was asked for.
+    Args:
+        weights: opens all of them, and checks their SHA-256 before the first is measured, by their numbers.
+        callback_fn: as of ``measure_curvature``.
+        path: of the file; None keeps all in memory.
+        unit: what the numbers count.
+        attributes: what else the file says.
+        chosen: all options.
+        settings: those that say what is measured, checked.
+        run: those that say for how long, checked.
+        device_ids: as of ``measure_curvature``.
+        num_samples: as of ``measure_curvature``.
+        rehearsal: whether only the forecast is printed.
     """
-
-    settings: CurvatureSettings
-    run: Run
-    chosen: CurvatureOptions
-
-    @classmethod
-    def checked(cls, chosen: CurvatureOptions) -> Asked:
-        """Returns the options after checking what a user gave.
-
-        Raises:
-            TypeError: an option has the wrong type.
-            ValueError: an option has a wrong value.
-        """
-        settings = CurvatureSettings(
-            ProductSettings(cast("Matrix", chosen["matrix"])),
-            tolerance=check_float("tolerance", chosen["tolerance"]),
-            **{name: chosen[name] for name in _OF_SETTINGS},  # type: ignore[literal-required]
+    say = Announcer(shown=rehearsal)
+    say(_DRY_RUN, timed=False)
+    say("building the network, reading the samples")
+    with contextlib.ExitStack() as stack:
+        stored = stack.enter_context(open_record(CurvatureData, path, overwrite=run.overwrite, rehearsal=rehearsal))
+        pool = stack.enter_context(
+            open_pool(
+                callback_fn,
+                MeasurementOptions(
+                    num_samples,
+                    samples=chosen["samples"],
+                    seed=settings.seed,
+                    seed_each_point=chosen["seed_each_point"],
+                ),
+                device_ids=device_ids,
+                # Products run eagerly.
+                **pool_options({**chosen, "compile": False}),
+                plan=choose_plan(chosen["plan"], []) or stored.plan,
+                seconds=run.budget,
+                rehearsal=rehearsal,
+            )
         )
-        return cls(settings, Run.checked(chosen), chosen)
+        experiment = CurvatureExperiment(
+            weights(pool.description.space),
+            settings,
+            {"samples": chosen["samples"], **function_attribute(callback_fn), **attributes},
+            unit,
+        )
+        if path is not None and rehearsal:
+            say("making a few products")
+            say(f"{path.name}: {forecast(experiment, stored, pool)}", timed=False)
+            return None
+        record, report = measure(experiment, stored, pool, run)
+        return Curvature(record, report=report, vectors=experiment.vectors)
 
-    def measure(
-        self,
-        weights: Callable[[WeightSpace], Mapping[int, AlignedState]],
-        callback_fn: Callable[[], Any],
-        path: AnyPath | None,
-        unit: str,
-        attributes: Mapping[str, Any],
-        *,
-        device_ids: list[int] | None,
-        num_samples: int | Mapping[str, int | None] | None,
-        rehearsal: bool = False,
-    ) -> Curvature | None:
-        """Returns the curvature at sets of weights, or None after a rehearsal, which prints a forecast.
 
-        Args:
-            weights: opens all of them, and checks their SHA-256 before the first is measured, by their numbers.
-            callback_fn: as of ``measure_curvature``.
-            path: of the file; None keeps all in memory.
-            unit: what the numbers count.
-            attributes: what else the file says.
-            device_ids: as of ``measure_curvature``.
-            num_samples: as of ``measure_curvature``.
-            rehearsal: whether only the forecast is printed.
-        """
-        chosen, run = self.chosen, self.run
-        say = Announcer(shown=rehearsal)
-        say(_DRY_RUN, timed=False)
-        say("building the network, reading the samples")
-        with contextlib.ExitStack() as stack:
-            stored = stack.enter_context(open_record(CurvatureData, path, overwrite=run.overwrite, rehearsal=rehearsal))
-            pool = stack.enter_context(
-                open_pool(
-                    callback_fn,
-                    MeasurementOptions(
-                        num_samples,
-                        samples=chosen["samples"],
-                        seed=self.settings.seed,
-                        seed_each_point=chosen["seed_each_point"],
-                    ),
-                    device_ids=device_ids,
-                    # Products run eagerly.
-                    **pool_options({**chosen, "compile": False}),
-                    plan=choose_plan(chosen["plan"], []) or stored.plan,
-                    seconds=run.budget,
-                    rehearsal=rehearsal,
-                )
-            )
-            experiment = CurvatureExperiment(
-                weights(pool.description.space),
-                self.settings,
-                {"samples": chosen["samples"], **function_attribute(callback_fn), **attributes},
-                unit,
-            )
-            if path is not None and rehearsal:
-                say("making a few products")
-                say(f"{path.name}: {forecast(experiment, stored, pool)}", timed=False)
-                return None
-            record, report = measure(experiment, stored, pool, run)
-            return Curvature(record, report=report, vectors=experiment.vectors)
+def _settings(chosen: CurvatureOptions) -> CurvatureSettings:
+    """Returns what is measured, checked."""
+    return CurvatureSettings(
+        ProductSettings(cast("Matrix", chosen["matrix"])),
+        tolerance=check_float("tolerance", chosen["tolerance"]),
+        **{name: chosen[name] for name in _OF_SETTINGS},  # type: ignore[literal-required]
+    )
 
 
 def _numbers(run: RunDirectory, numbers: Iterable[int] | None) -> list[int]:
@@ -260,7 +249,7 @@ def _numbers(run: RunDirectory, numbers: Iterable[int] | None) -> list[int]:
         return present
     if isinstance(numbers, str) or not isinstance(numbers, Iterable):
         raise wrong_type("numbers", f"a list of {unit}s such as [0, 5, 20], or None for all", numbers)
-    taken = sorted({check_int("numbers", number, minimum=0) for number in numbers})
-    if not taken:
+    found = sorted({check_int("numbers", number, minimum=0) for number in numbers})
+    if not found:
         raise wrong_value("numbers", f"a list of {unit}s that is not empty, or None for all", [])
-    return taken
+    return found

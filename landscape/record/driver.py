@@ -93,7 +93,7 @@ def measure(experiment: Experiment[R], stored: StoredRecord[R], pool: Pool, run:
                     continue
                 bar.update(writer.update(functools.partial(experiment.keep, record, result)))
                 if pool.description.plan != plan:
-                    warnings.warn(shortage_text(plan.batch_size, pool.description.plan.batch_size), stacklevel=3)
+                    warnings.warn(shortage_text(plan.batch_size, pool.description.plan.batch_size), stacklevel=4)
                     plan = pool.description.plan
                     writer.update(functools.partial(record.attributes.update, measurement_plan=plan.to_json()))
     except LandscapeError:
@@ -105,7 +105,7 @@ def measure(experiment: Experiment[R], stored: StoredRecord[R], pool: Pool, run:
     measured = record.status_counts[PointStatus.MEASURED]
     if run.is_late and (record.status[todo] == PointStatus.PENDING).any():
         ended = f"the measurement after {measured} of {record.status.size} {experiment.unit}s"
-        warnings.warn(budget_text(run.budget, ended, kept=stored.path is not None), stacklevel=3)
+        warnings.warn(budget_text(run.budget, ended, kept=stored.path is not None), stacklevel=4)
     return record, MeasurementReport(measured - before, before, time.perf_counter() - start, pool.workers)
 
 
