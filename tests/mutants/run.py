@@ -102,9 +102,14 @@ def is_caught(mutant: Mutant, folder: Path) -> bool:
 
 def failing_anyway(tests: Sequence[str], folder: Path) -> dict[str, str]:
     """Returns the tests that do not pass without a fault, each with what it printed."""
-    if not tests or run_tests(folder, tests)[0] == _PASSED:
+    if not tests:
         return {}
-    alone = {test: run_tests(folder, [test]) for test in tests}
+    status, printed = run_tests(folder, tests)
+    if status == _PASSED:
+        return {}
+    # Where one cannot be found, none is run, and none is named.
+    named = [test for test in tests if f"FAILED {test}" in printed or f"ERROR {test}" in printed]
+    alone = {test: run_tests(folder, [test]) for test in named or tests}
     return {test: printed for test, (status, printed) in alone.items() if status != _PASSED}
 
 

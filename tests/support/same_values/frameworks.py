@@ -141,39 +141,27 @@ def _composer() -> Any:
     import composer
 
     network = composer.ComposerClassifier(net.perceptron(), num_classes=net.CLASSES)
-    return network, network, DataLoader(TensorDataset(*net.features()), 16), None
+    return None, network, DataLoader(TensorDataset(*net.features()), 16), {}
 
 
 def grid(build: Callable[[], Any], **options: Any) -> dict[str, Any]:
     """Measures a random plane through a framework's network."""
-    network = _network(build)
+    network = build()[1]
     return measured(door.random_plane(network, seed=3, perturb_one_dimensional=True), build, **{**FREE, **options})
-
-
-def _network(build: Callable[[], Any]) -> Any:
-    found = build()
-    return found[1] if isinstance(found, tuple) else found.description.space
-
-
-def lightning_grid() -> dict[str, Any]:
-    evaluator = _lightning()
-    origin = {name: tensor for name, tensor in net.normalized().state_dict(prefix="body.").items()}
-    plane = door.random_plane(origin, network=evaluator.description.space, seed=3)
-    return measured(plane, _lightning, **FREE)
 
 
 def jax_curvature(**options: Any) -> dict[str, Any]:
     given = {**OPTIONS, **FREE, "output": "curvature.h5", "top": 2, **options}
-    return of_curvature(door.measure_curvature(_network(_jax), _jax, **given))
+    return of_curvature(door.measure_curvature(_jax()[1], _jax, **given))
 
 
 def jax_eigenvectors() -> dict[str, Any]:
     given = {name: OPTIONS[name] for name in ("device_ids", "progress")}
-    return measured(door.hessian_plane(_network(_jax), _jax, **given), _jax, **FREE)
+    return measured(door.hessian_plane(_jax()[1], _jax, **given), _jax, **FREE)
 
 
 def jax_barrier() -> dict[str, Any]:
-    network = _network(_jax)
+    network = _jax()[1]
     other = {name: np.asarray(array)[..., ::-1] for name, array in network.parameters.items()}
     return of_barrier(door.barrier(network, other, _jax, 7, output="landscape.h5", **{**OPTIONS, **FREE}))
 
@@ -195,7 +183,7 @@ CALLS: dict[str, tuple[tuple[str, ...], Callable[[], Any]]] = {
     "flax.nnx": (FLAX, functools.partial(grid, _nnx)),
     "Keras": (("keras",), functools.partial(grid, _keras)),
     "Keras, recalibrated": (("keras",), functools.partial(grid, _keras, buffers="recalibrate")),
-    "Lightning": (("lightning",), lightning_grid),
+    "Lightning": (("lightning",), functools.partial(grid, _lightning)),
     "Transformers": (("transformers",), functools.partial(grid, _transformers)),
     "MindSpore": (("mindspore",), functools.partial(grid, _mindspore)),
     "Composer": (("composer",), functools.partial(grid, _composer)),
