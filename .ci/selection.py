@@ -88,9 +88,9 @@ ENVIRONMENTS = (
     ),
 )
 
-# Other versions that pyproject.toml allows: in their turn only, and where what they are made of changed. The newest are
-# not among them: on Python 3.14 PyTorch brings 5 GB of CUDA.
-VERSIONS = (Environment("test-oldest", ".venv-oldest", ("pyproject.toml", "constraints/oldest.txt"), ()),)
+# Other versions that pyproject.toml allows: in their turn only. The newest are not among them: on Python 3.14 PyTorch brings
+# 5 GB of CUDA.
+VERSIONS = (Environment("test-oldest", ".venv-oldest", (), ()),)
 
 
 @dataclass
@@ -124,7 +124,7 @@ def select(imports: Imports, changed: Iterable[str] | None, number: int) -> Sele
     root = imports.root
     paths = sorted(changed) if changed is not None else []
     reason = "there is no commit to compare with" if changed is None else _everything(root, paths)
-    found = Selection(reason, environments=environments(imports, paths, reason, number) | versions(paths, number))
+    found = Selection(reason, environments=environments(imports, paths, reason, number) | versions(number))
     touched = {file for path in paths for file in _touched(imports, path)}
     lost = []
     for test in slow_tests(root):
@@ -210,14 +210,13 @@ def environments(imports: Imports, paths: list[str], reason: str, number: int) -
     return found
 
 
-def versions(paths: list[str], number: int) -> dict[str, str]:
+def versions(number: int) -> dict[str, str]:
     """Returns the environments with other versions whose turn it is, and why: each runs once in five changes."""
-    found = {}
-    for place, environment in enumerate(VERSIONS):
-        changed = [path for path in paths if _fits(path, environment.adapters)]
-        if changed or number % rotation.SHARES == place:
-            found[environment.target] = (*changed, f"its turn in change {number}")[0]
-    return found
+    return {
+        environment.target: f"its turn in change {number}"
+        for place, environment in enumerate(VERSIONS)
+        if number % rotation.SHARES == place
+    }
 
 
 def _fits(path: str, patterns: tuple[str, ...]) -> bool:
