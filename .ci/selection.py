@@ -88,8 +88,8 @@ ENVIRONMENTS = (
     ),
 )
 
-# Other versions that pyproject.toml allows: in their turn only. The newest are not among them: on Python 3.14 PyTorch brings
-# 5 GB of CUDA.
+# Other versions that pyproject.toml allows: in their turn only. The newest are not among them: on Python 3.14 PyTorch
+# brings 5 GB of CUDA.
 VERSIONS = (Environment("test-oldest", ".venv-oldest", (), ()),)
 
 
