@@ -8,12 +8,8 @@ class LandscapeError(Exception):
 class FileWriteError(LandscapeError, OSError):
     """A file could not be written; the one that was there is untouched.
 
-    Args:
-        path: the file.
-        error: what the operating system said.
-
     Attributes:
-        reason: the same in words, without a path.
+        reason: why, in the operating system's words, without a path.
     """
 
     def __init__(self, path: object, error: OSError) -> None:
@@ -25,12 +21,7 @@ class FileWriteError(LandscapeError, OSError):
 
 
 class NotReplacedError(FileWriteError):
-    """What has a file's name is not replaced: it is no file, is read-only, or holds something else.
-
-    Args:
-        path: the file that was to be written.
-        reason: what is there, such as "is read-only".
-    """
+    """What has a file's name is not replaced: it is no file, is read-only, or holds something else."""
 
     def __init__(self, path: object, reason: str) -> None:
         self.reason = reason

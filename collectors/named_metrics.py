@@ -70,14 +70,7 @@ class Loss:
 
 
 class MetricByName:
-    """A metric of torchmetrics, which is made when the first batch shows how many classes there are.
-
-    Args:
-        name: one of ``METRIC_NAMES`` but "loss".
-
-    Raises:
-        ImportError: torchmetrics is not installed.
-    """
+    """A metric of torchmetrics, which is made when the first batch shows how many classes there are."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -97,15 +90,7 @@ class MetricByName:
         return self
 
     def update(self, outputs: Any, targets: Any) -> None:
-        """Takes in one batch.
-
-        Args:
-            outputs: of "mae" and "mse" of the targets' shape; of the others (N, classes, ...), a score for each class.
-            targets: of the others (N, ...), the numbers of the classes; those of -100 do not count.
-
-        Raises:
-            ValueError: outputs and targets have other shapes.
-        """
+        """Takes in outputs and targets: of equal shapes (mae, mse), or (N, classes, ...) and class numbers (N, ...)."""
         if self._metric is None:
             metric = self._make(outputs, targets)
             self._metric = metric if self._device is None else metric.to(self._device)
@@ -135,12 +120,7 @@ class MetricByName:
 
 
 def metric_by_name(name: str) -> Loss | MetricByName:
-    """Returns the metric of a name.
-
-    Raises:
-        ValueError: the name is not known; the error lists those that are.
-        ImportError: torchmetrics is not installed.
-    """
+    """Returns the metric of a name."""
     if name not in METRIC_NAMES:
         expected = f"one of the names {list(METRIC_NAMES)}, or an object: metrics={{'name': metric}}"
         raise wrong_value("a metric that is given by name", expected, name)

@@ -28,14 +28,7 @@ def is_first_rank() -> bool:
 
 
 def on_first_rank(action: Callable[[], T]) -> T | None:
-    """Calls a function on rank 0 of PyTorch's process group while the other processes, which must call this, wait.
-
-    Returns:
-        What it returned; None on the other ranks.
-
-    Raises:
-        Exception: what it raised, on every rank: otherwise the others would wait for ever for the next message.
-    """
+    """Returns what a function returns on rank 0, else None; all ranks must call this, and all raise its error."""
     result: T | None = None
     failure: Exception | None = None
     if is_first_rank():

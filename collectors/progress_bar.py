@@ -15,19 +15,9 @@ _FEWEST_SECONDS = 60.0
 
 
 def progress_bar(total: int | None, unit: str, *, shown: bool = True, done: int = 0, name: str | None = None) -> Any:
-    """Returns a progress bar with the methods of tqdm's, which is a context manager.
-
-    Where standard error is no terminal (a pipe, a file, the log of a batch system), it writes a whole line for each
-    ten per cent, at least one in ten minutes, and never a carriage return.
-
-    Args:
-        total: how many units there are, None if unknown.
-        unit: the name of what is counted.
-        shown: whether the bar appears at all.
-        done: how many units were done before.
-        name: the text in front of the bar.
-    """
+    """Returns a progress bar with tqdm's methods, a context manager; ``total`` may be unknown, ``done`` came before."""
     in_notebook = "ipykernel.zmqshell" in sys.modules
+    # A pipe, a file or the log of a batch system gets whole lines, and never a carriage return.
     if shown and not in_notebook and not sys.stderr.isatty():
         return ProgressLines(total, unit, done=done, name=name)
     return _kind(shown)(
@@ -44,21 +34,7 @@ def progress_bar(total: int | None, unit: str, *, shown: bool = True, done: int 
 
 
 class ProgressLines:
-    """Writes progress as lines, for files and pipes; has what callers use of tqdm.
-
-    Args:
-        total: this and what follows are as for ``progress_bar``.
-        unit: the name of what is counted.
-        done: how many units were done before.
-        name: the text in front.
-        clock: tells the seconds since some moment.
-
-    Attributes:
-        n: how many units are done.
-        total: how many there are, None if unknown.
-        desc: the text in front.
-        fp: where lines go.
-    """
+    """Writes a line for each ten per cent, or ten minutes, for files and pipes; has what callers use of tqdm."""
 
     def __init__(
         self,
@@ -93,7 +69,7 @@ class ProgressLines:
         self.desc = text
 
     def write(self, text: str, file: Any = None) -> None:
-        """Writes a line of its own."""
+        """Writes a text as a line between those of the progress."""
         print(text, file=file or self.fp, flush=True)
 
     def close(self) -> None:

@@ -1,9 +1,4 @@
-"""Checks of arguments, shared by all three packages.
-
-Each check returns the value it was given (converted where that is harmless), so that a settings class
-can write ``self.size = check_int("size", size, minimum=3)``. A wrong type is a ``TypeError``, a wrong value
-a ``ValueError``; both name the argument, what was expected and what came.
-"""
+"""Checks of arguments: each returns its value (converted where that is harmless), or raises TypeError or ValueError."""
 
 from __future__ import annotations
 
@@ -101,12 +96,7 @@ def check_path(name: str, value: Any) -> Path:
 
 
 def check_keys(name: str, value: Any, allowed: Iterable[str], required: Iterable[str] = ()) -> dict[str, Any]:
-    """Returns a dictionary whose keys are known and complete.
-
-    Raises:
-        TypeError: the value is not a mapping, or a key is not a string.
-        ValueError: a key is unknown (the known ones are listed) or a required one is missing.
-    """
+    """Returns a dictionary whose keys are known and complete."""
     allowed = tuple(allowed)
     if not isinstance(value, Mapping):
         raise wrong_type(name, "a dict", value)

@@ -159,24 +159,13 @@ def samples_sentence(landscape: LandscapeData, metric: str) -> str:
 
 
 def scale_text(scale: Scale, what: str) -> str:
-    """Returns how values become colours or heights, where that is not linear and whole.
-
-    Args:
-        scale: of the picture.
-        what: follows the scale, such as "colours".
-    """
+    """Returns how values become ``what``, such as colours; empty where that is linear and whole."""
     label = scale.label("x")
     return f"{what}: {label[3:-1]}" if label.endswith(")") else ""
 
 
 def range_text(name: str, values: NDArray[Any], status: NDArray[Any]) -> str:
-    """Returns the range of values, or that they are flat.
-
-    Args:
-        name: what pictures call the metric.
-        values: of the grid.
-        status: of its points.
-    """
+    """Returns the range of values, or that they are flat."""
     ends, shown = _ends(values, status), known(values, status)
     if ends is None:
         return f"The {name} has no finite value"
@@ -188,13 +177,7 @@ def range_text(name: str, values: NDArray[Any], status: NDArray[Any]) -> str:
 
 
 def lowest_text(landscape: LandscapeData, values: NDArray[Any], word: str = "lowest") -> str:
-    """Returns where values are lowest or highest; empty where they are flat, which have no such place.
-
-    Args:
-        landscape: whose grid it is.
-        values: on the grid.
-        word: "lowest" or "highest".
-    """
+    """Returns where values are lowest or highest; empty where they are flat, which have no such place."""
     shown = known(values, landscape.status)
     ends = _ends(values, landscape.status)
     if ends is None or is_flat(*ends):

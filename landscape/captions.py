@@ -83,7 +83,7 @@ def write_caption(
 ) -> Caption:
     """Returns the caption and the alternative text of a picture of a landscape.
 
-    Only what the file says is said: an imported file may know neither seeds nor samples.
+    Only what the file tells is in it: an imported file may know neither seeds nor samples.
 
     Args:
         landscape: a plane or a line.
@@ -148,20 +148,7 @@ def difference_caption(
     first: LandscapeData, second: LandscapeData | str, minus: str | None = None, *, significance: float | None = 2.0,
     **look: Any,
 ) -> Caption:  # fmt: skip
-    """Returns the caption and the alternative text of one surface minus another, as ``plot_difference`` draws it.
-
-    Args:
-        first: as of ``figures.plot_difference``, and so are the others.
-        second: a plane on the same grid, or one of the first plane's metrics.
-        minus: the metric that is subtracted, where ``second`` is a metric.
-        significance: up to how many standard errors a difference is hatched; None hatches nothing.
-        **look: see ``figures.Look``.
-
-    Raises:
-        KeyError: a landscape has no such metric.
-        ValueError: a landscape is a line, the grids differ, or an argument has a wrong value.
-        TypeError: an argument has the wrong type.
-    """
+    """Returns the caption and the alternative text of what ``plot_difference`` draws of the same arguments."""
     options: Look = look  # type: ignore[assignment]
     found = subtract(first, second, minus, options)
     measured = known(found.values, found.status)
@@ -203,16 +190,7 @@ def difference_caption(
 
 
 def barriers_caption(ways: Mapping[str, LandscapeData], **look: Any) -> Caption:
-    """Returns the caption and the alternative text of ways between two networks, as ``plot_barriers`` draws them.
-
-    Args:
-        ways: name to a line or a curve that was measured from 0 to 1.
-        **look: see ``figures.Look``.
-
-    Raises:
-        KeyError: a landscape has no such metric.
-        ValueError: a landscape is a plane or does not go from 0 to 1.
-    """
+    """Returns the caption and the alternative text of ways between two networks, as ``plot_barriers`` draws them."""
     metric = look.get("metric", "loss")
     lines = list(ways.values())
     names = [called(line, metric) for line in lines]
@@ -240,16 +218,7 @@ def barriers_caption(ways: Mapping[str, LandscapeData], **look: Any) -> Caption:
 
 
 def profile_caption(landscape: LandscapeData, metrics: Sequence[str], **look: Any) -> Caption:
-    """Returns the caption and the alternative text of several metrics of a line, as ``plot_profile`` draws them.
-
-    Args:
-        landscape: a line.
-        metrics: the main one, then the others.
-        **look: see ``figures.Look``.
-
-    Raises:
-        KeyError: the landscape has no such metric.
-    """
+    """Returns the caption and the alternative text of metrics of a line, the main one first, as in ``plot_profile``."""
     main, *others = metrics
     beside, right = sides(landscape, main, others)
     shown = [main, *beside, *right]
@@ -273,18 +242,7 @@ def profile_caption(landscape: LandscapeData, metrics: Sequence[str], **look: An
 def multiples_captions(
     landscapes: Sequence[LandscapeData], metrics: Sequence[str], kind: str | None = None, **look: Any
 ) -> list[Caption]:
-    """Returns a caption for each of the pictures that ``plot_multiples`` draws side by side, in their order.
-
-    Args:
-        landscapes: all planes or all lines.
-        metrics: what is drawn of each.
-        kind: of the pictures, as of ``plot_multiples``.
-        **look: see ``figures.Look``.
-
-    Raises:
-        KeyError: a landscape has no such metric.
-        ValueError: an argument has a wrong value.
-    """
+    """Returns a caption for each of the pictures that ``plot_multiples`` draws side by side, in their order."""
     chosen = kind or usual_kind(landscapes)
     pictures = picture_scales(landscapes, metrics, chosen, look)  # type: ignore[arg-type]
     captions = []

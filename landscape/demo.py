@@ -95,11 +95,7 @@ def digits_batches() -> DataLoader[tuple[torch.Tensor, ...]]:
 
 
 def train(run_directory: Path) -> float:
-    """Trains the network with a SummaryCollector attached.
-
-    Returns:
-        The accuracy on held-out samples, 0 to 1.
-    """
+    """Trains the network with a SummaryCollector attached, and returns its accuracy, 0 to 1, on held-out samples."""
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 
@@ -119,14 +115,7 @@ def train(run_directory: Path) -> float:
 
 
 def run_demo(output: Path) -> list[Landscape]:
-    """Trains, measures and draws; says what it does and ends with a table.
-
-    Args:
-        output: a directory for the run, the landscape files and the pictures.
-
-    Returns:
-        The training and the result landscape.
-    """
+    """Trains, measures, draws and prints; returns the training's and the result's landscape in ``output``."""
     from .figures import save_figure
 
     start = time.perf_counter()

@@ -76,10 +76,8 @@ def as_lines(facts: Sequence[tuple[str, str]]) -> str:
 
 
 def page_facts(landscape: LandscapeData) -> list[list[str]]:
-    """Returns rows of name and text for the page: the facts of ``landscape info``, with fewer failures.
-
-    Pages are given to others, so of the file's path only the name is in them.
-    """
+    """Returns rows of name and text for the page: the facts of ``landscape info``, with fewer failures."""
+    # Pages are given to others, so of the file's path only the name is in them.
     path = landscape.path
     return [[name, text] for name, text in _facts(landscape, _FAILURES_ON_PAGE, None if path is None else path.name)]
 
@@ -271,12 +269,7 @@ def _measured_text(value: float, status: PointStatus) -> str:
 
 
 def value_range(values: NDArray[Any], status: NDArray[Any] | None = None) -> str:
-    """Returns the smallest and the largest finite value as text, and how many are not finite or not there.
-
-    Args:
-        values: of a grid.
-        status: ``PointStatus`` of each point, where some may have no value yet.
-    """
+    """Returns the smallest and the largest finite value as text, and how many are not finite or not there."""
     text, pending = _between(values, status), _pending(values, status)
     return (text + (f", {pending} without a value yet" if pending else "")) if text else "no finite value"
 
@@ -340,11 +333,7 @@ def _intervals(intervals: object) -> str:
 
 
 def sample_counts(attributes: Mapping[str, Any]) -> dict[str, int]:
-    """Returns how many samples of each data set values are averaged over, the main set's first; empty if unknown.
-
-    Args:
-        attributes: of a file; where it has a single data set, its name is "".
-    """
+    """Returns how many samples of each data set values average over, main set first, "" if single; empty if unknown."""
     sets = attributes.get("datasets")
     if isinstance(sets, list | tuple) and sets:
         named = [item for item in sets if isinstance(item, Mapping)]
@@ -354,12 +343,7 @@ def sample_counts(attributes: Mapping[str, Any]) -> dict[str, int]:
 
 
 def samples_of(attributes: Mapping[str, Any], dataset: str) -> int | None:
-    """Returns how many samples of one data set values are averaged over; None where the file does not say.
-
-    Args:
-        attributes: of a file.
-        dataset: as a metric's name has it, so "" is the main one.
-    """
+    """Returns how many samples of a data set, "" for the main one, values average over; None if the file lacks it."""
     counts = sample_counts(attributes)
     return counts.get(dataset) if dataset else next(iter(counts.values()), None)
 

@@ -240,18 +240,7 @@ def _measure(
     device_ids: list[int] | None,
     chosen: Mapping[str, Any],
 ) -> Landscape:
-    """Measures a landscape on another grid.
-
-    Args:
-        source: the landscape.
-        change: the grid.
-        callback_fn: the user's.
-        run: the run directory, or None.
-        plane: the plane, or None.
-        output: where the new landscape goes, or None.
-        device_ids: the user's.
-        chosen: ``ChangeOptions``, ``sampling``, ``tolerance`` and ``relative_tolerance``.
-    """
+    """Measures a landscape on the grid of ``change``, in its file, beside it or in ``output``."""
     stored = source.data
     settings = survey_settings(stored, chosen)
     measured = measurement_options(stored, source.path, chosen["groups"])

@@ -21,16 +21,7 @@ _OURS = b'"format":"summary-landscape'
 
 
 def check_no_input(name: str, target: AnyPath, inputs: Iterable[object]) -> None:
-    """Checks that what is written is no file that the same call reads.
-
-    Args:
-        name: of the argument, for an error's text.
-        target: the file to write, which need not exist.
-        inputs: paths, URLs, readers of weights; what is in memory is no file.
-
-    Raises:
-        LandscapeWriteError: it is one of them, by this name or another one: a link, or another way to its folder.
-    """
+    """Raises LandscapeWriteError where a file to write is, by any name, an input; those in memory are no files."""
     for item in inputs:
         place = _place_of(item)
         if place is not None and _are_one(target, place):
@@ -42,16 +33,7 @@ def check_no_input(name: str, target: AnyPath, inputs: Iterable[object]) -> None
 
 
 def check_replaceable_tensors(target: AnyPath, word: str, form: str | None) -> None:
-    """Checks that a safetensors file of ours may take the place of what is there.
-
-    Args:
-        target: the file to write, which need not exist.
-        word: what is written, for an error's text.
-        form: the ``format`` of the metadata that files of this kind have; None for mere weights.
-
-    Raises:
-        LandscapeWriteError: what is there holds something else. Where it is empty or broken off, nothing is lost.
-    """
+    """Raises LandscapeWriteError where a file holds something else than tensors of ``form``, None for mere weights."""
     begins = first_bytes(target, ENOUGH_BYTES)
     if not begins:
         return
@@ -74,11 +56,7 @@ def not_replaced(target: AnyPath, word: str) -> LandscapeWriteError:
 
 
 def first_bytes(target: AnyPath, count: int) -> bytes:
-    """Returns how a file begins; nothing where there is none.
-
-    Raises:
-        LandscapeWriteError: it is no regular file, is read-only, or cannot be read.
-    """
+    """Returns the first bytes of a file, none if it is missing; a LandscapeWriteError if it is not to be replaced."""
     try:
         if isinstance(target, RemotePath):
             return target.read_bytes(0, count)

@@ -80,12 +80,7 @@ class Members:
 
     @classmethod
     def of_runs(cls, runs: Mapping[str, Sequence[int]], finished: Sequence[bool]) -> Members:
-        """Returns the checkpoints of runs.
-
-        Args:
-            runs: name to the numbers of its checkpoints, in order.
-            finished: for each run, whether its last checkpoint holds the weights with which its training ended.
-        """
+        """Returns runs' checkpoints, by number; the last of a ``finished`` run holds its final weights."""
         numbers = list(runs.values())
         return cls(
             number=tuple(number for of_run in numbers for number in of_run),
@@ -118,12 +113,7 @@ NOBODY = Members()
 
 
 def check_name(label: str, name: object, *, needed: bool = True) -> str:
-    """Returns the name of a run or a network.
-
-    Raises:
-        TypeError: it is no text.
-        ValueError: it is blank although it is needed, too long, or has letters that cannot be printed.
-    """
+    """Returns a name of a run or a network, or raises where it is no text, not printable, too long, or blank."""
     if not isinstance(name, str):
         raise TypeError(f"{label} must be a str, but got {type(name).__name__}: {name!r}.")
     if not name.isprintable() or len(name) > _LONGEST_NAME or (needed and not name.strip()):

@@ -54,20 +54,7 @@ def find_jobs(
     directions: str,
     vectors: EigenvectorSettings,
 ) -> list[Job]:
-    """Returns what to draw from the checkpoints that exist; names what is missing.
-
-    Args:
-        run: whose landscapes they are.
-        settings: which landscapes.
-        folder: of the files.
-        stem: of the files.
-        spanning: names of other runs that span the planes of the intervals; the files' names have them too.
-        directions: of the result's landscape.
-        vectors: which eigenvectors these are, if any.
-
-    Raises:
-        RunDirectoryError: nothing can be drawn.
-    """
+    """Returns what to draw from the checkpoints that exist; warns of missing ones, and raises if nothing is left."""
     unit = settings.unit
     usable = []
     for interval in settings.intervals:
@@ -110,16 +97,7 @@ def find_jobs(
 
 
 def check_all_is_drawn(jobs: Sequence[Job], others: FurtherRuns, directions: str) -> None:
-    """Refuses what belongs to a landscape that is not drawn.
-
-    Args:
-        jobs: what is drawn.
-        others: who joins the planes of the intervals.
-        directions: of the result's landscape.
-
-    Raises:
-        ValueError: others join planes that are not drawn, or the directions are those of such a plane.
-    """
+    """Raises a ValueError for further runs or directions of landscapes that are not drawn."""
     kinds = {job.kind for job in jobs}
     if others and "pca" not in kinds:
         raise ValueError(
@@ -142,20 +120,7 @@ def plane_of_job(
     others: FurtherRuns,
     vectors: EigenvectorSettings,
 ) -> Plane:
-    """Returns the plane of a landscape.
-
-    Args:
-        job: the landscape.
-        readers: of the run's checkpoints, by number.
-        pool: where eigenvectors are found.
-        options: of the run.
-        final: the number of the checkpoint with which training ended, or None.
-        others: further runs and networks to draw on the planes of the intervals.
-        vectors: which eigenvectors, where the landscape goes along such.
-
-    Raises:
-        LandscapeError: a checkpoint cannot be used, or the checkpoints span no plane, or eigenvectors cannot be found.
-    """
+    """Returns the plane of a landscape, kept beside it where it goes along eigenvectors."""
     if options["save_directions"]:
         check_directions(job.path)
     space = pool.description.space

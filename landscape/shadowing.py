@@ -33,11 +33,7 @@ def _was_sent(origin: str) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Checks that a folder which is about to be searched for modules hides none of our packages.
-
-    Raises:
-        ImportError: it does; the text says which file.
-    """
+    """Raises an ImportError where a folder that is to be searched for modules hides one of our packages."""
     for name in (*_NEIGHBOURS, "landscape"):
         for path in (folder / f"{name}.py", folder / name / "__init__.py"):
             if path.exists() and path.resolve() != _HOME / name / "__init__.py":

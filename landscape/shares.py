@@ -18,12 +18,7 @@ _ROUNDING = 1e-13
 
 
 def percentages(shares: Iterable[float], digits: int = 1) -> list[str]:
-    """Returns shares as per cent, in as many digits as it takes that none reads as 0 or as 100 without being it.
-
-    Args:
-        shares: 1 is the whole.
-        digits: fewest digits behind the point.
-    """
+    """Returns shares as per cent, in as many digits as it takes that none reads as 0 or as 100 without being it."""
     values = [float(share) for share in shares]
     distances = [distance for value in values for distance in (value, 1 - value) if _ROUNDING < distance < 1]
     smallest = 100 * min(distances, default=1.0)

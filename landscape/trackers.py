@@ -143,11 +143,7 @@ def log_to_mlflow(
 
 @contextlib.contextmanager
 def wandb_run(run_id: str | None = None, project: str | None = None) -> Iterator[Any]:
-    """Opens a run of Weights & Biases: the one with that id, else a new one.
-
-    Raises:
-        ImportError: wandb is not installed.
-    """
+    """Opens a run of Weights & Biases: the one with that id, else a new one."""
     with _imported("wandb", "wandb").init(
         id=run_id, project=project, resume=None if run_id is None else "allow"
     ) as run:
@@ -156,11 +152,7 @@ def wandb_run(run_id: str | None = None, project: str | None = None) -> Iterator
 
 @contextlib.contextmanager
 def mlflow_run(run_id: str | None = None, experiment: str | None = None) -> Iterator[str]:
-    """Opens a run of MLflow, and gives its id: the one with that id, which is left as it is, else a new one.
-
-    Raises:
-        ImportError: MLflow is not installed.
-    """
+    """Opens a run of MLflow, and gives its id: the one with that id, which is left as it is, else a new one."""
     mlflow = _imported("mlflow", "MLflow")
     if run_id is not None:
         yield run_id

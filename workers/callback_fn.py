@@ -16,11 +16,7 @@ from .users_code import is_ours, place_of
 
 
 def call_callback(callback_fn: Callable[[], Any]) -> Any:
-    """Returns what callback_fn returns.
-
-    Raises:
-        CallbackFunctionError: it raised; the text says where in the user's own code.
-    """
+    """Returns callback_fn's result; its exception becomes one that says where in the user's code it was raised."""
     try:
         return callback_fn()
     except Exception as error:
@@ -29,20 +25,7 @@ def call_callback(callback_fn: Callable[[], Any]) -> Any:
 
 
 def make_evaluator(result: Any, setup: MeasurementSetup) -> Evaluator:
-    """Returns an evaluator of what callback_fn returned.
-
-    Args:
-        result: (model, network, dataset, metrics), or an Evaluator.
-        setup: what is measured, and how.
-
-    Raises:
-        CallbackFunctionError: the result is something else, or the user's own code in it raised, as a data set's does
-            where a sample cannot be read.
-        TypeError: a part of it has the wrong type.
-        ValueError: the result is an Evaluator, which measures in another precision than was asked for, or which no seed
-            reaches.
-        LandscapeError: the network or the data cannot be measured; the subclass says why.
-    """
+    """Returns an evaluator of callback_fn's result: (model, network, dataset, metrics), or an Evaluator."""
     if isinstance(result, Evaluator):
         if setup.options.precision != "float32":  # one that is lower by itself says so in its description
             _check_precision(result.description.options.precision, setup.options.precision)
@@ -78,11 +61,7 @@ def make_evaluator(result: Any, setup: MeasurementSetup) -> Evaluator:
 
 
 def _completed(evaluator: Evaluator, setup: MeasurementSetup) -> Evaluator:
-    """Returns an evaluator that also measures what goes beside any framework's loss.
-
-    Raises:
-        CurvatureError: the ends of the Hessian's spectrum are asked for, and it makes no products.
-    """
+    """Returns the evaluator, which also measures the ends of the Hessian's spectrum where these are asked for."""
     if not setup.options.extremes:
         return evaluator
     from .measuring.extremes import WithExtremes
@@ -95,14 +74,7 @@ def _completed(evaluator: Evaluator, setup: MeasurementSetup) -> Evaluator:
 
 
 def space_of(result: Any) -> WeightSpace:
-    """Returns the description of the network that callback_fn returned.
-
-    Args:
-        result: (model, network, dataset, metrics), or an Evaluator.
-
-    Raises:
-        CallbackFunctionError: the result is something else.
-    """
+    """Returns the description of the network in (model, network, dataset, metrics), or of an Evaluator's."""
     if isinstance(result, Evaluator):
         return result.description.space
     _framework(result)

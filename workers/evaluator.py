@@ -82,17 +82,15 @@ class OriginMeasurement:
 
 @dataclass(frozen=True)
 class MeasurementSetup:
-    """What an evaluator of a framework is told beside the user's network, data, loss and metrics.
+    """What an evaluator of a framework needs beside the user's network, data, loss and metrics.
 
     Attributes:
-        options: what is measured.
         threads: CPU threads that may be used; JAX takes as many as this process has cores when it starts.
         device: "cpu", "cuda:0", ...; Keras and MindSpore themselves say where they compute.
         plan: how to compute; None tunes one on the real network and data.
         restore_network: whether ``close`` puts the network back; a worker of its own saves that memory.
         workload: whether a tuned plan is compiled, and for how much work (PyTorch); None compiles none. The other
             frameworks always compile, or never do.
-        memory: where samples are kept.
         devices: all of the worker's, of which ``device`` is the first; a network may be spread over these. Empty where
             nobody says so.
     """
@@ -128,14 +126,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class DataSetDescription:
-    """One of the data sets that callback_fn names.
-
-    Attributes:
-        name: as callback_fn gives it.
-        num_samples: how many samples are really used.
-        samples_sha256: of those samples.
-        partition_dependent: as of ``EvaluatorDescription``.
-    """
+    """One of the data sets that callback_fn names; its samples are those that are really used."""
 
     name: str
     num_samples: int

@@ -91,11 +91,7 @@ class LightningCallback:
         self._is_set_up = False
 
     def __call__(self) -> tuple[OwnLoss, nn.Module, Any, dict[str, Any]]:
-        """Returns (own loss, network, data loader, metrics).
-
-        Raises:
-            CallbackFunctionError: the data loader or the step that was asked for is missing.
-        """
+        """Returns (loss, network, data loader, metrics), as every callback_fn does."""
         source = self._module
         module = copy.deepcopy(source) if isinstance(source, nn.Module) else source()
         if not _is_lightning(module, "LightningModule"):

@@ -109,16 +109,7 @@ _COMPILED, _NOT_COMPILED = "compiled: ", "not compiled: "
 
 
 def plan_text(plan: Mapping[str, object] | None, details: str = "") -> str:
-    """Returns in words how losses are computed under a plan.
-
-    It is the sentence of ``landscape info``, of pages and of forecasts, such as "batches of 256 samples, 1 thread per
-    worker, compiled code (compiling pays off; 1.7 times as fast here, compiled in 12 s)". What it says is for people;
-    ``measurement_plan`` in a file is for programs.
-
-    Args:
-        plan: as ``MeasurementPlan.to_json`` returns it; empty or None gives "".
-        details: what was timed before the plan was chosen.
-    """
+    """Returns in words, for people, how losses are computed under a plan (its ``to_json``); "" without a plan."""
     if not plan:
         return ""
     size, threads, compiler = (plan.get(name) for name in ("batch_size", "threads", "compiler"))
@@ -162,12 +153,7 @@ NOT_IN_A_REHEARSAL = "a dry run compiles nothing"
 
 
 def check_compile(compile: object) -> bool | str:
-    """Returns the choice of compilation.
-
-    Raises:
-        TypeError: it is neither bool nor str.
-        ValueError: it is text other than "auto".
-    """
+    """Returns the choice of compilation, which must be True, False or "auto"."""
     expected = 'True, False or "auto"'
     if not isinstance(compile, bool | str):
         raise wrong_type("compile", expected, compile)

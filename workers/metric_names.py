@@ -1,8 +1,4 @@
-"""Which names a metric may have, and what they say: one rule for everything that measures, stores or shows metrics.
-
-``accuracy`` was measured on the main data set, ``accuracy@test`` on the one called "test", ``loss[3]@test`` on the
-samples of its group 3, and ``loss_stderr[3]@test`` is the standard error of that.
-"""
+"""Names of metrics, one rule for all: ``loss_stderr[3]@test`` is the standard error on group 3 of data set "test"."""
 
 from __future__ import annotations
 
@@ -51,13 +47,7 @@ class MetricName:
 
     @classmethod
     def read(cls, name: str, among: Container[str]) -> MetricName:
-        """Reads a name.
-
-        Args:
-            name: of a metric.
-            among: the names of all metrics. A data set or a group has a loss, so that "acc@5" is a quantity of its
-                own unless there is a "loss@5".
-        """
+        """Reads a name among all names; "acc@5" is a quantity unless there is "loss@5": each data set has a loss."""
         head, at, dataset = name.rpartition("@")
         if not at or f"loss@{dataset}" not in among:
             head, dataset = name, ""
@@ -81,11 +71,7 @@ class MetricName:
         return self.quantity.endswith("_stderr") or self.quantity == "loss_error"
 
     def text(self, main: str = "") -> str:
-        """Returns the name in words, such as "loss on test".
-
-        Args:
-            main: the name of the main data set, if it is to be said.
-        """
+        """Returns the name in words, such as "loss on test"; ``main`` names the main data set, "" leaves it out."""
         group = f" of group {self.group}" if self.group else ""
         dataset = self.dataset or main
         return f"{self.quantity}{group}" + (f" on {dataset}" if dataset else "")
@@ -113,11 +99,7 @@ def metric_of(name: str) -> str:
 
 
 def check_set_name(name: object) -> str:
-    """Returns the name of a data set.
-
-    Raises:
-        CallbackFunctionError: a landscape file cannot store metrics under it.
-    """
+    """Returns the name of a data set, under which a landscape file must be able to store metrics."""
     if not _is_storable(name) or any(letter in str(name) for letter in _RESERVED):
         raise CallbackFunctionError(
             "the name of a data set must be printable text without '/', '@', '[' or ']' that does not start with '.', "
@@ -142,11 +124,7 @@ def metric_name_problem(name: object) -> str | None:
 
 
 def check_metric_name(name: object) -> str:
-    """Returns the name of a user's metric, which is measured beside the loss.
-
-    Raises:
-        CallbackFunctionError: a landscape file cannot store it, or the loss has that name.
-    """
+    """Returns the name of a user's metric, which a landscape file must be able to store and the loss must not have."""
     problem = _used(name) if name in _OF_THE_LOSS else metric_name_problem(name)
     if problem is None and any(letter in str(name) for letter in _RESERVED):
         problem = _reserved(name)

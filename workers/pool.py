@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PointTask:
-    """One point of the loaded plane.
-
-    Attributes:
-        key: identifies its result.
-        coordinates: in units of the directions, one per axis.
-    """
+    """One point of the loaded plane: its coordinates are in units of the directions, one for each axis."""
 
     key: Hashable
     coordinates: tuple[float, ...]
@@ -38,7 +33,6 @@ class StateTask:
     """One full set of weights, such as a checkpoint.
 
     Attributes:
-        key: identifies its result.
         read: returns (parameters, buffers), as ``Evaluator.measure_state`` takes them. Called when a worker is free,
             so that memory never holds more than a few sets.
         source: returns exactly the same in another process, which need not be of this machine, or raises where that one
@@ -55,10 +49,7 @@ class CurvatureTask:
     """The curvature at one full set of weights, measured whole by one worker.
 
     Attributes:
-        key: identifies its result.
-        read: as of ``StateTask``.
         settings: what is measured; the same for all tasks of one run.
-        source: as of ``StateTask``.
     """
 
     key: Hashable
@@ -76,7 +67,6 @@ class Result:
     """The result of a task.
 
     Attributes:
-        key: of the task.
         values: by metric name; None where the task failed.
         error: the traceback of what went wrong.
         samples: of a point, the loss of each sample by the data set's name; None where these are not kept.
@@ -99,14 +89,7 @@ class CurvatureResult:
 
 @dataclass(frozen=True)
 class OriginValues:
-    """The origin, measured by one worker.
-
-    Attributes:
-        worker: which one, for an error's text.
-        device: its device type, such as "cpu".
-        measured: what it found.
-        pass_cost: what a pass costs where samples are read anew in each.
-    """
+    """The origin, measured by one worker (its name in errors) on a type of device, such as "cpu"."""
 
     worker: str
     device: str

@@ -31,7 +31,6 @@ class KeptSamples:
 
     Attributes:
         name: of the data set; "" where it has none.
-        count: how many samples.
         targets: of each, int64 in little-endian bytes; empty where targets are not one whole number for each sample.
         weights: how much each counts in the mean, float64 in little-endian bytes; empty where all count alike.
     """

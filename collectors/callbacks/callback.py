@@ -49,12 +49,7 @@ class _KeysAsAttributes:
 
 
 class CallbackParameters(_KeysAsAttributes, dict[str, Any]):
-    """A dictionary whose keys are attributes as well: ``parameters.mode`` is ``parameters["mode"]``.
-
-    Raises:
-        AttributeError: an attribute is read or deleted whose key is missing, so that ``hasattr`` and
-            ``getattr`` with a default work.
-    """
+    """A dictionary whose keys are attributes as well: ``parameters.mode`` is ``parameters["mode"]``."""
 
 
 class _PlainParameters(_KeysAsAttributes, MutableMapping[str, Any]):
@@ -224,13 +219,7 @@ class StepListener(Callback):
     """A callback that also hears what ``Model`` does within steps; for callbacks of other libraries."""
 
     def inside_step(self, event: str, run_context: RunContext, **values: Any) -> None:
-        """Runs at an event within a step.
-
-        Args:
-            event: one of ``STEP_EVENTS``.
-            run_context: the run's.
-            values: ``outputs`` after a forward pass, ``loss`` after the loss.
-        """
+        """Runs at one of ``STEP_EVENTS``; values: ``outputs`` after a forward pass, ``loss`` after the loss."""
 
 
 def in_evaluation(run_context: RunContext) -> bool:
@@ -239,14 +228,7 @@ def in_evaluation(run_context: RunContext) -> bool:
 
 
 def step_loss(net_outputs: Any) -> float | torch.Tensor:
-    """Returns the loss of a step: the first item of a tuple or list, the mean of an array; NaN and infinity stay.
-
-    Returns:
-        A float; where reading it would make the training wait for an accelerator, a tensor of shape () there.
-
-    Raises:
-        TypeError: it holds no number.
-    """
+    """Returns the loss of a step: the first item of a tuple or list, the mean of an array; NaN and infinity stay."""
     loss = net_outputs
     while isinstance(loss, tuple | list) and loss:
         loss = loss[0]
@@ -256,6 +238,7 @@ def step_loss(net_outputs: Any) -> float | torch.Tensor:
             raise _no_number(net_outputs)
         # float64, so that the mean of many float16 losses does not overflow; Apple's GPUs lack it.
         mean = loss.detach().to(torch.float32 if loss.device.type == "mps" else torch.float64).mean()
+        # A tensor of shape () where reading it would make the training wait for an accelerator.
         return float(mean) if mean.device.type == "cpu" else mean
     try:
         array = np.asarray(loss)

@@ -175,10 +175,7 @@ def silent(event: str, **values: Any) -> None:
 
 
 def legacy_hooks_of(callback: Callback) -> tuple[str, ...]:
-    """Returns the legacy hooks that a callback's classes (or the object itself) override.
-
-    This library's own callbacks and their subclasses have none in this sense: they know the phase.
-    """
+    """Returns the legacy hooks that a callback overrides; none for this library's callbacks, which know the phase."""
     if isinstance(callback, BuiltInCallback | CallbackManager):
         return ()
     return tuple(
@@ -202,15 +199,7 @@ def callbacks_with_state(callbacks: Iterable[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def restore_callbacks(callbacks: Iterable[Any], saved: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Loads states of callbacks; the i-th callback of a class gets what the i-th of that class had.
-
-    Args:
-        callbacks: those that are there now.
-        saved: items that begin with a class's name and a state.
-
-    Returns:
-        The items that no callback took.
-    """
+    """Loads (class name, state, ...) items, the i-th of a class into its i-th callback; returns those left over."""
     present = list(callbacks_with_state(callbacks))
     unused = []
     for item in saved:

@@ -235,11 +235,7 @@ class InComposer(composer.Callback):  # type: ignore[misc]
         self._saved = state["callbacks"]
 
     def _is_outside(self, state: State) -> bool:
-        """Returns whether an event belongs to no run: somebody runs it by hand, ``trainer.engine.run_event(event)``.
-
-        Raises:
-            RuntimeError: batches were trained, but the beginning of their training was not handed on.
-        """
+        """Returns whether an event belongs to no run: somebody runs it by hand, ``trainer.engine.run_event(event)``."""
         if self._context is not None:
             return False
         if not self._has_begun and int(state.timestamp.batch):

@@ -28,12 +28,7 @@ _DEVICES = {"cuda": "gpu", "mps": "mps"}
 
 
 class NetworkAsComposerModel(ComposerModel):  # type: ignore[misc]
-    """A network and its loss function as a ComposerModel of (inputs, targets) batches.
-
-    Args:
-        network: the network, which becomes ``module``.
-        loss_fn: of (outputs, targets); None where the network returns its loss.
-    """
+    """A network and its loss function (None: it returns its loss) as a ComposerModel of (inputs, targets) batches."""
 
     def __init__(self, network: nn.Module, loss_fn: Callable[..., Any] | None) -> None:
         super().__init__()
@@ -52,13 +47,7 @@ class NetworkAsComposerModel(ComposerModel):  # type: ignore[misc]
 
 
 class ModelState:
-    """Composer's own ``State`` of a run of our Model.
-
-    Args:
-        params: the run's ``cb_params`` at its beginning.
-        epoch_steps: how many batches of the epoch that training goes on in are done.
-        callbacks: Composer's callbacks and loggers.
-    """
+    """Composer's ``State`` of a run of our Model, which begins with ``epoch_steps`` batches of its epoch done."""
 
     def __init__(self, params: CallbackParameters, epoch_steps: int, callbacks: list[Any]) -> None:
         network = params.network

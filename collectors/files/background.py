@@ -1,9 +1,4 @@
-"""Threads that write for callers who must not wait: the newest state at intervals, or jobs in their order.
-
-Both keep one protocol. The thread begins with the first thing to do and sleeps while there is nothing. Its first error
-ends it: what still waits is dropped, and every later call raises that error. ``close`` returns when the thread has done
-everything and has ended. A forked process has a copy of the object without the thread; closing the copy does nothing.
-"""
+"""Threads that write for callers who must not wait: the newest state at intervals, or jobs in their order."""
 
 from __future__ import annotations
 
@@ -20,17 +15,17 @@ class WriterClosedError(RuntimeError):
     """A job was submitted after ``close``."""
 
 
+# Both writers: the thread begins with the first thing to do. Its first error ends it and drops what waits; every later
+# call raises that error. A forked process has a copy of the object without the thread; closing the copy does nothing.
 class NewestState:
     """Saves a state that keeps changing, at most once per interval.
 
     Args:
-        name: of the thread.
-        save: writes the state as it is now. A change that ``close`` finds unsaved is left to ``last``, or the caller.
+        save: writes the state as it is now; a change that ``close`` finds unsaved is left to ``last``, or the caller.
         interval: the least number of seconds between two saves, and before the first.
         rest: after a save the thread rests at least this many times as long as the save took.
-        last: called on the thread before it ends; after an error too, and its own errors are then dropped.
-        explain: turns the thread's error into the one for the caller; None leaves it as it is.
-        clock: tells the seconds since some moment.
+        last: called on the thread before it ends; after an error too, and its errors are then dropped.
+        explain: turns the error of the thread into the one for the caller.
     """
 
     def __init__(
@@ -61,11 +56,7 @@ class NewestState:
         return not self._closing and os.getpid() == self._process
 
     def touch(self) -> None:
-        """Notes that the state has changed.
-
-        Raises:
-            BaseException: the first error of the thread.
-        """
+        """Notes that the state has changed."""
         with self._changed:
             self.check()
             if not self._is_unsaved:
@@ -79,11 +70,7 @@ class NewestState:
             raise self.error
 
     def close(self) -> None:
-        """Waits until everything is done and the thread has ended; a second call only checks.
-
-        Raises:
-            BaseException: the first error of the thread.
-        """
+        """Waits until everything is done and the thread has ended; a second call only checks."""
         if os.getpid() != self._process:
             return
         with self._changed:
@@ -150,15 +137,7 @@ class NewestState:
 
 
 class OrderedJobs(NewestState):
-    """Does jobs in the order in which they were submitted, and saves a state that they change.
-
-    Args:
-        name: of the thread.
-        most: how many jobs may wait or be under way.
-        most_bytes: how many bytes these may hold; a larger job has the thread to itself.
-        save: writes the state that the jobs have changed; None if there is none.
-        interval: this and what follows are as for ``NewestState``.
-    """
+    """Does jobs in order, at most ``most`` and ``most_bytes`` waiting or under way; saves a state that they change."""
 
     def __init__(
         self,
@@ -182,16 +161,7 @@ class OrderedJobs(NewestState):
         return not self._jobs
 
     def submit(self, job: Callable[[], object], size: int = 0) -> None:
-        """Takes a job over; waits while there is no room for it, so that memory stays bounded.
-
-        Args:
-            job: what to call on the thread.
-            size: how many bytes it holds.
-
-        Raises:
-            BaseException: the first error of the thread, from before or while waiting.
-            WriterClosedError: the writer is closed.
-        """
+        """Takes a job over; waits while there is no room for it, so that memory stays bounded."""
         with self._changed:
             while self._is_full(size) and self.error is None:
                 self._changed.wait()
@@ -204,11 +174,7 @@ class OrderedJobs(NewestState):
             self._wake()
 
     def wait(self) -> None:
-        """Waits until all that was submitted before is done; after ``close``, until the thread has ended.
-
-        Raises:
-            BaseException: the first error of the thread.
-        """
+        """Waits until all that was submitted before is done; after ``close``, until the thread has ended."""
         with self._changed:
             target = self._submitted
             while self._thread is not None and self.error is None:
@@ -218,6 +184,7 @@ class OrderedJobs(NewestState):
             self.check()
 
     def _is_full(self, size: int) -> bool:
+        # A job that is larger than the limit has the thread to itself.
         return bool(self._jobs) and (len(self._jobs) >= self._most or self._bytes + size > self._most_bytes)
 
     def _do_first_job(self) -> None:

@@ -59,15 +59,7 @@ _SHORTEST = 9
 
 
 def other_kind(begins: bytes, *expected: str) -> str | None:
-    """Returns what a file is and what to do about it, as the end of a sentence without its point.
-
-    Args:
-        begins: its first ``ENOUGH_BYTES``, or all of a shorter file.
-        expected: names of the kinds that its reader takes, such as "safetensors"; "text" stands for any text.
-
-    Returns:
-        None where it is of an expected kind, or begins like nothing that is known.
-    """
+    """Returns what a file is and the remedy, as a sentence's end; None where the kind is expected or not known."""
     # These first: a header's length may be the two bytes with which gzip begins.
     if any(name in expected and re.match(pattern, begins, re.DOTALL) for name, (pattern, _) in _KINDS.items()):
         return None
@@ -79,16 +71,7 @@ def other_kind(begins: bytes, *expected: str) -> str | None:
 
 
 def check_kind(label: object, begins: bytes, *expected: str) -> None:
-    """Checks that a file of weights is not one of another kind.
-
-    Args:
-        label: what to call it in an error's text.
-        begins: as ``other_kind`` takes it.
-        expected: as ``other_kind`` takes it.
-
-    Raises:
-        CheckpointError: it is.
-    """
+    """Raises CheckpointError where a file of weights is of a known kind that is not expected."""
     kind = other_kind(begins, *expected)
     if kind is not None:
         raise CheckpointError(f"checkpoint {label} is {kind}.")

@@ -1,8 +1,4 @@
-"""Files that are whole or absent: written under a temporary name, renamed once they are on the disk.
-
-All files that are replaced go through here. Libraries write into memory: some of them say nothing, or crash, when a
-disk is full.
-"""
+"""Files that are whole or absent: every one that is replaced gets its name once it is on the disk."""
 
 from __future__ import annotations
 
@@ -32,17 +28,7 @@ _TEMPORARY = re.compile(r"\.(.+)\.(\d{1,10})\.[0-9a-f]{8}\.tmp", re.DOTALL)
 
 
 class WholeFile:
-    """A file on its way: a temporary sibling, until ``replace`` gives it its name.
-
-    It has no buffer of its own, so that no failure comes after the last call that could report it.
-
-    Args:
-        path: what it will be called.
-
-    Raises:
-        NotReplacedError: what has that name is no file of this kind, or is read-only.
-        FileWriteError: from here and from every method.
-    """
+    """A temporary sibling, until ``replace`` gives it the name of the file; what fails is a FileWriteError."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._target = Path(path)
@@ -51,6 +37,7 @@ class WholeFile:
         self._size = 0
         self._descriptor: int | None = None
         with self._reporting():
+            # Without a buffer, so that no failure comes after the last call that could report it.
             self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.OPEN_FLAGS, 0o666)
 
     def write(self, content: Buffer) -> int:
@@ -83,7 +70,7 @@ class WholeFile:
             system.replace(self._temporary, self._target)
 
     def discard(self) -> None:
-        """Removes what has not taken its place."""
+        """Removes the temporary file, unless it has the name of the file already."""
         with contextlib.suppress(OSError):
             if self._descriptor is not None:
                 descriptor, self._descriptor = self._descriptor, None
@@ -97,11 +84,7 @@ class WholeFile:
 
 @contextlib.contextmanager
 def naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turns what the operating system refuses into an error that names a path, the reason and the remedy.
-
-    Raises:
-        FileWriteError: instead of the system's errors; those with a text of our own stay as they are.
-    """
+    """Turns what the operating system refuses into an error that names a path, the reason and the remedy."""
     try:
         yield
     except OSError as error:
@@ -112,11 +95,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[WholeFile]:
-    """Gives a file to write; it replaces the one of that name when the block ends without an error.
-
-    Raises:
-        FileWriteError: the file cannot be written; an existing file is untouched, and nothing else is left behind.
-    """
+    """Gives a file to write; it replaces the one of that name when the block ends without an error."""
     file = WholeFile(path)
     try:
         yield file
@@ -127,11 +106,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[WholeFile]:
 
 
 def write_files(contents: Mapping[Path, bytes]) -> None:
-    """Writes files that belong together: none takes its place before all of them are on the disk.
-
-    Raises:
-        FileWriteError: one of them cannot be written.
-    """
+    """Writes files that belong together: none takes its place before all of them are on the disk."""
     files: list[WholeFile] = []
     try:
         for path, content in contents.items():
@@ -146,29 +121,17 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes a file, whole or not at all.
-
-    Raises:
-        FileWriteError: it cannot be written; an existing file is untouched.
-    """
+    """Writes a file, whole or not at all."""
     write_files({Path(path): content})
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a text file, whole or not at all.
-
-    Raises:
-        FileWriteError: it cannot be written; an existing file is untouched.
-    """
+    """Writes a text file, whole or not at all."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def bytes_written(write: Callable[[Path], object]) -> bytes:
-    """Returns what a library writes that wants a path and may not tell that a disk is full.
-
-    Args:
-        write: called with the path of a file that lies in memory; another program may open it as well.
-    """
+    """Returns what a library writes into a path, in memory: some say nothing, or crash, when a disk is full."""
     with system.path_for_bytes("landscape") as path:
         write(path)
         return path.read_bytes()
@@ -180,15 +143,7 @@ def temporary_sibling(path: Path) -> Path:
 
 
 def remove_stale_temporaries(folder: Path, name: re.Pattern[str]) -> list[Path]:
-    """Removes temporary files whose writers were killed.
-
-    Args:
-        folder: where to look; it need not exist.
-        name: which files' temporaries; all others stay.
-
-    Returns:
-        What was removed.
-    """
+    """Removes temporary files of that name whose writers were killed, and returns them; the folder need not exist."""
     removed = []
     # What cannot be listed now is removed by a later run.
     with contextlib.suppress(OSError):
@@ -210,26 +165,12 @@ def folders_of_dead_processes(parent: str | os.PathLike[str], prefix: str) -> It
 
 
 def unsent_folder() -> Path:
-    """Returns a new folder for what could not be sent to a server; it stays until the user has fetched it.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Returns a new folder for what could not be sent to a server; it stays until the user has fetched it."""
     return Path(tempfile.mkdtemp(prefix="landscape-unsent-"))
 
 
 class TemporaryFolder:
-    """A private folder, removed with this object; those of killed processes are removed when the next one is made.
-
-    Args:
-        prefix: what its name begins with; the process id follows.
-
-    Attributes:
-        path: the folder.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """A private folder ``path``, removed with this object; those of killed processes, when the next one is made."""
 
     def __init__(self, prefix: str) -> None:
         for folder in folders_of_dead_processes(tempfile.gettempdir(), prefix):

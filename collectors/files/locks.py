@@ -1,4 +1,4 @@
-"""Locks of this machine: who holds one keeps all other processes from writing the same thing."""
+"""Locks of this machine: who has one keeps all other processes from writing what it stands for."""
 
 from __future__ import annotations
 
@@ -34,15 +34,7 @@ class WriteLock(Protocol):
 
 
 class ProcessLock:
-    """A right that the system takes back when its process dies, however it dies; held as soon as this object is made.
-
-    Args:
-        file: the lock file, which is made, and removed by ``release``. What a killed process leaves of it is no lock.
-
-    Raises:
-        LockHeldError: this process or another one holds it.
-        OSError: the file cannot be made, or its file system has no locks.
-    """
+    """A right that the system takes back when its process dies, however it dies; it begins with this object."""
 
     def __init__(self, file: Path) -> None:
         from filelock import FileLock, Timeout
@@ -103,22 +95,15 @@ def holder(file: Path) -> int | None:
 
 
 def is_held(file: Path) -> bool:
-    """Returns whether a lock file is there and does not name a dead process.
-
-    It only looks: trying to take the lock could keep its holder from it.
-    """
+    """Returns whether a lock file is there and does not name a dead process."""
     process = holder(file)
+    # It only looks: trying to take the lock could keep its holder from it.
     return os.path.lexists(file) if process is None else process_is_alive(process)
 
 
 def private_lock_folder() -> Path:
-    """Returns a folder for locks of what lies elsewhere, inside the temporary folder, into which only this user writes.
-
-    In the temporary folder itself other users could make a file or a link of the same name first.
-
-    Raises:
-        OSError: it cannot be made, or somebody else has made it.
-    """
+    """Returns a folder, inside the temporary one, for locks of what lies elsewhere; only this user writes into it."""
+    # In the temporary folder itself other users could make a file or a link of the same name first.
     folder = Path(tempfile.gettempdir()) / f"landscape-locks-{system.user_name()}"
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)

@@ -30,21 +30,7 @@ _held: set[str] = set()
 
 
 class Marker:
-    """The right to write a folder behind a URL, held as soon as this object is made; a thread renews its marker.
-
-    A marker whose process is dead, or that does not change for a minute, is taken over: after a kill, training goes on
-    elsewhere without anybody's help. Servers replace files without a lock, so two who begin within the same second may
-    both get the right for a moment; the marker then names one of them, and the other stops when it next looks.
-
-    Args:
-        file: the marker; ``release`` removes it.
-        clock: tells the seconds since some moment, while it waits for another holder's sign of life.
-        pause: waits so many seconds.
-
-    Raises:
-        LockHeldError: somebody else writes there.
-        OSError: the marker cannot be read or written.
-    """
+    """The right to write a folder behind a URL, from here to ``release``: a file there that a thread renews."""
 
     def __init__(
         self,
@@ -80,6 +66,8 @@ class Marker:
 
     def _lives(self, found: bytes) -> bool:
         facts = _facts(found)
+        # After a minute without change, or its process's death, a marker is taken over: training goes on after a kill.
+        # Servers have no locks: two may begin within a second; the marker names one, the other stops at its next look.
         if facts.get("machine") == machine_identity() != "" and type(facts.get("process")) is int:
             if facts["process"] == os.getpid():
                 return facts.get("identity") in _held

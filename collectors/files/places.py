@@ -1,8 +1,4 @@
-"""Where a run directory is: in a folder of this machine, or behind an fsspec URL such as ``s3://bucket/run``.
-
-A remote checkpoint is first copied to the temporary folder where there is room, because a plane reads each of its
-checkpoints several times.
-"""
+"""Where a run directory is: in a folder of this machine, or behind an fsspec URL such as ``s3://bucket/run``."""
 
 from __future__ import annotations
 
@@ -31,10 +27,7 @@ AnyPath: TypeAlias = Path | RemotePath
 
 
 class LocalCopies:
-    """Copies of remote checkpoints in the temporary folder, at most half of the free space and 64 GiB.
-
-    They are removed with this object; those of a killed process, when the next object is made.
-    """
+    """Temporary copies of remote checkpoints, which planes read several times: half the free space, at most 64 GiB."""
 
     def __init__(self) -> None:
         self._folder = TemporaryFolder("landscape-copy-")
@@ -42,11 +35,7 @@ class LocalCopies:
         self._copies: dict[str, Path] = {}
 
     def copy_of(self, file: RemotePath) -> Path | None:
-        """Returns a file's copy; None if there is no room for it.
-
-        Raises:
-            OSError: the file cannot be read, or the copy cannot be written.
-        """
+        """Returns a file's copy; None if there is no room for it."""
         name, size = str(file), file.size()
         if name not in self._copies:
             if size > self._left:
@@ -60,17 +49,7 @@ class LocalCopies:
 
 @contextlib.contextmanager
 def on_this_machine(place: AnyPath, skip: Callable[[str], bool]) -> Iterator[Path]:
-    """Gives the path of a file or a folder on this machine: a copy, removed at the end, of what lies behind a URL.
-
-    Of a remote folder the files in it are copied, not the folders.
-
-    Args:
-        place: the file or the folder.
-        skip: says of a file's name in a remote folder whether it is not needed.
-
-    Raises:
-        OSError: it cannot be read, or the temporary folder has no room.
-    """
+    """Gives a path on this machine: what lies behind a URL is copied, of a folder its files, and removed at the end."""
     if isinstance(place, Path):
         yield place
         return
@@ -111,19 +90,7 @@ def is_url(path: object) -> bool:
 
 
 def check_can_be_directory(name: str, path: Path, *, writable: bool = False) -> None:
-    """Checks that a path of this machine is a directory or can become one; nothing is created.
-
-    Args:
-        name: of the argument, for an error's text.
-        path: the path.
-        writable: whether it must be possible to write there, too.
-
-    Raises:
-        ValueError: the system has no files of such a name.
-        NotADirectoryError: it, or a part of it, is a file.
-        PermissionError: it cannot be written, or cannot be created.
-        FileWriteError: the operating system cannot say.
-    """
+    """Checks that a path of this machine is a directory or can become one; nothing is created."""
     _check_parts(name, path)
     existing = next(part for part in (path, *path.parents) if os.path.lexists(part))
     if not _known(existing.is_dir, path):
@@ -136,18 +103,7 @@ def check_can_be_directory(name: str, path: Path, *, writable: bool = False) -> 
 
 
 def check_can_be_file(name: str, path: Path) -> None:
-    """Checks that a file can be written at a path of this machine, as far as directories matter.
-
-    Args:
-        name: of the argument, for an error's text.
-        path: the path.
-
-    Raises:
-        ValueError: the system has no files of such a name.
-        NotADirectoryError: it does not lie in a directory that exists.
-        IsADirectoryError: it is a directory itself.
-        FileWriteError: the operating system cannot say.
-    """
+    """Checks that a file can be written at a path of this machine, as far as directories matter."""
     _check_parts(name, path)
     if not _known(path.parent.is_dir, path):
         came = "is a file; choose another path" if os.path.lexists(path.parent) else "does not exist; create it first"
@@ -168,14 +124,7 @@ def _known(question: Callable[[], bool], path: Path) -> bool:
 
 
 def check_directory(name: str, path: object) -> AnyPath:
-    """Returns where a directory is; ``file://`` is a folder of this machine like any other.
-
-    Raises:
-        TypeError: it is not a path.
-        ValueError: it is not a usable path, or is a URL of a kind that fsspec does not know.
-        ImportError: it is a URL, and a package that reads its kind is missing.
-        RunDirectoryError: it is a URL of a kind that is connected to at once, and that fails.
-    """
+    """Returns where a directory is; ``file://`` is a folder of this machine like any other."""
     if isinstance(path, RemotePath):
         return path
     if not isinstance(path, str) or not is_url(path):

@@ -1,7 +1,4 @@
-"""Files and folders behind fsspec URLs such as ``s3://bucket/run``: as much of ``pathlib`` as a run directory needs.
-
-They are written as whole files and read in ranges of bytes. Whatever a file system raises becomes an ``OSError``.
-"""
+"""Files and folders behind fsspec URLs, written whole and read in ranges of bytes; every error becomes an OSError."""
 
 from __future__ import annotations
 
@@ -30,16 +27,7 @@ _PIECE = 128 * 2**20
 
 
 class RemotePath:
-    """A file or a folder of a run directory behind a URL; as much of ``pathlib.Path`` as a run needs.
-
-    Args:
-        file_system: of fsspec.
-        path: in its own notation.
-        folder: its parent, if that is known.
-
-    Raises:
-        OSError: from every method that asks the server: it cannot be reached or read.
-    """
+    """A file or a folder of a run directory behind a URL; as much of ``pathlib.Path`` as a run needs."""
 
     def __init__(self, file_system: Any, path: str, folder: RemotePath | None = None) -> None:
         self._file_system = file_system
@@ -132,14 +120,7 @@ class RemotePath:
                         self._file_system.mkdir(folder._path, create_parents=False)
 
     def check_writable(self, name: str) -> None:
-        """Makes the folder, and checks that a file can be written there.
-
-        Args:
-            name: of the argument that gave the folder, for an error's text.
-
-        Raises:
-            RunDirectoryError: it cannot.
-        """
+        """Makes the folder, and checks that a file can be written there."""
         probe = self / _PROBE
         try:
             self.make_folder()
@@ -268,14 +249,7 @@ class _RemoteFile(io.RawIOBase):
 
 @contextlib.contextmanager
 def os_errors(place: object) -> Iterator[None]:
-    """Turns a file system's own kinds of errors into OSErrors that say what is wrong, and where.
-
-    Args:
-        place: what is read or written; its str is shown.
-
-    Raises:
-        OSError: whatever went wrong in the block.
-    """
+    """Turns a file system's own kinds of errors into OSErrors that say what is wrong, and where."""
     try:
         yield
     except Exception as error:

@@ -24,14 +24,7 @@ _BEGINNINGS = {
 
 
 def check_replaceable(path: Path) -> None:
-    """Checks that a file of this machine may take the place of what has its name.
-
-    Args:
-        path: of the file to write, which need not exist; its ending says of which kind it is.
-
-    Raises:
-        NotReplacedError: a device, a pipe, a read-only file, or a file of another kind has that name.
-    """
+    """Checks that a file of this machine may take the place of what has its name."""
     found = first_bytes(path, ENOUGH_BYTES if _beginning(path.name) else 0)
     if not begins_as_ours(path.name, found):
         raise NotReplacedError(path, f"is no {path.suffix} file that this program writes")
@@ -48,12 +41,7 @@ def _beginning(name: str) -> bytes | None:
 
 
 def first_bytes(path: Path, count: int) -> bytes:
-    """Returns how the file begins that is to be replaced; nothing where there is none, or a folder.
-
-    Raises:
-        NotReplacedError: it is no regular file, is read-only, or cannot be read, so that nobody knows what would be
-            lost.
-    """
+    """Returns how the file begins that is to be replaced; nothing where there is none, or a folder."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):

@@ -17,16 +17,7 @@ def retry(
     pauses: Sequence[float],
     when: Callable[[Exception], bool] = lambda error: isinstance(error, OSError),
 ) -> _Result:
-    """Returns an action's result, trying it again after each of the pauses while it fails.
-
-    Args:
-        action: what to try; it is called at most once more than there are pauses.
-        pauses: in seconds.
-        when: says whether an error may go away by itself; other errors are raised at once.
-
-    Raises:
-        Exception: the error of the last attempt.
-    """
+    """Returns an action's result, tried again after each pause (seconds) if ``when`` says that its error may pass."""
     for pause in pauses:
         try:
             return action()

@@ -1,4 +1,4 @@
-"""What Linux, macOS and Windows do in different ways: all of it is here, so that nothing else asks for the system."""
+"""What Linux, macOS and Windows do in different ways; nothing else asks for the system."""
 
 from __future__ import annotations
 
@@ -121,12 +121,7 @@ def user_name() -> str:
 
 
 def is_private(found: os.stat_result, forbidden: int = 0o022) -> bool:
-    """Returns whether a file or a folder is this user's alone; on Windows its place decides that.
-
-    Args:
-        found: what is known of it.
-        forbidden: bits of its mode; by default others must not write.
-    """
+    """Returns whether a file or folder is this user's, without ``forbidden`` mode bits; on Windows its place tells."""
     return WINDOWS or (found.st_uid == os.geteuid() and not found.st_mode & forbidden)
 
 
@@ -190,10 +185,7 @@ def cpu_description() -> list[str]:
 
 
 def machine_identity() -> str:
-    """Returns what tells this boot of this machine, and this container, from others; "" where nobody knows.
-
-    A process id means something until the machine restarts, and inside one container.
-    """
+    """Returns what tells this boot and container, where process ids mean something, from others; "" where unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115
@@ -209,20 +201,11 @@ def forks_workers() -> bool:
 def start_python(
     arguments: Sequence[str], connection: socket.socket, *, stderr: BinaryIO, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Starts this Python in a process that takes a connection with ``connection_of_parent``, and gets no Ctrl-C.
-
-    Args:
-        arguments: of the interpreter.
-        connection: the other process's end; it stays open here.
-        stderr: where that process writes its errors to.
-        environment: its variables.
-
-    Raises:
-        OSError: it cannot be started.
-    """
+    """Starts this Python in a process that takes a connection with ``connection_of_parent``, and gets no Ctrl-C."""
     if not WINDOWS:
         return subprocess.Popen(
             [sys.executable, *arguments],
+            # The connection stays open here.
             stdin=connection.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=stderr,
@@ -274,15 +257,7 @@ def end_of_file(file: BinaryIO, size: int) -> bytes:
 
 
 def shared_file(name: str, folder: str | None) -> tuple[int, str]:
-    """Makes a file for bytes that several processes map: in memory on Linux, elsewhere on the disk.
-
-    Args:
-        name: what tools that list a process's files show.
-        folder: where it goes elsewhere; None for one that no folder lists and no other process can open.
-
-    Returns:
-        Its descriptor, and its path, or "" where it has none.
-    """
+    """Returns (descriptor, path or "") of a new file to map: in memory on Linux, else in the folder or unnamed."""
     if LINUX:
         return os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), ""
     if folder is not None:
@@ -306,11 +281,7 @@ def seal(descriptor: int) -> None:
 
 @contextlib.contextmanager
 def path_for_bytes(name: str) -> Iterator[Path]:
-    """Gives the path of an empty file, in memory where that can be, which is gone afterwards.
-
-    Args:
-        name: of the file.
-    """
+    """Gives the path of an empty file, in memory where that can be, which is gone afterwards."""
     if LINUX:
         descriptor = os.memfd_create(name)
         try:
@@ -323,14 +294,7 @@ def path_for_bytes(name: str) -> Iterator[Path]:
 
 
 def processes_with(variable: str, value: str, title: bytes) -> list[int]:
-    """Returns the ids of other living processes that have a variable in their environment.
-
-    Args:
-        variable: its name.
-        value: its value, which is also the name of a folder.
-        title: how the titles of processes begin that may overwrite a part of their environment; of these, those that
-            have a file of that folder open count too.
-    """
+    """Returns the ids of other living processes whose environment has a variable; its value is a folder's name, too."""
     mark = f"{variable}={value}".encode()
     found = []
     for path in Path("/proc").glob("[0-9]*"):
@@ -338,6 +302,7 @@ def processes_with(variable: str, value: str, title: bytes) -> list[int]:
             if int(path.name) == os.getpid():
                 continue
             if mark in (path / "environ").read_bytes().split(b"\0") or (
+                # A title may overwrite a part of the environment; then an open file of the folder tells.
                 (path / "cmdline").read_bytes().startswith(title)
                 and any(f"/{value}/" in str(item.readlink()) for item in (path / "fd").iterdir())
             ):
@@ -362,11 +327,7 @@ def end_first_where_memory_runs_out() -> None:
 
 
 def nvidia_driver() -> ctypes.CDLL:
-    """Returns NVIDIA's library about its GPUs; unlike CUDA itself, it may be used before a process forks.
-
-    Raises:
-        OSError: it is not there.
-    """
+    """Returns NVIDIA's library about its GPUs; unlike CUDA itself, it may be used before a process forks."""
     if WINDOWS:
         return ctypes.CDLL("nvml.dll")
     try:
@@ -387,11 +348,7 @@ def gpu_files() -> list[str]:
 
 
 def short_temporary_folder(longest: int) -> str:
-    """Returns the temporary folder, or a shorter one where names of sockets below it would be too long.
-
-    Args:
-        longest: how many bytes its path may have.
-    """
+    """Returns the temporary folder, or a shorter one if it has more than ``longest`` bytes: for names of sockets."""
     folder = tempfile.gettempdir()
     return folder if len(os.fsencode(folder)) <= longest or WINDOWS else "/tmp"
 

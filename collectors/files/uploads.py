@@ -18,17 +18,8 @@ _REST = 9
 class RecordUploads:
     """A folder of this machine whose files are uploaded whole when they have changed, about every 30 s.
 
-    A forked process may go on writing into the folder; the process that made this object uploads its files as well.
-
-    Args:
-        target: the run directory; a test file shows at once whether it can be written.
-
     Attributes:
-        folder: where the files are written; those whose names begin with a dot are not uploaded.
-
-    Raises:
-        RunDirectoryError: the run directory cannot be written.
-        OSError: the temporary folder of this machine cannot be written.
+        folder: where files are written, by forked processes as well; names that begin with a dot are not uploaded.
     """
 
     def __init__(self, target: RemotePath) -> None:
@@ -55,11 +46,7 @@ class RecordUploads:
             )
 
     def close(self, error: BaseException | None = None) -> None:
-        """Uploads what is left and removes the folder; what cannot be uploaded is kept, with a warning.
-
-        Args:
-            error: what ended the training, if it did not end well; it gets a note instead.
-        """
+        """Uploads what is left and removes the folder; a failure keeps it, with a warning or a note on ``error``."""
         if not self._uploads.is_open:
             return
         self._uploads.close()

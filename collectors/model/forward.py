@@ -23,7 +23,6 @@ class Forward:
     """A network and its loss function, ready to be called.
 
     Attributes:
-        network: the network.
         loss_fn: called with outputs and targets; None where the network returns its loss.
         amp_level: "O0", "O2", "O3" or "auto", as in ``Model``.
         keep_batchnorm_fp32: whether BatchNorm computes in float32 in mixed precision; None where the level says it.
@@ -74,12 +73,7 @@ class Forward:
             yield
 
     def place(self, name: str, batch: Any, index: int) -> tuple[Any, Any]:
-        """Returns inputs and targets of a batch, on the network's device.
-
-        Raises:
-            TypeError: the batch is neither tuple nor list.
-            ValueError: it does not have two items.
-        """
+        """Returns inputs and targets of a batch, on the network's device."""
         expected = f"{name} must yield (inputs, targets) pairs, but its batch {index} is"
         remedy = "Several inputs go into one tuple or dict: ((a, b), targets)."
         if not isinstance(batch, tuple | list):
@@ -101,11 +95,7 @@ class Forward:
         return check_loss("loss_fn", loss), outputs
 
     def training_loss(self, inputs: Any, targets: Any, tell: Tell = silent) -> torch.Tensor:
-        """Returns the loss, a scalar tensor.
-
-        Without a loss function that is the network's own output: of a tuple or list the first item, of a loss for each
-        sample the mean.
-        """
+        """Returns the loss, shape (); without ``loss_fn`` the network's first output, or its mean over samples."""
         tell("before_forward")
         with self.network_autocast():
             outputs = call_network(self.network, inputs)
@@ -139,12 +129,7 @@ def _in_float32(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def check_loss(name: str, loss: Any) -> torch.Tensor:
-    """Returns the loss as a tensor of shape ().
-
-    Raises:
-        TypeError: it is not a tensor.
-        ValueError: it does not have exactly one element.
-    """
+    """Returns the loss as a tensor of shape ()."""
     if not isinstance(loss, torch.Tensor):
         raise TypeError(f"{name} must return a scalar tensor, the loss, but returned {type(loss).__name__}.")
     if loss.numel() != 1:
@@ -156,12 +141,7 @@ def check_loss(name: str, loss: Any) -> torch.Tensor:
 
 
 def check_dataset(name: str, dataset: Any) -> None:
-    """Checks that a data set can be iterated repeatedly and is not empty.
-
-    Raises:
-        TypeError: it cannot be iterated, or only once.
-        ValueError: its length is 0.
-    """
+    """Checks that a data set can be iterated repeatedly and is not empty."""
     if not isinstance(dataset, Iterable) and not hasattr(type(dataset), "__getitem__"):
         raise wrong_type(name, "a DataLoader or another iterable of (inputs, targets) batches", dataset)
     if isinstance(dataset, Iterator):

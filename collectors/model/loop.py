@@ -21,13 +21,7 @@ from .update import OptimizerUpdate
 
 @dataclass(frozen=True)
 class FitEvaluation:
-    """The evaluations inside a training.
-
-    Attributes:
-        dataset: the batches of one evaluation.
-        metrics: by name.
-        due: whether an epoch (1-based) ends with an evaluation.
-    """
+    """The evaluations inside a training; ``due`` says of an epoch (the first is 1) whether it ends with one."""
 
     dataset: Iterable[Any]
     metrics: Mapping[str, Any]
@@ -54,10 +48,7 @@ def train_epochs(
     run_context: TrainingContext,
     progress: bool,
 ) -> None:
-    """Trains the epochs after ``cb_params.cur_epoch_num`` up to ``cb_params.epoch_num``.
-
-    The first of them may be one that the run context goes on with in the middle.
-    """
+    """Trains the epochs after ``cur_epoch_num`` up to ``epoch_num``; the first may go on in its middle."""
     params = run_context.original_args()
     first = params.cur_epoch_num + 1
     steps = None if params.batch_num is None else (params.epoch_num - params.cur_epoch_num) * params.batch_num

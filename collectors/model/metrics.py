@@ -27,19 +27,12 @@ class WeightedMean:
 
     @property
     def value(self) -> float:
-        """The mean so far; NaN when nothing was taken in."""
+        """The mean so far; NaN while there are no values."""
         return self._total / self._weight if self._weight else float("nan")
 
 
 def named_metrics(metrics: Any) -> dict[str, Any]:
-    """Returns the metrics by name; objects given in a set, list or tuple are named after their classes.
-
-    Raises:
-        TypeError: ``metrics`` is not such a container, a name is not a string, or a metric is neither the name of one
-            nor an object with ``update``, ``compute`` and ``reset`` (as in torchmetrics) nor, in a dict, a function.
-        ValueError: two metrics have the same name, or one that is given by name is not known.
-        ImportError: one is given by name, and torchmetrics is not installed.
-    """
+    """Returns the metrics by name; objects given in a set, list or tuple are named after their classes."""
     if metrics is None:
         return {}
     if isinstance(metrics, Mapping):
@@ -81,12 +74,7 @@ def accumulates(metric: Any) -> bool:
 
 
 class MetricTotals:
-    """The totals of one evaluation.
-
-    Args:
-        metrics: by name, as ``named_metrics`` returns them; those that accumulate are reset.
-        device: where outputs and targets are.
-    """
+    """The totals of one evaluation; metrics that accumulate are reset, and moved to the device of the outputs."""
 
     def __init__(self, metrics: Mapping[str, Any], device: torch.device) -> None:
         self._metrics = dict(metrics)
@@ -98,11 +86,7 @@ class MetricTotals:
                     metric.to(device)
 
     def update(self, outputs: Any, targets: Any, samples: int, loss: float | None) -> None:
-        """Takes in one batch; its loss is the mean over its samples, None where the network has no loss function.
-
-        Raises:
-            TypeError: a metric function returned something else than one number.
-        """
+        """Takes in one batch; its loss is the mean over its samples, None where the network has no loss function."""
         for name, metric in self._metrics.items():
             if name in self._means:
                 self._means[name].add(_number(name, metric(outputs, targets)), samples)
@@ -112,10 +96,7 @@ class MetricTotals:
                 metric.update(outputs, targets)
 
     def compute(self) -> dict[str, Any]:
-        """Returns the results: floats; tensors on the CPU where a metric has several values.
-
-        A metric with named results, such as a collection, gives one entry for each: ``name/result``.
-        """
+        """Returns floats, CPU tensors where a metric has several values, and named results as ``name/result``."""
         results: dict[str, Any] = {}
         for name, metric in self._metrics.items():
             if name in self._means:

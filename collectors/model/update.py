@@ -22,18 +22,7 @@ class WatchesLoss(Protocol):
 
 
 class OptimizerUpdate:
-    """Turns the losses of batches into optimizer steps.
-
-    Gradients of several batches are added up as one batch of all their samples would give them: each
-    batch's mean loss counts by its number of samples, also when the last batch or the last group is small.
-
-    Args:
-        optimizer: moves the parameters.
-        scaler: scales losses for float16; a disabled one otherwise.
-        accumulation_steps: how many batches make one optimizer step.
-        clip_gradients: called with the list of parameters when their gradients are complete, or None.
-        loss_is_sum: whether the loss adds over samples rather than averaging.
-    """
+    """Turns the losses of batches into optimizer steps, one for ``accumulation_steps`` batches."""
 
     def __init__(
         self,
@@ -47,6 +36,7 @@ class OptimizerUpdate:
         self._scaler = scaler
         self._accumulation_steps = accumulation_steps
         self._clip_gradients = clip_gradients
+        # As in one batch of all samples, each batch's mean loss counts by its number of samples; the last may be small.
         self._weighs = accumulation_steps > 1 and not loss_is_sum
         self._batches = 0
         self._samples = 0
@@ -96,11 +86,7 @@ class OptimizerUpdate:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on with what ``state_dict`` returned.
-
-        Raises:
-            ValueError: the gradients are of other parameters.
-        """
+        """Goes on with what ``state_dict`` returned."""
         self._batches = state.get("batches", 0)
         self._samples = state.get("samples", 0)
         self._nominal = state.get("nominal", 0)

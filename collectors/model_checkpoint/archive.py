@@ -1,8 +1,4 @@
-"""What a checkpoint file holds: weights, the user's values and the training state, in one safetensors file.
-
-Weights have their own names; tensors of the rest have names that begin with ``checkpoint/``, and what is not a
-tensor is JSON in the file's metadata. An encrypted checkpoint is also a safetensors file, with one tensor of bytes.
-"""
+"""A checkpoint file: safetensors with weights, tensors of all else (``checkpoint/...``), and JSON in the metadata."""
 
 from __future__ import annotations
 
@@ -53,12 +49,7 @@ class Archive:
         state: TrainingState | None,
         extra_states: Mapping[str, Any] | None = None,
     ) -> Archive:
-        """Returns an archive of weights, the user's values and, where there are some, training and extra states.
-
-        Raises:
-            TypeError: something cannot be stored without pickle.
-            ValueError: a weight has a reserved name.
-        """
+        """Returns an archive of weights, the user's values and, where there are some, training and extra states."""
         reserved = [name for name in weights if name.startswith(RESERVED_PREFIX)]
         if reserved:
             raise ValueError(f"network's tensors {reserved} must not begin with {RESERVED_PREFIX!r}; rename them.")
@@ -74,14 +65,7 @@ class Archive:
     def unpack(
         self, where: str
     ) -> tuple[dict[str, NDArray[Any]], dict[str, Any], TrainingState | None, dict[str, Any]]:
-        """Returns weights, the user's values, the training state and the extra states.
-
-        Args:
-            where: what errors call the archive.
-
-        Raises:
-            CheckpointError: the content is not what ``pack`` makes.
-        """
+        """Returns weights, the user's values, the training state and the extra states."""
         weights = {name: array for name, array in self.arrays.items() if not name.startswith(RESERVED_PREFIX)}
         try:
             contents = json.loads(self.contents)
@@ -116,14 +100,11 @@ def storable_extra_states(network: object) -> dict[str, Any]:
 
 
 def write_archive(path: Path, archive: Archive, key: bytes | None, mode: str) -> None:
-    """Writes an archive; when this returns, the file is whole and survives a power cut.
-
-    Raises:
-        OSError: it cannot be written; nothing is left behind.
-    """
+    """Writes an archive; when this returns, the file is whole and survives a power cut."""
     arrays, metadata = archive.arrays, {"contents": archive.contents}
     if key is not None:
         sealed = encrypt(_to_bytes(archive), key, mode)
+        # An encrypted checkpoint is a safetensors file, too, with one tensor of bytes.
         arrays, metadata = {_SEALED: np.frombuffer(sealed, np.uint8)}, {"encryption": mode}
     metadata |= {"format": _FORMAT, "format_version": _VERSION}
     metadata["sha256"] = _digest(arrays, metadata)
@@ -132,14 +113,7 @@ def write_archive(path: Path, archive: Archive, key: bytes | None, mode: str) ->
 
 
 def read_archive(path: Path, key: bytes | None, mode: str) -> Archive:
-    """Returns what a file holds; for a safetensors file that this library did not write, the weights.
-
-    Raises:
-        ValueError: the file is encrypted and the key is missing, another one or for another mode, or it is not
-            encrypted and there is a key.
-        CheckpointError: the file is missing, truncated, changed or of a later version.
-        ImportError: it is encrypted, and the package ``cryptography`` is missing.
-    """
+    """Returns what a file holds; for a safetensors file that this library did not write, the weights."""
     file = CheckpointFile(path)
     arrays = {name: file.read(name) for name in file.shapes}
     metadata = dict(file.metadata)
@@ -175,16 +149,7 @@ def read_archive(path: Path, key: bytes | None, mode: str) -> Archive:
 
 
 def encode(tree: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
-    """Returns a tree as what JSON can hold; its tensors and arrays are copied into ``arrays``.
-
-    Args:
-        tree: None, bool, int, float, str, bytes, tensors, arrays, and dicts, lists and tuples of them.
-        name: the name of the tree, with which its arrays' names begin; errors use it too.
-        arrays: the arrays are added here.
-
-    Raises:
-        TypeError: the tree holds something else.
-    """
+    """Returns a tree as what JSON can hold; its tensors and arrays are copied into ``arrays``."""
     if tree is None or type(tree) in _PLAIN:
         return tree
     if isinstance(tree, np.generic) and isinstance(tree.item(), _PLAIN):
@@ -216,12 +181,7 @@ def encode(tree: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
 
 
 def decode(encoded: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Returns the tree that ``encode`` was given.
-
-    Raises:
-        ValueError, TypeError, KeyError, AttributeError: ``encode`` does not write such JSON, or an array is
-            missing.
-    """
+    """Returns the tree that ``encode`` was given."""
     if encoded is None or isinstance(encoded, _PLAIN):
         return encoded
     if isinstance(encoded, list):

@@ -130,11 +130,7 @@ class CheckpointConfig:
         }
 
     def _choose(self, *names: str) -> bool:
-        """Leaves at most one of two numbers, where one that the user gave wins over a default.
-
-        Returns:
-            Whether there is one.
-        """
+        """Leaves at most one of two numbers, the user's rather than a default; returns whether there is one."""
         given = {name: getattr(self, name) for name in names}
         numbers = [
             None if value is None else check_int(name, value, minimum=0) or None for name, value in given.items()
@@ -193,11 +189,7 @@ def _check_own_value(name: str, key: Any, value: Any) -> Any:
 
 
 def check_info_value(name: str, key: Any, value: Any) -> Any:
-    """Returns a value that a checkpoint can hold beside the weights.
-
-    Raises:
-        TypeError: it is of another kind, or its name is not a string.
-    """
+    """Returns a value that a checkpoint can hold beside the weights."""
     if not isinstance(key, str):
         raise wrong_type(f"a key of {name}", "a str", key)
     if isinstance(value, int | float | str | np.generic | np.ndarray) or hasattr(value, "detach"):

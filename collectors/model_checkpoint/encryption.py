@@ -1,8 +1,4 @@
-"""Encryption of a checkpoint's bytes: AES-GCM, and AES-CBC with an HMAC; both notice any change.
-
-Every file has its own keys, derived from the user's key and a random salt (HKDF-SHA256; Krawczyk and Eronen
-2010), so that nonces are mere block numbers and can never repeat under one key.
-"""
+"""Encryption of a checkpoint's bytes: AES-GCM, and AES-CBC with an HMAC; both notice any change."""
 
 from __future__ import annotations
 
@@ -24,12 +20,7 @@ _BLOCK = 64 * 1024 * 1024
 
 
 def check_key(name: str, key: Any) -> bytes:
-    """Returns the key if its type and length are right.
-
-    Raises:
-        TypeError: it is not ``bytes``.
-        ValueError: it does not have 16, 24 or 32 bytes.
-    """
+    """Returns the key if its type and length are right."""
     # No error shows the key itself.
     if not isinstance(key, bytes):
         raise TypeError(f"{name} must be bytes of length 16, 24 or 32, or None, but got {type(key).__name__}.")
@@ -42,11 +33,7 @@ def check_key(name: str, key: Any) -> bytes:
 
 
 def require_cryptography() -> None:
-    """Imports the package that encrypts.
-
-    Raises:
-        ImportError: it is missing.
-    """
+    """Imports the package that encrypts."""
     try:
         import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401
     except ImportError as error:
@@ -56,13 +43,7 @@ def require_cryptography() -> None:
 
 
 def encrypt(plain: bytes, key: bytes, mode: str) -> bytes:
-    """Returns the encrypted bytes: salt, verifier of the key, then the ciphertext of the mode.
-
-    Args:
-        plain: what to encrypt.
-        key: as ``CheckpointConfig`` has checked it.
-        mode: "AES-GCM" or "AES-CBC".
-    """
+    """Returns the encrypted bytes: salt, verifier of the key, then the ciphertext of the mode."""
     salt = os.urandom(_SALT)
     file_key, mac_key, verifier = _derive(key, salt, mode)
     head = salt + verifier
@@ -70,20 +51,7 @@ def encrypt(plain: bytes, key: bytes, mode: str) -> bytes:
 
 
 def decrypt(sealed: bytes, key: bytes, mode: str, where: str) -> bytes:
-    """Returns the plain bytes.
-
-    Args:
-        sealed: what ``encrypt`` returned.
-        key: the same key.
-        mode: the same mode.
-        where: what errors call the bytes.
-
-    Raises:
-        TypeError: the key is not bytes.
-        ValueError: the key's length is wrong, it is not the key of these bytes, or the mode is unknown.
-        CheckpointError: the bytes are not those that were written.
-        ImportError: the package ``cryptography`` is missing.
-    """
+    """Returns what ``encrypt`` was given; ValueError for another key or mode, CheckpointError for changed bytes."""
     check_key("dec_key", key)
     check_choice("dec_mode", mode, ENCRYPTION_MODES)
     require_cryptography()
@@ -97,6 +65,8 @@ def decrypt(sealed: bytes, key: bytes, mode: str, where: str) -> bytes:
     return plain
 
 
+# HKDF-SHA256 (Krawczyk and Eronen 2010): each file has keys of its own, from the user's key and a random salt, so that
+# nonces are mere block numbers and can never repeat under one key.
 def _derive(key: bytes, salt: bytes, mode: str) -> tuple[bytes, bytes, bytes]:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF

@@ -113,12 +113,7 @@ def parse_name(name: str) -> tuple[str, int, int] | None:
 
 
 def load_weights(network: Any, weights: State, extra_states: Mapping[str, Any], where: str) -> None:
-    """Puts weights and what layers keep beside them into a PyTorch network.
-
-    Raises:
-        CheckpointError: names or shapes differ; all are listed, and the network stays as it was. Or a layer does not
-            take its extra state.
-    """
+    """Puts weights and layers' extra states into a PyTorch network, or none of them where names or shapes differ."""
     import torch
 
     from ..networks.torch_extra_states import set_extra_states

@@ -15,10 +15,8 @@ _PARTS = ("sampler", "batch_sampler", "dataset", "datasets", "transform", "trans
 
 
 def capture_random_state(dataset: Any) -> dict[str, Any]:
-    """Returns the states of Python's, NumPy's and PyTorch's global generators, CUDA's, and the data set's own.
-
-    CUDA's are left out while CUDA is unused, because asking would start it.
-    """
+    """Returns the states of Python's, NumPy's and PyTorch's global generators, CUDA's, and the data set's own."""
+    # Asking for CUDA's states would start it.
     used = torch.cuda.is_available() and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return {
         "python": _get(random),
@@ -30,11 +28,7 @@ def capture_random_state(dataset: Any) -> dict[str, Any]:
 
 
 def restore_random_state(state: dict[str, Any], dataset: Any) -> None:
-    """Puts the generators back into a captured state.
-
-    Raises:
-        CheckpointError: the data set lacks a generator that the state has, or a state does not fit.
-    """
+    """Puts the generators back into a captured state."""
     generators = dataset_generators(dataset)
     missing = sorted(set(state["dataset"]) - set(generators))
     if missing:

@@ -45,8 +45,6 @@ class Moment:
     """What an unfinished step leaves changed, as it was after the step before.
 
     Attributes:
-        step: how many steps were done.
-        random: the states of the random generators.
         gradients: those that no optimizer step had used, as ``PendingUpdate.state_dict`` returns them.
     """
 
@@ -57,16 +55,6 @@ class Moment:
 
 class TrainingContext(RunContext):
     """A run context that can say where training is, hand out its state, and continue from one.
-
-    To go on in the middle of an epoch, the random generators are set to what they were when that epoch began,
-    the batches that were done are drawn once more and dropped, and then everything is set to what it was when
-    the checkpoint was saved. So the rest of the epoch comes in the same order, from the same draws. The hooks
-    of the training's and the epoch's beginning run again; what they change is overwritten.
-
-    Args:
-        original_args: the run's parameters.
-        update: makes the optimizer steps.
-        resumption: what to go on with, or None for a new training.
 
     Attributes:
         epoch: the number (the first is 1) of the epoch that was begun last.
@@ -116,11 +104,7 @@ class TrainingContext(RunContext):
             function()
 
     def before_begin(self) -> None:
-        """Restores what callbacks may look at in their first hook.
-
-        Raises:
-            CheckpointError: the checkpoint is of another network, optimizer or loss function.
-        """
+        """Restores what callbacks may look at in their first hook."""
         if self._resumption is not None:
             self._resumption.restore_objects(self.original_args(), self._update)
 
@@ -130,12 +114,7 @@ class TrainingContext(RunContext):
             self._restore(self._resumption)
 
     def batches(self) -> Iterator[Any]:
-        """Returns the batches of the epoch that begins, those that are done left out.
-
-        Raises:
-            ValueError: the data set has another length than the one that the checkpoint was saved with.
-            CheckpointError: the checkpoint does not fit.
-        """
+        """Returns the batches of the epoch that begins, those that are done left out."""
         from .random_state import capture_random_state, restore_random_state
 
         params = self.original_args()
@@ -146,6 +125,8 @@ class TrainingContext(RunContext):
             self._epoch_random = capture_random_state(dataset)
             return iter(dataset)
         state = self._resumption.state
+        # From the epoch's first draw on, the batches that were done are drawn once more and dropped: the rest comes in
+        # the same order. What the draws, and the hooks of the beginning, change is then set to what was saved.
         self._epoch_random = state.epoch_random
         if is_first_rank():
             restore_random_state(state.epoch_random, dataset)
@@ -167,11 +148,7 @@ class TrainingContext(RunContext):
         self.epoch_complete = self.exhausted
 
     def capture(self, moment: Moment | None = None) -> TrainingState:
-        """Returns the state of the training without the weights.
-
-        Args:
-            moment: after the last step that was finished; None takes the present one.
-        """
+        """Returns the training's state without the weights, now or as of ``moment``, after the last whole step."""
         params = self.original_args()
         scaler = params.get("loss_scale_manager")
         optimizer = params["optimizer"]
@@ -225,14 +202,7 @@ class TrainingContext(RunContext):
 
 @dataclass(frozen=True)
 class Resumption:
-    """What a training goes on with.
-
-    Attributes:
-        where: the checkpoint's name, for an error's text.
-        weights: of the network that trains.
-        extra_states: what its layers keep beside them.
-        state: everything else.
-    """
+    """What a training goes on with: weights and extra states of the network that trains, and the rest of its state."""
 
     where: str
     weights: State
@@ -241,15 +211,7 @@ class Resumption:
 
     @classmethod
     def from_checkpoint(cls, resume_from: Any) -> Resumption:
-        """Returns what a checkpoint holds to go on with.
-
-        Args:
-            resume_from: a checkpoint or its path.
-
-        Raises:
-            TypeError: it is neither.
-            CheckpointError: it cannot be read, or holds no training state.
-        """
+        """Returns what a checkpoint holds to go on with."""
         if isinstance(resume_from, str | os.PathLike):
             resume_from = load_checkpoint(resume_from)
         if not isinstance(resume_from, Checkpoint):
@@ -267,15 +229,7 @@ class Resumption:
         return cls(str(resume_from.path), weights, extra_states, state)
 
     def check(self, epoch: int, batch_num: int | None) -> None:
-        """Checks that a training can go on.
-
-        Args:
-            epoch: the total number of epochs asked for.
-            batch_num: how many batches an epoch has, where that is known.
-
-        Raises:
-            ValueError: all epochs are done, or the epoch to complete has another length.
-        """
+        """Checks that a training can go on."""
         state = self.state
         if state.epochs_done >= epoch:
             raise ValueError(
@@ -286,11 +240,7 @@ class Resumption:
             raise another_dataset(batch_num, state.batch_num)
 
     def restore_objects(self, params: Any, update: PendingUpdate) -> None:
-        """Loads network, optimizer, gradient scaler, unused gradients and loss function.
-
-        Raises:
-            CheckpointError: one of them is not what was saved.
-        """
+        """Loads network, optimizer, gradient scaler, unused gradients and loss function."""
         state, loss_fn = self.state, params["loss_fn"]
         load_weights(params["network"], self.weights, self.extra_states, self.where)
         restore_optimizer(params["optimizer"], state.optimizer)
@@ -327,11 +277,7 @@ class Resumption:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """Loads an optimizer's state bit by bit.
-
-    Raises:
-        CheckpointError: it is another optimizer's.
-    """
+    """Loads an optimizer's state bit by bit."""
     import torch
 
     name = type(optimizer).__name__

@@ -27,20 +27,7 @@ TextFromParameters = Callable[[Any], str]
 
 
 class CheckpointRun:
-    """Saves the checkpoints of one run.
-
-    Args:
-        config: the policy.
-        prefix: that of ``ModelCheckpoint``.
-        directory: that of ``ModelCheckpoint``, checked.
-        params: the run's parameters.
-        steps_done: how many steps came before the run.
-        taken: prefixes that others use in the directory.
-        written: called with the path of a file that is safely on disk.
-
-    Raises:
-        OSError: the directory cannot be created or written.
-    """
+    """Saves the checkpoints of one run; calls ``written`` with the path of each that is safely on disk."""
 
     def __init__(
         self,
@@ -168,12 +155,7 @@ class CheckpointRun:
 
 
 def check_prefix(prefix: Any) -> str:
-    """Returns the beginning of a file name.
-
-    Raises:
-        TypeError: it is not a string.
-        ValueError: it is blank, too long, or has a "/".
-    """
+    """Returns the beginning of a file name."""
     if not isinstance(prefix, str):
         raise wrong_type("prefix", "a str, or a function of cb_params that returns one", prefix)
     if (
@@ -206,14 +188,7 @@ def _is_of(prefix: str, name: str) -> bool:
 
 
 def check_directory(value: Any) -> Path:
-    """Returns a directory's real path; nothing is created.
-
-    Raises:
-        TypeError: it is not a path.
-        ValueError: it is blank or too long.
-        NotADirectoryError: it, or a part of it, is a file.
-        PermissionError: it cannot be written, or cannot be created.
-    """
+    """Returns a directory's real path; nothing is created."""
     folder = Path(os.path.realpath(check_path("directory", value)))
     check_can_be_directory("directory", folder, writable=True)
     return folder
@@ -227,13 +202,7 @@ def make_directory(folder: Path) -> None:
 
 
 def unused_prefix(folder: Path, prefix: str, taken: Collection[str]) -> str:
-    """Returns the prefix, or ``prefix_1``, ``prefix_2``, ..., the first that no file in the directory has.
-
-    Args:
-        folder: the directory.
-        prefix: the prefix that is wanted.
-        taken: further prefixes that are in use.
-    """
+    """Returns the prefix, or ``prefix_1``, ``prefix_2``, ..., the first that no file in the directory has."""
     used = {parts[0] for parts in (parse_name(file.name) for file in folder.iterdir()) if parts} | set(taken)
     candidates = itertools.chain([prefix], (f"{prefix}_{number}" for number in itertools.count(1)))
     return next(candidate for candidate in candidates if candidate not in used)

@@ -50,11 +50,7 @@ class TrainingState:
 
     @classmethod
     def from_tree(cls, tree: Any) -> TrainingState:
-        """Returns the state whose attributes a dict holds by name.
-
-        Raises:
-            ValueError: the dict is not such a state.
-        """
+        """Returns the state whose attributes a dict holds by name."""
         expected = {name: getattr(hint, "__origin__", hint) for name, hint in get_type_hints(cls, localns={}).items()}
         wrong = [
             name

@@ -13,15 +13,7 @@ from .archive import Archive, write_archive
 
 
 class CheckpointWriter:
-    """Writes one checkpoint after the other.
-
-    Args:
-        retention: says which files to delete; it is asked when the new file is safely on disk.
-        key: to encrypt with, or None.
-        mode: of encryption.
-        beside: whether to write on a thread of its own.
-        written: called on the training thread with path and step of a file that is safely on disk.
-    """
+    """Writes one checkpoint after the other; calls ``written`` on the training thread when a file is safely on disk."""
 
     def __init__(
         self, retention: Retention, key: bytes | None, mode: str, beside: bool, written: Callable[[Path, int], None]
@@ -34,17 +26,7 @@ class CheckpointWriter:
         self._failure: Exception | None = None
 
     def write(self, path: Path, archive: Archive, step: int, *, kept: bool = False) -> None:
-        """Writes an archive; beside training, it is on disk when ``wait`` returns.
-
-        Args:
-            path: the file.
-            archive: its content.
-            step: of the training.
-            kept: whether the file is exempt from retention.
-
-        Raises:
-            CheckpointWriteError: this file, or the one before it, could not be written.
-        """
+        """Writes an archive; beside training, it is on disk when ``wait`` returns. A ``kept`` file is never deleted."""
         self.wait()
         job = functools.partial(self._write, path, archive, kept)
         if self._jobs is None:
@@ -55,20 +37,12 @@ class CheckpointWriter:
         self.check()
 
     def check(self) -> None:
-        """Takes note of a file that has been written.
-
-        Raises:
-            CheckpointWriteError: it could not be written.
-        """
+        """Takes note of a file that has been written; raises CheckpointWriteError if it could not be."""
         if self._jobs is None or self._jobs.is_idle:
             self.wait()
 
     def wait(self) -> None:
-        """Waits until all files are on disk.
-
-        Raises:
-            CheckpointWriteError: one could not be written.
-        """
+        """Waits until all files are on disk."""
         if self._pending is None:
             return
         if self._jobs is not None:
@@ -84,11 +58,7 @@ class CheckpointWriter:
         self._written(path, step)
 
     def close(self) -> None:
-        """Waits until all files are on disk, and ends the thread.
-
-        Raises:
-            CheckpointWriteError: a file could not be written.
-        """
+        """Waits until all files are on disk, and ends the thread."""
         try:
             self.wait()
         finally:
@@ -107,14 +77,7 @@ class CheckpointWriter:
 
 
 class SavePolicy:
-    """Says when a checkpoint is due.
-
-    Args:
-        steps: save after every so many steps, or None.
-        seconds: save when more than so many seconds have passed, or None.
-        step: how many steps are done already.
-        now: the time.
-    """
+    """Says when a checkpoint is due: ``steps`` after the one before, or more than ``seconds`` after it."""
 
     def __init__(self, steps: int | None, seconds: int | None, step: int, now: float) -> None:
         self._steps, self._seconds = steps, seconds
@@ -132,14 +95,7 @@ class SavePolicy:
 
 
 class Retention:
-    """Says which files of a run are no longer kept.
-
-    Args:
-        maximum: keep so many, the newest, or None.
-        minutes: keep one of every so many minutes, the newest of them, or None; the first minutes begin with the
-            first file.
-        files: what the run wrote before it was resumed, oldest first.
-    """
+    """Keeps the ``maximum`` newest files of a run, or the newest of every ``minutes``, counted from the first file."""
 
     def __init__(self, maximum: int | None, minutes: int | None, files: list[Path] | None = None) -> None:
         self._maximum, self._minutes = maximum, minutes
@@ -152,11 +108,7 @@ class Retention:
         return list(self._windows)
 
     def add(self, path: Path, now: float) -> list[Path]:
-        """Takes in a file that is safely on disk.
-
-        Returns:
-            The files to delete.
-        """
+        """Takes in a file that is safely on disk; returns the files to delete."""
         self._windows.pop(path, None)
         if self._start is None:
             self._start = now

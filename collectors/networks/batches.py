@@ -71,10 +71,7 @@ def tuple_like(model: Sequence[Any], items: list[Any]) -> Any:
 
 
 def sample_count(inputs: Any, targets: Any) -> int:
-    """Returns the number of samples in a batch: the first axis of its first tensor or array that has one, else 1.
-
-    PyTorch's tensors come before arrays of other kinds.
-    """
+    """Returns a batch's number of samples: the first axis of its first tensor, else array, that has one, else 1."""
     torch = sys.modules.get("torch")
     found = [leaf for leaf in leaves((inputs, targets)) if len(getattr(leaf, "shape", ()))]
     if torch is not None:

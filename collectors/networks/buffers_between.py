@@ -21,26 +21,10 @@ _STATISTICS = ("running_mean", "running_var")
 
 
 class BuffersBetween:
-    """The buffers at the points of a line or a plane through networks, which lie at 0 and at 1 along each direction.
-
-    At a network all buffers are its own. Between networks, statistics and other finite numbers are their mean with the
-    shares of ``inside_corners``; the vectors of spectral normalization stay of length one, and are turned so that they
-    point the same way; masks of PyTorch's pruning are ones, for the weights are multiplied by them beforehand; other
-    masks, indices, booleans, and what is not finite are those of the first network.
-
-    Args:
-        space: the networks' description.
-        buffers: those of the first network, which is the origin, by name.
-        end_buffers: for each direction, by name, those of the network at 1 along it that are not the same in all; empty
-            where nothing changes.
-
-    Attributes:
-        names: what is not the same in all networks.
-        interpolated: of these, what is interpolated.
-        vectors: of these, what stays of length one.
-    """
+    """Buffers between networks at 0 and 1 along each direction, by ``inside_corners``; at a network, those it has."""
 
     def __init__(self, space: WeightSpace, buffers: State, end_buffers: Sequence[State]) -> None:
+        # Each has those buffers, of the network at 1 along a direction, that are not the same in all; or none.
         names = end_buffers[0] if end_buffers else ()
         self.names = tuple(info.name for info in space.buffers if info.name in names)
         self.networks: list[dict[str, NDArray[Any]]] = [
@@ -49,9 +33,11 @@ class BuffersBetween:
         self._masks = pruning_masks(space)
         self._dtypes = {info.name: numpy_dtype(info.dtype) for info in space.buffers}
         self.interpolated = tuple(name for name in self.names if self._can_be_interpolated(name))
+        # Of spectral normalization: they stay of length one, and are turned so that they point the same way.
         self.vectors = tuple(name for name in self.interpolated if self._is_vector(name))
         self.corners = [
             {
+                # Ones for masks of pruning, because the weights are multiplied by them beforehand.
                 name: np.ones(network[name].shape) if name in self._masks else network[name].astype(np.float64)
                 for name in self.interpolated
             }
@@ -76,11 +62,7 @@ class BuffersBetween:
         return places[0] if coordinates[places[0] - 1] == 1 else None
 
     def at(self, coordinates: Sequence[float]) -> dict[str, NDArray[Any]]:
-        """Returns what differs from the origin's buffers at a point, in their own element types.
-
-        Args:
-            coordinates: one for each direction.
-        """
+        """Returns what differs from the origin's buffers at a point, in its element types; coordinates by direction."""
         network = self.network_at(coordinates)
         if network is not None:
             return dict(self.networks[network])
@@ -103,6 +85,7 @@ class BuffersBetween:
             return False
         wide = [array.astype(np.float64) for array in found]
         is_mask = all(np.isin(array, (0.0, 1.0)).all() for array in wide)
+        # Other masks, indices, booleans, and what is not finite are those of the first network.
         return not is_mask and all(np.isfinite(array).all() for array in wide)
 
     def _is_vector(self, name: str) -> bool:
@@ -141,13 +124,7 @@ def has_statistics(names: Iterable[str]) -> bool:
 
 
 def inside_corners(coordinates: Sequence[float]) -> list[float]:
-    """Returns the share of each given network at a point, the origin's first; none is negative, and they add up to 1.
-
-    The networks are the corners of a segment or a triangle: the origin, and one at 1 along each direction. Beyond it a
-    share would be negative, as a variance would become; it counts as zero, and the others are divided by their sum.
-
-    Args:
-        coordinates: one for each direction.
-    """
+    """Returns the share of each network at a point, the origin's first; none is negative, and they add up to 1."""
+    # Beyond the segment or triangle of the networks a share would be negative, as a variance would become; it is zero.
     kept = [max(float(share), 0.0) for share in (1.0 - sum(coordinates), *coordinates)]
     return [share / sum(kept) for share in kept]

@@ -20,13 +20,7 @@ from .weight_space import TensorInfo, WeightSpace, numpy_dtype
 
 @dataclass(frozen=True)
 class NamedArrays:
-    """A network's named arrays, in the tree's order.
-
-    Attributes:
-        space: their description.
-        arrays: name to array.
-        call: given arrays by name and inputs, returns the network's outputs in eval mode.
-    """
+    """A network's named arrays in the tree's order; ``call`` maps arrays by name and inputs to outputs in eval mode."""
 
     space: WeightSpace
     arrays: Mapping[str, Any]
@@ -44,12 +38,7 @@ def describe(network: Any) -> WeightSpace:
 
 
 def read(network: Any) -> dict[str, NDArray[Any]]:
-    """Returns copies of all parameters and buffers in host memory.
-
-    Raises:
-        TypeError: an array is spread over several processes.
-        ValueError: an array is gone, because a jitted function took its memory (``donate_argnums``).
-    """
+    """Returns copies of all parameters and buffers in host memory."""
     parts = take_apart(network)
     for array in parts.arrays.values():
         if isinstance(array, jax.Array) and not array.is_deleted() and array.is_fully_addressable:
@@ -58,12 +47,7 @@ def read(network: Any) -> dict[str, NDArray[Any]]:
 
 
 def take_apart(network: Any) -> NamedArrays:
-    """Returns the named arrays of an nnx.Module, a JaxNetwork, or what a ParametersFunction returns now.
-
-    Raises:
-        TypeError: it holds no arrays, or more than parameters.
-        ValueError: two arrays have the same name.
-    """
+    """Returns the named arrays of an nnx.Module, a JaxNetwork, or what a ParametersFunction returns now."""
     if isinstance(network, ParametersFunction):
         found = network.function()
         is_network = isinstance(found, JaxNetwork) or is_module(found)

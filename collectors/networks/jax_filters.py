@@ -12,14 +12,7 @@ _PROJECTIONS = ("query", "key", "value")
 
 
 def filter_axes_of_tree(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """Returns the filter axes of named arrays, of which nothing but names and shapes are known.
-
-    A kernel's outputs are its last axis. The shape of a layer's bias tells where there are more: Flax's attention has
-    kernels of shape (inputs, heads, entries), and ``nn.scan`` puts an axis of the layers in front.
-
-    Args:
-        shapes: of each array, by its path, joined by dots.
-    """
+    """Returns the filter axes of arrays, by their paths (joined by dots), from nothing but names and shapes."""
     return {name: _axes(name, shape, shapes) for name, shape in shapes.items()}
 
 
@@ -49,6 +42,8 @@ def _axes(name: str, shape: tuple[int, ...], shapes: Mapping[str, tuple[int, ...
         return ()
     if key == "embedding":
         return (0,)  # a row for each entry
+    # A kernel's outputs are its last axis, or as many as the bias has: kernels of Flax's attention are (inputs, heads,
+    # entries), and ``nn.scan`` puts an axis of the layers in front.
     bias = tuple(shapes.get(f"{layer}.bias" if layer else "bias", ()))
     if 2 <= len(bias) < count:
         if shape[-len(bias) :] == bias:

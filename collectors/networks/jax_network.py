@@ -70,24 +70,14 @@ class JaxNetwork:
 
 
 class ParametersFunction:
-    """A training's present parameters, read through a function without arguments.
-
-    Arrays of JAX never change: each step makes new ones. So the function is watched.
-
-    Args:
-        function: returns a pytree of arrays, a dict of Flax's collections, an nnx.Module or a JaxNetwork.
-    """
+    """A training's present parameters, through a function: JAX's arrays never change, but each step makes new ones."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
         self._space: WeightSpace | None = None
 
     def check_space(self, space: WeightSpace) -> None:
-        """Checks that the function returns the same parameters as at the beginning, apart from their values.
-
-        Raises:
-            ValueError: it does not.
-        """
+        """Checks that the function returns the same parameters as at the beginning, apart from their values."""
         self._space = self._space or space
         if lines := self._space.differences(space):
             raise ValueError(

@@ -29,17 +29,9 @@ def owns(value: object) -> bool:
 
 
 def named_variables(network: Any) -> list[tuple[TensorInfo, Any]]:
-    """Returns every parameter and buffer of a network with its Keras variable, in the network's order.
-
-    A name is the variable's path inside the model. Keras numbers layers without a name of their own through the whole
-    process (``dense_7``); here they are numbered anew inside the model (``dense``, ``dense_1``, ...), so that the same
-    code gives the same names whatever was built before. Parameters are what layers declare as trainable, frozen ones
-    included; all else (moving statistics, seeds) are buffers.
-
-    Raises:
-        TypeError: the network has no weights yet, or holds state that Keras does not know of.
-    """
+    """Returns every parameter and buffer of a network with its Keras variable, in the network's order."""
     _check_readable(network)
+    # What layers declare as trainable are parameters, frozen ones too; all else (moving statistics, seeds) are buffers.
     owners = {
         id(variable): layer
         for layer in network._flatten_layers(include_self=True, recursive=True)
@@ -48,6 +40,8 @@ def named_variables(network: Any) -> list[tuple[TensorInfo, Any]]:
     trainable = {id(variable) for variable in network.trainable_variables}
     variables = list({id(variable): variable for variable in network.variables}.values())
     result = []
+    # Keras numbers layers without a name through the process (``dense_7``), here they are numbered inside the model, so
+    # that the same code gives the same names whatever was built before.
     for name, variable in zip(_names(network, variables), variables, strict=True):
         is_parameter = id(variable) in owners or id(variable) in trainable
         info = TensorInfo(
@@ -75,10 +69,7 @@ def read(network: Any) -> dict[str, NDArray[Any]]:
 
 
 def synchronize(network: Any) -> None:
-    """Updates the network's variables to what it has learnt so far.
-
-    On the JAX back end ``fit`` keeps the weights to itself until an epoch ends or a caller asks for them.
-    """
+    """Updates the network's variables; on the JAX back end ``fit`` keeps the weights until an epoch's end, or this."""
     ask: Callable[[], None] | None = getattr(network, "jax_state_sync", None)
     if ask is not None:
         ask()

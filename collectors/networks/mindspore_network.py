@@ -25,11 +25,7 @@ def owns(value: object) -> bool:
 
 
 def unwrap(network: Any) -> Any:
-    """Returns the user's own cell inside those that ``Model`` and hand-written trainings put around it.
-
-    These add a loss, an optimizer or a cast: ``TrainOneStepCell``, ``WithLossCell``, ``WithEvalCell``, those of mixed
-    precision, and a user's own ones with a ``network`` (or ``_backbone``) beside an ``optimizer`` or a loss.
-    """
+    """Returns the user's cell inside what ``Model`` and trainings put around it: a loss, an optimizer or a cast."""
     while True:
         inner = network.name_cells()
         wrapped = next((inner[name] for name in ("_backbone", "network", "_network") if name in inner), None)
@@ -49,9 +45,7 @@ class NamedTensor:
 
     Attributes:
         name: given by the network's structure, also where a wrapper changed ``Parameter.name``.
-        owner: the cell that holds it.
-        key: its name in that cell.
-        tensor: the tensor.
+        key: its name in its owner, the cell that has it.
         is_parameter: whether it is a ``Parameter`` rather than a registered buffer.
         aliases: further names of the same tensor, including ``Parameter.name`` if that differs.
     """
@@ -81,11 +75,7 @@ class NamedTensor:
 
 
 def named_tensors(network: Any) -> list[NamedTensor]:
-    """Returns every parameter and persistent buffer of a network once, in the network's order.
-
-    Raises:
-        ValueError: two tensors have the same name.
-    """
+    """Returns every parameter and persistent buffer of a network once, in the network's order."""
     found: dict[int, NamedTensor] = {}
     names: dict[str, int] = {}
     for entry in _walk(unwrap(network), "", ()):

@@ -1,8 +1,4 @@
-"""Weights that Accelerate keeps away from their layers: parts of a ``device_map`` on "cpu" or "disk" (PyTorch).
-
-The layer's own parameter is on the meta device then, without values. A hook puts the values on the device that computes
-before each forward pass, and takes them away afterwards.
-"""
+"""Weights that Accelerate keeps away from their layers: parts of a ``device_map`` on "cpu" or "disk" (PyTorch)."""
 
 from __future__ import annotations
 
@@ -16,13 +12,7 @@ from torch import nn
 
 @dataclass(frozen=True, eq=False)
 class OffloadedWeight:
-    """Where the values of one parameter or buffer come from.
-
-    Attributes:
-        name: as in ``named_parameters(remove_duplicate=False)``.
-        hook: of Accelerate; its ``weights_map`` has the values.
-        key: in that map.
-    """
+    """Where the values of a parameter or buffer are: under ``key`` in ``weights_map`` of a hook of Accelerate."""
 
     name: str
     hook: Any
@@ -71,10 +61,7 @@ def offloaded_weights(network: nn.Module) -> dict[str, OffloadedWeight]:
 
 
 def offloaded_values(network: nn.Module) -> dict[str, torch.Tensor]:
-    """Returns the values of all offloaded parameters and buffers in host memory, by name; tied ones share a tensor.
-
-    What is tied to a parameter that is not offloaded is that parameter. A name without values anywhere is left out.
-    """
+    """Returns the values of all offloaded parameters and buffers in host memory, by name; tied ones share a tensor."""
     weights = offloaded_weights(network)
     if not weights:
         return {}
@@ -86,6 +73,7 @@ def offloaded_values(network: nn.Module) -> dict[str, torch.Tensor]:
     for name in sorted(weights, key=lambda name: name in sources):  # sources come first
         own, source = tensors[name], sources.get(name)
         value: torch.Tensor | None
+        # On the meta device it has no values: a hook brings them before a forward pass and takes them away afterwards.
         if not own.is_meta:
             value = own.detach()
         elif id(own) in by_object:

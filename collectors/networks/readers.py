@@ -1,7 +1,4 @@
-"""Which framework a network comes from, and reading it, without importing any other framework.
-
-A framework that the user's objects come from is imported already; nothing else needs to be.
-"""
+"""Which framework a network comes from, and its reader; a framework that nobody has imported stays so."""
 
 from __future__ import annotations
 
@@ -52,11 +49,7 @@ def framework_of(value: object) -> str | None:
 
 
 def reader_of(network: object) -> NetworkReader:
-    """Returns what reads a network.
-
-    Raises:
-        TypeError: the object is not a network of a supported framework.
-    """
+    """Returns what reads a network."""
     name = framework_of(network)
     if name is None:
         raise TypeError(
@@ -82,11 +75,7 @@ def without_average(network: object) -> object:
 
 
 def describe_network(network: object) -> WeightSpace:
-    """Returns the description of a network of any supported framework.
-
-    Raises:
-        TypeError: the object is not a network of a supported framework.
-    """
+    """Returns the description of a network of any supported framework."""
     return reader_of(network).describe(network)
 
 
@@ -100,13 +89,7 @@ def read_network(network: object) -> dict[str, NDArray[Any]]:
 
 
 def repeated_reader(network: object) -> Callable[[], dict[str, NDArray[Any]]]:
-    """Returns a function that does what ``read_network`` does; where it can, it is faster from its second call on.
-
-    The arrays hold their values for as long as the mapping that it returned is kept.
-
-    Raises:
-        TypeError: the object is not a network of a supported framework.
-    """
+    """Returns a ``read_network`` for many calls, faster where it can be; arrays last as long as their mapping."""
     if framework_of(network) == "torch":
         from .torch_repeated import RepeatedReader
 
@@ -115,12 +98,7 @@ def repeated_reader(network: object) -> Callable[[], dict[str, NDArray[Any]]]:
 
 
 def sharded_reader(network: object, *, keeps: bool) -> ShardedReader | None:
-    """Returns what reads a network whose parameters are divided among processes; None where each process has them all.
-
-    Args:
-        network: what trains, inside its wrappers.
-        keeps: whether this process gets the copies; it must be rank 0.
-    """
+    """Returns what reads a network divided among processes; None where each process has all parameters."""
     if not is_sharded(network):
         return None
     from .torch_shards import ShardedReader

@@ -13,25 +13,12 @@ from .weight_space import canonical_name, extra_states_left_out
 
 
 def extra_states(module: nn.Module) -> dict[str, Any]:
-    """Returns the extra state of each layer that has one, by the names of PyTorch's state dicts.
-
-    Args:
-        module: a network without wrappers.
-    """
+    """Returns the extra state of each layer that has one, by the names of PyTorch's state dicts."""
     return {name: layer.get_extra_state() for name, layer in _layers(module).items()}
 
 
 def set_extra_states(module: nn.Module, states: Mapping[str, Any], where: str) -> None:
-    """Gives each layer its extra state; warns of layers and of states that are left over.
-
-    Args:
-        module: a network without wrappers.
-        states: as ``extra_states`` returns them.
-        where: where they come from, for errors.
-
-    Raises:
-        CheckpointError: a layer does not take its state.
-    """
+    """Gives each layer its extra state; warns of layers and of states that are left over."""
     layers = _layers(module)
     for name, layer in layers.items():
         if name in states:

@@ -31,12 +31,10 @@ def owns(value: object) -> bool:
 
 @contextlib.contextmanager
 def transformers_without_fast_path() -> Iterator[None]:
-    """Lets layers of transformers compute what they compute in training.
-
-    Their fast path, which evaluation without gradients takes, fills padded places with zeros: another function for
-    whatever reads these, and one without derivatives.
-    """
+    """Lets layers of transformers compute what they compute in training."""
     before = torch.backends.mha.get_fastpath_enabled()
+    # The fast path of evaluation without gradients fills padded places with zeros: another function for whatever reads
+    # these, and one without derivatives.
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         yield
@@ -45,11 +43,7 @@ def transformers_without_fast_path() -> Iterator[None]:
 
 
 def unwrap(network: nn.Module) -> nn.Module:
-    """Returns the user's own module inside ``DataParallel``, ``DistributedDataParallel`` and ``torch.compile``.
-
-    Raises:
-        TypeError: it is a program of TorchScript.
-    """
+    """Returns the user's own module inside ``DataParallel``, ``DistributedDataParallel`` and ``torch.compile``."""
     while True:
         _check_not_scripted("network", network)
         if isinstance(network, nn.DataParallel | nn.parallel.DistributedDataParallel):
@@ -62,15 +56,7 @@ def unwrap(network: nn.Module) -> nn.Module:
 
 
 def named_tensors(network: nn.Module) -> list[tuple[TensorInfo, torch.Tensor]]:
-    """Returns every parameter and persistent buffer of a network, each storage once, in the network's order.
-
-    Of weights that Accelerate keeps away from their layers it returns the tensors that have the values.
-
-    Raises:
-        TypeError: a tensor has no storage of its own that could be read (meta device, lazy, sharded), or a trainable
-            one has elements that share memory.
-        ValueError: two tensors have the same canonical name.
-    """
+    """Returns each parameter and persistent buffer, each storage once, in order; offloaded ones have their values."""
     module = unwrap(network)
     entries = named_entries(module)
     for _, name, tensor in entries:
@@ -106,32 +92,19 @@ def named_entries(module: nn.Module) -> list[Entry]:
 def tied_tensors(
     network: nn.Module, entries: Iterable[tuple[TensorInfo, torch.Tensor]]
 ) -> list[tuple[str, torch.Tensor]]:
-    """Returns the parameters and buffers that lie in the memory of another one, each with that one's name.
-
-    A tensor that a network has under several names is a single one.
-
-    Args:
-        network: whose parameters.
-        entries: what ``named_tensors`` returns of it.
-    """
+    """Returns the parameters and buffers that lie in the memory of another one, each with that one's name."""
     first = {alias: (info.name, tensor) for info, tensor in entries for alias in info.aliases}
     found = {}
     for _, raw_name, tensor in named_entries(unwrap(network)):
         name, own = first.get(canonical_name(raw_name), ("", tensor))
+        # A tensor that a network has under several names is a single one.
         if tensor is not own and tensor.dtype == own.dtype:
             found[id(tensor)] = (name, tensor)
     return list(found.values())
 
 
 def check_apart(entries: Iterable[tuple[TensorInfo, torch.Tensor]]) -> None:
-    """Checks that no weight that is moved shares a part of its memory with another parameter or a buffer.
-
-    Args:
-        entries: what ``named_tensors`` returns of a network.
-
-    Raises:
-        TypeError: two do, such as a layer's weight and a slice of it.
-    """
+    """Checks that no weight that is moved shares a part of its memory with another parameter or a buffer."""
     held = [(info, tensor) for info, tensor in entries if info.size]
     held.sort(key=lambda item: (str(item[1].device), item[1].data_ptr()))
     for (one, first), (other, second) in itertools.pairwise(held):
@@ -149,12 +122,7 @@ def check_apart(entries: Iterable[tuple[TensorInfo, torch.Tensor]]) -> None:
 
 
 def is_divided(tensor: torch.Tensor, *, by_fsdp1: bool = False) -> bool:
-    """Returns whether a process has only a part of the tensor: DTensor, FSDP 1, or ZeRO 3.
-
-    Args:
-        tensor: what a module holds as a parameter or a buffer.
-        by_fsdp1: whether only FSDP 1 counts, which hides the parameters of a module from all but its wrapper.
-    """
+    """Returns whether a process has only a part: FSDP 1 (hidden from all but its wrapper), DTensor, or ZeRO 3."""
     flat = hasattr(tensor, "_is_flat_param") or hasattr(tensor, "_fsdp_flattened")
     return flat or (not by_fsdp1 and (hasattr(tensor, "full_tensor") or hasattr(tensor, "ds_id")))
 
@@ -165,19 +133,7 @@ def tensor_infos(
     prefix: str = "",
     values: Mapping[str, torch.Tensor] | None = None,
 ) -> list[tuple[TensorInfo, torch.Tensor]]:
-    """Returns tensors of a module with their descriptions, each storage once, in the order of the entries.
-
-    Args:
-        module: its layers say which axes are filters.
-        entries: role, name inside the module, and tensor. Of a ``DTensor``, what is described is the whole tensor.
-        prefix: stands before every name, such as "encoder.".
-        values: by name inside the module, tensors that have the values of those that are offloaded.
-
-    Raises:
-        TypeError: a tensor has no storage of its own that could be read (meta device, lazy, sparse), or a trainable
-            one has elements that share memory.
-        ValueError: two tensors have the same canonical name.
-    """
+    """Returns tensors of a module with their descriptions, each storage once, in the order of the entries."""
     owners = {name: (layer, key) for name, layer, key in _owners(module)}
     gains = _gains(module)
     values = values or {}
@@ -218,11 +174,7 @@ def tensor_infos(
 
 
 def check_values(network: nn.Module) -> None:
-    """Checks that every parameter and buffer has a shape, and values, in its layer or elsewhere.
-
-    Raises:
-        TypeError: one is lazy, or on the meta device, and no hook has its values.
-    """
+    """Checks that every parameter and buffer has a shape, and values, in its layer or elsewhere."""
     module = unwrap(network)
     check_shapes("network", module)
     elsewhere = offloaded_weights(module)
@@ -232,15 +184,7 @@ def check_values(network: nn.Module) -> None:
 
 
 def check_shapes(label: str, module: nn.Module) -> None:
-    """Checks that every parameter and buffer has a shape.
-
-    Args:
-        label: what the module is, for the error's text.
-        module: a network, or a loss that is a module.
-
-    Raises:
-        TypeError: one is of a lazy layer that was never run.
-    """
+    """Checks that every parameter and buffer has a shape; those of a lazy layer that was never run have none."""
     for name, tensor in itertools.chain(module.named_parameters(), module.named_buffers()):
         _check_shaped(label, canonical_name(name), tensor)
 

@@ -19,17 +19,7 @@ _TYPE_AND_SHAPE = operator.attrgetter("dtype", "shape")
 
 
 class RepeatedReader:
-    """Returns the network's parameters and buffers as ``read`` does, faster from the second call on.
-
-    The arrays hold their values for as long as the mapping that was returned is kept.
-
-    Args:
-        network: what is read; its layers, tensors and their types may change between calls.
-
-    Raises:
-        TypeError: a tensor has no storage of its own that could be read (when called).
-        ValueError: two tensors have the same canonical name (when called).
-    """
+    """Reads parameters and buffers, faster from the second call on; arrays last as long as the mapping returned."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
@@ -49,12 +39,7 @@ class RepeatedReader:
 
 
 class Borrowed(dict[str, NDArray[Any]]):
-    """Arrays whose memory is free for other values when this mapping is gone.
-
-    Args:
-        memory: has the arrays as ``arrays``.
-        free: takes the memory back.
-    """
+    """Arrays whose memory is free for other values when this mapping is gone."""
 
     def __init__(self, memory: Any, free: list[Any]) -> None:
         super().__init__(memory.arrays)
@@ -66,10 +51,7 @@ class Borrowed(dict[str, NDArray[Any]]):
 
 
 class _Contents:
-    """What a network consists of, to tell whether names and storages are still the same.
-
-    It is looked at between two training steps, when every line of it is cold, so it does as little as it can.
-    """
+    """What a network consists of, to tell whether names and storages are still the same."""
 
     def __init__(self, network: nn.Module) -> None:
         layers = list(network.modules())
@@ -82,6 +64,7 @@ class _Contents:
         self._transient = [(layer, set(layer._non_persistent_buffers_set)) for layer in layers if layer._buffers]
         self._storages = self._places()
 
+    # Between two training steps every line is cold, so it does as little as it can.
     def are_unchanged(self) -> bool:
         """Returns whether nothing was added, replaced, renamed, resized, converted or moved to other memory."""
         objects = self._members()
@@ -102,11 +85,7 @@ class _Contents:
 
 
 class _Memory:
-    """Room for one copy of each tensor.
-
-    Attributes:
-        arrays: name to copy, in the network's order.
-    """
+    """Room for one copy of each tensor, in ``arrays`` by name, in the network's order."""
 
     def __init__(self, entries: list[tuple[str, torch.Tensor]]) -> None:
         self._sources: dict[torch.dtype, list[torch.Tensor]] = {}

@@ -1,8 +1,4 @@
-"""PyTorch networks whose parameters are divided among processes: described and read whole, one parameter at a time.
-
-Every process takes part, and rank 0 gets copies in host memory. Beside its shards a process holds one whole parameter
-at a time (FSDP 1: one wrapped unit), so that the network need not fit on any device.
-"""
+"""PyTorch networks whose parameters are divided among processes: described and read whole, one parameter at a time."""
 
 from __future__ import annotations
 
@@ -30,19 +26,7 @@ def is_sharded(network: nn.Module) -> bool:
 
 
 class ShardedReader:
-    """Reads a network whose parameters are divided among processes, all of which must make the same calls.
-
-    FSDP 1 and 2, tensors that are divided as ``DTensor``, and DeepSpeed's ZeRO are known. With DeepSpeed the values
-    are the float32 ones that its optimizer keeps.
-
-    Args:
-        network: what trains, inside its wrappers.
-        keeps: whether this process gets the copies; the others only take part. It must be rank 0.
-
-    Raises:
-        TypeError: a wrapper around the network holds its parameters, or a tensor cannot be read (when called).
-        ValueError: two tensors have the same canonical name (when called).
-    """
+    """Reads what FSDP, DTensor or ZeRO divides; all processes must call alike, and rank 0 ``keeps`` the copies."""
 
     def __init__(self, network: nn.Module, *, keeps: bool) -> None:
         self._network, self._keeps = unwrap(network), keeps
@@ -67,12 +51,10 @@ class ShardedReader:
             self._room = self._free.pop() if self._free else _Room(self._infos)
 
     def __call__(self) -> dict[str, NDArray[Any]]:
-        """Returns copies of all parameters and buffers in host memory; none where this process gets none.
-
-        The arrays hold their values for as long as the mapping that was returned is kept.
-        """
+        """Returns copies in host memory, which last as long as the mapping; none where this process keeps none."""
         self.make_room()
         room, self._room = self._room, None
+        # One whole parameter at a time (FSDP 1: a wrapped unit), so that the network need not fit on any device.
         for info, tensor in self._tensors(with_values=True):
             if room is not None:
                 room.copy(info.name, tensor)
@@ -97,16 +79,13 @@ class ShardedReader:
                 entries = [entry for entry in named_entries(unit) if not f"{prefix}{entry[1]}".startswith(inner)]
                 _check_is_outermost(unit, entries)
                 for info, tensor in tensor_infos(unit, entries, prefix):
+                    # With DeepSpeed the values are the float32 ones that its optimizer keeps.
                     kept = replace(info, dtype="float32") if _has_master(tensor) else info
                     yield kept, _whole_tensor(tensor) if with_values else tensor
 
 
 class _Room:
-    """Host memory for one copy of each tensor.
-
-    Attributes:
-        arrays: name to copy, in the network's order.
-    """
+    """Host memory for one copy of each tensor, in ``arrays`` by name, in the network's order."""
 
     def __init__(self, infos: list[TensorInfo]) -> None:
         self._tensors = {info.name: torch.empty(info.shape, dtype=getattr(torch, info.dtype)) for info in infos}

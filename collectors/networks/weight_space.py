@@ -1,8 +1,4 @@
-"""A network as named tensors: which there are, and their values as NumPy arrays.
-
-Every framework has one reader (``torch_network`` is PyTorch's), found by ``readers``. The rest of the project sees
-only what is defined here: a ``WeightSpace`` (names, shapes, dtypes, roles) and a ``State`` (name to array).
-"""
+"""A network as named tensors (``WeightSpace``) with arrays as values (``State``), whatever its framework."""
 
 from __future__ import annotations
 
@@ -27,10 +23,7 @@ _WRAPPERS = re.compile(r"(?:^|(?<=\.))_(?:orig_mod|fsdp_wrapped_module|checkpoin
 
 
 def canonical_name(name: str) -> str:
-    """Returns a tensor's name without what wrappers add.
-
-    That is ``module.`` in front, and what ``torch.compile``, FSDP and activation checkpointing add anywhere.
-    """
+    """Returns a tensor's name without ``module.`` in front, and what ``torch.compile``, FSDP and checkpointing add."""
     name = _WRAPPERS.sub("", name)
     while name.startswith("module."):
         name = _WRAPPERS.sub("", name.removeprefix("module."))
@@ -43,7 +36,7 @@ def is_extra_state(name: str) -> bool:
 
 
 def extra_states_left_out(names: Collection[str]) -> str:
-    """Returns the sentence that says so of such names."""
+    """Returns the sentence that tells which extra states are left out."""
     return f"left out: {some_names(names)}, which layers keep beside their weights (get_extra_state)."
 
 
@@ -59,7 +52,6 @@ class TensorInfo:
 
     Attributes:
         name: canonical name.
-        shape: its shape.
         dtype: NumPy's name of the element type ("bfloat16" and the like come from ml_dtypes).
         role: "parameter" or "buffer".
         trainable: whether an optimizer may move it; a plane spans the trainable tensors.
@@ -91,15 +83,7 @@ class TensorInfo:
         return self.size // max(1, math.prod(self.shape[axis] for axis in self.filter_axes) * self.filter_groups)
 
     def filters(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Returns a view of an array of this shape, whose first axes number the filters.
-
-        Args:
-            array: contiguous, of the tensor's shape.
-
-        Returns:
-            Shape (filters along each of their axes ..., elements of a filter along each of the other axes ...); the
-            axes of filters are ``filter_dimensions``.
-        """
+        """Returns a view of a contiguous array of this shape: axes of filters, then the axes of a filter's elements."""
         axes = self.filter_axes
         if self.filter_groups > 1:
             array = array.reshape(self.filter_groups, -1, *self.shape[1:])
@@ -151,11 +135,9 @@ class WeightSpace:
         return sum(tensor.size for tensor in self.trainable)
 
     def differences(self, other: WeightSpace) -> list[str]:
-        """Returns one line for each tensor in which the other network differs; none when they are equal.
-
-        Which axes number the filters is no difference: it matters where a direction is drawn, and earlier versions told
-        other ones for a gain of weight normalization.
-        """
+        """Returns one line for each tensor in which the other network differs; none when they are equal."""
+        # Which axes number the filters is no difference: that matters where a direction is drawn; earlier versions told
+        # other ones for a gain of weight normalization.
         ours, theirs = (
             {tensor.name: replace(tensor, filter_axes=(), filter_groups=1) for tensor in space.tensors}
             for space in (self, other)
@@ -173,19 +155,7 @@ class WeightSpace:
         return lines or ["the same tensors in another order"]
 
     def check_state(self, where: str, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
-        """Checks that a state holds every tensor of this network with the right shape.
-
-        Args:
-            where: what holds the state, for the error's text (a path, "the origin", ...).
-            shapes: name to shape of what it holds; an alias's name stands for its tensor.
-
-        Returns:
-            For each of our tensor names, the name under which the state holds it.
-
-        Raises:
-            CheckpointError: tensors are missing or have another shape, or there are more than the
-                network knows; all are listed.
-        """
+        """Returns each tensor's name in a state; CheckpointError lists what is missing, unknown or of another shape."""
         found: dict[str, str] = {}
         problems: list[str] = []
         known: set[str] = set()
@@ -215,12 +185,7 @@ class WeightSpace:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> WeightSpace:
-        """Returns the description that ``to_json`` gave, after ``json`` wrote and read it.
-
-        Raises:
-            KeyError: it lacks a part.
-            TypeError: a part is of another kind.
-        """
+        """Returns the description that ``to_json`` gave, after ``json`` wrote and read it."""
         lists = ("shape", "filter_axes", "aliases")
         tensors = []
         for tensor in value["tensors"]:
@@ -243,17 +208,7 @@ def direction_dtype(dtype: str) -> np.dtype[Any]:
 def move_along(
     space: WeightSpace, origin: State, directions: Sequence[State], coordinates: Sequence[float]
 ) -> dict[str, NDArray[Any]]:
-    """Returns each trainable parameter at the origin plus the coordinates times the directions.
-
-    Points are computed in ``direction_dtype``, returned in the parameters' own element types, and share no memory with
-    the origin.
-
-    Args:
-        space: the network's description.
-        origin: at least every trainable parameter, by name.
-        directions: for each axis, every trainable parameter's displacement, by name.
-        coordinates: one for each direction.
-    """
+    """Returns each trainable parameter at origin + coordinates times directions, in its element type, in new memory."""
     point = {}
     for info in space.trainable:
         value = origin[info.name].astype(direction_dtype(info.dtype))

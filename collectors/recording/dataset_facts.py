@@ -16,10 +16,8 @@ _LONGEST_TEXT = 200
 
 
 def dataset_graph(dataset: Any) -> dict[str, Any]:
-    """Returns the pipeline as nested dicts: ``op_type``, ``parameters``, ``operations``, ``sampler``, ``children``.
-
-    The outermost is what yields batches; children are what it reads from.
-    """
+    """Returns the pipeline as nested dicts: ``op_type``, ``parameters``, ``operations``, ``sampler``, ``children``."""
+    # The outermost is what yields batches; children are what it reads from.
     return _node(dataset, 0)
 
 

@@ -39,12 +39,7 @@ _OWN_FILE = re.compile(
 
 @dataclass(frozen=True)
 class CollectionSteps:
-    """Which steps are recorded; the first step of a run always is.
-
-    Attributes:
-        every: the multiples of this are recorded.
-        tensors_every: the multiples of this have their tensors recorded; None chooses, so that a run has about twenty.
-    """
+    """Which steps are recorded: the first, and multiples of ``every``; ``tensors_every`` None takes about twenty."""
 
     every: int
     tensors_every: int | None = None
@@ -54,12 +49,7 @@ class CollectionSteps:
         return step % self.every == 0
 
     def collects_tensors(self, step: int, total: int | None) -> bool:
-        """Returns whether tensors are recorded.
-
-        Args:
-            step: its number, 1 for the first.
-            total: how many steps the training has, None while that is not known.
-        """
+        """Returns whether tensors are recorded at a step (the first is 1); ``total`` is None while nobody knows it."""
         if self.tensors_every is not None:
             return step % self.tensors_every == 0
         return self.collects(step) if total is None else step in tensor_steps(self.every, total)
@@ -73,10 +63,7 @@ class SummaryPlan:
         items: the names of what to record.
         asked: those that the user asked for by name, rather than by leaving them at their defaults.
         pattern: which parameters get histograms; None takes the first five.
-        steps: when.
-        custom_lineage: the user's own facts.
         max_file_size: bytes after which the next event file is begun.
-        export_options: how tensors are exported.
     """
 
     items: frozenset[str]
@@ -98,12 +85,7 @@ class SummaryPlan:
         max_file_size: Any,
         export_options: Any,
     ) -> SummaryPlan:
-        """Returns the plan of a SummaryCollector's arguments; ``specified`` is checked already.
-
-        Raises:
-            TypeError: an argument has the wrong type.
-            ValueError: an argument has a wrong value.
-        """
+        """Returns the plan of a SummaryCollector's arguments; ``specified`` is checked already."""
         every = check_int("collect_freq", collect_freq, minimum=1)
         check_instance("custom_lineage_data", custom_lineage_data, (Mapping, type(None)), "a dict or None")
         asked = {key for key in SWITCHES if specified.get(key)} | {HISTOGRAMS} & set(specified)
@@ -120,11 +102,8 @@ class SummaryPlan:
         )
 
     def without_parameters(self) -> SummaryPlan:
-        """Returns the plan for a network whose parameters are divided among processes.
-
-        A process sees parts of them, and looking at the whole would make it wait for the others: so there are no
-        histograms and no graph.
-        """
+        """Returns the plan for a network whose parameters are divided among processes."""
+        # A process sees parts of the parameters, and looking at the whole would make it wait for the others.
         items = {HISTOGRAMS, "collect_graph"}
         if items & self.asked:
             warnings.warn(
@@ -136,15 +115,7 @@ class SummaryPlan:
         return replace(self, items=self.items - items)
 
     def where_possible(self, says_something: bool, landscape: bool) -> SummaryPlan | None:
-        """Returns the plan, or None if there is nothing to record or TensorBoard is missing.
-
-        Args:
-            says_something: whether the user gave ``collect_specified_data``.
-            landscape: whether checkpoints for landscapes are collected.
-
-        Raises:
-            ImportError: the user asked for summaries, and TensorBoard is not installed.
-        """
+        """Returns the plan; None if nothing is to be recorded, or TensorBoard is missing and nothing was asked for."""
         options = (self.custom_lineage, self.export_options, self.steps.tensors_every, self.max_file_size)
         is_asked_for = bool(self.asked) or any(options)
         if not self.items and not is_asked_for:
@@ -167,12 +138,7 @@ class SummaryPlan:
 
 
 def check_specified(value: object) -> dict[str, Any]:
-    """Returns a copy of ``collect_specified_data``; its ``collect_landscape`` is not checked here.
-
-    Raises:
-        TypeError: it is not a dictionary, or an item has the wrong type.
-        ValueError: a key is unknown, or ``histogram_regular`` is not a regular expression.
-    """
+    """Returns a copy of ``collect_specified_data``, checked but for ``collect_landscape``."""
     if value is None:
         return {}
     given = check_keys("collect_specified_data", value, (*SWITCHES, HISTOGRAMS, "collect_landscape"))
@@ -192,10 +158,7 @@ def check_specified(value: object) -> dict[str, Any]:
 
 @lru_cache(maxsize=16)
 def tensor_steps(every: int, total: int) -> Container[int]:
-    """Returns the multiples of ``every`` up to ``total``, or twenty steps over the whole run if there are more of them.
-
-    The 0 counts as one of them: it stands for the first step, which is always recorded.
-    """
+    """Returns the multiples of ``every`` up to ``total``, or twenty steps if those are more; 0 is the first step."""
     if total // every + 1 <= TENSOR_RECORDS:
         return range(0, total + 1, every)
     stride = total // (TENSOR_RECORDS - 1)
@@ -206,11 +169,7 @@ def tensor_steps(every: int, total: int) -> Container[int]:
 
 
 def remove_own_records(directory: AnyPath) -> None:
-    """Removes what earlier collectors recorded in a directory; what others recorded there stays.
-
-    Raises:
-        RunDirectoryError: something cannot be removed.
-    """
+    """Removes what earlier collectors recorded in a directory; what others recorded there stays."""
     if isinstance(directory, RemotePath):
         _remove_remote_records(directory)
         return

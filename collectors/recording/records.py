@@ -25,20 +25,7 @@ LARGEST_FILE = 32 * 2**20
 
 
 class SummaryCollection:
-    """Records one training, or one evaluation, in event files.
-
-    Every method that takes ``params`` takes the run's ``cb_params``, or a dictionary with those of its keys that are
-    known. A value that cannot be recorded ends its item with a warning, never the training.
-
-    Args:
-        directory: where the event files go.
-        plan: what to record.
-        begin: the number of steps done before.
-
-    Raises:
-        ImportError: TensorBoard is not installed.
-        OSError: the directory cannot be used.
-    """
+    """Records one training or evaluation in event files; what cannot be recorded ends its item with a warning."""
 
     def __init__(self, directory: Path, plan: SummaryPlan, begin: int = 0) -> None:
         self._plan = plan
@@ -235,20 +222,7 @@ class SummaryCollection:
 
 
 class RemoteCollection(SummaryCollection):
-    """A ``SummaryCollection`` that is written on this machine and uploaded while training goes on.
-
-    What cannot be uploaded is a warning, like what cannot be written.
-
-    Args:
-        directory: the run directory.
-        plan: what to record; without a limit of its own, a new event file begins after 32 MiB.
-        begin: the number of steps done before.
-
-    Raises:
-        ImportError: TensorBoard is not installed.
-        RunDirectoryError: the run directory cannot be written.
-        OSError: the temporary folder of this machine cannot be written.
-    """
+    """A ``SummaryCollection`` that is uploaded while training goes on; an upload that fails is a warning, too."""
 
     def __init__(self, directory: RemotePath, plan: SummaryPlan, begin: int = 0) -> None:
         self._uploads = RecordUploads(directory)

@@ -17,10 +17,7 @@ T = TypeVar("T")
 def takes_arguments_of(
     source: Callable[Concatenate[Any, P], None],
 ) -> Callable[[Callable[..., T]], Callable[Concatenate[Any, P], T]]:
-    """Gives a constructor that passes its arguments on the signature of the constructor that takes them.
-
-    Type checkers, editors and ``help`` then know each argument and its default, which stand in one place only.
-    """
+    """Gives a constructor that passes its arguments on, for editors and ``help``, the signature that takes them."""
 
     def with_signature(constructor: Callable[..., T]) -> Callable[Concatenate[Any, P], T]:
         constructor.__signature__ = inspect.signature(source)  # type: ignore[attr-defined]
@@ -30,10 +27,7 @@ def takes_arguments_of(
 
 
 class TrainerCollector:
-    """A ``SummaryCollector`` that a trainer's own hooks drive; the first base of each trainer's callback.
-
-    Takes the arguments of ``collectors.SummaryCollector``.
-    """
+    """A ``SummaryCollector``, with its arguments, that a trainer's hooks drive; the first base of its callback."""
 
     @takes_arguments_of(SummaryCollector.__init__)
     def __init__(self, *arguments: Any, **options: Any) -> None:

@@ -25,14 +25,7 @@ MOST_IMAGES = 64
 def train_lineage(
     params: Mapping[str, Any], learning_rate: float | None, batch_size: int | None, counted: int | None
 ) -> TrainLineage:
-    """Returns the facts of a training that has ended.
-
-    Args:
-        params: its ``cb_params``.
-        learning_rate: the first learning rate, None if it changed.
-        batch_size: samples per batch.
-        counted: samples of an epoch, for a data set that does not know its size.
-    """
+    """Returns the facts of a training that has ended; ``counted`` samples where the data set knows no size."""
     dataset = params.get("train_dataset")
     model_path, model_size = _model(params.get("list_callback"))
     return TrainLineage(
@@ -76,23 +69,15 @@ def last_loss(net_outputs: Any) -> float | None:
 
 
 def learning_rates(optimizer: Any) -> list[Any]:
-    """Returns the present learning rate of each parameter group, a float or a copied tensor; empty if there are none.
-
-    A tensor stays on its device, so that looking at it does not make the training wait.
-    """
+    """Returns the present learning rate of each parameter group, a float or a copied tensor; empty without any."""
     groups = getattr(optimizer, "param_groups", None)
     rates = [group["lr"] for group in groups if "lr" in group] if isinstance(groups, list) else []
+    # A tensor stays on its device, so that looking at it does not make the training wait.
     return [rate.detach().clone() if hasattr(rate, "detach") else float(rate) for rate in rates]
 
 
 def histogram_parameters(network: Any, optimizer: Any, pattern: re.Pattern[str] | None) -> dict[str, Any]:
-    """Returns the parameters to draw histograms of, by name, in the network's order.
-
-    Args:
-        network: a PyTorch network; any other has none.
-        optimizer: only the parameters that it moves; None takes all that are trained.
-        pattern: those whose name it matches from its beginning; None takes the first five.
-    """
+    """Returns the parameters to draw histograms of, by name: those moved, or trained, that match, or the first five."""
     if not is_torch_network(network):
         return {}
     groups = getattr(optimizer, "param_groups", None)
@@ -108,11 +93,7 @@ def histogram_parameters(network: Any, optimizer: Any, pattern: re.Pattern[str] 
 
 
 def input_images(element: Any) -> Any:
-    """Returns the images that a batch begins with, at most 64 of them, or None if it begins with something else.
-
-    Args:
-        element: ``cb_params.train_dataset_element``; its first column counts.
-    """
+    """Returns the images that a batch begins with, at most 64 of them, or None if it begins with something else."""
     first = element
     while isinstance(first, tuple | list | Mapping) and len(first):
         first = next(iter(first.values())) if isinstance(first, Mapping) else first[0]

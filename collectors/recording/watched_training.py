@@ -18,21 +18,7 @@ if TYPE_CHECKING:
 
 
 class CollectedRun:
-    """Saves checkpoints and records summaries of one training; in a distributed one, only rank 0 does.
-
-    Where the parameters are divided among processes, all of them must make the same calls.
-
-    Args:
-        directory: the run directory, on this machine or behind a URL.
-        existing: what to do with a run that is already there: "error", "resume" or "overwrite".
-        landscape: which checkpoints to save, or None.
-        plan: what to record, or None.
-        parameters: the training's ``cb_params``.
-
-    Raises:
-        RunDirectoryError: the directory already holds a run that may not be touched.
-        OSError: the directory cannot be written.
-    """
+    """Saves checkpoints and records summaries on rank 0; where parameters are divided, all ranks must call alike."""
 
     def __init__(
         self,
@@ -80,12 +66,7 @@ class CollectedRun:
             self._collection.begin_step(parameters)
 
     def end_step(self, parameters: Parameters, *, moves_later: bool = False) -> None:
-        """Saves and records the step where its number asks for it.
-
-        Args:
-            parameters: the training's ``cb_params``.
-            moves_later: whether gradients wait, so that the network may still move before the next step.
-        """
+        """Saves and records a step that is due; ``moves_later``: gradients wait, and may still move the network."""
         if self._recorder is not None:
             self._recorder.step(moves_later=moves_later)
         if self._collection is not None:
@@ -114,19 +95,13 @@ class CollectedRun:
             self._collection.capture(plugin, name, value)
 
     def end_training(self, parameters: Parameters) -> None:
-        """Waits until every checkpoint is on disk; the lineage is recorded by ``finish``.
-
-        When that is called, all other callbacks have ended too, so the lineage names a ModelCheckpoint's last file.
-        """
+        """Waits until every checkpoint is on disk; the lineage is recorded by ``finish``."""
+        # In ``finish`` all other callbacks have ended, too, so that the lineage names a ModelCheckpoint's last file.
         self._ended = parameters
         self._finish_recorder(None, ended=True)
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Waits until everything is on disk; a second call does nothing.
-
-        Args:
-            error: what ended the training, if it did not end well.
-        """
+        """Waits until everything is on disk; ``error`` ended the training. A second call does nothing."""
         try:
             self._finish_recorder(error)
         finally:
@@ -155,13 +130,7 @@ def open_collection(directory: AnyPath, plan: SummaryPlan, start_step: int = 0) 
 
 
 class WatchedTraining:
-    """A hand-written training loop that is watched; made by ``SummaryCollector.watch``.
-
-    Args:
-        begin: opens the run directory; returns None if nothing is collected.
-        finish: waits until everything is on disk; called with what ended the training, if it did not end well.
-        parameters: the training's ``cb_params``.
-    """
+    """A hand-written training loop that is watched; made by ``SummaryCollector.watch``."""
 
     def __init__(
         self,

@@ -148,18 +148,7 @@ class RunDirectory:
 
 
 def find_run(path: str | os.PathLike[str] | RemotePath, label: str = "summary_dir") -> AnyPath:
-    """Returns where a run directory is, on this machine or behind a URL; it must exist.
-
-    Args:
-        path: as it was given.
-        label: what an error's text calls it.
-
-    Raises:
-        TypeError: it is not a path.
-        ValueError: it is not a usable path.
-        ImportError: it is a URL, and a package that reads its kind is missing.
-        RunDirectoryError: there is no such directory, or it cannot be reached.
-    """
+    """Returns where a run directory is, on this machine or behind a URL; it must exist."""
     found = check_directory(label, path)
     try:
         if found.is_dir():
@@ -175,11 +164,7 @@ def find_run(path: str | os.PathLike[str] | RemotePath, label: str = "summary_di
 
 
 def check_lies_in_run(folder: AnyPath) -> None:
-    """Checks that the folder of the checkpoints is no link to a folder elsewhere; it need not exist.
-
-    Raises:
-        RunDirectoryError: it is one, so that what is read or written there would not be the run's.
-    """
+    """Checks that the folder of the checkpoints is no link to a folder elsewhere; it need not exist."""
     if isinstance(folder, Path) and _links_out(folder):
         raise RunDirectoryError(
             f"{folder} links out of the run directory, where nothing is read or written. Remove the link; if the "
@@ -188,11 +173,7 @@ def check_lies_in_run(folder: AnyPath) -> None:
 
 
 def check_lies_in_folder(path: AnyPath, error: type[LandscapeError], label: str) -> None:
-    """Checks that a file is no link to a file in another folder.
-
-    Raises:
-        LandscapeError: it is one; of the class that is given.
-    """
+    """Checks that a file is no link to a file in another folder."""
     # What is remote has no links; its names are checked when they are joined.
     if isinstance(path, Path) and _links_out(path):
         raise error(f"{label} links out of the run directory; copy the file itself there.")

@@ -1,8 +1,4 @@
-"""What a training does with the run that it finds in its directory: refuse, go on with it, or replace it.
-
-The metadata is written at most once a second, so a training that was killed leaves checkpoints which it does not list.
-They are known by their own header: it has the network and the number, and the file's name is made of both.
-"""
+"""What a training does with the run that it finds in its directory: refuse, go on with it, or replace it."""
 
 from __future__ import annotations
 
@@ -40,23 +36,7 @@ def take_over(
     existing: str,
     start: int,
 ) -> FrozenParameters | None:
-    """Prepares a folder for a training, whatever an earlier one left there; call it with the lock held.
-
-    Args:
-        folder: where the training writes.
-        new: what the training begins with; a resumed run's checkpoints are added.
-        space: the network that trains.
-        existing: "error", "resume" or "overwrite".
-        start: the number from which training goes on.
-
-    Returns:
-        The frozen parameters of a run that is resumed; None if its checkpoints hold all parameters, or there are none.
-
-    Raises:
-        RunDirectoryError: a run is there and ``existing="error"``, it is another run than the one that is resumed, or
-            its metadata cannot be used.
-        OSError: the folder cannot be read or written.
-    """
+    """Prepares a locked folder for a training, adds a resumed run's files to ``new``; returns its frozen parameters."""
     path, run = folder.path / METADATA_NAME, folder.path.parent
     if path.exists() and existing == "error":
         raise RunDirectoryError(
@@ -104,6 +84,8 @@ class _Stray:
     file: CheckpointFile
 
 
+# The metadata is written at most once a second, so a killed training leaves checkpoints that it does not list. Their
+# header tells: it has the network and the number of which the file's name is made.
 def _strays(folder: LocalCheckpointFolder | RemoteCheckpointFolder, runs: Iterable[RunMetadata]) -> list[_Stray]:
     """Returns whole files of the runs' networks which the runs' metadata do not list."""
     listed = {name for run in runs for name in run.file_names}
@@ -131,11 +113,7 @@ def _strays(folder: LocalCheckpointFolder | RemoteCheckpointFolder, runs: Iterab
 def _check_names(
     folder: LocalCheckpointFolder | RemoteCheckpointFolder, new: RunMetadata, existing: str, known: set[str]
 ) -> None:
-    """Checks that no file which is no checkpoint has the name of one that the run will write.
-
-    Raises:
-        RunDirectoryError: there is one. A broken-off checkpoint may be overwritten.
-    """
+    """Checks that no file which is no checkpoint has the name of one that the run will write."""
     network = str(new.network.get("name"))
     for path in folder.files():
         match = _ENDING.fullmatch(path.name)

@@ -30,7 +30,6 @@ class LocalCheckpointFolder:
     """A folder of this machine.
 
     Attributes:
-        path: the folder itself.
         least_interval: the least number of seconds between two writes of the metadata.
         remedy: what to do if it cannot be written, for an error's text.
     """
@@ -42,11 +41,7 @@ class LocalCheckpointFolder:
         self.path = run / CHECKPOINT_FOLDER
 
     def prepare(self) -> None:
-        """Makes the folder and its parents if they do not exist.
-
-        Raises:
-            RunDirectoryError: it cannot be made, or is a link to somewhere else.
-        """
+        """Makes the folder and its parents if they do not exist."""
         check_lies_in_run(self.path)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -57,11 +52,7 @@ class LocalCheckpointFolder:
             ) from error
 
     def lock(self) -> WriteLock:
-        """Takes the right to write here; the system frees it when this process dies.
-
-        Raises:
-            RunDirectoryError: another training holds it, or it cannot be taken.
-        """
+        """Takes the right to write into the folder; the system frees it when this process dies."""
         file = self.path / LOCK_NAME
         try:
             return ProcessLock(file)
@@ -88,27 +79,15 @@ class LocalCheckpointFolder:
             return NoLock()
 
     def files(self) -> Sequence[AnyPath]:
-        """Returns the folder's files by name, without links.
-
-        Raises:
-            OSError: it cannot be listed.
-        """
+        """Returns the folder's files by name, without links."""
         return [path for path in sorted(self.path.iterdir()) if path.is_file() and not path.is_symlink()]
 
     def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
-        """Writes a state under a name; returns the file's SHA-256.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Writes a state under a name; returns the file's SHA-256."""
         return write_checkpoint(self.path / name, state, information)
 
     def write_metadata(self, text: str) -> None:
-        """Replaces the metadata.
-
-        Raises:
-            OSError: it cannot be written; the old metadata stays.
-        """
+        """Replaces the metadata."""
         write_text(self.path / METADATA_NAME, text)
 
     def remove(self, names: Iterable[str]) -> None:
@@ -124,11 +103,7 @@ class LocalCheckpointFolder:
 
 
 class RemoteCheckpointFolder:
-    """A folder behind a URL; a checkpoint is written on this machine, uploaded, and removed here.
-
-    Its attributes and methods are those of ``LocalCheckpointFolder``. An upload that fails is tried again after growing
-    pauses; once all attempts have failed, later uploads get only one.
-    """
+    """A ``LocalCheckpointFolder`` behind a URL: a checkpoint is written on this machine, uploaded, and removed here."""
 
     # Google's store takes one write per second of the same name.
     least_interval = 5.0
@@ -137,23 +112,16 @@ class RemoteCheckpointFolder:
         self._run = run
         self.path = run / CHECKPOINT_FOLDER
         self.remedy = f"see that {run} can be reached and written, and that the temporary folder (TMPDIR) has room"
+        # A failed upload is tried again after growing pauses; once all attempts have failed, later ones get only one.
         self._pauses: tuple[float, ...] = PAUSES_SECONDS
 
     def prepare(self) -> None:
-        """Makes the folder, where its file system has folders.
-
-        Raises:
-            RunDirectoryError: files cannot be written there.
-        """
+        """Makes the folder, where its file system has folders."""
         self._run.check_writable("summary_dir")
         self.path.make_folder()
 
     def lock(self) -> WriteLock:
-        """Takes the right to write here, by a marker; that of a dead process is taken over within a minute.
-
-        Raises:
-            RunDirectoryError: another training holds it, or it cannot be taken.
-        """
+        """Takes the right to write into the folder, by a marker; a dead process's one is taken over within a minute."""
         marker = self.path / MARKER_NAME
         try:
             return Marker(marker)
@@ -166,11 +134,7 @@ class RemoteCheckpointFolder:
             ) from error
 
     def files(self) -> Sequence[AnyPath]:
-        """Returns the folder's files by name.
-
-        Raises:
-            OSError: it cannot be listed.
-        """
+        """Returns the folder's files by name."""
         return self.path.files()
 
     def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:

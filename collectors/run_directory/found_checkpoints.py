@@ -1,4 +1,4 @@
-"""The checkpoints that a user names: files, folders of them, patterns, and the same behind URLs."""
+"""The checkpoints that a user names: files, folders of them, and patterns, on this machine and behind URLs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,7 @@ _PATTERN = re.compile(r"[*?\[]")
 
 
 def find_checkpoints(paths: object) -> list[AnyPath]:
-    """Returns what the paths name: each checkpoint itself, and of a folder or a pattern what is found there.
-
-    Args:
-        paths: one folder or pattern, or a list of files, folders and patterns. What is found is sorted as people count;
-            what is listed keeps its order.
-
-    Raises:
-        TypeError: they are no paths.
-        CheckpointError: a folder has no checkpoints, nothing matches a pattern, or a place cannot be read.
-    """
+    """Returns the checkpoints that paths name, in order; those of a folder or a pattern are sorted as people count."""
     if isinstance(paths, str | os.PathLike):
         paths = [paths]
     if isinstance(paths, bytes) or not isinstance(paths, Sequence):

@@ -1,4 +1,4 @@
-"""In which order checkpoints are imported, and under which numbers; the same as a table for the user."""
+"""In which order checkpoints are imported, and under which numbers, and a table of both for the user."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ class SeenCheckpoint:
     """A checkpoint that was looked at: what it holds, without the values.
 
     Attributes:
-        place: where it is.
         shapes: of its tensors, by the names of the plain network.
-        dtypes: of its tensors.
         counters: the epoch and the step that it says it is of.
         said: what was removed from names or left out.
     """
@@ -36,8 +34,7 @@ class ImportOrder:
 
     Attributes:
         chosen: number and checkpoint, by number.
-        unit: what the numbers count.
-        source: where they come from, such as "name".
+        source: where the numbers come from, such as "name".
         copies: checkpoints that are left out, each with the one that has the same weights.
     """
 
@@ -70,17 +67,7 @@ def import_order(
     numbers: Sequence[int] | None = None,
     unit: Unit | None = None,
 ) -> ImportOrder:
-    """Returns the checkpoints in the order of training.
-
-    Args:
-        found: at least three.
-        digest: returns the SHA-256 of a checkpoint's weights; called only where two may be the same.
-        numbers: of the checkpoints, in their order; None takes those of their names, or those inside them.
-        unit: what the numbers count; None takes what the names or the files say, else epochs.
-
-    Raises:
-        ValueError: neither the names nor the files say it.
-    """
+    """Returns the checkpoints in the order of training; ``digest`` (of weights) is called where two may be alike."""
     by_name = numbers_of_names([_parts(item.place) for item in found], unit)
     inside = numbers_inside([item.counters for item in found], unit)
     if numbers is not None:
@@ -127,7 +114,7 @@ def _complete(found: Sequence[SeenCheckpoint], way: Numbers, unit: Unit | None) 
 def _without_copies(
     found: Sequence[SeenCheckpoint], way: Numbers, unit: Unit | None, digest_of: Callable[[int], str]
 ) -> ImportOrder | None:
-    """Returns the order without files such as "last" and "best" that are the same as a numbered one; else None."""
+    """Returns the order without files such as "last" and "best" that have the weights of a numbered one; else None."""
     kept: dict[int, int] = {}
     copies: list[tuple[int, int]] = []
     for index, number in enumerate(way.found):

@@ -29,12 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class NamedFile:
-    """A file beside the checkpoints.
-
-    Attributes:
-        file: its name inside ``ckpt_dir``.
-        sha256: of the file.
-    """
+    """A file beside the checkpoints: its name inside ``ckpt_dir``, and its SHA-256."""
 
     file: str
     sha256: str
@@ -100,12 +95,7 @@ class RunMetadata:
 
     @classmethod
     def load(cls, path: AnyPath) -> RunMetadata:
-        """Reads and checks the file.
-
-        Raises:
-            RunDirectoryError: the file is missing, truncated, of a newer version, or not what we or the
-                reference write.
-        """
+        """Reads and checks the file."""
         try:
             if path.exists() and not path.is_file():
                 raise RunDirectoryError(f"{path} is not a regular file; restore it from a copy.")

@@ -79,17 +79,7 @@ def natural_key(name: str) -> tuple[tuple[bool, int, str], ...]:
 
 
 def numbers_of_names(paths: Sequence[Sequence[str]], unit: Unit | None = None) -> Numbers | None:
-    """Returns the numbers in the names of checkpoints.
-
-    The one integer counts that is not the same in all of them; of several, the one beside "epoch" or "step".
-
-    Args:
-        paths: the parts of each path. The last part in which they differ is looked at.
-        unit: which of both to look for; None prefers epochs that are all different, then steps.
-
-    Returns:
-        None where the names do not say it, or leave the choice.
-    """
+    """Returns the numbers in names, the last parts in which paths differ; None where they leave a choice."""
     depth = min(map(len, paths), default=0)
     level = next((index for index in range(1, depth + 1) if len({parts[-index] for parts in paths}) > 1), None)
     if level is None:
@@ -98,6 +88,7 @@ def numbers_of_names(paths: Sequence[Sequence[str]], unit: Unit | None = None) -
     names = [_SUFFIX.sub("", parts[-level]) if level == 1 else parts[-level] for parts in paths]
     parsed = [_counts(name) for name in names]
     wanted: tuple[Unit, ...] = ("epoch", "step") if unit is None else (unit,)
+    # The one integer counts that is not the same in all names; of several, the one beside "epoch" or "step".
     labelled = [(label, tuple(_only(counts, label) for _, counts in parsed)) for label in wanted]
     for label, found in labelled:
         if None not in found and len({*found}) == len(found):
@@ -120,18 +111,11 @@ def numbers_of_names(paths: Sequence[Sequence[str]], unit: Unit | None = None) -
 
 
 def numbers_inside(counters: Sequence[Mapping[str, int]], unit: Unit | None = None) -> Numbers | None:
-    """Returns the numbers that checkpoints hold beside their weights.
-
-    Args:
-        counters: of each checkpoint, under "epoch" and "step".
-        unit: which of both; None prefers epochs that are all different, then steps.
-
-    Returns:
-        None where fewer than two of the checkpoints say it.
-    """
+    """Returns the numbers inside checkpoints, under "epoch" or "step"; None where no two of them differ."""
     wanted: tuple[Unit, ...] = ("epoch", "step") if unit is None else (unit,)
     ways = [Numbers(tuple(item.get(label) for item in counters), label, f"{label} inside") for label in wanted]
     several = [way for way in ways if len({*way.found} - {None}) > 1]
+    # Epochs that are all different come first, then steps.
     return next((way for way in several if way.is_complete), several[0] if several else None)
 
 

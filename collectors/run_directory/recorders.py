@@ -1,7 +1,4 @@
-"""Save checkpoints at the steps or epochs asked for: of a network that trains, or of named arrays.
-
-Every collector, whatever its trainer, is a shell around one of the two.
-"""
+"""Saves checkpoints at the steps or epochs asked for: of a network that trains, or of named arrays."""
 
 from __future__ import annotations
 
@@ -24,24 +21,7 @@ if TYPE_CHECKING:
 
 
 class TrajectoryRecorder:
-    """Counts steps and epochs, and saves a checkpoint whenever the count is in an interval.
-
-    Where the parameters are divided among processes, every process needs a recorder and must make the same calls: the
-    weights are gathered to rank 0, and what fails there is raised on every rank, so that none waits for ever.
-
-    Args:
-        summary_dir: the run directory, on this machine or behind a URL.
-        settings: what to collect.
-        existing: what to do with a run that is already there: "error", "resume" or "overwrite".
-        network: the network that trains, inside its wrappers; only rank 0 of a distributed training saves it.
-        step_per_epoch: if it is known; otherwise it is counted in the first whole epoch.
-        start_epoch: epochs already done (after a resume).
-        start_step: steps already done (after a resume).
-
-    Raises:
-        RunDirectoryError: the directory already holds a run that may not be touched.
-        OSError: the directory cannot be written.
-    """
+    """Counts steps and epochs, and saves a checkpoint whenever the count is in an interval."""
 
     def __init__(
         self,
@@ -64,6 +44,8 @@ class TrajectoryRecorder:
         # After a resume in the middle of an epoch, the first epoch's end would teach a wrong number of steps.
         self._epoch_is_whole = start_step == 0
         self._writer: RunWriter | None = None
+        # Where parameters are divided among processes, all make the same calls: weights are gathered to rank 0, and
+        # what fails there is raised on every rank, so that none waits for ever.
         self._shards = sharded_reader(network, keeps=is_first_rank())
         if self._shards is not None:
             space = self._shards.describe()
@@ -96,11 +78,7 @@ class TrajectoryRecorder:
         return self._step if self._settings.unit == "step" else self._epoch
 
     def step(self, *, moves_later: bool = False) -> None:
-        """Notes that one optimizer step is done.
-
-        Args:
-            moves_later: whether gradients wait, so that the network may still move before the next step.
-        """
+        """Notes that one optimizer step is done; ``moves_later``: gradients wait, and may still move the network."""
         self._moves_later = moves_later
         self._step += 1
         self._steps_in_epoch += 1
@@ -116,15 +94,7 @@ class TrajectoryRecorder:
         self._save_if_asked("epoch")
 
     def finish(self, error: BaseException | None = None, *, ended: bool = False) -> None:
-        """Waits until everything is on disk.
-
-        Args:
-            error: what ended the training, if it did not end well; a failed write is then added to it as a note.
-            ended: whether the trainer said that training has ended; the metadata then says with which number.
-
-        Raises:
-            CheckpointWriteError: a checkpoint could not be written.
-        """
+        """Waits until everything is on disk; a failed write becomes a note on ``error``, which ended the training."""
         writer, self._writer = self._writer, None
 
         def close() -> None:
@@ -174,14 +144,7 @@ class TrajectoryRecorder:
 
 
 class Snapshots:
-    """Saves named arrays whose number is in an interval.
-
-    Args:
-        directory: the run directory, on this machine or behind a URL; it is created with the first snapshot.
-        settings: what to collect.
-        existing: as for ``TrajectoryRecorder``.
-        network: a name for the model that the arrays belong to.
-    """
+    """Saves named arrays whose number is in an interval; the run directory is made with the first ones."""
 
     def __init__(self, directory: AnyPath, settings: LandscapeSettings, existing: str, network: str) -> None:
         self._directory, self._settings, self._existing = directory, settings, existing
@@ -191,14 +154,7 @@ class Snapshots:
         self._last: int | None = None
 
     def add(self, number: int, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Saves a copy of the arrays where the number is asked for.
-
-        Raises:
-            TypeError: an argument has the wrong type.
-            ValueError: numbers do not increase, or the arrays are others than before.
-            RunDirectoryError: the directory already holds a run that may not be touched.
-            CheckpointWriteError: an earlier checkpoint could not be written.
-        """
+        """Saves a copy of the arrays where the number is asked for."""
         check_int("number", number, minimum=0)
         if not isinstance(arrays, Mapping) or not arrays:
             raise wrong_type("arrays", "a mapping from name to array with at least one entry", arrays)

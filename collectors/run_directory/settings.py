@@ -106,12 +106,7 @@ class LandscapeSettings:
 
 
 def check_intervals(name: str, value: object) -> tuple[tuple[int, ...], ...]:
-    """Returns intervals as tuples of sorted, unique, non-negative numbers, at least three each.
-
-    Raises:
-        TypeError: the value is not a list of lists or ranges of ints.
-        ValueError: there is no interval, or one is too short, too long, unsorted, repeated or negative.
-    """
+    """Returns intervals as tuples of sorted, unique, non-negative numbers, at least three each."""
     intervals = tuple(check_interval(f"{name}[{index}]", item) for index, item in enumerate(_sequence(name, value)))
     if not intervals:
         raise ValueError(f"{name} must hold at least one interval, but it is empty; for example [range(0, 21)].")

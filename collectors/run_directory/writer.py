@@ -27,22 +27,7 @@ _MOST_STATES = 3
 
 
 class RunWriter:
-    """The writing side of a run directory (contract 1).
-
-    Args:
-        summary_dir: the run directory, on this machine or behind a URL; it is created.
-        settings: what is collected.
-        space: the description of the network that trains.
-        existing: what to do with a run that is already there.
-        start: the number (of the settings' unit) from which training goes on; 0 for a new run.
-        step_per_epoch: if it is known.
-        imported: whether the run is built from checkpoints of another program.
-
-    Raises:
-        TypeError: a tensor has an element type that checkpoints cannot hold.
-        RunDirectoryError: a run is there and ``existing="error"``, it is another run than the one that is resumed,
-            another training writes there, or the directory cannot be locked, created or written.
-    """
+    """The writing side of a run directory (contract 1); training goes on from number ``start``, 0 in a new run."""
 
     def __init__(
         self,
@@ -99,15 +84,7 @@ class RunWriter:
         )
 
     def save(self, number: int, state: dict[str, NDArray[Any]]) -> None:
-        """Hands a state over; it is on disk a little later, at the latest when ``close`` returns.
-
-        Args:
-            number: its step or epoch.
-            state: all parameters and buffers by name.
-
-        Raises:
-            CheckpointWriteError: an earlier checkpoint could not be written.
-        """
+        """Takes over a state, all parameters and buffers by name; it is on disk at the latest after ``close``."""
         self._warn_of_change(number, state)
         self._jobs.submit(functools.partial(self._write_checkpoint, number, state))
 
@@ -118,11 +95,7 @@ class RunWriter:
             self._jobs.touch()
 
     def check(self) -> None:
-        """Raises the error of the writing thread, if there is one.
-
-        Raises:
-            CheckpointWriteError: a checkpoint could not be written, or another training writes the directory now.
-        """
+        """Raises the error of the writing thread, if there is one."""
         self._jobs.check()
         try:
             self._lock.check()
@@ -130,29 +103,16 @@ class RunWriter:
             raise self._explain(error) from error
 
     def close(self) -> None:
-        """Waits until everything is on disk.
-
-        Raises:
-            CheckpointWriteError: a checkpoint or the metadata could not be written.
-        """
+        """Waits until everything is on disk."""
         try:
             self._jobs.close()
         finally:
             self._lock.release()
 
     def finish(self, reached: int, error: BaseException | None, *, trained_to: int | None = None) -> None:
-        """Closes at the end of a training, and warns of checkpoints that are missing.
-
-        Args:
-            reached: the step or epoch at which training ended.
-            error: what ended the training, if it did not end well; a failed write is then added to it as a note.
-            trained_to: the number whose weights are those with which training ended; None where there is none, or
-                where that is not known.
-
-        Raises:
-            CheckpointWriteError: a checkpoint or the metadata could not be written.
-        """
+        """Closes at the end of a training and warns of missing checkpoints; a failure becomes a note on ``error``."""
         try:
+            # None where training ended with the weights of no number, or where that is not known.
             self._set_trained_to(trained_to)
             self.close()
         except Exception as failure:

@@ -1,9 +1,4 @@
-"""The two factors of a layer's curvature, from what it saw in a step to their damped inverses.
-
-A layer's block of the empirical Fisher matrix is taken as a Kronecker product: of A, the mean of a a' over the layer's
-inputs a, and of G, the mean of g g' over the gradients g of the samples' losses with respect to its outputs (Martens &
-Grosse 2015, Grosse & Martens 2016; THOR: Chen et al. 2021). Only diagonal blocks are kept, of ``split_dim`` rows each.
-"""
+"""The two factors of a layer's curvature, from what it saw in a step to their damped inverses."""
 
 from __future__ import annotations
 
@@ -14,6 +9,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+# A layer's block of the empirical Fisher matrix is taken as a Kronecker product: of A, the mean of a a' over its
+# inputs a, and of G, the mean of g g' over the gradients g of the samples' losses with respect to its outputs (Martens
+# & Grosse 2015, Grosse & Martens 2016; THOR: Chen et al. 2021). Only diagonal blocks are kept, of ``split_dim`` rows.
 SAMPLES, MINDSPORE_GPU = "samples", "mindspore_gpu"
 
 
@@ -55,15 +53,7 @@ class Factors:
 
 
 def observe(layer: nn.Module, inputs: torch.Tensor, gradient: torch.Tensor, variant: str, split: int) -> Observation:
-    """Returns what a call of a layer tells.
-
-    Args:
-        layer: Linear, Conv2d with one group, or Embedding.
-        inputs: its inputs, with or without the samples' dimension, as the layer allows.
-        gradient: of the loss with respect to its outputs, in float32 or float64.
-        variant: "samples" or "mindspore_gpu".
-        split: the size of a diagonal block.
-    """
+    """Returns what a call tells, by its inputs (with or without a samples' axis) and the loss's gradient by outputs."""
     if isinstance(layer, nn.Conv2d):
         if inputs.dim() == 3:
             inputs, gradient = inputs[None], gradient[None]
@@ -87,15 +77,7 @@ def observe(layer: nn.Module, inputs: torch.Tensor, gradient: torch.Tensor, vari
 
 
 def factors_of(layer: nn.Module, seen: Observation, calls: float, batch: float, variant: str) -> Factors:
-    """Returns the factors of a step.
-
-    Args:
-        layer: as in ``observe``.
-        seen: the sum of all observations of the step, with g of ``batch`` samples' mean loss.
-        calls: how many observations that is.
-        batch: how many samples the loss of an optimizer step averages; 1 for a loss that adds.
-        variant: as in ``observe``.
-    """
+    """Returns a step's factors from the sum of ``calls`` observations of a mean over ``batch`` samples (1: a sum)."""
     a_weight = batch if variant == MINDSPORE_GPU and isinstance(layer, nn.Embedding) else seen.a_weight
     a, g = seen.a / a_weight, seen.g / seen.g_weight
     if variant == SAMPLES:
@@ -106,11 +88,7 @@ def factors_of(layer: nn.Module, seen: Observation, calls: float, batch: float, 
 
 
 def inverses(layer: nn.Module, factors: Factors, damping: float, variant: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns (sqrt(T) A + sqrt(damping) I)^-1 and the same of G in diagonal blocks; of an Embedding's A the diagonal.
-
-    Raises:
-        ArithmeticError: a factor is not finite, or not positive definite in float64 either.
-    """
+    """Returns (sqrt(T) A + sqrt(damping) I)^-1, and of G in diagonal blocks; of an Embedding's A the diagonal."""
     for name, factor in (("A", factors.a), ("G", factors.g)):
         if not bool(torch.isfinite(factor).all()):
             raise ArithmeticError(f"the not finite {name}")
@@ -136,15 +114,7 @@ def precondition(gradient: torch.Tensor, a_inverse: torch.Tensor, g_inverse: tor
 
 
 def gram(rows: torch.Tensor, split: int) -> torch.Tensor:
-    """Returns the diagonal blocks of rows' rows.
-
-    Args:
-        rows: of shape (n, d).
-        split: the size of a block.
-
-    Returns:
-        Shape (blocks, size, size), where size is the smaller of d and split; the last block is filled up with zeros.
-    """
+    """Returns the diagonal blocks of rows' rows, shape (blocks, size, size), of rows (n, d); size is min(d, split)."""
     width = rows.shape[1]
     if width <= split:
         return (rows.T @ rows)[None]

@@ -10,13 +10,7 @@ import torch
 
 @dataclass(frozen=True)
 class NamedParameter:
-    """What ``decay_filter`` is asked about.
-
-    Attributes:
-        name: of the parameter, as in ``named_parameters``.
-        shape: of the parameter.
-        requires_grad: whether it is trained.
-    """
+    """What ``decay_filter`` is asked about: a parameter, with its name in ``named_parameters``."""
 
     name: str
     shape: tuple[int, ...]
@@ -26,15 +20,7 @@ class NamedParameter:
 def move(
     parameter: torch.Tensor, update: torch.Tensor, state: dict[str, Any], group: dict[str, Any], decays: bool
 ) -> None:
-    """Moves a parameter.
-
-    Args:
-        parameter: it.
-        update: its preconditioned gradient.
-        state: its momentum lies here.
-        group: the optimizer's settings.
-        decays: whether it decays.
-    """
+    """Moves a parameter in place by its preconditioned gradient; its momentum is kept in ``state``."""
     if group["weight_decay"] and decays:
         update = update + group["weight_decay"] * parameter
     if group["clip"]:

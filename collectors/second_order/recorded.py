@@ -15,7 +15,7 @@ _KEPT_BY_EARLIER_VERSIONS = ("a_factor", "g_factor", "positions")
 
 
 class Passes:
-    """Counts samples: a layer that is called again in the same backward pass sees the same, in the next one others."""
+    """Counts samples: a layer called again in one backward pass sees the same samples, in the next pass others."""
 
     def __init__(self) -> None:
         self._last: dict[nn.Module, tuple[int, float]] = {}

@@ -26,14 +26,7 @@ class Listener(Protocol):
 
 
 class Recorders:
-    """The hooks in the layers of one network that THOR can treat: Linear, Conv2d of one group, Embedding.
-
-    Layers, parameters and the state dict stay as they are. A layer whose weight is frozen, computed from others
-    (weight_norm), or shared with another layer gets no hook. Copies of the network record nothing.
-
-    Attributes:
-        layers: by name.
-    """
+    """The hooks in the layers of one network that THOR can treat: Linear, Conv2d of one group, Embedding."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = weakref.ref(network)
@@ -46,6 +39,7 @@ class Recorders:
         self.layers: dict[str, nn.Module] = {
             name: module
             for name, module in network.named_modules()
+            # None whose weight is frozen, computed from others (weight_norm), or shared with another layer.
             if _is_treated(module) and len(owners[weight_of(module)]) == 1
         }
         for layer in self.layers.values():
@@ -58,7 +52,7 @@ class Recorders:
 
     @property
     def listener(self) -> Listener | None:
-        """Who is told; the last one that asked."""
+        """The listener that hears what layers see: the last one that asked, as long as it lives."""
         return self._listener()
 
     def tell(self, listener: Listener) -> None:
@@ -67,11 +61,7 @@ class Recorders:
 
 
 def attach(network: Any) -> Recorders:
-    """Returns the recorders of a network, which it gets unless it has them.
-
-    Raises:
-        TypeError: it is not a PyTorch network.
-    """
+    """Returns the recorders of a network, which it gets unless it has them."""
     if any(kind.__module__.partition(".")[0] == "mindspore" for kind in type(network).__mro__):
         raise TypeError(
             f"net must be a torch.nn.Module, but got {type(network).__name__}, a network of MindSpore. MindSpore "

@@ -15,18 +15,7 @@ _EXPECTED = "a number, a sequence or one-dimensional tensor of numbers (one for 
 
 
 class Schedule:
-    """The value of a hyperparameter at each step.
-
-    Args:
-        name: the argument's name, for errors.
-        value: a number; a sequence or a tensor with one number for each step, whose last one holds on; or a function of
-            the step (the first is 0) that returns a number.
-        positive: whether a value must be more than 0 rather than at least 0.
-
-    Raises:
-        TypeError: the value is none of these.
-        ValueError: a number is negative, not finite or, where ``positive``, 0; or there is none.
-    """
+    """A hyperparameter's value at each step: one number, one for each step (the last holds on), or a function of it."""
 
     def __init__(self, name: str, value: Any, positive: bool = False) -> None:
         self._name, self._positive = name, positive
@@ -53,12 +42,7 @@ class Schedule:
         return self._function is None and len(self._values) == 1
 
     def at(self, step: int) -> float:
-        """Returns the value of a step; the first step is 0.
-
-        Raises:
-            TypeError: the function returned no number.
-            ValueError: it returned a number that is not allowed.
-        """
+        """Returns the value of a step; the first step is 0."""
         if self._function is not None:
             value = self._function(step)
             if isinstance(value, torch.Tensor | np.ndarray) and value.ndim == 0:

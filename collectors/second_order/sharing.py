@@ -14,16 +14,12 @@ from ..validation import check_int, wrong_type, wrong_value
 from .factors import Observation
 from .recorded import weight_of
 
+# The sums, how many calls they are of, and how many samples the loss averages.
 Recorded = tuple[Observation, float, float]
 
 
 def checked_split(split_indices: Iterable[int] | None, layers: int) -> list[int]:
-    """Returns the index of the last layer of each bucket, that of the last layer of all included.
-
-    Raises:
-        TypeError: they are no integers.
-        ValueError: they do not grow, or there is no such layer.
-    """
+    """Returns the index of the last layer of each bucket, that of the last layer of all included."""
     last = layers - 1
     if split_indices is None:
         return [last]
@@ -49,18 +45,7 @@ def exchange(
     last_of_bucket: list[int],
     group: Any = None,
 ) -> dict[nn.Module, Recorded]:
-    """Returns what was recorded, of a mean loss over the batch, in all processes together.
-
-    Args:
-        layers: each with its recordings of this process, or None: the sums, the calls, and how many samples the loss
-            averaged here.
-        shapes: of A and G of each.
-        last_of_bucket: as ``checked_split`` returned.
-        group: the process group; None for the default one.
-
-    Returns:
-        The layers that recorded something anywhere; G is multiplied by the square of the number of samples.
-    """
+    """Returns, summed over all processes, what was recorded of a mean loss, with G of each sample's own loss."""
     normal = [(layer, None if recorded is None else of_samples(*recorded)) for layer, recorded in layers]
     if not (dist.is_available() and dist.is_initialized() and dist.get_world_size(group) > 1):
         return {layer: recorded for layer, recorded in normal if recorded is not None}

@@ -27,13 +27,10 @@ _HISTOGRAM_BLOCK = 2**18
 
 
 class SummaryEncoder:
-    """Turns steps into serialized events; it remembers which plugin a tag belongs to.
-
-    TensorBoard knows a tag under one plugin only and drops the others' values. A name that comes again under another
-    plugin therefore gets the plugin's name appended.
-    """
+    """Turns steps into serialized events; a name that comes under another plugin gets that plugin's name appended."""
 
     def __init__(self) -> None:
+        # TensorBoard knows a tag under one plugin only and drops the others' values.
         self._plugins: dict[str, str] = {}
 
     def encode(self, step: SummaryStep) -> list[bytes]:
@@ -112,16 +109,12 @@ def text_value(tag: str, markdown: str) -> Summary.Value:
 
 
 def lineage_summary(lineage: Mapping[str, Mapping[str, Any]], start_time: float) -> Summary:
-    """Returns all that is known of a run's lineage as TensorBoard's hyperparameters and metrics.
-
-    Args:
-        lineage: kind ("train_lineage", ...) to its facts; the user's own facts win over the others.
-        start_time: when the run began, in seconds since 1970.
-    """
+    """Returns a run's lineage as TensorBoard's hyperparameters and metrics; ``start_time`` is seconds since 1970."""
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.plugins.hparams.summary_v2 import Metric, hparams_config_pb, hparams_pb
 
     evaluation = lineage.get("eval_lineage", {})
+    # The user's facts come last and win over the others.
     facts = {key: item for kind in LINEAGE_KINDS for key, item in lineage.get(kind, {}).items()}
     metrics = {f"eval_lineage/{name}": number for name, number in evaluation.get("metrics", {}).items()}
     shown = [Metric(tag, display_name=tag.partition("/")[2]) for tag in metrics]
@@ -133,11 +126,9 @@ def lineage_summary(lineage: Mapping[str, Mapping[str, Any]], start_time: float)
 
 
 def image_grid(images: NDArray[Any]) -> UInt8[np.ndarray, "height width channels"]:
-    """Returns a batch of images (N, H, W, C) as one picture, eight a row, with 3 or 4 channels.
-
-    uint8 stays as it is, and so do other integers from 0 to 255. Booleans and floats from 0 to 1 are scaled by 255.
-    A batch with other values is scaled so that the batch's finite range fills 0 to 255; NaN becomes 0.
-    """
+    """Returns a batch of images (N, H, W, C) as one picture, eight a row, with 3 or 4 channels."""
+    # Integers from 0 to 255 stay. Booleans and floats from 0 to 1 are scaled by 255, batches with other values so that
+    # their finite range fills 0 to 255; NaN becomes 0.
     pixels = _to_uint8(images)
     count, height, width, channels = pixels.shape
     columns = min(count, _IMAGES_PER_ROW)
@@ -189,11 +180,7 @@ class Histogram:
 
 
 def histogram(values: NDArray[Any]) -> Histogram:
-    """Returns the histogram of real values of any shape.
-
-    Bins grow in number with the values, up to 90. Those of integers are a whole number wide and centred on whole
-    numbers; equal values get one bin around them, never one of width zero.
-    """
+    """Returns the histogram of real values of any shape, with bins that grow in number with them, up to 90."""
     flat = values.reshape(-1)
     if flat.dtype.kind == "b":
         flat = flat.astype(np.uint8)
@@ -206,6 +193,7 @@ def histogram(values: NDArray[Any]) -> Histogram:
         flat = flat[np.isfinite(flat)]
     if not flat.size:
         return Histogram(np.zeros(0), np.zeros(0, np.int64), 0.0, 0.0, not_finite)
+    # Bins of integers are a whole number wide, centred on whole numbers; equal values get one bin around them.
     edges = _integer_edges(flat) if flat.dtype.kind in "iu" else _float_edges(flat)
     counts = np.zeros(len(edges) - 1, np.int64)
     total = squares = 0.0

@@ -1,7 +1,4 @@
-"""TensorBoard's event files: named so that no two collide, split at a size limit, private while they grow.
-
-Also what a record checks before its first event: that TensorBoard is there, the directory, names and limits.
-"""
+"""TensorBoard's event files: named so that no two collide, split at a size limit, private while they grow."""
 
 from __future__ import annotations
 
@@ -30,11 +27,7 @@ _NAME_PART = re.compile(r"[0-9a-zA-Z_][0-9a-zA-Z_.]*")
 
 
 def require_tensorboard() -> None:
-    """Imports all that the writing thread uses: a process forked in the middle of an import would inherit half of it.
-
-    Raises:
-        ImportError: TensorBoard is not installed.
-    """
+    """Imports what the writing thread uses: a process forked in the middle of an import would inherit half of it."""
     try:
         import tensorboard.compat.proto.event_pb2
         import tensorboard.plugins.hparams.summary_v2
@@ -52,18 +45,7 @@ def require_tensorboard() -> None:
 
 
 class EventFiles:
-    """The event files of one record in one process.
-
-    Args:
-        directory: their folder; it exists.
-        prefix: what their names begin with.
-        suffix: what their names end with.
-        max_file_size: bytes after which the next file is begun; None sets no limit. An event that is larger than
-            this gets a file of its own.
-
-    Raises:
-        ValueError: prefix and suffix make a name that is too long for a file system.
-    """
+    """The event files of one record in one process, of ``max_file_size`` bytes or one event each; None: no limit."""
 
     def __init__(self, directory: Path, prefix: str, suffix: str, max_file_size: int | None) -> None:
         self.directory = directory
@@ -94,11 +76,7 @@ class EventFiles:
         return self.directory / f"{self._stem}.00000{self._suffix}_lineage"
 
     def write(self, event: bytes) -> None:
-        """Writes one serialized event; when this returns, another process can read it.
-
-        Raises:
-            OSError: it cannot be written; the file then ends with the event before.
-        """
+        """Writes one serialized event, which can then be read; on OSError the file ends with the event before."""
         size = len(event) + _FRAME_BYTES
         full = self._max_file_size is not None and self._open and self._open.size + size > self._max_file_size
         if full and self._records:
@@ -112,21 +90,13 @@ class EventFiles:
         self._records += 1
 
     def sync(self) -> None:
-        """Returns when everything written is on the disk.
-
-        Raises:
-            OSError: it is not.
-        """
+        """Returns when everything written is on the disk."""
         if self._open is not None:
             self._open.flush()
             sync_directory(self.directory)
 
     def close(self) -> None:
-        """Makes everything durable and the file read-only.
-
-        Raises:
-            OSError: something is not on the disk; the file is closed all the same.
-        """
+        """Makes everything durable and the file read-only; it is closed also where that raises OSError."""
         open_file, self._open = self._open, None
         if open_file is not None:
             try:
@@ -138,11 +108,7 @@ class EventFiles:
 
 
 def write_event_file(path: Path, events: list[bytes], token: str) -> None:
-    """Writes an event file at once, in place of the one that may be there.
-
-    Raises:
-        OSError: it cannot be written; the old file stays.
-    """
+    """Writes an event file at once, in place of the one that may be there."""
     # TensorBoard must not read the unfinished file.
     temporary = path.with_name(f".{token}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
@@ -176,13 +142,7 @@ def record(content: bytes) -> bytes:
 
 
 def prepare_directory(directory: Path) -> Path:
-    """Creates a directory if it is missing; returns its real path.
-
-    Raises:
-        NotADirectoryError: it, or a part of it, is a file.
-        PermissionError: it cannot be written, or cannot be created.
-        FileWriteError: the operating system refuses to make it.
-    """
+    """Creates a directory if it is missing; returns its real path."""
     check_can_be_directory("log_dir", directory, writable=True)
     with naming(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -190,12 +150,7 @@ def prepare_directory(directory: Path) -> Path:
 
 
 def check_max_file_size(value: Any) -> int | None:
-    """Returns the limit in bytes, or None for no limit.
-
-    Raises:
-        TypeError: it is neither an int nor None.
-        ValueError: it is 0; a negative number means no limit, as in the reference, with a warning.
-    """
+    """Returns the limit in bytes, or None for no limit, which a negative number means as well, with a warning."""
     if value is None:
         return None
     size = check_int("max_file_size", value)
@@ -208,12 +163,7 @@ def check_max_file_size(value: Any) -> int | None:
 
 
 def check_export_options(value: Any) -> dict[str, str | None]:
-    """Returns the options; None means none.
-
-    Raises:
-        TypeError: it is not a dictionary with str keys, or the format is not a str.
-        ValueError: a key or the format is unknown.
-    """
+    """Returns the options; None means none."""
     if value is None:
         return {}
     given = check_keys("export_options", value, ("tensor_format",))
@@ -223,12 +173,7 @@ def check_export_options(value: Any) -> dict[str, str | None]:
 
 
 def check_name_part(name: str, value: str) -> str:
-    """Returns what file names begin or end with.
-
-    Raises:
-        TypeError: it is not a str.
-        ValueError: it is empty, begins with ``.``, or has characters other than ASCII letters, digits, ``_`` and ``.``.
-    """
+    """Returns what file names begin or end with."""
     if not _NAME_PART.fullmatch(check_instance(name, value, str, "a str")):
         raise wrong_value(name, "ASCII letters, digits, '_' and, not in front, '.'; not empty", value)
     return value

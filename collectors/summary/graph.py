@@ -27,15 +27,12 @@ def is_torch_network(network: Any) -> bool:
 
 
 def network_graph(network: torch.nn.Module) -> bytes:
-    """Returns a serialized GraphDef of a PyTorch network.
-
-    The data flow comes from ``torch.fx``, which runs nothing and needs no inputs. A network that it cannot follow
-    (its path depends on the data) is shown as its tree of layers, without edges.
-    """
+    """Returns a serialized GraphDef of a PyTorch network: its data flow, or, without edges, its tree of layers."""
     from ..networks.torch_network import unwrap
 
     network = unwrap(network)
     try:
+        # By torch.fx, which runs nothing and needs no inputs, but cannot follow a path that depends on the data.
         nodes = _data_flow(network)
     except Exception:
         # Tracing runs the user's forward function on symbols, which may raise anything.
@@ -44,12 +41,7 @@ def network_graph(network: torch.nn.Module) -> bytes:
 
 
 def parse_graph(name: str, value: Any) -> bytes:
-    """Returns a serialized GraphDef after parsing it.
-
-    Raises:
-        TypeError: it is neither bytes nor a GraphDef.
-        ValueError: it is empty or cannot be parsed.
-    """
+    """Returns a serialized GraphDef after parsing it."""
     from google.protobuf.message import DecodeError
     from tensorboard.compat.proto.graph_pb2 import GraphDef
 

@@ -74,12 +74,7 @@ _COUNTS = ("epoch", "device_num", "batch_size", "train_dataset_size", "valid_dat
 
 
 def check_lineage(name: str, value: Any, kind: type[TrainLineage] | type[EvalLineage]) -> dict[str, Any]:
-    """Returns the facts of a lineage of that kind, or of a dictionary with its fields.
-
-    Raises:
-        TypeError: it is neither, or a fact has the wrong type.
-        ValueError: a key is unknown or a count is negative.
-    """
+    """Returns the facts of a lineage of that kind, or of a dictionary with its fields."""
     if isinstance(value, kind):
         given = asdict(value)
     else:
@@ -91,11 +86,7 @@ def check_lineage(name: str, value: Any, kind: type[TrainLineage] | type[EvalLin
 
 
 def check_custom_lineage(name: str, value: Any) -> dict[str, int | float | str]:
-    """Returns a user's own facts, str to int, float or str.
-
-    Raises:
-        TypeError: it is not such a dictionary; a bool or None is not a fact.
-    """
+    """Returns a user's own facts, str to int, float or str."""
     check_instance(name, value, Mapping, "a dict from str to int, float or str")
     facts: dict[str, int | float | str] = {}
     for key, item in value.items():
@@ -108,23 +99,13 @@ def check_custom_lineage(name: str, value: Any) -> dict[str, int | float | str]:
 
 
 def check_dataset_graph(name: str, value: Any) -> dict[str, Any]:
-    """Returns a data pipeline as nested dictionaries (``op_type``, ``parameters``, ``children``, ...).
-
-    Raises:
-        TypeError: it is not a dictionary with str keys, or holds something other than dictionaries, lists, numbers, str
-            and None.
-        ValueError: it is nested too deeply, or holds itself.
-    """
+    """Returns a data pipeline as nested dictionaries (``op_type``, ``parameters``, ``children``, ...)."""
     check_instance(name, value, Mapping, "a dict that describes the data pipeline")
     return dict(_plain(name, value, 0))
 
 
 def custom_lineage_with_environment(custom: Mapping[str, int | float | str]) -> dict[str, int | float | str]:
-    """Returns a user's facts together with those that a hyperparameter tuner left in the environment.
-
-    The variable ``MINDINSIGHT_HYPER_CONFIG`` holds JSON whose ``custom_lineage_data`` is such a dictionary. Where
-    both name a fact, the user's value stays. A variable that cannot be read is a warning, not an error.
-    """
+    """Returns a user's facts with those of a tuner in ``MINDINSIGHT_HYPER_CONFIG`` (JSON); the user's value stays."""
     text = os.environ.get(HYPER_CONFIG)
     if not text:
         return dict(custom)

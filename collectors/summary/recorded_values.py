@@ -16,20 +16,7 @@ _GRADIENT_DESCENT = ("SGD", "Momentum")
 
 
 def gradient_descent_rates(directory: AnyPath, steps: Sequence[int]) -> list[float | None] | None:
-    """Returns the learning rate of gradient descent at some steps, as a SummaryCollector recorded it.
-
-    It records the rate that a step used, every so many steps; between them the last one recorded counts, and at step 0,
-    before training, the first. What the optimizer was is recorded when training ends.
-
-    Args:
-        directory: the run directory.
-        steps: of the training, such as those of its checkpoints.
-
-    Returns:
-        One for each step, None where nothing is recorded yet; None for all if the training has not ended, its
-        optimizer scales its steps in another way (such as Adam), nothing was recorded, it lies behind a URL, or
-        TensorBoard is not installed.
-    """
+    """Returns gradient descent's rate at each step, None before the first record; None if the optimizer is another."""
     found: dict[int, float] = {}
     optimizer = ""
     for step, value in _values(directory) if isinstance(directory, Path) and directory.is_dir() else ():
@@ -38,9 +25,11 @@ def gradient_descent_rates(directory: AnyPath, steps: Sequence[int]) -> list[flo
             found[step] = _number(value)
         elif value.tag == _LINEAGE:
             optimizer = _optimizer(value)
+    # The optimizer is recorded when training ends. Nothing is read behind a URL, or without TensorBoard.
     if not found or optimizer not in _GRADIENT_DESCENT:
         return None
     recorded = sorted(found)
+    # Between recorded steps the last one counts, and at step 0, before training, the first.
     places = [bisect.bisect_right(recorded, step) for step in steps]
     first = found[recorded[0]]
     return [

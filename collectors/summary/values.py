@@ -68,12 +68,7 @@ class SummaryStep:
 
 
 def check_value(plugin: str, name: Any, value: Any) -> tuple[SummaryValue, ...]:
-    """Returns copies of what must be written for one value of a plugin that ``check_plugin`` returned.
-
-    Raises:
-        TypeError: the name is not a string, or the value is of a type or an element type that the plugin cannot record.
-        ValueError: the name is empty, or the value has a shape that the plugin cannot record.
-    """
+    """Returns copies of what must be written for one value of a plugin that ``check_plugin`` returned."""
     if not check_instance("name", name, str, "a str").strip():
         raise wrong_value("name", "a name that is not empty", name)
     if plugin == "landscape":
@@ -82,30 +77,20 @@ def check_value(plugin: str, name: Any, value: Any) -> tuple[SummaryValue, ...]:
 
 
 def check_plugin(plugin: Any) -> str:
-    """Returns the plugin's name; the documents write LANDSCAPE in capitals, which is the same."""
+    """Returns the plugin's name; LANDSCAPE, as the documents write it, is ``landscape``."""
     check_instance("plugin", plugin, str, "a str")
     return check_choice("plugin", "landscape" if plugin == "LANDSCAPE" else plugin, PLUGINS)
 
 
 def check_network(name: str, value: Any) -> Any:
-    """Returns a PyTorch network or None.
-
-    Raises:
-        TypeError: it is neither.
-    """
+    """Returns a PyTorch network or None."""
     if value is None or is_torch_network(value):
         return cast(Any, value)
     raise wrong_type(name, "a torch.nn.Module or None", value)
 
 
 def to_summary_array(name: str, value: Any) -> NDArray[Any]:
-    """Returns a copy as a native NumPy array of booleans, integers, floats or complex numbers.
-
-    bfloat16 and the narrower types become float32, which holds all their values; longer floats become float64.
-
-    Raises:
-        TypeError: the value is none of these, or has no values of its own in memory (sparse, meta, masked).
-    """
+    """Returns a copy as a native NumPy array; bfloat16 and narrower types become float32, longer floats float64."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         array = _tensor_to_array(name, value)

@@ -30,12 +30,7 @@ class SummaryWriteError(LandscapeError, OSError):
 
 
 class SummaryFiles:
-    """Writes steps into files; not for use by several threads.
-
-    Args:
-        events: the event files.
-        export_tensors: whether tensors are written as ``.npy`` files as well; ``max_file_size`` does not limit them.
-    """
+    """Writes steps into event files, and tensors into ``.npy`` files if asked to; not for use by several threads."""
 
     def __init__(self, events: EventFiles, export_tensors: bool) -> None:
         self._events = events
@@ -44,11 +39,7 @@ class SummaryFiles:
         self._lineage: dict[str, Mapping[str, Any]] = {}
 
     def write(self, step: SummaryStep) -> None:
-        """Writes one step.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Writes one step."""
         for event in self._encoder.encode(step):
             self._events.write(event)
         for value in step.values:
@@ -91,12 +82,7 @@ class SummaryFiles:
 
 
 class SummaryWriter:
-    """Writes steps on a thread of its own, which begins with the first step and sleeps while there is nothing to do.
-
-    Args:
-        files: where the steps go; only the thread touches them.
-        label: what to call the place in an error's text.
-    """
+    """Writes steps on a thread of its own, which begins with the first step and sleeps while there is nothing to do."""
 
     def __init__(self, files: SummaryFiles, label: str) -> None:
         self._files = files
@@ -111,11 +97,7 @@ class SummaryWriter:
         self._jobs.check()
 
     def submit(self, step: SummaryStep) -> None:
-        """Takes a step over; waits while the queue is full.
-
-        Raises:
-            SummaryWriteError: the thread has failed, before or while waiting, or the writer is closed.
-        """
+        """Takes a step over; waits while the queue is full."""
         try:
             self._jobs.submit(functools.partial(self._files.write, step), step.size)
         except WriterClosedError as error:
@@ -125,11 +107,7 @@ class SummaryWriter:
         self._is_synced = False
 
     def flush(self) -> None:
-        """Returns when every step that was taken over is on the disk.
-
-        Raises:
-            SummaryWriteError: one of them could not be written.
-        """
+        """Returns when every step that was submitted is on the disk."""
         # Closing makes everything durable as well.
         with contextlib.suppress(WriterClosedError):
             if not self._is_synced:
@@ -138,11 +116,7 @@ class SummaryWriter:
         self._jobs.wait()
 
     def close(self) -> None:
-        """Returns when everything is on the disk and the files are closed; a second call does nothing.
-
-        Raises:
-            SummaryWriteError: something could not be written.
-        """
+        """Returns when everything is on the disk and the files are closed; a second call does nothing."""
         self._jobs.close()
 
     def abandon(self) -> None:

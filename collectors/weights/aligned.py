@@ -1,4 +1,4 @@
-"""Full sets of weights in whatever form a user holds them, read under the network's own names and types."""
+"""Full sets of weights in whatever form a user has them, read under the network's names and in its types."""
 
 from __future__ import annotations
 
@@ -36,19 +36,7 @@ _EXPECTED = "a network, a mapping from name to tensor (a state dict), a StateRea
 
 
 class AlignedState:
-    """A state read as the network would hold it: under the network's names, in its element types.
-
-    Args:
-        reader: holds the state, under canonical names, aliases, names with wrapper prefixes, names that all have one
-            prefix more or less than the network's, or under one prefix beside other things.
-        space: the network.
-
-    Attributes:
-        left_out: names that lie beside the network's.
-
-    Raises:
-        CheckpointError: the state does not fit the network.
-    """
+    """A state under a network's names, in its element types; ``left_out`` are names that lie beside the network's."""
 
     def __init__(self, reader: StateReader, space: WeightSpace) -> None:
         self.label = reader.label
@@ -86,7 +74,7 @@ class AlignedState:
         return self._reader.sha256()
 
     def portable(self) -> Portable | None:
-        """Returns how another process reads the same under the network's names; None where it cannot."""
+        """Returns how another process reads this state under the network's names; None where it cannot."""
         inner = portable(self._reader)
         return None if inner is None else functools.partial(_aligned, inner, self.space)
 
@@ -115,7 +103,6 @@ class NetworkState:
 
     Attributes:
         open: returns what holds them; the whole can be pickled where that can.
-        space: the network.
         own_buffers: whether its buffers are read, too.
         buffers: those that take their place, by name; None where the network is to keep its own.
     """
@@ -126,11 +113,7 @@ class NetworkState:
     buffers: State | None = None
 
     def __call__(self) -> tuple[State, State | None]:
-        """Returns parameters and buffers.
-
-        Raises:
-            CheckpointError: they cannot be read.
-        """
+        """Returns parameters and buffers."""
         reader = self.open()
         parameters = {tensor.name: reader.read(tensor.name) for tensor in self.space.parameters}
         own = {tensor.name: reader.read(tensor.name) for tensor in self.space.buffers} if self.own_buffers else None
@@ -138,12 +121,7 @@ class NetworkState:
 
 
 def as_reader(label: str, weights: Weights) -> StateReader:
-    """Returns a reader of the weights; those in memory are copied.
-
-    Raises:
-        TypeError: the weights have an unknown form, or a value is not a tensor.
-        CheckpointError: a file is missing, damaged or holds no weights.
-    """
+    """Returns a reader of the weights; those in memory are copied."""
     if is_network(weights):
         return MemoryState(read_network(weights), label)
     if isinstance(weights, Mapping):
@@ -164,11 +142,7 @@ def as_reader(label: str, weights: Weights) -> StateReader:
 
 
 def as_array(label: str, value: object) -> NDArray[Any]:
-    """Returns a copy of a tensor or an array in host memory.
-
-    Raises:
-        TypeError: the value is neither.
-    """
+    """Returns a copy of a tensor or an array in host memory."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         from ..networks.torch_network import to_array

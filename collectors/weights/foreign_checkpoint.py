@@ -69,29 +69,12 @@ class ForeignCheckpoint:
 
 
 def read_state_dict(path: AnyPath | str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """Returns the named tensors of a checkpoint, each storage once, under canonical names.
-
-    Args:
-        path: a file, or a folder that ``torch.distributed.checkpoint``, DeepSpeed or ``save_pretrained`` wrote.
-
-    Raises:
-        CheckpointError: it is missing, damaged, holds no tensors, or needs code from a file to be read.
-    """
+    """Returns the named tensors of a checkpoint, each storage once, under canonical names."""
     return dict(read_checkpoint(path).tensors)
 
 
 def read_checkpoint(path: AnyPath | str | os.PathLike[str], strip_prefix: str | None = None) -> ForeignCheckpoint:
-    """Returns what a checkpoint holds.
-
-    Args:
-        path: a file, the index of a checkpoint in parts, or a folder that ``torch.distributed.checkpoint``, DeepSpeed
-            or ``save_pretrained`` wrote; on this machine or behind a URL.
-        strip_prefix: what the names of the wanted tensors begin with; it is removed, and all others are left out.
-
-    Raises:
-        CheckpointError: it is missing, damaged, holds no tensors or LoRA adapters alone, has no such prefix, or needs
-            code from a file to be read.
-    """
+    """Returns what a file, an index or a folder of parts holds, under names whose ``strip_prefix`` is removed."""
     place = path if isinstance(path, RemotePath) else Path(path)
     try:
         # The files that an index names lie beside it.
@@ -107,14 +90,7 @@ def read_checkpoint(path: AnyPath | str | os.PathLike[str], strip_prefix: str | 
 
 
 def open_checkpoint(place: AnyPath) -> StateReader:
-    """Returns a reader of a checkpoint: of its files themselves where these are safetensors, else of a copy in memory.
-
-    Args:
-        place: as for ``read_checkpoint``.
-
-    Raises:
-        CheckpointError: as ``read_checkpoint``.
-    """
+    """Returns a reader of a checkpoint: of its files where these are safetensors, else of a copy in memory."""
     if isinstance(place, Path):
         found = _plain_safetensors(place)
         if found is not None:

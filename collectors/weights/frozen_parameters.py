@@ -14,24 +14,17 @@ from .safetensors_file import Portable, StateReader, portable
 
 
 class FrozenParameters:
-    """A network's frozen parameters as they were when they were saved.
-
-    Args:
-        reader: holds them.
-    """
+    """A network's frozen parameters as they were when they were saved."""
 
     def __init__(self, reader: StateReader) -> None:
         self._digests = {name: state_sha256({name: reader.read(name)}) for name in reader.shapes}
 
     def moved_or_trained(self, state: State) -> dict[str, NDArray[Any]]:
-        """Returns what a checkpoint must hold of a state: everything but the frozen parameters that have not changed.
-
-        The bytes are compared, because a layer may be thawed in the middle of a training, and a program may write into
-        a frozen one.
-        """
+        """Returns what a checkpoint must hold of a state: all but the frozen parameters that have not changed."""
         return {
             name: array
             for name, array in state.items()
+            # Bytes are compared: a layer may be thawed in the middle of a training, and a program may write into it.
             if name not in self._digests or state_sha256({name: array}) != self._digests[name]
         }
 
@@ -44,12 +37,7 @@ def frozen_state(space: WeightSpace, state: State) -> dict[str, NDArray[Any]]:
 
 
 class CompletedState:
-    """A checkpoint that is completed by the run's file of frozen parameters.
-
-    Args:
-        checkpoint: what was saved at one step or epoch.
-        frozen: what all of them share.
-    """
+    """A checkpoint that is completed by the run's file of frozen parameters."""
 
     def __init__(self, checkpoint: StateReader, frozen: StateReader) -> None:
         self.label = checkpoint.label

@@ -28,25 +28,12 @@ _SLOTS = re.compile(
 
 
 class MindSporeCheckpoint(CheckpointFile):
-    """A ``.ckpt`` file, read tensor by tensor or block by block.
-
-    MindSpore reads such a file only as a whole, so it is copied into a temporary safetensors file; memory never holds
-    more than one checkpoint.
-
-    Args:
-        path: the file.
-        space: the network that it must fit; what else the file holds (an optimizer's moments) is left out. None
-            takes everything.
-        label: what to call it in an error's text; None takes the path.
-
-    Raises:
-        ImportError: MindSpore is not installed.
-        CheckpointError: the file is missing, damaged, or no checkpoint of MindSpore.
-    """
+    """A ``.ckpt`` file, read through a temporary safetensors file, because MindSpore reads it only as a whole."""
 
     def __init__(self, path: Path, space: WeightSpace | None = None, label: str | None = None) -> None:
         state = load_ckpt(path)
         if space is not None:
+            # What else the file holds, such as an optimizer's moments, is left out.
             state = _of_network(state, space)
         self._folder = TemporaryFolder("landscape-ckpt-")
         copy = self._folder.path / "state.safetensors"
@@ -65,12 +52,7 @@ class MindSporeCheckpoint(CheckpointFile):
 
 
 def load_ckpt(path: Path) -> dict[str, NDArray[Any]]:
-    """Returns everything that a ``.ckpt`` file holds, by name.
-
-    Raises:
-        ImportError: MindSpore is not installed.
-        CheckpointError: the file is missing, damaged, or no checkpoint of MindSpore.
-    """
+    """Returns everything that a ``.ckpt`` file holds, by name."""
     if not path.is_file():
         raise CheckpointError(f"checkpoint {path} does not exist.")
     with path.open("rb") as file:
@@ -105,11 +87,7 @@ def without_optimizer(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[An
 
 
 def is_mindspore_file(path: Path) -> bool:
-    """Returns whether a ``.ckpt`` file is MindSpore's rather than PyTorch's (a zip archive or a pickle).
-
-    Raises:
-        CheckpointError: the file cannot be opened.
-    """
+    """Returns whether a ``.ckpt`` file is MindSpore's rather than PyTorch's (a zip archive or a pickle)."""
     try:
         with path.open("rb") as file:
             start = file.read(2)

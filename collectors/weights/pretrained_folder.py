@@ -1,7 +1,4 @@
-"""Checkpoints as Hugging Face's ``save_pretrained`` and ``Trainer`` write them.
-
-They are folders with the weights in one file, or in parts that an index lists.
-"""
+"""Checkpoints of Hugging Face's ``save_pretrained`` and ``Trainer``: folders with one file, or an index of parts."""
 
 from __future__ import annotations
 
@@ -31,10 +28,7 @@ _LARGEST_NOTE = 100 * 2**20
 
 
 def find_pretrained(path: Path) -> Path | None:
-    """Returns the file of the folder that holds the weights, or lists the files that do; None without any.
-
-    A folder that has an adapter of peft alone gives that, which is no network.
-    """
+    """Returns the folder's file or index of weights, else an adapter of peft, which is no network; None without any."""
     return next((path / name for name in (*WEIGHT_FILES, *ADAPTER_FILES) if (path / name).is_file()), None)
 
 
@@ -49,11 +43,7 @@ def is_index(path: AnyPath) -> bool:
 
 
 def read_index(path: Path) -> dict[str, list[str]]:
-    """Returns the names of the tensors that each file beside the index holds.
-
-    Raises:
-        Exception: of any kind, where the index is damaged or names a file elsewhere.
-    """
+    """Returns the names of the tensors in each file beside the index; if damaged, any kind of Exception is raised."""
     with path.open("rb") as file:
         check_kind(path, file.read(ENOUGH_BYTES), "JSON")
     places = _read_json(path)["weight_map"]
@@ -66,11 +56,7 @@ def read_index(path: Path) -> dict[str, list[str]]:
 
 
 def refuse_lone_part(path: Path) -> None:
-    """Checks that a file is not one of several that are a checkpoint together.
-
-    Raises:
-        CheckpointError: it is.
-    """
+    """Checks that a file is not one of several that are a checkpoint together."""
     match = _PART.fullmatch(path.name)
     if match is None or int(match[3]) < 2:
         return

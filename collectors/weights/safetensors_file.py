@@ -1,8 +1,4 @@
-"""Checkpoints as safetensors files: written whole or not at all, read in blocks.
-
-Reading is ours rather than the library's because planes stream over all checkpoints of a run: the library
-maps files, and mapped pages count as resident memory, while ``readinto`` needs one block at a time.
-"""
+"""Checkpoints as safetensors files: written whole or not at all, read in blocks."""
 
 from __future__ import annotations
 
@@ -79,11 +75,7 @@ Portable: TypeAlias = Callable[[], StateReader]
 
 
 def portable(reader: StateReader) -> Portable | None:
-    """Returns how another process reads the same weights, bit for bit; None where only this one can.
-
-    Raises:
-        CheckpointError: a file cannot be read.
-    """
+    """Returns how another process reads the same weights, bit for bit; None where only this one can."""
     method = getattr(reader, "portable", None)
     return None if method is None else method()
 
@@ -118,17 +110,10 @@ class _FreshState(MemoryState):
         return self._state[name]
 
 
+# The library maps files, and mapped pages count as resident memory. Planes stream over all checkpoints of a run, for
+# which ``readinto`` needs one block at a time.
 class CheckpointFile:
-    """A safetensors file, opened for reading tensor by tensor or block by block.
-
-    Args:
-        path: the file.
-        label: what to call it in an error's text; None takes the path.
-        place: where others find it, if this is a copy; None takes the path.
-
-    Raises:
-        CheckpointError: the file is missing, truncated or no safetensors file.
-    """
+    """A safetensors file, read by tensor or by block; ``place`` is where others find it, if this is a copy."""
 
     def __init__(
         self, path: str | os.PathLike[str] | RemotePath, label: str | None = None, place: AnyPath | None = None
@@ -173,7 +158,7 @@ class CheckpointFile:
         return self._digest
 
     def portable(self) -> Portable | None:
-        """Returns how another process reads the same bytes."""
+        """Returns how another process reads the file, checked by its size and SHA-256."""
         place = self._place if isinstance(self._place, RemotePath) else self._place.absolute()
         return functools.partial(read_whole, place, self.label, self._start + _end(self._entries), self.sha256())
 
@@ -187,17 +172,7 @@ class CheckpointFile:
 
 
 def read_whole(path: AnyPath, label: str, size: int, sha256: str) -> StateReader:
-    """Reads a safetensors file into memory, and hashes it in the same pass, so that no other bytes are returned.
-
-    Args:
-        path: the file.
-        label: what to call it in an error's text.
-        size: how many bytes the file must have.
-        sha256: what its SHA-256 must be.
-
-    Raises:
-        CheckpointError: the file is not there, cannot be read, or is another one.
-    """
+    """Reads a safetensors file into memory, and hashes it in the same pass, so that no other bytes are returned."""
     other = CheckpointError(f"checkpoint {label} is not the expected file here; copy it again.")
     try:
         if not path.is_file():  # a pipe would be waited for
@@ -233,15 +208,7 @@ def _read_hashed(file: io.BufferedReader, view: memoryview, digest: Any, truncat
 
 
 def write_checkpoint(path: str | os.PathLike[str], state: State, metadata: Mapping[str, str] | None = None) -> str:
-    """Writes a state as a safetensors file, through a temporary sibling, so that the name never holds half a file.
-
-    Returns:
-        The file's SHA-256.
-
-    Raises:
-        TypeError: a tensor has an element type that the format does not know.
-        FileWriteError: the file cannot be written; nothing is left behind.
-    """
+    """Writes a state as a safetensors file, so that the name never holds half a file; returns the file's SHA-256."""
     with writing(path) as file:
         return _write_safetensors(file, state, metadata or {})
 

@@ -1,8 +1,4 @@
-"""Checkpoints that ``torch.distributed.checkpoint`` wrote: a folder with the parts of every process, read back whole.
-
-PyTorch's own reader unpickles the folder's ``.metadata``, which runs whatever code that names. Here it is only
-described, as other PyTorch files are, and no part may lie outside of the folder or claim more than the folder has.
-"""
+"""Checkpoints of ``torch.distributed.checkpoint``: a folder with the parts of every process, read back whole."""
 
 from __future__ import annotations
 
@@ -63,24 +59,19 @@ class DividedTensor:
 
 
 class ShardedFolder:
-    """An open folder of ``torch.distributed.checkpoint``.
-
-    Args:
-        path: the folder.
+    """An open folder of ``torch.distributed.checkpoint``; where it is damaged, any kind of Exception is raised.
 
     Attributes:
         content: what was saved, nested as it was: tensors as ``DividedTensor``, everything else left out.
         size: the bytes of all parts together.
-
-    Raises:
-        UnsupportedPickleError: the metadata has another form than PyTorch gives it.
-        Exception: of any kind, where it is damaged.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         raw = (path / METADATA).read_bytes()
         check_kind(path / METADATA, raw[:ENOUGH_BYTES], "pickle")
+        # Only described: PyTorch's reader unpickles it, which runs any code that it names. No part may lie outside the
+        # folder, or claim more than it has.
         metadata = _state(read_pickle(io.BytesIO(raw), most=max(MOST_INSTRUCTIONS, len(raw))), "metadata.Metadata")
         entries, places = metadata["state_dict_metadata"], _places(metadata["storage_data"])
         paths = metadata.get("planner_data")
@@ -100,11 +91,7 @@ class ShardedFolder:
                 self.size += file.seek(0, os.SEEK_END)
 
     def read(self, tensors: Mapping[str, DividedTensor]) -> dict[str, NDArray[Any]]:
-        """Returns the values of tensors.
-
-        Raises:
-            ValueError: a part is missing or is not what the metadata says.
-        """
+        """Returns the values of tensors."""
         return {name: self._whole(name, tensor) for name, tensor in tensors.items()}
 
     def _whole(self, name: str, tensor: DividedTensor) -> NDArray[Any]:

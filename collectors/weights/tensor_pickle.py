@@ -1,9 +1,4 @@
-"""What the pickle in a PyTorch file says, read without making anything that it asks for.
-
-``torch.load(weights_only=True)`` runs no code from a file, but it calls what a state dict needs with whatever arguments
-the file gives: ``bytearray(6 << 30)`` in 400 bytes fills the memory. Here every call becomes a description, so that a
-file costs no more than its own size.
-"""
+"""What the pickle in a PyTorch file says, read without making anything that it asks for."""
 
 from __future__ import annotations
 
@@ -112,24 +107,13 @@ class _Storage:
 
 
 def read_pickle(stream: IO[bytes], storages: dict[str, str] | None = None, *, most: int = MOST_INSTRUCTIONS) -> Any:
-    """Reads one pickle and leaves the stream behind it.
-
-    Args:
-        stream: where the pickle begins.
-        storages: gets the element type of every storage that the pickle names.
-        most: how many instructions it may have.
-
-    Returns:
-        Numbers, texts, lists, tuples and dictionaries as they are, tensors as ``StoredTensor`` or ``UnreadableTensor``,
-        and everything else as ``Described`` or a ``Thing``.
-
-    Raises:
-        UnsupportedPickleError: the pickle needs a storage or an instruction that state dicts do without.
-        Exception: of any kind, where it is damaged.
-    """
+    """Reads one pickle: plain values as they are, else ``StoredTensor``, ``UnreadableTensor`` or a ``Thing``."""
+    # The mapping gets the element type of every storage that the pickle names.
     return _Reading({} if storages is None else storages, most).read(stream)
 
 
+# ``torch.load(weights_only=True)`` runs no code either, but calls what a state dict needs with the file's arguments:
+# ``bytearray(6 << 30)`` in 400 bytes fills the memory. Here calls are described, so that a file costs its size at most.
 class _Reading:
     def __init__(self, storages: dict[str, str], most: int) -> None:
         self._storages = storages

@@ -1,8 +1,4 @@
-"""The bytes of a PyTorch file: an archive of storages, or in files of before PyTorch 1.6, one behind the other.
-
-Nothing is allocated for what a file claims: members of an archive must be stored as they are, none may be larger than
-the file, and only the storages of the tensors that are wanted are read.
-"""
+"""The bytes of a PyTorch file: an archive of storages, or, before PyTorch 1.6, one storage behind the other."""
 
 from __future__ import annotations
 
@@ -41,15 +37,7 @@ class TorchScriptError(Exception):
 
 
 class Archive:
-    """An open PyTorch file.
-
-    Args:
-        file: the open file.
-        content: what was saved, as ``read_pickle`` returns it.
-        places: where in the file each storage begins, and its bytes.
-        is_swapped: whether the values have the other byte order than this machine.
-        checksums: of storages that have one.
-    """
+    """An open PyTorch file: ``content`` as ``read_pickle`` returns it; places are (first byte, bytes) of storages."""
 
     def __init__(
         self,
@@ -65,11 +53,7 @@ class Archive:
         self._checksums = checksums or {}
 
     def read(self, tensors: Mapping[str, StoredTensor]) -> dict[str, NDArray[Any]]:
-        """Returns the values of tensors, each storage read once and dropped before the next one.
-
-        Raises:
-            ValueError: a storage is missing, shorter than its tensors say, or damaged.
-        """
+        """Returns the values of tensors, each storage read once and dropped before the next one."""
         claimed = sum(math.prod(item.shape) * element_type(item.dtype).itemsize for item in tensors.values())
         if claimed > _MOST_VIEWS * sum(size for _, size in self._places.values()):
             raise ValueError("its tensors repeat values of their storages; save contiguous copies of them")
@@ -98,16 +82,7 @@ class Archive:
 
 
 class FilePart(io.RawIOBase):
-    """A part of an open file, as a file of its own.
-
-    Args:
-        file: the open file.
-        start: where the part begins, in bytes.
-        length: its bytes.
-
-    Raises:
-        ValueError: the file has no such part.
-    """
+    """A part of an open file, ``length`` bytes from byte ``start`` on, as a file."""
 
     def __init__(self, file: IO[bytes], start: int, length: int) -> None:
         if start < 0 or length < 0 or start + length > os.fstat(file.fileno()).st_size:
@@ -143,28 +118,13 @@ class FilePart(io.RawIOBase):
 
 
 def part_archive(part: FilePart) -> Archive:
-    """Returns what ``torch.save`` wrote into a part of a file.
-
-    Raises:
-        UnsupportedPickleError: it needs code from the file, or instructions that state dicts do without.
-        Exception: of any kind, where it is damaged or no PyTorch file.
-    """
+    """Returns what ``torch.save`` wrote into a part of a file."""
     return _zip_archive(cast(IO[bytes], part), part.length)
 
 
 @contextlib.contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
-    """Opens a PyTorch file.
-
-    Args:
-        path: the file.
-
-    Raises:
-        UnsupportedPickleError: it needs storages or instructions that state dicts do without.
-        TorchScriptError: it is a program.
-        CheckpointError: it is a file of another kind.
-        Exception: of any kind, where it is damaged or no PyTorch file.
-    """
+    """Opens a PyTorch file; where it is damaged or of another kind, any kind of Exception is raised."""
     with path.open("rb") as file:
         begins = file.read(ENOUGH_BYTES)
         check_kind(path, begins, "PyTorch", "ZIP", "pickle")
@@ -175,11 +135,7 @@ def open_archive(path: Path) -> Iterator[Archive]:
 
 
 def element_type(dtype: str) -> np.dtype[Any]:
-    """Returns the NumPy element type of PyTorch's, by name.
-
-    Raises:
-        UnsupportedPickleError: there is none.
-    """
+    """Returns the NumPy element type of PyTorch's, by name."""
     if not _ELEMENT_TYPES.fullmatch(dtype):
         raise UnsupportedPickleError(f"unsupported element type {dtype}; convert such tensors")
     return numpy_dtype(dtype)
@@ -190,6 +146,7 @@ def _zip_archive(file: IO[bytes], size: int) -> Archive:
     # Before their compression is looked at: TorchScript compresses its code.
     if any(info.filename.endswith("/constants.pkl") and info.filename.count("/") == 1 for info in members):
         raise TorchScriptError
+    # Nothing is allocated for what a file claims: members must be stored as they are, and none larger than the file.
     _check_members(members, size)
     pickles = [info for info in members if info.filename.endswith("/data.pkl") and info.filename.count("/") == 1]
     if len(pickles) != 1:

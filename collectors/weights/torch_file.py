@@ -23,15 +23,7 @@ _MOST_VIEWS = 4
 
 @contextlib.contextmanager
 def readable(path: Path, otherwise: str) -> Iterator[None]:
-    """Turns whatever a damaged checkpoint makes a reader raise into an error that says what is wrong.
-
-    Args:
-        path: the checkpoint.
-        otherwise: what it is if it is not damaged, such as "no PyTorch file".
-
-    Raises:
-        CheckpointError: for anything that goes wrong in the block.
-    """
+    """Turns whatever a damaged checkpoint makes a reader raise into an error that says what is wrong."""
     try:
         yield
     except CheckpointError:
@@ -85,16 +77,9 @@ def stored_tensors(path: Path, content: object) -> dict[str, StoredTensor]:
 
 
 def addressed(content: object, names: Collection[str], prefix: str | None) -> tuple[object, str | None]:
-    """Returns the part of what was saved in which a prefix's tensors are, and what is left of the prefix.
-
-    "state.model." leads to ``{"state": {"model": tensors}}``; names that begin with the prefix go before that.
-
-    Args:
-        content: what was saved.
-        names: of the tensors that are found in it without the prefix.
-        prefix: what the wanted names begin with; None for all.
-    """
+    """Returns the part of what was saved that a prefix ("state.model.") leads to, and what is left of the prefix."""
     parts = [part for part in (prefix or "").split(".") if part]
+    # Names that begin with the prefix go before keys.
     if not parts or any(name.startswith(f"{'.'.join(parts)}.") for name in names):
         return content, prefix
     while parts and isinstance(content, Mapping) and isinstance(content.get(parts[0]), Mapping):
@@ -103,12 +88,7 @@ def addressed(content: object, names: Collection[str], prefix: str | None) -> tu
 
 
 def other_weights(content: object, found: Collection[str]) -> list[str]:
-    """Returns under which keys of what was saved there are tensors beside those that were found.
-
-    Args:
-        content: what was saved.
-        found: names of the tensors that are read.
-    """
+    """Returns under which keys of what was saved there are tensors beside those that were found."""
     if not isinstance(content, Mapping) or any(name in content for name in found):
         return []
     keys = {key: _nested_tensors(value, _DEEPEST) for key, value in content.items() if isinstance(value, Mapping)}
@@ -123,12 +103,7 @@ def extra_states(content: object) -> list[str]:
 
 
 def find_tensors(path: Path, content: object) -> Mapping[str, Any]:
-    """Returns the descriptions of the network's tensors in what was saved, which may be nested.
-
-    Raises:
-        CheckpointError: there are none.
-        UnsupportedPickleError: only code can make them.
-    """
+    """Returns the descriptions of the network's tensors in what was saved, which may be nested."""
     _check_is_plain("it", content)
     if not isinstance(content, Mapping):
         kind = "Tensor" if isinstance(content, StoredTensor | UnreadableTensor) else type(content).__name__

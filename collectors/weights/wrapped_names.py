@@ -36,20 +36,7 @@ class PlainNames:
 def plain_names(
     label: str, names: Iterable[str], *, strip_prefix: str | None = None, of_lightning: bool = False
 ) -> PlainNames:
-    """Returns the tensors' names as the plain network has them.
-
-    What ``DataParallel``, ``torch.compile``, FSDP and activation checkpointing add is removed, as well as what
-    ``AveragedModel`` adds, and what all names of a LightningModule begin with.
-
-    Args:
-        label: what to call the checkpoint in an error's text.
-        names: as the checkpoint has them.
-        strip_prefix: what the names of the wanted tensors begin with; it is removed, and all others are left out.
-        of_lightning: whether Lightning wrote the checkpoint.
-
-    Raises:
-        CheckpointError: no name has the prefix, two names are the same without prefixes, or one is no Unicode text.
-    """
+    """Returns names as the plain network has them, without those of wrappers, averages and a LightningModule."""
     given = [*names]
     extra = [name for name in given if is_extra_state(name)]
     left_out = (extra_states_left_out(extra),) if extra else ()
@@ -96,11 +83,7 @@ def _is_averaged(names: Collection[str]) -> bool:
 
 
 def check_not_adapters_alone(label: str, names: Collection[str]) -> None:
-    """Checks that LoRA's adapters lie beside the layers to which they belong.
-
-    Raises:
-        CheckpointError: there are only adapters, which are no network.
-    """
+    """Checks that LoRA's adapters lie beside the layers to which they belong."""
     layers = {match[1] for name in names if (match := _ADAPTER.match(name))}
     if layers and not any(f"{layer}{end}" in names for layer in layers for end in (".weight", ".base_layer.weight")):
         raise CheckpointError(
@@ -111,18 +94,7 @@ def check_not_adapters_alone(label: str, names: Collection[str]) -> None:
 
 
 def fitting_names(names: Collection[str], known: Collection[str]) -> dict[str, str] | None:
-    """Returns, for names that all have one prefix more or less than a network's own, those under which it has them.
-
-    A LightningModule calls its network's tensors "model.0.weight", the network itself calls them "0.weight". Only a
-    prefix counts that ends with a point; none is one, too.
-
-    Args:
-        names: of a state.
-        known: of the network, aliases included.
-
-    Returns:
-        For each name of the network that the state has, the state's name; None where no prefix makes all of them fit.
-    """
+    """Returns the names by the network's, where all have one prefix ("model.") more or less, or none; else None."""
     one = next(iter(names), "")
     parts = one.split(".")
     for count in range(len(parts)):
@@ -136,26 +108,12 @@ def fitting_names(names: Collection[str], known: Collection[str]) -> dict[str, s
 
 
 def names_inside(label: str, names: Collection[str], wanted: Sequence[Collection[str]]) -> dict[str, str] | None:
-    """Returns the names of a network's tensors where these are under one prefix, and others are beside them.
-
-    Lightning keeps a network's "model.0.weight" beside the "criterion.weight" of its loss and the counts of metrics.
-    Only a single word counts: numbers, and words behind words, are before the names of layers.
-
-    Args:
-        label: what to call the state in an error's text.
-        names: of the state.
-        wanted: for each tensor of the network, the names that it may have.
-
-    Returns:
-        For each name of the network that the state has, the state's name; None where the state has no such prefix.
-
-    Raises:
-        CheckpointError: there are several.
-    """
+    """Returns the names by the network's, where these are under one prefix and others beside them; else None."""
     known = {name for some in wanted for name in some}
     found: dict[str, dict[str, str]] = {}
     for first in wanted[0] if wanted else ():
         for prefix in {name.removesuffix(first) for name in names if name.endswith(f".{first}")}:
+            # Lightning's "model." beside "criterion.". Numbers, and words behind words, are before the names of layers.
             if not prefix[:-1].isidentifier():
                 continue
             inside = {name.removeprefix(prefix): name for name in names if name.startswith(prefix)}

@@ -1,8 +1,4 @@
-"""Checkpoints of DeepSpeed's ZeRO: a folder with the parts of every process, put together to the network's weights.
-
-The float32 values come from the parts of the optimizer, as in DeepSpeed's own ``zero_to_fp32.py`` (Rajbhandari et al.
-2020 describe the stages). Nothing in the files is unpickled, and DeepSpeed need not be installed.
-"""
+"""Checkpoints of DeepSpeed's ZeRO: a folder with the parts of every process, put together to a network's weights."""
 
 from __future__ import annotations
 
@@ -43,16 +39,12 @@ def find_zero_folder(path: Path) -> Path | None:
 
 
 def read_zero_folder(path: Path) -> Arrays:
-    """Returns the network's parameters and buffers, trained ones in float32.
-
-    Raises:
-        UnsupportedPickleError: the network was divided in another way as well (pipelines, tensor parallelism, experts).
-        Exception: of any kind, where a part is missing or damaged.
-    """
+    """Returns the network's parameters and buffers, trained ones in float32."""
     with contextlib.ExitStack() as stack:
         models, optimizers = (
             [stack.enter_context(open_archive(file)) for file in _parts(path, *named)] for named in (_MODEL, _OPTIMIZER)
         )
+        # The float32 values, as in DeepSpeed's ``zero_to_fp32.py`` (Rajbhandari et al. 2020 describe the stages).
         found = _from_optimizers(models, optimizers) if optimizers else {}
         return {**_from_module(models[0], found), **found}
 

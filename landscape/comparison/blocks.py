@@ -18,10 +18,9 @@ MOST_BLOCKS = 64
 
 
 class InBlocks:
-    """Says of each sample, in the order of the data set, which block it is in: its number modulo 64.
+    """Gives the block of each sample: its number in the data set modulo 64."""
 
-    It is asked once for each batch, in order, by each worker, of which each has its own.
-    """
+    # It is asked once for each batch, in order, by each worker, of which each has one.
 
     def __init__(self) -> None:
         self._asked = 0

@@ -26,10 +26,7 @@ _LINE = ("network", "direction")
 
 
 class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe", "sha256")):
-    """The loss along the same lines through n networks; NaN where it is not measured.
-
-    ``Comparison``, which users have, explains the arrays.
-    """
+    """The loss along lines through n networks, in arrays that ``Comparison`` explains; NaN where not measured."""
 
     t: Float64[np.ndarray, " points"] = column("t")
     loss: Float64[np.ndarray, "n directions points"] = column(*_LINE, "t")
@@ -79,7 +76,7 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
             raise ValueError(f"recipes must be those of the networks, but got {known['recipes']}.")
 
     def joined(self, stored: Self) -> Self:
-        """Returns the networks of both, as ``Record`` says; a warning names those of the file that were not given."""
+        """Returns both records' networks; a warning names those of the file that were not given."""
         joined = super().joined(stored)
         further = range(len(self.recipe), len(joined.recipe))
         names = list(self.name)

@@ -41,8 +41,6 @@ class ComparisonExperiment:
     """The loss along lines through the networks of several recipes.
 
     Attributes:
-        recipes: the networks.
-        settings: along which lines.
         attributes: what the file says beside what the experiment knows itself.
         states: the weights of each network, once the experiment has begun.
     """
@@ -54,11 +52,7 @@ class ComparisonExperiment:
     unit: str = "line"
 
     def begin(self, pool: Pool) -> ComparisonData:
-        """Returns the comparison of which nothing is measured, with its identity.
-
-        Raises:
-            CheckpointError: a network is another one than callback_fn returns, or none has weights that can be moved.
-        """
+        """Returns the comparison of which nothing is measured, with its identity."""
         check_spannable(pool.description.space)
         self.states = as_states(self.recipes, pool.description.space)
         self._find_out_how_losses_add_up(pool)
@@ -125,11 +119,7 @@ class ComparisonExperiment:
         return result.keep(record)
 
     def warn(self, record: ComparisonData, run: Run) -> None:
-        """Warns of networks that do not count.
-
-        Raises:
-            LandscapeError: no network could be measured.
-        """
+        """Warns of networks that do not count."""
         if record.errors and not record.status_counts[PointStatus.MEASURED]:
             raise LandscapeError(f"no network could be measured: {_reasons(record)}")
         if left_out(record) and (record.complete or not run.is_late):

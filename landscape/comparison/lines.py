@@ -31,13 +31,13 @@ _MOST_DIRECTIONS = 16
 
 @dataclass
 class MeasuredLine:
-    """What came of a line so far.
+    """What was measured of a line until now.
 
     Attributes:
         row: of its network.
         direction: its number.
         losses: by place on the line.
-        blocks: the same of the blocks of samples, at the network and the two ends.
+        blocks: losses of the blocks of samples, at the network and the two ends.
         error: of a point that failed.
     """
 
@@ -97,19 +97,7 @@ class FailedNetwork:
 
 
 class NetworkLines:
-    """The lines through one network.
-
-    Args:
-        pool: where losses are measured.
-        state: the network.
-        settings: along which lines.
-
-    Attributes:
-        seconds: that a point takes, once its loss is measured.
-
-    Raises:
-        CheckpointError: the weights cannot be read, or are not finite.
-    """
+    """The lines through a network of finite weights; a point takes ``seconds``, once its loss is measured."""
 
     def __init__(self, pool: Pool, state: AlignedState, settings: ComparisonSettings) -> None:
         self._pool, self._state, self._settings = pool, state, settings

@@ -24,8 +24,8 @@ class Measure:
 
     Attributes:
         text: what it is; "{radius}" and "{rise}" stand for the comparison's.
-        lower: what is said of a recipe for which it is lower.
-        higher: what is said of one for which it is higher.
+        lower: what texts call a recipe for which it is lower.
+        higher: what texts call one for which it is higher.
     """
 
     text: str
@@ -72,7 +72,7 @@ def rows_of(data: ComparisonData, recipe: str) -> Int64[np.ndarray, " networks"]
 
 
 def curves_of(data: ComparisonData) -> Float64[np.ndarray, "n directions points"]:
-    """Returns how far the loss rises from each network, along the directions that were asked for last."""
+    """Returns how far the loss rises from each network, along the directions of the last call."""
     losses = data.loss[:, : _wanted(data)]
     with np.errstate(all="ignore"):  # of networks that do not count
         rises: Float64[np.ndarray, "n directions points"] = losses - losses[:, :, [len(data.t) // 2]]
@@ -88,19 +88,14 @@ def rises_of(data: ComparisonData) -> Float64[np.ndarray, "n directions"]:
 
 
 def block_rises_of(data: ComparisonData) -> Float64[np.ndarray, "n directions blocks"]:
-    """Returns the same for each block of samples; one block of all where samples are not told apart."""
+    """Returns the rise along each line for each block of samples; one block of all where samples have no losses."""
     if not data.block_size.size:
         return rises_of(data)[:, :, np.newaxis]
     return data.block_rise[:, : _wanted(data)]
 
 
 def values_of(data: ComparisonData, measure: str) -> Float64[np.ndarray, " n"]:
-    """Returns a measure of each network; NaN where it is not measured, or where a rise is not reached.
-
-    Args:
-        data: the comparison.
-        measure: one of ``MEASURES``.
-    """
+    """Returns one of ``MEASURES`` of each network; NaN where it is not measured, or where a rise is not reached."""
     if measure == "trace":
         return data.trace
     middle = len(data.t) // 2

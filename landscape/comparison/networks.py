@@ -33,7 +33,6 @@ class Entry:
     """A network of a recipe.
 
     Attributes:
-        recipe: its recipe.
         name: by which the recipe's networks are told apart.
         label: how an error's text calls it.
         reader: its weights.
@@ -45,11 +44,7 @@ class Entry:
     reader: StateReader
 
     def state(self, space: WeightSpace) -> AlignedState:
-        """Returns the weights under the network's names.
-
-        Raises:
-            CheckpointError: they are another network's; names and shapes are listed.
-        """
+        """Returns the weights under the network's names; a CheckpointError lists how they are another one's."""
         try:
             return align(self.reader, space)
         except CheckpointError as error:
@@ -80,17 +75,7 @@ class Recipes:
 
 
 def find_recipes(recipes: object) -> Recipes:
-    """Opens the networks of all recipes.
-
-    Args:
-        recipes: as ``compare`` takes them.
-
-    Raises:
-        TypeError: it is no mapping, or something in it is no network.
-        ValueError: there are fewer than two recipes, one has no network, or a name is wrong.
-        CheckpointError: a file is missing, damaged or holds no weights.
-        RunDirectoryError: a directory holds no run.
-    """
+    """Opens the networks of all recipes, as ``compare`` takes them."""
     if not isinstance(recipes, Mapping):
         raise wrong_type("recipes", _EXPECTED, recipes)
     if len(recipes) < 2:
@@ -109,14 +94,7 @@ def find_recipes(recipes: object) -> Recipes:
 
 
 def check_different(digests: Mapping[str, str]) -> None:
-    """Checks that no network is given twice.
-
-    Args:
-        digests: the SHA-256 of the weights by what texts call the network.
-
-    Raises:
-        ValueError: one is; it would count as two.
-    """
+    """Raises a ValueError where a SHA-256 of weights, by what texts call the network, is there twice."""
     seen: dict[str, str] = {}
     for label, digest in digests.items():
         if digest in seen:
@@ -185,12 +163,7 @@ def _names_of(items: Sequence[object]) -> list[str]:
 
 
 def as_states(recipes: Recipes, space: WeightSpace) -> list[AlignedState]:
-    """Returns the weights of all networks under the names of the one that is measured.
-
-    Raises:
-        CheckpointError: a network is another one.
-        ValueError: a network is given twice.
-    """
+    """Returns all networks' weights under the measured one's names; raises for another network, or one given twice."""
     states = [entry.state(space) for entry in recipes.entries]
     check_different({entry.label: state.sha256() for entry, state in zip(recipes.entries, states, strict=True)})
     return states

@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ComparisonSettings:
-    """What is measured of each network; ``compare`` explains it.
-
-    Raises:
-        TypeError: a value has the wrong type.
-        ValueError: a value is not allowed.
-    """
+    """What is measured of each network; ``compare`` explains it."""
 
     directions: int = 12
     points: int = 9

@@ -71,33 +71,23 @@ def welch(first: Float64[np.ndarray, " n"], second: Float64[np.ndarray, " m"]) -
 
 
 def crossed_mean(values: Float64[np.ndarray, "networks directions"]) -> Estimate:
-    """Returns the mean over networks and directions, both of which were left to chance.
-
-    What directions have in common for all networks counts once, and not once for each network. For pairs of networks,
-    give the differences.
-    """
+    """Returns the mean over networks and directions, both left to chance; for pairs of networks, give differences."""
+    # What directions have in common for all networks counts once, and not once for each network.
     return _with_directions(mean(values.mean(1)), values.mean(0), noise_of(values) / len(values))
 
 
 def crossed_difference(
     first: Float64[np.ndarray, "n directions"], second: Float64[np.ndarray, "m directions"]
 ) -> Estimate:
-    """Returns how much larger the first values are in the mean over networks and directions, the same for both sides.
-
-    The networks' part is Welch's. To it comes what the directions do to all networks of a side: sides of which each
-    reacts in its own way to a direction differ by more than their networks tell.
-    """
+    """Returns how much larger the first values are in the mean over networks and over directions, shared by both."""
+    # The networks' part is Welch's. To it comes what the directions do to all networks of a side: sides of which each
+    # reacts in its own way to a direction differ by more than their networks tell.
     noise = noise_of(first) / len(first) + noise_of(second) / len(second)
     return _with_directions(welch(first.mean(1), second.mean(1)), first.mean(0) - second.mean(0), noise)
 
 
 def directions_part(values: Float64[np.ndarray, " directions"], noise: float) -> float:
-    """Returns the variance that directions add to a mean over them, beside what networks tell of it.
-
-    Args:
-        values: along each direction, the mean over networks.
-        noise: the part of their variance that is each network's own.
-    """
+    """Returns the variance that directions add to the mean of ``values``, beside the networks' part, ``noise``."""
     count = len(values)
     return max(0.0, (float(values.var(ddof=1)) - noise) / count) if count > 1 else 0.0
 
@@ -125,20 +115,11 @@ def bootstrap_difference(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Estimate:
-    """Returns how much larger the first values are in the mean, as far as directions and samples were left to chance.
-
-    Directions and blocks of samples are drawn again, each alone and both together. A draw is of one fewer than there
-    are, which leaves no bias in the variance (Rao and Wu 1988). Both together count what belongs to single cells three
-    times (Owen 2007), so the variance is twice the sum of the two alone, less that of both. The degrees of freedom are
-    Satterthwaite's.
-
-    Args:
-        first: along each direction, of each block of samples; one block where samples are not told apart.
-        second: the same directions and blocks, of the other network.
-        weights: how much each block counts.
-        seed: of the draws.
-        resamples: how many draws of each kind.
-    """
+    """Returns how much larger the first values are in the mean, for directions and blocks drawn again."""
+    # Directions and blocks of samples are drawn again, each alone and both together. A draw is of one fewer than there
+    # are, which leaves no bias in the variance (Rao and Wu 1988). Both together count what belongs to single cells
+    # three times (Owen 2007), so the variance is twice the sum of the two alone, less that of both. The degrees of
+    # freedom are Satterthwaite's.
     difference, share = first - second, weights / weights.sum()
     directions, blocks = difference.shape
     value = float(difference.mean(0) @ share)
@@ -182,12 +163,7 @@ class Corrected:
 
 
 def holm(p_values: Sequence[float], confidence: float = 0.95) -> list[Corrected]:
-    """Corrects for several differences being looked at: the chance of a single false one stays what it was (Holm 1979).
-
-    Args:
-        p_values: of each; NaN where nothing is known, which counts as no difference that is looked at.
-        confidence: that no difference is false.
-    """
+    """Corrects p-values, NaN if unknown, so that the chance of any false difference is that of one (Holm 1979)."""
     alpha = 1 - confidence
     order = sorted((p, place) for place, p in enumerate(p_values) if not math.isnan(p))
     found = [Corrected(math.nan, False, confidence)] * len(p_values)
@@ -202,29 +178,13 @@ def holm(p_values: Sequence[float], confidence: float = 0.95) -> list[Corrected]
 
 
 def networks_needed(spread: float, effect: float, confidence: float = 0.95, floor: float = 0.0) -> int | None:
-    """Returns how many networks a side show an effect with a chance of 80 %, by Welch's test.
-
-    Args:
-        spread: standard deviation between the networks of a recipe, the same on both sides.
-        effect: difference of the means.
-        confidence: of the interval.
-        floor: variance that no number of networks takes away, as that of the directions.
-
-    Returns:
-        At least 3; None where it is more than a million, or the spread is not known.
-    """
+    """Returns how many networks a side show an effect with a chance of 80 %, by Welch's test; None beyond a million."""
+    # The floor is variance that no number of networks takes away, as that of the directions.
     return _needed(math.sqrt(2) * spread, effect, confidence, floor, degrees=lambda count: 2.0 * (count - 1))
 
 
 def pairs_needed(spread: float, effect: float, confidence: float = 0.95, floor: float = 0.0) -> int | None:
-    """Returns how many pairs, or directions, show an effect with a chance of 80 %; as ``networks_needed`` otherwise.
-
-    Args:
-        spread: standard deviation of the differences.
-        effect: their mean.
-        confidence: of the interval.
-        floor: as of ``networks_needed``.
-    """
+    """Returns how many pairs, or directions, show an effect with a chance of 80 %; as ``networks_needed`` otherwise."""
     return _needed(spread, effect, confidence, floor, degrees=lambda count: count - 1.0)
 
 

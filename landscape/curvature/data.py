@@ -23,10 +23,7 @@ _NEEDED = ("matrix", "unit", "top", "bottom", "weights")
 
 
 class CurvatureData(Record, kind=CURVATURE, coordinates=("number",), key=("number",)):
-    """The curvature of a loss at n sets of weights; NaN where it is not measured, or was not asked for.
-
-    ``Curvature``, which users have, explains the arrays.
-    """
+    """The curvature of a loss at n sets of weights, in arrays that ``Curvature`` explains; NaN where not measured."""
 
     number: Int64[np.ndarray, " n"] = column("number", dtype=np.int64)
     sha256: tuple[str, ...] = column("number", dtype=str)
@@ -69,11 +66,7 @@ class CurvatureData(Record, kind=CURVATURE, coordinates=("number",), key=("numbe
             )
 
     def joined(self, stored: Self) -> Self:
-        """Returns the rows of both, as ``Record`` says.
-
-        Raises:
-            LandscapeIdentityError: a number means other weights in the file than here.
-        """
+        """Returns both records' rows; a LandscapeIdentityError where a number means other weights in ``stored``."""
         both = self.places.keys() & stored.places.keys()
         before, now = (
             {

@@ -24,21 +24,7 @@ def smoothed(
     width: float | None,
     size: int,
 ) -> tuple[Float64[np.ndarray, " size"], Float64[np.ndarray, " size"]]:
-    """Returns the mean over the probes of normal curves around the nodes.
-
-    Args:
-        nodes: shape (probes, steps); NaN where a probe needed fewer steps.
-        weights: of the nodes, shape (probes, steps); the sum for each probe is 1.
-        width: standard deviation of the curves; None takes a hundredth of the range of the nodes.
-        size: how many places.
-
-    Returns:
-        Places, increasing, and the density there; both of shape (size,).
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong value, or there are no nodes.
-    """
+    """Returns increasing places and the density at each, whose integral is 1: normal curves around the nodes."""
     check_int("size", size, minimum=2)
     known = np.isfinite(nodes)
     if not known.any():

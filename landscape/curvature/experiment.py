@@ -42,7 +42,6 @@ class CurvatureExperiment:
 
     Attributes:
         weights: by their numbers.
-        settings: what is measured.
         attributes: what the file says beside what the experiment knows itself.
         unit: what the numbers count, such as "epoch".
         vectors: eigenvectors that were measured and lie in no file, by number.
@@ -91,11 +90,7 @@ class CurvatureExperiment:
         return todo
 
     def forecast(self, record: CurvatureData, todo: Bool[np.ndarray, " n"], pool: Pool) -> str:
-        """Returns in words what measuring would cost, after a few products.
-
-        Raises:
-            CurvatureError: nothing can be differentiated.
-        """
+        """Returns in words what measuring would cost, after a few products."""
         count, numbers, seconds = len(self.weights), record.number[todo].tolist(), 0.0
         if numbers:
             probe = replace(self.settings, top=0, bottom=0, trace_probes=2, density_probes=0, keep_vectors=False)
@@ -150,11 +145,7 @@ class CurvatureExperiment:
         return 1
 
     def warn(self, record: CurvatureData, run: Run) -> None:
-        """Warns of rows that failed, and of eigenvalues that are not within the tolerance.
-
-        Raises:
-            CurvatureError: the curvature could be measured at no set of weights.
-        """
+        """Warns of rows that failed, and of eigenvalues that are not within the tolerance."""
         counts = record.status_counts
         texts = failures(record)
         more = len(texts) - _ERRORS_IN_WARNING
@@ -203,12 +194,7 @@ def curvature_task(key: Any, state: AlignedState, settings: CurvatureSettings) -
 
 
 def expected_products(settings: CurvatureSettings, dimension: int) -> int:
-    """Returns about how many products one set of weights takes: measured on a convolutional network and a transformer.
-
-    Args:
-        settings: what is measured.
-        dimension: how many weights are trainable.
-    """
+    """Returns about how many products one set of weights takes, as a convolutional network and a transformer did."""
     # Two largest eigenvalues took 6 to 10 products, five 12 to 17, and the lowest one 18 to 35 more.
     pairs = (4 + 2 * settings.top if settings.top else 0) + (22 + 3 * settings.bottom if settings.bottom else 0)
     return (

@@ -57,10 +57,6 @@ class EigenvectorSettings:
         tolerance: of an eigenvector's residual, as a share of its eigenvalue.
         max_products: of one search for eigenvectors.
         seed: of its start.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong value.
     """
 
     which: tuple[str, ...] = USUAL
@@ -87,12 +83,7 @@ class EigenvectorSettings:
 
     @classmethod
     def of_run(cls, options: RunOptions) -> EigenvectorSettings:
-        """Returns the settings of a run's options, whether or not it draws eigenvectors.
-
-        Raises:
-            TypeError: an option has the wrong type.
-            ValueError: an option has a wrong value, or there are none to choose from.
-        """
+        """Returns the settings of a run's options, whether or not it draws eigenvectors."""
         drawn = check_choice("directions", options["directions"], DIRECTIONS) in MATRICES
         settings = cls(
             options["which"],  # type: ignore[arg-type]
@@ -113,11 +104,7 @@ class EigenvectorSettings:
         return self.matrix if self.which == USUAL else "_".join((self.matrix, *self.which))
 
     def cost(self, seconds_per_point: float) -> str:
-        """Returns what finding the eigenvectors will cost, in words.
-
-        Args:
-            seconds_per_point: of one forward pass over all samples.
-        """
+        """Returns what finding the eigenvectors will cost, in words."""
         fewest, most = (20, 90) if BOTTOM in self.which else (8, 25)
         (shortest, longest), names = _PASSES_FOR_A_PRODUCT, " and ".join(self.which)
         times = [duration_text(seconds_per_point * count) for count in (fewest * shortest, most * longest)]
@@ -128,7 +115,7 @@ class EigenvectorSettings:
 
     @property
     def measured(self) -> CurvatureSettings:
-        """What the workers are asked for."""
+        """The settings with which workers find the eigenvectors."""
         return CurvatureSettings(
             ProductSettings(self.matrix),  # type: ignore[arg-type]
             top=max((FROM_THE_TOP.index(name) + 1 for name in self.which if name != BOTTOM), default=0),
@@ -235,22 +222,7 @@ def plane_along_eigenvectors(
     progress: bool = True,
     rehearsal: bool = False,
 ) -> Plane:
-    """Returns the plane that workers find, or that an earlier call kept.
-
-    Args:
-        pool: where the loss is measured.
-        reader: the weights.
-        settings: which eigenvectors.
-        role: which network the origin is.
-        kept: the landscape file beside which the plane may be kept.
-        progress: whether it is said what was found.
-        rehearsal: whether a plane of this identity along random directions does, by which a survey's cost is forecast.
-
-    Raises:
-        CurvatureError: the network or the loss has no second derivatives.
-        CheckpointError: the weights do not fit the network or are not finite.
-        PlaneError: the network has nothing to move.
-    """
+    """Returns the plane workers find, or that lies beside the landscape ``kept``; a random one for a ``rehearsal``."""
     space = pool.description.space
     state = align(reader, space)
     identity = settings.identity(pool.description, state)

@@ -107,21 +107,7 @@ def measure_run(
     num_samples: int | Mapping[str, int | None] | None,
     chosen: RunCurvatureOptions,
 ) -> Curvature | None:
-    """Measures the curvature at a run's checkpoints, as ``SummaryLandscape.gen_curvature`` says.
-
-    Args:
-        run: the run.
-        callback_fn: as of ``gen_curvature``.
-        numbers: of the checkpoints; None takes all that are there.
-        folder: of the file.
-        stem: of the file.
-        device_ids: as of ``gen_curvature``.
-        num_samples: as of ``gen_curvature``.
-        chosen: every option.
-
-    Returns:
-        The curvature; None after a dry run.
-    """
+    """Measures the curvature at a run's checkpoints for ``SummaryLandscape.gen_curvature``; None after a dry run."""
     settings, how = _settings(chosen), Run.checked(chosen)
     rehearsal = check_bool("dry_run", chosen["dry_run"])
     measured_numbers = _numbers(run, numbers)
@@ -173,21 +159,7 @@ def _measure(
     num_samples: int | Mapping[str, int | None] | None,
     rehearsal: bool = False,
 ) -> Curvature | None:
-    """Returns the curvature at sets of weights, or None after a rehearsal, which prints a forecast.
-
-    Args:
-        weights: opens all of them, and checks their SHA-256 before the first is measured, by their numbers.
-        callback_fn: as of ``measure_curvature``.
-        path: of the file; None keeps all in memory.
-        unit: what the numbers count.
-        attributes: what else the file says.
-        chosen: all options.
-        settings: those that say what is measured, checked.
-        run: those that say for how long, checked.
-        device_ids: as of ``measure_curvature``.
-        num_samples: as of ``measure_curvature``.
-        rehearsal: whether only the forecast is printed.
-    """
+    """Returns the curvature at sets of weights, or None after a rehearsal, which prints a forecast."""
     say = Announcer(shown=rehearsal)
     say(_DRY_RUN, timed=False)
     say("building the network, reading the samples")

@@ -66,11 +66,7 @@ def vectors_path(path: AnyPath, number: int) -> AnyPath:
 
 
 def write_vectors(path: AnyPath, data: CurvatureData, row: int, vectors: Eigenvectors) -> None:
-    """Writes eigenvectors beside the curvature file, replacing older ones once the new ones are on the disk.
-
-    Raises:
-        LandscapeWriteError: they cannot be written.
-    """
+    """Writes eigenvectors beside the curvature file, replacing older ones once the new ones are on the disk."""
     tensors = {f"state/{name}": array for name, array in vectors.state.items()}
     for index, direction in enumerate(vectors.directions):
         tensors |= {f"eigenvector_{index}/{name}": array for name, array in direction.items()}
@@ -90,13 +86,7 @@ def has_vectors(path: AnyPath, data: CurvatureData, row: int) -> bool:
 
 
 def read_vectors(data: CurvatureData, row: int) -> Eigenvectors:
-    """Reads the eigenvectors of a row from beside the file that the data lie in.
-
-    Raises:
-        LandscapeNotFoundError: they were not kept.
-        LandscapeDamagedError: their file is damaged.
-        LandscapeIdentityError: their file belongs to other weights, or to another measurement.
-    """
+    """Reads a row's eigenvectors from beside the data's file; raises where they are missing, damaged or of others."""
     number = int(data.number[row])
     called = f"the eigenvectors of {data.attributes.get('unit')} {number}"
     if data.path is None:

@@ -140,12 +140,7 @@ class Appearance:
     font: str = "sans"
 
     def fitted(self, size: tuple[float, float], below: float = 0.0) -> tuple[float, float]:
-        """Returns the size of a figure that is as wide as the style says, in inches.
-
-        Args:
-            size: on a screen, or on a paper of the style "paper".
-            below: by how much it is higher for a bar below the picture, on a screen.
-        """
+        """Returns a figure's size in inches, as wide as the style says; ``below`` adds height for a bar under it."""
         across, up = size
         below *= math.sqrt(self.factor)
         if self.width is None:
@@ -185,12 +180,7 @@ class Appearance:
 
 
 def choose_appearance(theme: str | None, style: str, ax: Axes | None, font: str = "sans") -> Appearance:
-    """Returns the appearance that was asked for; without a theme it follows the axes, or matplotlib's settings.
-
-    Raises:
-        TypeError: ``theme``, ``style`` or ``font`` is no string.
-        ValueError: ``theme``, ``style`` or ``font`` is unknown.
-    """
+    """Returns the appearance that was asked for; without a theme it follows the axes, or matplotlib's settings."""
     sizes = {**STYLES[check_choice("style", style, tuple(STYLES))], "font": check_choice("font", font, tuple(FONTS))}
     if theme is not None:
         return Appearance(theme, True, **THEMES[check_choice("theme", theme, tuple(THEMES))], **sizes)
@@ -209,11 +199,7 @@ def appearance_of(look: Mapping[str, Any], ax: Axes | None) -> Appearance:
 
 
 def find_colormap(name: Any) -> Colormap:
-    """Returns matplotlib's colours of that name, or the colours themselves.
-
-    Raises:
-        ValueError: there are no such colours.
-    """
+    """Returns matplotlib's colours of that name, or the colours themselves."""
     from matplotlib import colormaps
     from matplotlib.colors import Colormap
 

@@ -20,19 +20,8 @@ _FEWEST, _MOST = 3, 8
 
 
 def arrow_places(points: Float64[np.ndarray, "n 2"], head: float = HEAD) -> NDArray[np.float64]:
-    """Returns where arrowheads lie on a path, and which way they point.
-
-    Turns that are smaller than a head are left out first: the noise of single steps says nothing about the direction,
-    and no head lies on a stretch shorter than itself.
-
-    Args:
-        points: of the path, in points of 1/72 inch; y upwards.
-        head: length of an arrowhead.
-
-    Returns:
-        For each arrowhead the place along the path (0 is the first point, n - 1 the last), the middle's x and y, and
-        the angle in radians from the right, counter-clockwise; shape (k, 4).
-    """
+    """Returns a path's arrowheads, in 1/72 inch: place (0 to n - 1), middle x and y, angle in radians; shape (k, 4)."""
+    # The noise of single steps says nothing about the direction, and no head lies on a stretch shorter than itself.
     kept = _coarse(points, 1.5 * head)
     if len(kept) < 2:
         return np.empty((0, 4))

@@ -26,14 +26,7 @@ _STEP = 15
 
 
 def best_camera(landscape: LandscapeData, metric: str, scale: Scale, frame: Frame) -> Camera:
-    """Returns from where the surface hides least of the paths; of equal places, that over the surface's lowest side.
-
-    Args:
-        landscape: a plane.
-        metric: which of its metrics is the surface.
-        scale: of its heights.
-        frame: where its points lie.
-    """
+    """Returns from where the surface hides least of the paths; of equal places, that over the surface's lowest side."""
     assert landscape.y is not None
     heights = scale.heights(known(landscape[metric], landscape.status))
     relief = Relief(landscape.x, landscape.y, heights, frame.matrix)

@@ -1,8 +1,4 @@
-"""From where a surface is seen: the same place for all files, in figures, moving pictures, notebooks and pages.
-
-A camera looks at the middle of the surface's box, which has a floor below the surface, from ``DISTANCE`` diagonals of
-that box. The conversions give every renderer the same projection, so that pictures of two of them can be compared.
-"""
+"""The camera: every renderer looks from ``DISTANCE`` box diagonals at the middle of the box of surface and floor."""
 
 from __future__ import annotations
 
@@ -123,17 +119,7 @@ _EXPECTED = (
 
 
 def check_camera(camera: object, name: str = "camera") -> Camera | None:
-    """Returns the camera that is meant; None where it must be looked for ("auto").
-
-    Args:
-        camera: a ``Camera``, the name of a preset, (azimuth, elevation) in degrees, or these as a text such as
-            "-60,30"; None is the preset "default".
-        name: of the argument, for the error's text.
-
-    Raises:
-        TypeError: it is none of these.
-        ValueError: there is no such preset, or the elevation is none.
-    """
+    """Returns the camera of a preset's name, of (azimuth, elevation) in degrees or of their text; None for "auto"."""
     if camera is None:
         return CAMERAS["default"]
     if isinstance(camera, Camera):

@@ -38,12 +38,7 @@ def new_axes(width: float, height: float, projection: str | None = None) -> Axes
 
 
 def check_size(size: object, ax: object = None) -> tuple[float, float] | None:
-    """Returns the width and the height of a figure of its own, in inches; None where nobody chose.
-
-    Raises:
-        TypeError: it is no pair of numbers.
-        ValueError: it is too small or too large, or the axes are given.
-    """
+    """Returns the width and the height of a figure of its own, in inches; None where nobody chose."""
     if size is None:
         return None
     if ax is not None:

@@ -29,13 +29,7 @@ def coarse_text(shown: NDArray[Any]) -> str:
 
 
 def draw_coarse_cells(sheet: Sheet, corners: tuple[NDArray[Any], NDArray[Any]], colors: Colormap) -> None:
-    """Draws the coarse cells of a plane seen from above; does nothing where there are none.
-
-    Args:
-        sheet: what is drawn.
-        corners: of the cells in the picture's coordinates, each of shape (ny + 1, nx + 1).
-        colors: of the values.
-    """
+    """Draws a plane's coarse cells seen from above, if any; ``corners`` are x and y, each of shape (ny + 1, nx + 1)."""
     there = np.isfinite(sheet.coarse)
     if not there.any():
         return
@@ -58,13 +52,7 @@ def coarse_entry(sheet: Sheet) -> Patch:
 
 
 def mark_measured(sheet: Sheet, points: tuple[NDArray[Any], NDArray[Any]], size: float) -> list[Any]:
-    """Marks the measured points of a plane, where they are fewer than coarse cells; returns the legend's entry, if any.
-
-    Args:
-        sheet: what is drawn.
-        points: in the picture's coordinates, each of shape (ny, nx).
-        size: of a mark, in points.
-    """
+    """Marks the measured points of a plane where they are fewer than coarse cells; returns a legend's entry or none."""
     measured = (sheet.status == PointStatus.MEASURED) & np.isfinite(sheet.values)
     count = int(measured.sum())
     if not 0 < count <= _MOST_DOTS or count >= np.isfinite(sheet.coarse).sum():
@@ -87,15 +75,9 @@ def washed(colors: Colormap, page: str) -> Colormap:
 
 
 def blocks(points: NDArray[Any]) -> NDArray[Any]:
-    """Returns rectangles that together cover the cells of a grid, each of them of one covering point.
-
-    Args:
-        points: flat index of the point whose value each cell shows, shape (ny, nx); -1 for a cell that is left out.
-
-    Returns:
-        First row, last row + 1, first column, last column + 1, and the index; shape (n, 5).
-    """
+    """Returns rectangles over a grid: first row, last row + 1, first column, last column + 1, point; shape (n, 5)."""
     found = []
+    # A cell has the flat index of the point whose value it shows, or -1 where it is left out.
     rows, columns = np.nonzero(points >= 0)
     names, group, counts = np.unique(points[rows, columns], return_inverse=True, return_counts=True)
     ends = np.stack([np.full(len(names), points.size), np.zeros(len(names), np.int64)] * 2, axis=1).astype(np.int64)

@@ -93,16 +93,7 @@ class CurvatureLook(TypedDict, total=False):
 
 @dataclass
 class CurvatureSheet:
-    """A picture of curvature in the making.
-
-    Attributes:
-        curvature: what is drawn.
-        ax: where.
-        own: whether the axes stand alone on a figure of ours.
-        appearance: colours and sizes.
-        heading: the title's first line, or None.
-        entries: of the legend.
-    """
+    """A picture of curvature in the making; ``own`` says whether its axes stand alone on a figure of ours."""
 
     curvature: MeasuredCurvature
     ax: Axes
@@ -112,12 +103,7 @@ class CurvatureSheet:
     entries: list[Any] = field(default_factory=list)
 
     def write_title(self, named: str, *notes: str) -> None:
-        """Writes what is shown, with the matrix and the samples, which a number of curvature means nothing without.
-
-        Args:
-            named: the first line, unless the user gave one or a caption says it.
-            *notes: further lines.
-        """
+        """Writes what is shown, with the matrix and the samples, which a number of curvature means nothing without."""
         first = self.heading
         if first is None:
             first = "" if self.own and self.appearance.paper else named
@@ -136,19 +122,7 @@ class CurvatureSheet:
 def begin_curvature(
     function: str, curvature: MeasuredCurvature, ax: Axes | None, look: CurvatureLook, paper_height: float = 3.3
 ) -> Iterator[CurvatureSheet]:
-    """Checks the options and yields a sheet to draw on.
-
-    Args:
-        function: the picture's public function, for an error's text.
-        curvature: what is drawn.
-        ax: where; None makes a figure.
-        look: the user's options.
-        paper_height: in inches, of a figure of its own in the column of a paper.
-
-    Raises:
-        TypeError: an argument has the wrong type, or is unknown.
-        ValueError: an argument has a wrong value.
-    """
+    """Checks the options; yields a sheet on ``ax`` or a new figure, ``paper_height`` inches high on a paper."""
     with begin_picture(function, ax, look, paper_height) as (drawn, appearance, heading):
         yield CurvatureSheet(curvature, drawn, ax is None, appearance, heading)
 
@@ -157,10 +131,7 @@ def begin_curvature(
 def begin_picture(
     function: str, ax: Axes | None, look: CurvatureLook, paper_height: float
 ) -> Iterator[tuple[Axes, Appearance, str | None]]:
-    """Checks the options of a picture and yields axes, how they look, and the title's first line, if one was given.
-
-    The arguments and the errors are those of ``begin_curvature``.
-    """
+    """Checks the options of a picture; yields axes, how they look, and the title's first line, if one was given."""
     unknown = sorted(set(look) - set(CurvatureLook.__annotations__))
     if unknown:
         known = ", ".join(CurvatureLook.__annotations__)

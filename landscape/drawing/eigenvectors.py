@@ -24,14 +24,7 @@ def is_along_eigenvectors(landscape: LandscapeData) -> bool:
 
 
 def eigenvector_label(landscape: LandscapeData, axis: int) -> str:
-    """Returns the label of an axis, such as "1st Hessian eigenvector (λ = 36.09 ± 0.02)".
-
-    Of a plane along factors, which earlier versions drew, it is "1st factor eigenvector (optimizer's curvature 0.92)".
-
-    Args:
-        landscape: whose axis; its attributes may hold anything.
-        axis: 0 for x, 1 for y.
-    """
+    """Returns the label of axis 0 (x) or 1 (y), such as "1st Hessian eigenvector (λ = 36.09 ± 0.02)"."""
     matrix = MATRIX_NAMES[str(landscape.attributes["decomposition"]).lower()]
     which = _said(landscape).get("which")
     name = which[axis] if isinstance(which, list | tuple) and len(which) > axis else None
@@ -41,7 +34,7 @@ def eigenvector_label(landscape: LandscapeData, axis: int) -> str:
 
 
 def short_eigenvector_label(landscape: LandscapeData, axis: int) -> str:
-    """Returns the same in a few words, such as "1st eigenvector (λ = 36.09)"."""
+    """Returns the label of an axis in a few words, such as "1st eigenvector (λ = 36.09)"."""
     name = eigenvector_label(landscape, axis).replace(f"{_matrix_name(landscape)} ", "")
     return name.split(" ±")[0] + (")" if " ±" in name else "")
 

@@ -1,7 +1,4 @@
-"""Keeps everything that a figure of ours says inside it: long texts are wrapped, legends get fewer columns.
-
-Matplotlib's layout makes room for the heights of titles and labels, but not for lines that are longer than the figure.
-"""
+"""Keeps all text inside a figure, which matplotlib's layout does not: wraps lines, gives legends fewer columns."""
 
 from __future__ import annotations
 
@@ -40,19 +37,7 @@ _SLIDE = (10.0, 7.0)
 
 
 def fit(figure: Figure, cameras: Sequence[Camera] = (), *, grow: bool = True) -> bool:
-    """Computes the layout so that no title, label, legend or colour bar leaves the figure or meets another.
-
-    Args:
-        figure: one of ours, with everything on it but what is placed in pixels.
-        cameras: for each of which three-dimensional axes have room without being moved; none is the one they have.
-        grow: whether the figure may become higher; a film has a size of its own.
-
-    Returns:
-        False where one of several pictures is still too small: fewer in a row would be larger.
-
-    Raises:
-        ValueError: labels and legends leave no room.
-    """
+    """Lays a figure out so that nothing leaves it or overlaps; False says that one of several pictures is too small."""
     several = grow and len(_mains(figure)) > 1
     if several:
         pin_type(figure)
@@ -91,11 +76,7 @@ def fits_across(legend: Any, columns: int) -> bool:
 
 @contextlib.contextmanager
 def room_for_axes(figure: Any) -> Iterator[None]:
-    """Refuses a figure that is too small for its axes, which matplotlib would draw with a warning.
-
-    Raises:
-        ValueError: labels and legends leave no room.
-    """
+    """Refuses a figure that is too small for its axes, which matplotlib would draw with a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "constrained_layout not applied because axes sizes collapsed")
         try:

@@ -37,22 +37,7 @@ def place_labels(
     gap: float,
     clear: Float64[np.ndarray, "k 2"] | None = None,
 ) -> dict[int, tuple[float, float]]:
-    """Chooses which points get a label, and where.
-
-    The middle of a label is nearer to its own point than to any other; those within half the gap look like the same.
-
-    Args:
-        points: what is labelled, in points of 1/72 inch.
-        sizes: width and height of each label.
-        order: indices of the points to label, the most important first.
-        frame: left, bottom, right, top of the room there is.
-        taken: boxes (left, bottom, right, top) that must stay free.
-        gap: distance between a point and its label.
-        clear: points that no label may cover; None is the points, and the line that joins them in their order.
-
-    Returns:
-        Index to the label's centre, for those that found a place.
-    """
+    """Returns the centres of labels that find room, by index, earlier in ``order`` first; all lengths in 1/72 inch."""
     boxes = np.array(taken, np.float64).reshape(-1, 4)
     clear = along(points, step=1.5) if clear is None else clear
     placed: dict[int, tuple[float, float]] = {}

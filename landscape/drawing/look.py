@@ -71,16 +71,7 @@ def check_look(function: str, look: Look) -> Look:
 
 
 def check_dimensions(function: str, landscape: LandscapeData, *, plane: bool = True) -> None:
-    """Refuses a line where a picture needs a plane, and a plane where it needs a line.
-
-    Args:
-        function: that draws it, for the error's text.
-        landscape: what is drawn.
-        plane: which of the two it needs.
-
-    Raises:
-        ValueError: the landscape is the other one.
-    """
+    """Refuses a line where a picture needs a plane, and a plane where it needs a line."""
     if plane and landscape.y is None:
         raise ValueError(f"{function} needs a plane, but the landscape is a line; use plot_profile.")
     if not plane and landscape.y is not None:

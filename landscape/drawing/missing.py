@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 def missing_kinds(
     values: NDArray[Any], status: NDArray[Any], coarse: NDArray[Any] | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Returns where each kind of missing value occurs, by kind; arrays of the grid's shape.
-
-    Args:
-        values: as stored.
-        status: of the points.
-        coarse: what coarse cells show, NaN elsewhere; they are drawn in their own way and not listed here.
-    """
+    """Returns where each kind of missing value occurs, by kind; arrays of the grid's shape."""
     pending, failed = status == PointStatus.PENDING, status == PointStatus.FAILED
     kinds = {"pending": pending, "failed": failed, "not finite": ~np.isfinite(values) & ~pending & ~failed}
     if coarse is not None:
@@ -49,18 +43,7 @@ def draw_missing(
     kinds: Mapping[str, NDArray[Any]],
     styles: Mapping[str, dict[str, Any]],
 ) -> list[Patch]:
-    """Hatches the cells without a value, each kind in its style.
-
-    Args:
-        ax: where.
-        corners: of the cells in the picture's coordinates, each of shape (ny + 1, nx + 1).
-        border: of the plane; nothing is drawn beyond it.
-        kinds: where each kind of missing value occurs, arrays of shape (ny, nx).
-        styles: of each kind.
-
-    Returns:
-        One legend entry for each kind.
-    """
+    """Hatches cells without a value, each kind in its style; ``corners`` are x and y of shape (ny + 1, nx + 1)."""
     from matplotlib.patches import Patch
 
     entries = []
@@ -78,16 +61,7 @@ def hatch_cells(
     style: Mapping[str, Any],
     zorder: float,
 ) -> None:
-    """Hatches some cells of a plane; ``corners`` and ``border`` are those of ``draw_missing``.
-
-    Args:
-        ax: where to draw.
-        corners: of the cells.
-        border: of the plane.
-        where: which cells, shape (ny, nx).
-        style: of matplotlib's patches.
-        zorder: above what.
-    """
+    """Hatches some cells of a plane; ``corners`` and ``border`` are those of ``draw_missing``."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -107,15 +81,7 @@ def hatch_cells(
 def draw_interpolated(
     ax: Axes, points: tuple[NDArray[Any], NDArray[Any]], values: NDArray[Any], status: NDArray[Any], size: float
 ) -> list[Any]:
-    """Marks interpolated points, or the measured ones where these are fewer; returns the legend's entry, if any.
-
-    Args:
-        ax: where.
-        points: in the picture's coordinates, each of shape (ny, nx).
-        values: shape (ny, nx).
-        status: shape (ny, nx).
-        size: of a mark, in points.
-    """
+    """Marks interpolated points, or the measured ones where these are fewer; returns the legend's entry, if any."""
     interpolated = (status == PointStatus.INTERPOLATED) & np.isfinite(values)
     if not interpolated.any():
         return []

@@ -59,21 +59,11 @@ class Relief:
         return self.along(points, np.interp(np.arange(at[-1] + 1), at, np.arange(len(points))))
 
     def along(self, points: Float64[np.ndarray, "n 3"], steps: Float64[np.ndarray, " m"]) -> NDArray[Any]:
-        """Returns places on a path through points that follows the surface between them.
-
-        A straight line would run through hills. How far a point lies above or below the surface is spread over its
-        two stretches, so that the path meets every point. Where the surface has a hole, the stretch is straight.
-
-        Args:
-            points: n places with heights.
-            steps: from 0 (the first point) to n - 1 (the last).
-
-        Returns:
-            The places, shape (m, 3).
-        """
+        """Returns places at ``steps`` (0 to n - 1) of a path through points that follows the surface; shape (m, 3)."""
         number = np.arange(len(points))
         own = points[:, 2] - self.heights_at(points[:, 0], points[:, 1])
         path = np.column_stack([np.interp(steps, number, column) for column in points.T])
+        # How far points lie off the surface is spread over the stretches beside them, so that the path meets all.
         follows = self.heights_at(path[:, 0], path[:, 1]) + np.interp(steps, number, own)
         path[:, 2] = np.where(np.isnan(follows), path[:, 2], follows)
         exact = steps == np.round(steps)
@@ -83,14 +73,7 @@ class Relief:
     def hides(
         self, points: Float64[np.ndarray, "n 3"], projection: Float64[np.ndarray, "4 4"]
     ) -> Bool[np.ndarray, " n"]:
-        """Returns which points the surface hides: a straight line to the camera meets the surface.
-
-        A point on the surface counts as a little above it (see ``LIFT``). A point with a NaN is not hidden.
-
-        Args:
-            points: n places with heights, in the units of the axes.
-            projection: from homogeneous places to the page, as ``Axes3D.get_proj`` has it; perspective or parallel.
-        """
+        """Returns which points the surface hides from ``Axes3D.get_proj``'s camera; none with a NaN is hidden."""
         found = np.zeros(len(points), np.bool_)
         if min(self.heights.shape) < 2 or not np.isfinite(self.heights).any():
             return found

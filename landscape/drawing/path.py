@@ -57,14 +57,7 @@ def sized(style: dict[str, Any], factor: float) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Ink:
-    """Colours that stand out from what lies under a path.
-
-    Attributes:
-        line: of the path and its numbers.
-        around: the rim that keeps them readable.
-        face: of the checkpoints.
-        edge: around the checkpoints.
-    """
+    """Colours of a path and its numbers (``line``), of the rim ``around`` them, and of checkpoints' faces and edges."""
 
     line: str = "white"
     around: str = EDGE
@@ -75,20 +68,7 @@ class Ink:
 def draw_path(
     ax: Axes, landscape: LandscapeData, place: Place, ink: Ink, factor: float = 1.0, times: Times | None = None
 ) -> tuple[list[Any], list[Marked], Callable[[], NDArray[Any]]]:
-    """Draws each run's path with its start and its end, networks of no run, and the origin as a star.
-
-    Args:
-        ax: where.
-        landscape: whose paths they are.
-        place: from the plane's coordinates to the picture's.
-        ink: their colours.
-        factor: by how much marks and lines are smaller than on a screen.
-        times: what the colours of the paths stand for; None draws each in one colour.
-
-    Returns:
-        The legend's entries; which checkpoints have dots, of each path in the colours of time; and what draws strokes
-        and arrowheads as soon as the axes are in their place, and returns the arrowheads' boxes in pixels.
-    """
+    """Draws each run's path with its start and its end, networks of no run, and the origin as a star."""
     entries: list[Any] = []
     late: list[Callable[[], NDArray[Any]]] = []
     marked: list[Marked] = []
@@ -113,6 +93,7 @@ def draw_path(
     if origin.y is not None:
         star, label = sized(STAR, factor), origin_label(landscape)
         entries += ax.plot(*place([origin.x], [origin.y]), linestyle="none", label=label, zorder=5, **star)
+    # Strokes and arrowheads need the axes in their place; boxes of arrowheads (left, bottom, right, top) are in pixels.
     return entries, marked, lambda: np.vstack([np.empty((0, 4)), *(finish() for finish in late)])
 
 
@@ -208,20 +189,7 @@ def annotate(
     size: float = 8.0,
     factor: float = 1.0,
 ) -> None:
-    """Writes the networks' names and the checkpoints' numbers beside as many of them as have room.
-
-    A number stands at a mark, and nearer to its own checkpoint than to any other, so that nobody takes it for that.
-
-    Args:
-        ax: axes in their final place.
-        landscape: a plane.
-        place: from the plane's coordinates to the picture's.
-        taken: boxes (left, bottom, right, top) in pixels that must stay free.
-        ink: colours of the type.
-        dots: which checkpoints have dots, of each path in the colours of time; of other paths all have.
-        size: of the type, in points.
-        factor: by how much marks are smaller than on a screen.
-    """
+    """Writes networks' names and checkpoints' numbers where fixed axes have room; ``taken`` boxes are in pixels."""
     found, origin = landscape.checkpoints, landscape.origin
     marked = [(row, found.name[row]) for row, _ in network_marks(landscape)] if found is not None else []
     paths = [] if found is None else found.paths
@@ -232,6 +200,7 @@ def annotate(
     texts = {0: origin.name} if origin.role == NETWORK else {}
     texts |= {row + 1: name for row, name in marked}
     order = list(texts)
+    # Numbers stand at dots, which only paths in the colours of time have; on other paths every checkpoint is marked.
     timed = iter(dots)
     for rows in paths:
         marks = [*next(timed).rows, 0, len(rows) - 1] if dots and len(rows) > 1 else None

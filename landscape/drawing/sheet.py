@@ -65,7 +65,6 @@ class Kind:
 
     Attributes:
         function: the name of its public function.
-        draw: draws on a sheet.
         plane: whether it draws planes, or lines.
         count: about how many lines or ticks it draws by default.
         size: width and height in inches of a figure of its own on a screen; None follows the plane's proportions.
@@ -91,26 +90,17 @@ class Sheet:
     """A picture in the making.
 
     Attributes:
-        landscape: what is drawn.
-        ax: where.
         own: whether the axes stand alone on a figure of ours.
-        metric: the name of what is drawn.
-        label: what the colour bar or the axis calls it.
+        label: of the colour bar or the axis.
         values: as stored, of the grid's shape.
         status: what is known about each point, of the grid's shape.
         measured: the values, NaN where none is known.
         coarse: what coarse cells show at pending points, NaN elsewhere.
-        scale: how they become colours and heights.
-        appearance: colours and sizes.
-        colors: of the values.
-        trajectory: whether the path is drawn.
-        frame: where the points of a plane lie.
         furniture: whether the colour bar and the legend are drawn; several pictures share theirs.
         heading: the title, in place of the landscape's own.
         estimates: notes about precision and interpolated points; several pictures have no room for them.
         avoid_path: whether labels keep clear of the path although it is not drawn: an animation draws it later.
         diverging: whether the colours change at zero.
-        entries: of the legend.
         dots: which checkpoints have dots, of each path in the colours of time.
         mappable: what the colour bar explains.
         camera: from where a surface is seen; None looks for the best view of the path.
@@ -252,11 +242,7 @@ class Sheet:
         return bar
 
     def finish(self, cameras: Sequence[Camera] = ()) -> None:
-        """Draws the colour bar and the legend, then what depends on the final place of the axes.
-
-        Args:
-            cameras: from which a surface will be seen without moving its axes.
-        """
+        """Draws colour bar and legend, then what needs the axes in place, where they stay for all ``cameras``."""
         if self.furniture:
             if self.own and self.frame.bar_below(paper=self.appearance.paper):
                 self.write_bar(self.ax, location="bottom", aspect=40)
@@ -287,21 +273,7 @@ def draw_picture(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Lo
 
 @contextlib.contextmanager
 def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **more: Any) -> Iterator[Sheet]:
-    """Checks the options, chooses the scale, and yields a sheet to draw on.
-
-    Args:
-        kind: what is drawn.
-        landscape: a plane or a line, as the kind needs it.
-        ax: where; None makes a figure.
-        look: the user's options.
-        **more: further attributes of the sheet; ``values`` and ``status`` replace the landscape's own, and
-            ``diverging`` centres the colours on zero.
-
-    Raises:
-        KeyError: the landscape has no such metric.
-        TypeError: an argument has the wrong type, or is unknown.
-        ValueError: the landscape has the wrong number of dimensions, or an argument has a wrong value.
-    """
+    """Checks the options; yields a sheet with attributes ``more``, whose values and status replace the landscape's."""
     options = check_look(kind.function, look)
     check_dimensions(kind.function, landscape, plane=kind.plane)
     if ax is not None and not hasattr(ax, "transData"):
@@ -350,14 +322,7 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
 def shared_scale(
     kind: Kind, landscapes: Sequence[LandscapeData], look: Look, metrics: Sequence[str] | None = None
 ) -> Scale:
-    """Returns the user's scale, or one that spans several pictures of one kind.
-
-    Args:
-        kind: of the pictures.
-        landscapes: one for each picture.
-        look: the user's options.
-        metrics: one for each picture; None takes the look's for all.
-    """
+    """Returns the user's scale, or one that spans several pictures of one kind, of ``metrics`` or the look's metric."""
     scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
     if not isinstance(scale, Scale):
         path = kind.heights and look.get("trajectory", True)
@@ -367,13 +332,7 @@ def shared_scale(
 
 
 def diverging_scale(kind: Kind, values: NDArray[Any], look: Look) -> Scale:
-    """Returns the user's scale, or one with zero in its middle.
-
-    Args:
-        kind: of the picture.
-        values: what is drawn, NaN where it is not known.
-        look: the user's options.
-    """
+    """Returns the user's scale, or one with zero in its middle."""
     scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
     if isinstance(scale, Scale):
         return _only_a_scale(scale, levels, clip)

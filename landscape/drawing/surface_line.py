@@ -19,20 +19,10 @@ DOTTED = (0, (1.0, 1.2))
 
 
 class SurfaceLine(Line3D):  # type: ignore[misc]
-    """A line, or marks, whose hidden part is faint; a hidden line is dotted too.
-
-    What the surface hides is found whenever the picture is drawn, so it holds for every camera.
-    """
+    """A line, or marks, whose hidden part is faint, from every camera; a hidden line is dotted too."""
 
     def __init__(self, points: NDArray[Any], relief: Relief, *, faint: float = FAINT, **style: Any) -> None:
-        """Makes the line.
-
-        Args:
-            points: places with heights, shape (n, 3).
-            relief: the surface that hides them.
-            faint: how strong the hidden part is, from 0 to 1.
-            **style: as for matplotlib's ``Line2D``.
-        """
+        """Takes points, shape (n, 3), the surface that hides them, and the strength of the hidden part, 0 to 1."""
         super().__init__(*np.asarray(points, np.float64).T, **style)
         self.relief = relief
         self.faint = faint
@@ -74,15 +64,7 @@ class SurfaceArrows(SurfaceLine):
     """Arrowheads along a path, at equal lengths on the page from every camera; a hidden one is faint."""
 
     def __init__(self, points: NDArray[Any], relief: Relief, colors: NDArray[Any], head: float = HEAD, **style: Any):
-        """Makes the arrowheads.
-
-        Args:
-            points: of the path, shape (n, 3).
-            relief: the surface that hides them.
-            colors: of the path's points, shape (n, 3).
-            head: length of an arrowhead, in points of 1/72 inch.
-            **style: as for matplotlib's ``Line2D``.
-        """
+        """Takes a path's points and colours, each of shape (n, 3), and an arrowhead's length in points of 1/72 inch."""
         super().__init__(points, relief, linestyle="none", **style)
         self.colors = colors
         self.head = head

@@ -55,12 +55,7 @@ def printable(text: object, limit: int) -> str:
 
 
 def in_even_lines(text: str, letters: int) -> list[str]:
-    """Returns as few lines as whole words allow, of about the same length, so that no word is left alone at the end.
-
-    Args:
-        text: of one line.
-        letters: in a line at most, unless a word is longer.
-    """
+    """Returns as few lines as whole words allow, of about the same length, so that no word is left alone at the end."""
     rules: Any = {"break_on_hyphens": False, "break_long_words": False}
     lines = textwrap.wrap(text, letters, **rules)
     for width in range(max(1, len(text) // max(len(lines), 1)), letters):
@@ -81,13 +76,7 @@ def in_phrases(text: str, letters: int) -> list[str]:
 
 
 def metric_text(landscape: LandscapeData, metric: str, write: Callable[[object], str] = plain) -> str:
-    """Returns a metric in words, with the data set where the landscape has several, such as "loss on test".
-
-    Args:
-        landscape: whose metric.
-        metric: its name.
-        write: returns a text of the file as the picture can show it.
-    """
+    """Returns a metric in words, with the data set where the landscape has several, such as "loss on test"."""
     return write(MetricName.read(metric, landscape.metrics).text(main_dataset(landscape)))
 
 
@@ -97,22 +86,13 @@ def quantity_text(landscape: LandscapeData, metric: str) -> str:
 
 
 def metric_label(landscape: LandscapeData, metric: str) -> str:
-    """Returns what a colour bar or an axis calls a metric: an error in words, "standard error of the loss on test".
-
-    The arguments are ``metric_text``'s.
-    """
+    """Returns what a colour bar or an axis calls a metric: an error in words, "standard error of the loss on test"."""
     name = MetricName.read(metric, landscape.metrics)
     return plain(replace(name, quantity=_in_words(name.quantity)).text(main_dataset(landscape)), _LONGEST_LABEL)
 
 
 def quantity_label(landscape: LandscapeData, metric: str, *, short: bool = False) -> str:
-    """Returns the label of all metrics that measure the same, without the data set; see ``metric_label``.
-
-    Args:
-        landscape: whose metric.
-        metric: its name.
-        short: whether the picture's title says already what the error is of.
-    """
+    """Returns the label of metrics of one quantity, without the data set; ``short`` leaves out what an error is of."""
     name = MetricName.read(metric, landscape.metrics)
     words = _in_words(name.quantity)
     return plain(words.split(" of the ")[0] if short and name.is_error else words, _LONGEST_LABEL)
@@ -135,13 +115,7 @@ def main_dataset(landscape: LandscapeData) -> str:
 
 
 def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | None = None) -> str:
-    """Returns the label of an axis.
-
-    Args:
-        landscape: whose axis.
-        axis: 0 for x, 1 for y.
-        geometry: of a plane that is drawn by distances; None for one that is drawn by its coordinates.
-    """
+    """Returns the label of axis 0 (x) or 1 (y) of a plane drawn by ``geometry``, or of one drawn by its coordinates."""
     if geometry is not None:
         return _distance_label(landscape, axis, geometry)
     kind = str(landscape.attributes.get("decomposition", "")).lower()
@@ -216,12 +190,7 @@ def title(landscape: LandscapeData) -> str:
 
 
 def full_title(landscape: LandscapeData, write: Callable[[object, int], str]) -> str:
-    """Returns the file's own title, or else the network's name and the checkpoints; empty if it has neither.
-
-    Args:
-        landscape: whose title.
-        write: returns a text of the file as the picture can show it, given the most letters it may have.
-    """
+    """Returns the file's own title, or else the network's name and the checkpoints; empty if it has neither."""
     attributes = landscape.attributes
     if attributes.get("title"):
         return write(attributes["title"], 72)
@@ -307,12 +276,7 @@ def measured_share(status: UInt8[np.ndarray, "*grid"]) -> str:
 
 
 def sampling_notes(landscape: LandscapeData, metric: str = "loss") -> list[str]:
-    """Returns what adaptive sampling estimates of the points that it did not measure, and what it cannot know.
-
-    Args:
-        landscape: nothing is said where no point is interpolated.
-        metric: what is shown; only the loss has an estimate.
-    """
+    """Returns what adaptive sampling estimates of the points that it did not measure, and what it cannot know."""
     report = landscape.attributes.get("sampling") or {}
     if not report.get("interpolated"):
         return []
@@ -328,12 +292,7 @@ def sampling_notes(landscape: LandscapeData, metric: str = "loss") -> list[str]:
 
 
 def value_notes(landscape: LandscapeData, metric: str = "loss") -> list[str]:
-    """Returns how exact the values are, where they are not all measured in full precision.
-
-    Args:
-        landscape: whose values.
-        metric: what is shown.
-    """
+    """Returns how exact the values are, where they are not all measured in full precision."""
     return [*precision_notes(landscape), *sampling_notes(landscape, metric)]
 
 

@@ -29,15 +29,7 @@ def runs_of(landscapes: Sequence[LandscapeData]) -> int:
 
 
 def draw_time_bar(axes: Any, times: Times, runs: int, size: float, least: float) -> Any:
-    """Draws a bar with a strip for each run's hue below axes; returns the bar's axes.
-
-    Args:
-        axes: one, or a list of those that share the bar.
-        times: what the colours stand for.
-        runs: how many hues there are.
-        size: of its name, in points.
-        least: no type is smaller, in points.
-    """
+    """Draws a bar with a strip for each run's hue below one or several axes; returns its axes. Type is in points."""
     from matplotlib.colorbar import make_axes
     from matplotlib.ticker import MaxNLocator
 

@@ -27,20 +27,7 @@ _DASHES: tuple[tuple[float, ...], ...] = ((), (4.0, 2.0), (6.0, 1.6, 1.4, 1.6), 
 def draw_timed_run(
     ax: Axes, x: NDArray[Any], y: NDArray[Any], numbers: NDArray[Any], run: int, times: Times, factor: float
 ) -> tuple[Any, Any, Marked]:
-    """Draws a run's path in the colours of time.
-
-    Args:
-        ax: where.
-        x: of its checkpoints in the picture.
-        y: of its checkpoints in the picture.
-        numbers: of its checkpoints.
-        run: which of the runs it is.
-        times: what the colours stand for.
-        factor: by how much lines are smaller than on a screen.
-
-    Returns:
-        The line around it, which has all its checkpoints; the coloured pieces; and which have dots.
-    """
+    """Draws a run in the colours of time; returns its rim with all checkpoints, its coloured pieces, and its dots."""
     from matplotlib.collections import LineCollection
 
     places = np.column_stack([x, y])
@@ -101,18 +88,7 @@ def dash(ax: Axes, line: Any, run: int) -> None:
 
 
 def draw_arrows(ax: Axes, x: NDArray[Any], y: NDArray[Any], colors: NDArray[Any], factor: float) -> NDArray[Any]:
-    """Draws arrowheads along a path; the axes must be in their place.
-
-    Args:
-        ax: where.
-        x: of the checkpoints in the picture.
-        y: of the checkpoints in the picture.
-        colors: of the checkpoints, shape (n, 3).
-        factor: by how much marks are smaller than on a screen.
-
-    Returns:
-        Their boxes (left, bottom, right, top) in pixels, shape (k, 4).
-    """
+    """Draws arrowheads in axes that are in their place; returns left, bottom, right, top in pixels, shape (k, 4)."""
     places, head = np.column_stack([x, y]), HEAD * max(factor, 0.75)
     points = _in_points(ax, places)
     left, bottom, right, top = np.array(ax.get_window_extent().extents) * 72 / ax.figure.dpi

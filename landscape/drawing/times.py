@@ -34,13 +34,7 @@ _APART, _LEAST_APART = 3.5, 2.0
 
 @dataclass(frozen=True)
 class Times:
-    """The numbers that the colours of paths stand for.
-
-    Attributes:
-        low: the first checkpoint's number, whose colour is the lightest.
-        high: the last one's.
-        unit: of the numbers, such as "epoch".
-    """
+    """The numbers that the colours of paths stand for, in ``unit`` such as "epoch"; ``low`` has the lightest colour."""
 
     low: int
     high: int
@@ -83,24 +77,15 @@ def path_times(landscapes: Sequence[LandscapeData]) -> Times | None:
 
 
 def pieces(numbers: NDArray[Any], most: int = 128) -> Iterator[tuple[slice, float]]:
-    """Yields the pieces of a path that have a colour each: their checkpoints, and the time in their middle.
-
-    Neighbours share a checkpoint, so that no gap opens between them.
-    """
+    """Yields the coloured pieces of a path and the time in their middle; neighbours share a checkpoint."""
     ends = np.unique(np.linspace(0, len(numbers) - 1, min(most, len(numbers) - 1) + 1).round().astype(int))
     for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
         yield slice(start, end + 1), (float(numbers[start]) + float(numbers[end])) / 2
 
 
 def numbered(numbers: NDArray[Any], marks: Sequence[int] | NDArray[Any] | None = None) -> NDArray[np.intp]:
-    """Returns which checkpoints of a path get a number: the first, the last, and those at round numbers between them.
-
-    The first and the last are among them only if they are round too, or if there are few: their marks name them.
-
-    Args:
-        numbers: of the checkpoints.
-        marks: which checkpoints have a mark, as a number beside nothing seems to be another one's; None is all.
-    """
+    """Returns which checkpoints get a number: those at round numbers, else every nth, or all where they are few."""
+    # A number beside a checkpoint without a mark would seem to be that of another one.
     if marks is not None:
         return np.intersect1d(numbered(numbers), marks)
     if len(numbers) <= FEW:
@@ -118,13 +103,7 @@ def numbered(numbers: NDArray[Any], marks: Sequence[int] | NDArray[Any] | None =
 
 @dataclass(frozen=True)
 class Marked:
-    """Which checkpoints of a path have a dot.
-
-    Attributes:
-        rows: which ones, ascending.
-        count: how many checkpoints the path has.
-        stride: how many there are from one dot to the next; 0 where that differs.
-    """
+    """Which of a path's ``count`` checkpoints have a dot: ``rows``, ascending, ``stride`` apart (0 if it varies)."""
 
     rows: NDArray[np.intp]
     count: int
@@ -132,13 +111,7 @@ class Marked:
 
 
 def marked(points: NDArray[Any], numbers: NDArray[Any], diameter: float) -> Marked:
-    """Chooses dots that do not touch and do not hide the colours between them; the first at a round number.
-
-    Args:
-        points: where the checkpoints are drawn, in points of 1/72 inch, shape (n, 2).
-        numbers: of the checkpoints.
-        diameter: of a dot, in points.
-    """
+    """Chooses dots that neither touch nor hide the colours between; points, shape (n, 2), and diameter in 1/72 inch."""
     count = len(points)
     if count <= FEW:
         return Marked(np.arange(count), count, 1)

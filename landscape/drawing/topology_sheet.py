@@ -28,20 +28,7 @@ if TYPE_CHECKING:
 def begin_topology(
     kind: Kind, landscape: LandscapeData, ax: Axes | None, persistence: float | None, look: Look
 ) -> Iterator[tuple[Sheet, Topology]]:
-    """Checks the options, finds the minima, and yields a sheet whose scale spans them and the saddles between them.
-
-    Args:
-        kind: what is drawn, of planes and lines alike.
-        landscape: whose minima they are.
-        ax: where; None makes a figure.
-        persistence: what a minimum must have more of than this; None: more than twice its error.
-        look: the user's options.
-
-    Raises:
-        KeyError: the landscape has no such metric.
-        TypeError: an argument has the wrong type, or is unknown.
-        ValueError: the metric has no finite value, or an argument has a wrong value.
-    """
+    """Checks the options, finds the minima, and yields a sheet whose scale spans them and the saddles between them."""
     check_look(kind.function, look)
     metric = look.get("metric", "loss")
     found = find_topology(landscape, metric, persistence)
@@ -56,13 +43,7 @@ def begin_topology(
 
 
 def topology_scale(found: Topology, landscape: LandscapeData, look: Look) -> Scale:
-    """Returns the user's scale, or one that spans the minima and the saddles between them.
-
-    Args:
-        found: the minima, or a flat grid without any.
-        landscape: whose minima they are.
-        look: the user's options.
-    """
+    """Returns the user's scale, or one that spans the minima and the saddles between them."""
     wanted = look.get("scale", "auto")
     if isinstance(wanted, Scale):
         return wanted

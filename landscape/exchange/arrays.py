@@ -28,15 +28,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def netcdf_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
-    """Returns what makes one file: the grid, and the groups ``checkpoints`` and ``origin``.
-
-    Dimensions are (y, x), or (x,) for a line; the checkpoints' is ``number``. ``run`` is a place in the attribute
-    ``runs``, or -1 for a network of no run. Every variable has a long name, every number a unit, and statuses
-    say what their values mean, in the words of the CF conventions. Attributes that are no number or text are JSON.
-
-    Raises:
-        ImportError: xarray or h5netcdf is not installed.
-    """
+    """Returns what makes one file: the grid over (y, x), or (x,), and the groups ``checkpoints`` and ``origin``."""
     try:
         import h5netcdf
         import xarray
@@ -78,12 +70,7 @@ def netcdf_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
 
 
 def npz_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
-    """Returns what makes the archive, which ``numpy.load`` opens with ``allow_pickle=False``.
-
-    Its names: x, y (not for a line), each metric, status; checkpoints/number, checkpoints/x, ..., checkpoints/name and
-    checkpoints/run_name, which are texts; origin/x, ..., origin/role, origin/name, origin/run; and attributes/json, a
-    text.
-    """
+    """Returns what makes the archive, which ``numpy.load`` opens with ``allow_pickle=False``."""
     arrays: dict[str, NDArray[Any]] = {"x": landscape.x, **landscape.metrics, "status": landscape.status}
     if landscape.y is not None:
         arrays["y"] = landscape.y
@@ -109,11 +96,7 @@ def npz_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
 
 
 def csv_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
-    """Returns what makes the table: x, y (not for a line), each metric, and the status in words.
-
-    Rows come as the grid has them, x fastest. A number is the shortest text that reads back as the same float64;
-    "nan", "inf" and "-inf" stand for those values.
-    """
+    """Returns what makes the table: x, y (not for a line), each metric, and the status in words; x runs fastest."""
 
     def image() -> bytes:
         axes = (landscape.x,) if landscape.y is None else tuple(np.meshgrid(landscape.x, landscape.y))
@@ -123,6 +106,7 @@ def csv_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
         stream = io.StringIO()
         table = csv.writer(stream, lineterminator="\n")
         table.writerow(header)
+        # The shortest texts that read back as the same float64.
         table.writerows(zip(*columns, statuses, strict=True))
         return stream.getvalue().encode("utf-8")
 
@@ -130,10 +114,7 @@ def csv_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
 
 
 def grid_dataset(landscape: LandscapeData) -> xarray.Dataset:
-    """Returns copies of the metrics and the status as an xarray Dataset with the coordinates x and y, and with units.
-
-    Attributes that are no number or text are JSON, because no NetCDF file could hold them.
-    """
+    """Returns a Dataset of copies of metrics and status, with units; attributes that NetCDF cannot hold are JSON."""
     import xarray
 
     axes = {"x": landscape.x} if landscape.y is None else {"y": landscape.y, "x": landscape.x}

@@ -1,7 +1,4 @@
-"""What the variables of a NetCDF file are, in the words of the CF conventions: long names, units, flags, errors.
-
-Losses and metrics are pure numbers, whose unit is "1"; so are coordinates, multiples of a direction. Texts have none.
-"""
+"""Long names, units ("1" for all numbers, which are pure), flags and errors of variables, in CF conventions' words."""
 
 from __future__ import annotations
 
@@ -43,13 +40,7 @@ _STATUS = {
 
 
 def describe(dataset: xarray.Dataset, landscape: LandscapeData, group: str = "") -> xarray.Dataset:
-    """Writes long name and unit of each variable and coordinate into a dataset, which it returns.
-
-    Args:
-        dataset: the grid, or the group "checkpoints" or "origin" of a file.
-        landscape: which it shows.
-        group: the group's name; "" for the grid.
-    """
+    """Writes long name and unit of each variable and coordinate into a dataset, which it returns."""
     for name in map(str, dataset.variables):
         variable = dataset[name]
         attributes: dict[str, Any] = {"long_name": _long_name(name, landscape, group)}

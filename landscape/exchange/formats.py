@@ -23,7 +23,7 @@ Images = dict[Path, Callable[[], bytes]]
 
 @dataclass(frozen=True)
 class ExportFormat:
-    """A format.
+    """A file format of another program.
 
     Attributes:
         suffix: of its files' names; empty where names follow other rules.
@@ -38,11 +38,7 @@ class ExportFormat:
 
 
 def plane_axes(landscape: LandscapeData, program: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Returns x and y.
-
-    Raises:
-        LandscapeExportError: the landscape is a line.
-    """
+    """Returns x and y of a plane; raises LandscapeExportError for a line."""
     if landscape.y is None:
         raise LandscapeExportError(
             f"{program} holds surfaces, but the landscape is a line of {len(landscape.x)} points. Export it as csv, "
@@ -52,11 +48,7 @@ def plane_axes(landscape: LandscapeData, program: str) -> tuple[NDArray[Any], ND
 
 
 def check_square(landscape: LandscapeData, program: str) -> None:
-    """Checks that a plane has as many rows as columns.
-
-    Raises:
-        LandscapeExportError: it has not.
-    """
+    """Raises LandscapeExportError where a plane has not as many rows as columns."""
     if landscape.y is not None and len(landscape.x) != len(landscape.y):
         raise LandscapeExportError(
             f"{program} holds square grids only, but the landscape has {len(landscape.x)} x {len(landscape.y)} points. "
@@ -94,22 +86,7 @@ def foreign_landscape(
     imported: Mapping[str, Any],
     notes: list[str],
 ) -> LandscapeData:
-    """Returns a landscape of another program's numbers.
-
-    The directions' lengths are NaN, and what the file does not have is absent. The origin counts as measured where a
-    measured grid point lies exactly on it, else as pending.
-
-    Args:
-        x: coordinates, any number type, shape (nx,).
-        y: coordinates, shape (ny,), or None for a line.
-        metrics: by name, shape (ny, nx), "loss" among them.
-        status: ``PointStatus``, shape (ny, nx).
-        imported: the attribute of that name, which describes the file.
-        notes: what whoever reads the numbers must know.
-
-    Raises:
-        ValueError: shapes or coordinates do not fit together.
-    """
+    """Returns a landscape of another program's metrics, "loss" among them; its directions' lengths are NaN."""
     axes = [np.asarray(axis, np.float64) for axis in (x, y) if axis is not None]
     origin = OriginData(y=None if y is None else 0.0, metrics=dict.fromkeys(metrics, float("nan")))
     data = LandscapeData(
@@ -122,6 +99,7 @@ def foreign_landscape(
         attributes={"imported": dict(imported), "notes": notes},
     )
     data.validate()
+    # The origin counts as measured where a measured grid point lies exactly on it, else as pending.
     zeros = [np.flatnonzero(axis == 0) for axis in reversed(axes)]
     if all(len(zero) for zero in zeros):
         place = tuple(int(zero[0]) for zero in zeros)

@@ -28,15 +28,7 @@ _VERTICES, _TRIANGLES = 34962, 34963
 
 
 def glb_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
-    """Returns what makes a binary glTF file: each solid is a node with a mesh and a material of its name.
-
-    One unit is a metre, y is up. The surface has a colour (``COLOR_0``, linear) and a normal at each vertex, and the
-    values as measured as a column of the metric's name with an underscore before it. ``asset.extras`` holds the facts.
-
-    Raises:
-        LandscapeExportError: the landscape is a line, or has no finite value.
-        ImportError: trimesh is not installed.
-    """
+    """Returns what makes a binary glTF file, in metres with y up: each solid is a node with mesh and material."""
     return {path: _binary(landscape, metric, "glb")}
 
 

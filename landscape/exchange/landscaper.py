@@ -43,20 +43,14 @@ _NOTE = (
 
 
 def landscaper_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
-    """Returns what makes the archive that ``LossLandscape.load_from_npz`` reads.
-
-    ``loss`` has rows y and columns x, as Landscaper's figures and topology take it (its own ``compute`` stores the
-    transpose, so that its pictures show x as y). ``axis_order`` tells readers so.
-
-    Raises:
-        LandscapeExportError: the landscape is a line, or not square.
-    """
+    """Returns what makes the archive that ``LossLandscape.load_from_npz`` reads."""
     x, y = plane_axes(landscape, _PROGRAM)
     check_square(landscape, _PROGRAM)
     values = landscape[metric]
     warn_of_interpolated(landscape, _PROGRAM)
     warn_of_gaps(values, metric, _PROGRAM, "Landscaper's figures and its topology take finite numbers only.")
 
+    # Rows are y, as Landscaper's figures and topology take them; its ``compute`` stores the transpose, so shows x as y.
     members = {"loss": values, "coordinates": np.stack((x, y)), AXIS_ORDER: np.array("yx")}
 
     def image() -> bytes:
@@ -68,17 +62,7 @@ def landscaper_images(landscape: LandscapeData, path: Path, metric: str) -> Imag
 
 
 def read_landscaper_archive(path: Path, axis_order: str | None = None) -> LandscapeData:
-    """Reads the surface in an archive.
-
-    Args:
-        path: the file.
-        axis_order: the order of the file's loss axes: "xy" as Landscaper's ``compute`` makes them, "yx" as its
-            figures take them. By default what our own export wrote into the file, else "xy".
-
-    Raises:
-        LandscapeDamagedError: it is truncated, or its sizes do not fit together.
-        LandscapeFormatError: it is another kind of archive, or does not have two dimensions.
-    """
+    """Reads an archive's surface, with axes "xy" as Landscaper's ``compute`` makes them or "yx" as its figures do."""
     if axis_order is not None:
         check_choice("axis_order", axis_order, ("xy", "yx"))
     try:

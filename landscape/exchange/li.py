@@ -1,8 +1,4 @@
-"""The HDF5 files of Li et al.'s plotting scripts (github.com/tomgoldstein/loss-landscape; Li et al. 2018).
-
-A surface goes with a projection file for each run, which has its path, and a direction file: how much of the variance
-the directions explain, and the directions themselves where the survey kept them.
-"""
+"""Li et al. 2018's surface, direction and projection files in HDF5 (github.com/tomgoldstein/loss-landscape)."""
 
 from __future__ import annotations
 
@@ -33,21 +29,12 @@ _AXES = ("xcoordinates", "ycoordinates")
 _THEIR_NAMES = (*_AXES, "dir_file", "train_loss")
 _ALWAYS_POSITIVE = ("train_loss", "train_acc", "test_loss", "test_acc")
 _NOT_MEASURED = -1
+# As plot_hessian_eigen.py calls them.
 _EIGENVALUES = {"max_eigenvalue": "max_eig", "min_eigenvalue": "min_eig"}
 
 
 def li_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
-    """Returns what makes ``<stem>.h5`` and, where there are such data, the two files beside it.
-
-    The loss is ``train_loss``. ``train_acc`` is in percent: the metric of that name, or 100 x "accuracy". ``test_loss``
-    and ``test_acc`` are those of the data set "test", or of the only one beside the main one. The ends of the Hessian's
-    spectrum are ``max_eig`` and ``min_eig``, as plot_hessian_eigen.py calls them. All other metrics keep their names,
-    which ``--surf_name`` takes. Rows are y and columns are x. NaN stays NaN, which the
-    scripts neither draw nor measure again.
-
-    Raises:
-        LandscapeExportError: the grid is not square; the scripts scramble any other.
-    """
+    """Returns what makes ``<stem>.h5`` and, where there are such data, its direction file and each run's projection."""
     check_square(landscape, _PROGRAM)
     surface = _surface(landscape)
     warn_of_interpolated(landscape, _PROGRAM)
@@ -70,18 +57,7 @@ def li_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
 
 
 def read_li_surface(path: Path, loss: str | None = None) -> LandscapeData:
-    """Reads the surface or the line in a file of ``plot_surface.py``.
-
-    The metric "loss" is the data set that ``loss`` names, by default ``train_loss``; ``test_loss`` beside that is
-    "loss@test". All others of the grid's size keep their names, accuracies their percent. A loss of -1 means not
-    measured yet: such points are pending and have NaN. Grids that are not square are stored as (nx, ny) but filled as
-    (ny, nx); they are reshaped. The file has neither directions nor path; the direction file that it names is not
-    opened.
-
-    Raises:
-        LandscapeDamagedError: it is truncated, no HDF5 file, or its sizes do not fit together.
-        LandscapeFormatError: it is another kind of HDF5 file, or lacks the data set that ``loss`` names.
-    """
+    """Reads a surface or line of ``plot_surface.py``; ``loss`` names the data set of the loss, else train_loss."""
     import h5py
 
     try:
@@ -109,6 +85,7 @@ def _surface(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
             warnings.warn(f"the metric {name!r} is left out of {_PROGRAM}, which uses that name itself.", stacklevel=3)
         elif name not in theirs:
             values[_EIGENVALUES.get(name, name)] = metric
+    # Theirs are in percent.
     accuracies = [("train_acc", "accuracy")] + ([] if test is None else [("test_acc", f"accuracy@{test}")])
     for percent, share in accuracies:
         if share in landscape.metrics and percent not in landscape.metrics:
@@ -197,6 +174,7 @@ def _landscape(file: object, path: Path, loss: str | None) -> LandscapeData:
     for axis in (x, y):
         if axis is not None and axis.ndim != 1:
             raise ValueError(f"its coordinates have the shape {axis.shape}")
+    # Grids that are not square are stored as (nx, ny) but filled as (ny, nx).
     shape = (len(x),) if y is None else (len(y), len(x))
     metrics = {
         name: values.ravel().reshape(shape).astype(np.float64)

@@ -50,17 +50,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
 
 
 def mindinsight_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
-    """Returns what makes the event file.
-
-    A directory as ``path`` gets a file whose name MindInsight recognizes. With the path of a run the landscape is on
-    the analysis page ("interval"), its path at the heights of the projected checkpoints; without one on the comparison
-    page ("final"). Numbers are float32, the only type that MindInsight reads.
-
-    Raises:
-        LandscapeExportError: the landscape is a line, has a point without a finite value, or is constant:
-            MindInsight's page cannot show those.
-        ValueError: MindInsight would not take the file for a summary file.
-    """
+    """Returns what makes the event file; in a directory it gets a name that MindInsight recognizes."""
     x, y = plane_axes(landscape, _PROGRAM)
     z = landscape[metric]
     _check_values(z, metric)
@@ -81,6 +71,7 @@ def mindinsight_images(landscape: LandscapeData, path: Path, metric: str) -> Ima
     trained = origin.role in (CHECKPOINT, FINAL_WEIGHTS)
     if trained and metric in origin.metrics and np.isfinite(origin.metrics[metric]):
         _fill(message.convergence_point, *(np.array([value]) for value in (origin.x, origin.y, origin.metrics[metric])))
+    # Two numbers, of a path, show it on the analysis page ("interval"), one on the comparison page ("final").
     value = types.Value(tag=f"landscape_{numbers}", loss_landscape=message)
     event = types.Event(wall_time=moment, step=0, summary=types.Summary(value=[value])).SerializeToString()
     version = types.Event(wall_time=moment, version="MindSpore.Event:1").SerializeToString()
@@ -171,11 +162,7 @@ def _moment(created: Any) -> float:
 
 @functools.cache
 def messages() -> SimpleNamespace:
-    """Returns the classes of the messages, by name.
-
-    Raises:
-        ImportError: protobuf is not installed; Ray brings it.
-    """
+    """Returns the classes of protobuf's messages, by name."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError as error:

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 def raised(landscape: LandscapeData, metric: str, program: str) -> Space:
-    """Returns the space of a plane whose heights are a metric.
-
-    Raises:
-        LandscapeExportError: the landscape is a line, or no point of it has a finite value.
-    """
+    """Returns the space of a plane; raises LandscapeExportError for a line or where no value is finite."""
     plane_axes(landscape, program)
     space = choose_space(landscape, metric)
     if space.scale.empty:
@@ -35,12 +31,7 @@ def raised(landscape: LandscapeData, metric: str, program: str) -> Space:
 
 
 def facts_in_space(space: Space, units: ArrayLike = (1.0, 1.0, 1.0)) -> dict[str, Any]:
-    """Returns what a file must say to be read rightly, as JSON values.
-
-    Args:
-        space: where the surface stands.
-        units: how many of the space's units are one in the file, along x, y and upwards.
-    """
+    """Returns what a file must say to be read rightly; one of its units is ``units`` of the space, (x, y, up)."""
     landscape, scale, attributes = space.landscape, space.scale, space.landscape.attributes
     words = metric_text(landscape, space.metric, str)
     names = [axis_label(landscape, axis, space.frame.geometry).replace(r"\$", "$") for axis in (0, 1)]

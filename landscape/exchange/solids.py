@@ -53,16 +53,7 @@ class Solid:
 
 
 def landscape_solids(landscape: LandscapeData, metric: str, program: str) -> tuple[list[Solid], dict[str, Any]]:
-    """Returns the surface, the paths, the checkpoints on them and the marks, and what all of it shows.
-
-    Args:
-        landscape: a plane.
-        metric: which of its values are heights and colours.
-        program: what holds them, in an error.
-
-    Raises:
-        LandscapeExportError: the landscape is a line, or no point of it has a finite value.
-    """
+    """Returns the surface, the paths, the checkpoints on them and the marks, and what all of it shows."""
     space = raised(landscape, metric, program)
     return [*_surface(space), *_paths(space)], facts_in_space(space)
 

@@ -31,22 +31,7 @@ _HIDDEN = 2
 
 
 def vtk_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
-    """Returns what makes ``<stem>.vts``, ``<stem>_checkpoints.vtp`` and ``<stem>_path.vtp``.
-
-    Points lie where the plane has them, to scale in the units of weight space, and as high as figures draw the metric:
-    on a logarithmic scale where these choose one, in the proportions of their box. Point data are the values as
-    measured, of every metric, with x and y on the plane and the status. A grid point without a finite value is hidden.
-    The grid's field data say how values became heights.
-
-    Checkpoints and networks are points at the metric's value at their foot, ``projected_loss``; one without such a
-    value is left out, with a warning. ``run`` says which run it belongs to (-1: none). A run's path is a line that
-    follows the surface between its checkpoints, so it is in a file of its own. In the names of metrics an underscore
-    stands for &, <, > and quotes, which VTK cannot write.
-
-    Raises:
-        LandscapeExportError: the landscape is a line, or no point has a finite value.
-        ImportError: pyvista is not installed.
-    """
+    """Returns what makes ``<stem>.vts`` and, where they exist, ``<stem>_checkpoints.vtp`` and ``<stem>_path.vtp``."""
     space = raised(landscape, metric, _PROGRAM)
     try:
         import pyvista

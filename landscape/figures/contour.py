@@ -105,13 +105,7 @@ def draw_heatmap(sheet: Sheet) -> None:
 
 
 def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
-    """Draws all but the values: coarse cells, missing and interpolated points, the path, labels, the title.
-
-    Args:
-        sheet: with the values drawn.
-        lines: contour lines whose values are written on them, or None.
-        on_page: whether the path runs over the bare page, not over colours.
-    """
+    """Draws all but the values: coarse cells, missing and interpolated points, the path, labels, the title."""
     ax, landscape, look = sheet.ax, sheet.landscape, sheet.appearance
     ink = Ink(look.ink, look.page, look.page, look.ink) if on_page else Ink()
     finish_path = None

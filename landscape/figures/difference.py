@@ -88,12 +88,7 @@ def plot_difference(
 
 @dataclass(frozen=True)
 class Chance:
-    """What of a difference may be chance.
-
-    Attributes:
-        where: at which points, shape (ny, nx).
-        text: by which rule, and at how many points.
-    """
+    """Where a difference may be chance, and in words by which rule and at how many points."""
 
     where: Bool[np.ndarray, "ny nx"]
     text: str
@@ -101,15 +96,7 @@ class Chance:
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """One surface minus another.
-
-    Attributes:
-        landscapes: the first, and what is subtracted from it; the same one where two of its metrics are subtracted.
-        metrics: of each.
-        values: the differences, shape (ny, nx).
-        status: what is known about each point, of the same shape.
-        label: what the colour bar calls it.
-    """
+    """One surface minus another; two metrics of one landscape have it twice. ``label`` is the colour bar's text."""
 
     landscapes: tuple[LandscapeData, LandscapeData]
     metrics: tuple[str, str]
@@ -180,11 +167,7 @@ def _two_metrics(metric: object, minus: object, look: Look) -> tuple[str, str]:
 
 
 def check_same_grid(first: LandscapeData, second: LandscapeData) -> None:
-    """Checks that two landscapes were measured at the same coordinates.
-
-    Raises:
-        ValueError: they were not; the text names the axis.
-    """
+    """Checks that two landscapes were measured at the same coordinates."""
     for name, ours, theirs in (("x", first.x, second.x), ("y", first.y, second.y)):
         if ours is None or theirs is None:
             same = ours is theirs

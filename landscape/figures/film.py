@@ -22,18 +22,7 @@ _UNCHANGED = 255
 
 
 def write_film(target: Path, frames: Iterator[NDArray[Any]], rate: int, hold: float = 1.0) -> None:
-    """Writes frames as a GIF, or as an MP4 of the H.264 codec, whatever the file's name ends in.
-
-    Args:
-        target: a file that ends in .gif or .mp4; it is replaced once the new one is whole.
-        frames: at least one, each of shape (height, width, 3).
-        rate: frames per second.
-        hold: how many seconds the last frame stays.
-
-    Raises:
-        LandscapeError: there is no ffmpeg, or it failed.
-        FileWriteError: the file cannot be written; what was there is untouched.
-    """
+    """Writes frames, shape (height, width, 3), as GIF or H.264 MP4 by the file's suffix; the last stays ``hold`` s."""
     if target.suffix.lower() == ".gif":
         write_bytes(target, _gif(list(frames), rate, hold))
         return
@@ -42,11 +31,7 @@ def write_film(target: Path, frames: Iterator[NDArray[Any]], rate: int, hold: fl
 
 
 def find_ffmpeg() -> str:
-    """Returns the program on the PATH, or the one in the package imageio-ffmpeg.
-
-    Raises:
-        LandscapeError: there is neither.
-    """
+    """Returns the path of ffmpeg: the program on the PATH, or the one in the package imageio-ffmpeg."""
     found = shutil.which("ffmpeg")
     if found is not None:
         return found

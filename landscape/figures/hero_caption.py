@@ -76,15 +76,7 @@ def caption_lines(scene: Scene) -> list[str]:
 def draw_strip(
     scene: Scene, title: str, caption: Sequence[str], appearance: Appearance, width: int
 ) -> UInt8[np.ndarray, "rows width 4"]:
-    """Returns a strip with a colour bar, a legend and the caption, on a clear background.
-
-    Args:
-        scene: what is explained.
-        title: of the landscape; "" for none.
-        caption: as ``caption_lines`` has it.
-        appearance: colours of the type.
-        width: in pixels.
-    """
+    """Returns a strip with a colour bar, a legend and the caption, on a clear background."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -53,13 +53,8 @@ def draw_minima(sheet: Sheet) -> None:
 
 
 def minima_label(found: Topology, landscape: LandscapeData, *, furnished: bool = True) -> str:
-    """Returns what a legend says of minima: of what they are, and what is left out.
-
-    Args:
-        found: the minima.
-        landscape: whose grid it is.
-        furnished: whether the legend is the picture's own; one that several share says no numbers.
-    """
+    """Returns what a legend says of minima: of what they are, and what is left out."""
+    # A legend that several pictures share says no numbers.
     if not furnished:
         return "minima of the grid, not of the network"
     lines = [f"{counted_minima(len(found.minima))} of the grid, not of the network"]

@@ -125,14 +125,7 @@ def plot_multiples(
 
 
 def _columns(metrics: int, pictures: int, columns: int | None, size: tuple[float, float] | None) -> list[int]:
-    """Returns how many pictures stand in a row: the usual number, then what leaves each of them more room.
-
-    Args:
-        metrics: of each landscape, which stand in one row; 1 where that is not wanted.
-        pictures: how many there are.
-        columns: the user's choice, or None.
-        size: the user's, at which nothing else is tried.
-    """
+    """Returns how many pictures to try in a row: the usual number, then fewer; several ``metrics`` share whole rows."""
     if columns is not None:
         return [min(check_int("columns", columns, minimum=1), pictures)]
     usual = metrics if metrics > 1 else pictures if pictures <= 3 else math.ceil(math.sqrt(pictures))
@@ -249,10 +242,7 @@ def _grid(
     *,
     wide: bool,
 ) -> list[Axes]:
-    """Returns the axes of each picture, given the proportions of each plane; ``more`` is for what stands below all.
-
-    Where the size is None it chooses the figure's.
-    """
+    """Returns axes for planes of these widths / heights, with ``more`` inches below; without a size it chooses one."""
     from matplotlib.figure import Figure
 
     count = len(ratios)

@@ -111,12 +111,7 @@ def same_quantity(landscape: LandscapeData, one: str, other: str) -> bool:
 
 
 def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
-    """Fills a sheet with a curve.
-
-    Args:
-        sheet: for a line.
-        several: whether other curves follow on the same axis, so that the legend must say which is this one.
-    """
+    """Fills a sheet with a curve, which the legend names where ``several`` curves share the axis."""
     ax, scale, look = sheet.ax, sheet.scale, sheet.appearance
     set_value_axis(ax, scale.tall)
     _draw_curve(sheet, ax, scale.tall, sheet.metric, look.series[0], "-", named=several)
@@ -173,10 +168,7 @@ def _draw_curve(
 
 
 def _hold_band(ax: Axes, measured: NDArray[Any], stderr: NDArray[Any]) -> str:
-    """Makes room for a band around the values that the axis shows; returns what to say where it is still cut off.
-
-    The band gets half as much as the values have at either end: a curve with a single large error stays readable.
-    """
+    """Makes room for a band, at most half of the values' height at either end; returns in words where it is cut off."""
     to_heights = ax.transScale + ax.transLimits
 
     def share(values: Any) -> NDArray[Any]:
@@ -190,6 +182,7 @@ def _hold_band(ax: Axes, measured: NDArray[Any], stderr: NDArray[Any]) -> str:
     low, high = (measured - stderr)[shown], (measured + stderr)[shown]
     positive = low if ax.get_yscale() != "log" else np.where(low > 0, low, np.nan)
     ends = [np.nanmin(share(positive)) if np.isfinite(positive).any() else 0.0, share(high).max()]
+    # A curve with a single large error stays readable.
     down, up = min(max(-ends[0], 0.0), 0.5), min(max(ends[1] - 1, 0.0), 0.5)
     wanted = to_heights.inverted().transform([[0, -1.04 * down], [0, 1 + 1.04 * up]])[:, 1]
     ax.set_ylim(wanted[0] if down else bottom, wanted[1] if up else top)
@@ -231,14 +224,7 @@ def _draw_missing(sheet: Sheet) -> None:
 
 
 def _draw_right(sheet: Sheet, names: Sequence[str], colors: Sequence[str], drawn: int) -> None:
-    """Draws metrics against an axis on the right.
-
-    Args:
-        sheet: with the main metric.
-        names: of the metrics.
-        colors: of their curves.
-        drawn: how many strokes are in use already.
-    """
+    """Draws metrics against an axis on the right, in other strokes than the ``drawn`` curves on the left."""
     landscape, look = sheet.landscape, sheet.appearance
     quantities = list(dict.fromkeys(quantity_text(landscape, name) for name in names))
     scale = right_scale(landscape, names)

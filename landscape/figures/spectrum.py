@@ -89,12 +89,7 @@ def plot_spectrum(
 
 
 def find_row(curvature: MeasuredCurvature, number: int | None) -> int:
-    """Returns the row of a checkpoint that has a curvature.
-
-    Raises:
-        TypeError: ``number`` is no int.
-        ValueError: there is no such checkpoint, or nothing is measured at it.
-    """
+    """Returns the row of a checkpoint whose curvature is measured; without a number that of the last one."""
     measured = np.flatnonzero(curvature.status == PointStatus.MEASURED)
     if number is None:
         if not len(measured):
@@ -114,14 +109,7 @@ def find_row(curvature: MeasuredCurvature, number: int | None) -> int:
 
 
 def curves_of(nodes: NDArray[Any], weights: NDArray[Any], places: NDArray[Any], width: float) -> NDArray[Any]:
-    """Returns the density of each probe at places, in shares of all eigenvalues per unit; shape (probes, places).
-
-    Args:
-        nodes: shape (probes, steps), NaN where there is none.
-        weights: the share of all eigenvalues at each node; shape (probes, steps).
-        places: where.
-        width: standard deviation of the Gaussian that each node becomes.
-    """
+    """Returns each probe's density, shape (probes, places), in shares of all eigenvalues per unit; skips NaN nodes."""
     curves = [
         np.exp(-0.5 * ((places - node[known, None]) / width) ** 2).T @ weight[known] / (width * np.sqrt(2 * np.pi))
         for node, weight in zip(nodes, weights, strict=True)

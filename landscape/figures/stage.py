@@ -30,15 +30,7 @@ _PLACES = 12
 
 @dataclass(eq=False)
 class _Walker:
-    """One run: its checkpoints, where they are drawn, and what moves.
-
-    Attributes:
-        path: its checkpoints.
-        places: where each is drawn, shape (n, 2) or (n, 3); NaN where its height is not known.
-        color: of its path.
-        way: the line behind it.
-        ball: where it is.
-    """
+    """One run: ``places``, shape (n, 2) or (n, 3), are NaN where a height is unknown; ``ball`` and ``way`` move."""
 
     path: CheckpointsData
     places: NDArray[Any]
@@ -68,13 +60,7 @@ class Stage:
         self.cursor, self.dots, self.text = self._make_moving()
 
     def frames(self, moments: NDArray[Any], cameras: Sequence[Camera], dpi: int) -> Iterator[NDArray[Any]]:
-        """Yields a frame for each moment.
-
-        Args:
-            moments: in different numbers of checkpoints since the first one.
-            cameras: one for each moment, from which a surface is seen; none if the picture is flat or stays as it is.
-            dpi: dots per inch.
-        """
+        """Yields a frame for each moment, a place among ``numbers``; ``cameras`` is empty where the view stays."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
         space: Any = self.sheet.ax

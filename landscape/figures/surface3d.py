@@ -176,20 +176,12 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
 def _plateaus(
     sheet: Sheet, used: NDArray[Any], ends: tuple[float, float]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Returns flat pieces at the heights of the points that coarse cells take their values from.
-
-    Args:
-        sheet: what is drawn.
-        used: which points are corners of the surface itself; the others lie on their own plateau.
-        ends: lowest and highest height that has a colour.
-
-    Returns:
-        Corners, shape (n, 4, 3), and the colours of faces and outlines, each of shape (n, 4).
-    """
+    """Returns coarse cells as flat pieces: corners, shape (n, 4, 3), colours of faces and of outlines, each (n, 4)."""
     from matplotlib.colors import to_rgba
 
     heights = sheet.scale.heights(sheet.coarse)
     points = np.where(np.isfinite(heights), covering_points(sheet.status), -1)
+    # A point that is no corner of the surface (``used``) lies on its own plateau.
     own = np.arange(points.size).reshape(points.shape)
     points = np.where(np.isin(own, points[points >= 0]) & ~used, own, points)
     if not (points >= 0).any():

@@ -53,16 +53,8 @@ def plot_uncertainty(landscape: LandscapeData, **look: Unpack[Look]) -> list[Axe
 
 
 def uncertainty_metrics(landscape: LandscapeData, metric: str = "loss") -> dict[str, str]:
-    """Returns which metrics are errors of a metric, with a title for each.
-
-    Args:
-        landscape: whose.
-        metric: whose errors.
-
-    Raises:
-        KeyError: the landscape has no such metric.
-        ValueError: no error is known.
-    """
+    """Returns which metrics are errors of a metric, with a title for each."""
+    # A KeyError says that there is no such metric.
     landscape[metric]
     found = {}
     called, name = metric_text(landscape, metric), MetricName.read(metric, landscape.metrics)

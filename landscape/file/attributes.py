@@ -16,12 +16,7 @@ _Check = Callable[[str, Any], object]
 
 
 def check_attributes(attributes: Mapping[str, Any]) -> None:
-    """Checks those attributes that are computed with; all others may hold any JSON value and are only shown.
-
-    Raises:
-        TypeError: an attribute, or an entry of it, has the wrong type.
-        ValueError: it has a value that is not allowed, or lacks an entry.
-    """
+    """Checks those attributes that are computed with; all others may hold any JSON value and are only shown."""
     for name, check in _CHECKS.items():
         if attributes.get(name) is not None:
             check(name, attributes[name])

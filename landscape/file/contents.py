@@ -1,9 +1,4 @@
-"""The SHA-256 over what a file of ours holds, in its attribute ``contents``: no flipped bit becomes another value.
-
-It covers names, types, shapes and values of all arrays, and those attributes that were there when the file was written;
-others that a user adds to a file are not refused. The losses of samples have a digest for each chunk, which is compared
-when the chunk is read.
-"""
+"""The SHA-256 over a file's arrays and the attributes it was written with; attributes added later are not refused."""
 
 from __future__ import annotations
 
@@ -25,11 +20,7 @@ def write_digest(file: Any) -> None:
 
 
 def check_digest(file: Any) -> None:
-    """Compares what an open file holds with its digest.
-
-    Raises:
-        ValueError: they differ.
-    """
+    """Raises a ValueError where an open file's contents differ from those whose digest was written."""
     written = json.loads(read_attribute(file, CONTENTS))
     if _digest(file, written["attributes"]) != written["sha256"]:
         raise ValueError("its contents are not those that were written, for their SHA-256 differs")

@@ -1,7 +1,4 @@
-"""What a landscape file holds, in memory: plain arrays which the survey fills and the file stores.
-
-Rows are y and columns are x: ``metrics["loss"][j, i]`` was measured at ``(x[i], y[j])``.
-"""
+"""A landscape file's contents in memory; ``metrics["loss"][j, i]`` was measured at ``(x[i], y[j])``: rows are y."""
 
 from __future__ import annotations
 
@@ -87,11 +84,7 @@ class LandscapeData:
         checkpoints: CheckpointsData | None = None,
         attributes: Mapping[str, Any] | None = None,
     ) -> LandscapeData:
-        """Returns a landscape without any measurement yet.
-
-        Raises:
-            ValueError: an axis, a metric's name or the checkpoints cannot be stored.
-        """
+        """Returns a landscape without any measurement yet."""
         names = tuple(metric_names)
         x = np.array(x, np.float64)
         y = None if y is None else np.array(y, np.float64)
@@ -175,11 +168,7 @@ class LandscapeData:
         return self.metrics[name]
 
     def validate(self) -> None:
-        """Checks that names, shapes, types and status values fit together.
-
-        Raises:
-            ValueError: they do not; the text names the array, what was expected and what came.
-        """
+        """Checks names, shapes, types and status; a ValueError names the array, what was expected and what came."""
         check_axis("x", self.x)
         if self.y is not None:
             check_axis("y", self.y)

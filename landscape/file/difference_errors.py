@@ -37,31 +37,17 @@ class DifferenceErrors:
     pairing: str
 
     def within(self, values: Float64[np.ndarray, "*grid"], significance: float) -> Bool[np.ndarray, "*grid"]:
-        """Returns where a difference may be one of chance: up to ``significance`` standard errors, plus interpolation.
-
-        Where the error of interpolation is not known, it may be.
-
-        Args:
-            values: the differences, shape (ny, nx).
-            significance: how many standard errors.
-        """
+        """Returns where a difference may be chance: up to ``significance`` standard errors, plus interpolation."""
+        # Where the error of interpolation is not known, it may be.
         with np.errstate(invalid="ignore"):
             within = np.abs(values) <= significance * self.stderr + self.interpolation
             return np.asarray(within | (np.isnan(self.interpolation) & np.isfinite(values)))
 
 
 def difference_errors(first: LandscapeData, second: LandscapeData, metrics: tuple[str, str]) -> DifferenceErrors | None:
-    """Returns how uncertain one surface minus another is; None where the standard errors are not known.
-
-    Where the losses of the same samples were kept in both (``keep_samples=True``), the error is that of each sample's
-    own difference. Otherwise it is what the two standard errors add up to, as of independent samples: with the same
-    samples the true error is usually smaller, so that fewer differences are called significant than could be.
-
-    Args:
-        first: what is subtracted from; on the same grid.
-        second: what is subtracted.
-        metrics: of each.
-    """
+    """Returns how uncertain ``first`` minus ``second``, on one grid, is; None where standard errors are not known."""
+    # Without the losses of the same samples in both (keep_samples=True), the two errors add up as those of independent
+    # samples: the true error is usually smaller, so that fewer differences are called significant than could be.
     surfaces = tuple(zip((first, second), metrics, strict=True))
     interpolation = sum((_interpolation(*surface) for surface in surfaces), np.zeros(first.shape))
     ours, theirs = (_kept(*surface) for surface in surfaces)

@@ -21,15 +21,8 @@ from .samples_in_file import write_samples
 
 
 def landscape_bytes(data: LandscapeData) -> bytes:
-    """Returns a landscape as the bytes of its file.
-
-    The file is built in memory: a full disk then meets ordinary writing rather than HDF5, which leaves its
-    handles open when it fails while closing.
-
-    Raises:
-        TypeError: an attribute is no JSON value, or has the wrong type.
-        ValueError: names, shapes, types or status values do not fit together.
-    """
+    """Returns a landscape as the bytes of its file."""
+    # In memory, a full disk meets ordinary writing, not HDF5, which leaves its handles open when it fails in closing.
     data.validate()
     check_attributes(data.attributes)
     buffer = io.BytesIO()

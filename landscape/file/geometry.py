@@ -69,12 +69,7 @@ class PlaneGeometry:
 
 
 def plane_geometry(norms: Float64[np.ndarray, " d"], cosine: float | None) -> PlaneGeometry | None:
-    """Returns the metric of a plane; None where lengths or angle are not known, or span no plane.
-
-    Args:
-        norms: Euclidean lengths of the directions, shape (2,).
-        cosine: between them, or None if the file does not say.
-    """
+    """Returns the metric of a plane; None where lengths or angle are not known, or span no plane."""
     known = len(norms) == 2 and cosine is not None and bool(np.isfinite(norms).all()) and bool((norms > 0).all())
     if not known or cosine is None or not abs(cosine) < 1:
         return None

@@ -18,10 +18,8 @@ _MAXIMUM_MEMBERS = 10_000
 
 
 def read_attribute(file: Any, name: str) -> Any:
-    """Returns an attribute that is one number or one text of a fixed length; None for any other.
-
-    Texts of variable length are not touched: HDF5 keeps them in a heap that has no checksums.
-    """
+    """Returns an attribute that is one number or one text of a fixed length; None for any other."""
+    # Texts of variable length are not touched: HDF5 keeps them in a heap that has no checksums.
     import h5py
 
     if name not in file.attrs:
@@ -34,10 +32,8 @@ def read_attribute(file: Any, name: str) -> Any:
 
 
 def reason(error: object) -> str:
-    """Returns what an error says, in a line; of HDF5's reports of a failed read, only what the system said.
-
-    Those have the time, the descriptor and the address of a buffer in them, of which no user makes anything.
-    """
+    """Returns an error's text in a line; of HDF5's reports of a failed read, only what the system reported."""
+    # HDF5 adds the time, the descriptor and the address of a buffer, of which no user makes anything.
     text = str(error)
     # Their time ends with a line break.
     said = re.search(r"errno = \d+, error message = '([^']*)'", text)
@@ -45,25 +41,15 @@ def reason(error: object) -> str:
 
 
 class BoundedReader:
-    """Reads members of groups until they have claimed as many bytes as the file has.
+    """Reads arrays of at most ``axes`` axes until they have claimed the file's ``size`` bytes."""
 
-    Without the bound, a small file whose members all name the same bytes would fill the memory.
-
-    Args:
-        size: how many bytes these are.
-        axes: how many an array may have.
-    """
+    # Without the bound, a small file whose members all name the same bytes would fill the memory.
 
     def __init__(self, size: int, axes: int = 2) -> None:
         self._remaining, self._axes = size, axes
 
     def members(self, group: Any, texts: Sequence[str] = ()) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Returns a group's arrays, read, and its groups, unread.
-
-        Args:
-            group: of the file.
-            texts: the names of those arrays that hold texts; all others hold numbers.
-        """
+        """Returns a group's arrays, read, and its groups, unread; ``texts`` names the arrays of texts among them."""
         import h5py
 
         arrays, groups = {}, {}

@@ -22,17 +22,7 @@ _TRACEBACK_LIMIT = 32 * 1024
 
 
 def write_attributes(file: Any, kind: FileKind, attributes: Mapping[str, Any], *, complete: bool) -> None:
-    """Writes a file's attributes: those of every file of ours, and JSON values by name.
-
-    Args:
-        file: the open HDF5 file.
-        kind: of the file.
-        attributes: what else is kept.
-        complete: whether nothing is pending.
-
-    Raises:
-        TypeError: an attribute is no JSON value.
-    """
+    """Writes a file's attributes: those of every file of ours, and JSON values by name."""
     put_text(file, "format", kind.format)
     file.attrs["format_version"] = kind.version
     file.attrs["complete"] = complete

@@ -19,15 +19,9 @@ from .kind import LANDSCAPE, FileKind
 
 @contextmanager
 def lock_landscape(path: str | os.PathLike[str] | RemotePath, kind: FileKind = LANDSCAPE) -> Iterator[None]:
-    """Holds the right to write a file, by a lock that the system frees when its holder dies.
-
-    The lock is on ``.<name>.lock`` beside the file, because the file itself is replaced at every write. That of a file
-    behind a URL is in a private folder of this machine, and keeps out only the writers on this machine.
-
-    Raises:
-        LandscapeLockedError: another writer, in this process or another, holds it; the text has its process id.
-        LandscapeWriteError: the lock file cannot be made, or its file system has no locks.
-    """
+    """Holds the right to write a file, or raises LandscapeLockedError; the system frees it when its holder dies."""
+    # The lock is on .<name>.lock beside the file, because the file itself is replaced at every write. That of a file
+    # behind a URL is in a private folder of this machine, and keeps out only the writers on this machine.
     file = None
     try:
         file = _lock_of(path)
@@ -54,11 +48,7 @@ def is_being_written(path: str | os.PathLike[str]) -> bool:
 
 
 def clean_temporaries(path: str | os.PathLike[str] | RemotePath) -> list[Path]:
-    """Removes the temporary files that dead processes left beside a landscape file; call it with the lock held.
-
-    Returns:
-        What was removed.
-    """
+    """Removes and returns what dead processes left beside a landscape file; call it with the lock held."""
     if isinstance(path, RemotePath):
         return []
     target = Path(path).resolve()

@@ -54,12 +54,7 @@ class OwnValue:
 
 
 def own_values(checkpoints: CheckpointsData | None, metric: str) -> list[OwnValue]:
-    """Returns the checkpoints whose own value of a metric differs from the drawn one, in their order.
-
-    Two values differ when they are more than two standard errors apart (the larger of their two). Where there is no
-    standard error, as for metrics and for losses that do not split into samples, they differ when they are more than
-    1 % of the larger one apart. A checkpoint that is not measured, or whose own value is not finite, is left out.
-    """
+    """Returns the checkpoints whose value of a metric differs from the drawn one by more than ``_least_difference``."""
     if checkpoints is None or metric not in checkpoints.metrics or metric not in checkpoints.projected:
         return []
     own, drawn = checkpoints.metrics[metric], checkpoints.projected[metric]
@@ -82,7 +77,7 @@ def own_values(checkpoints: CheckpointsData | None, metric: str) -> list[OwnValu
 
 
 def _least_difference(checkpoints: CheckpointsData, metric: str) -> NDArray[np.float64]:
-    """Returns for each checkpoint up to which difference two values count as one, shape (n,)."""
+    """Returns for each checkpoint the difference up to which two values are one: 2 standard errors, or 1 % of them."""
     with np.errstate(invalid="ignore"):
         size = np.fmax(abs(checkpoints.metrics[metric]), abs(checkpoints.projected[metric]))
         size = np.where(np.isfinite(size), size, 0.0)
@@ -94,14 +89,7 @@ def _least_difference(checkpoints: CheckpointsData, metric: str) -> NDArray[np.f
 
 
 def own_values_text(checkpoints: CheckpointsData | None, metric: str, unit: str, main: str = "") -> str | None:
-    """Returns where own values differ most from the drawn ones, and why; None where none does.
-
-    Args:
-        checkpoints: of a landscape.
-        metric: which of its metrics.
-        unit: of the checkpoints' numbers.
-        main: the name of the main data set, if it is to be said.
-    """
+    """Returns where own values differ most from the drawn ones, and why; None where none does."""
     found = own_values(checkpoints, metric)
     if checkpoints is None or not found:
         return None

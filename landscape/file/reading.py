@@ -31,15 +31,7 @@ _ORIGIN_TEXTS = ("role", "name", "run")
 
 
 def read_root(file: Any, size: int) -> LandscapeData:
-    """Returns what an open HDF5 file of our format holds.
-
-    Args:
-        file: the file.
-        size: its bytes on the disk; all that is read may not claim more.
-
-    Raises:
-        Exception: of any kind, where the contents are not as they should be.
-    """
+    """Returns a landscape from an open HDF5 file of ``size`` bytes; raises anything where its contents are wrong."""
     reader = BoundedReader(size)
     arrays, groups = reader.members(file)
     directions, _ = reader.members(groups["directions"])

@@ -46,11 +46,7 @@ class Rise:
 
 
 def ends_of_way(landscape: LandscapeData, metric: str = "loss") -> tuple[float, float]:
-    """Returns a metric at the two networks.
-
-    Raises:
-        ValueError: the landscape is a plane, or was not measured at 0 and at 1.
-    """
+    """Returns a metric at x = 0 and 1, the two networks; a ValueError for a plane, or where either is missing."""
     if landscape.y is not None:
         raise ValueError("a barrier is that of a line or a curve, but the landscape is a plane.")
     found = [np.flatnonzero(landscape.x == end) for end in (0.0, 1.0)]
@@ -64,22 +60,14 @@ def ends_of_way(landscape: LandscapeData, metric: str = "loss") -> tuple[float, 
 
 
 def chord_of(landscape: LandscapeData, metric: str = "loss") -> Float64[np.ndarray, " nx"]:
-    """Returns the height of the straight line between the two networks' values at each point, shape (nx,).
-
-    Raises:
-        ValueError: as for ``ends_of_way``.
-    """
+    """Returns the height of the straight line between the two networks' values at each point, shape (nx,)."""
     first, last = ends_of_way(landscape, metric)
     chord: Float64[np.ndarray, " nx"] = (1 - landscape.x) * first + landscape.x * last
     return chord
 
 
 def highest_rise(landscape: LandscapeData, metric: str = "loss") -> Rise:
-    """Returns the largest rise between the two networks; points without a value count nothing.
-
-    Raises:
-        ValueError: as for ``ends_of_way``.
-    """
+    """Returns the largest rise between the two networks; points without a value count nothing."""
     if not np.isfinite(ends_of_way(landscape, metric)).all():
         return Rise(math.nan, math.nan, math.nan, math.nan)
     chord = chord_of(landscape, metric)

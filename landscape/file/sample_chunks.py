@@ -1,8 +1,4 @@
-"""Losses of samples as a file holds them: compressed, one chunk for each point, read where they are asked for.
-
-A chunk has the bytes that HDF5 stores (shuffled, then gzip), so that a file which is written again and again compresses
-nothing twice. While points are measured the chunks lie in a temporary file; those of a landscape file stay in it.
-"""
+"""Losses of samples, one chunk for each point as HDF5 stores it (shuffled, gzip), so that none is compressed twice."""
 
 from __future__ import annotations
 
@@ -55,7 +51,7 @@ class Chunks(Protocol):
         """Yields all points and their chunks, in order."""
 
     def twin(self) -> Chunks:
-        """Returns the same chunks, to which further ones can be added apart from these."""
+        """Returns a copy of these chunks, to which further ones can be added apart from these."""
 
     @property
     def nbytes(self) -> int:
@@ -88,7 +84,7 @@ class SpooledChunks:
         self._places[flat] = (self._spool.add(chunk), len(chunk))
 
     def read(self, wanted: Iterable[int]) -> list[bytes]:
-        """Returns the chunks of points."""
+        """Returns the chunks of points, by their flat indices."""
         return [self._spool.read(*self._places[flat]) for flat in wanted]
 
     def items(self) -> Iterator[tuple[int, bytes]]:
@@ -97,7 +93,7 @@ class SpooledChunks:
             yield flat, self._spool.read(*self._places[flat])
 
     def twin(self) -> SpooledChunks:
-        """Returns the same chunks; the bytes are shared."""
+        """Returns a copy that shares the bytes of the chunks."""
         twin = copy.copy(self)
         twin._places = dict(self._places)
         return twin
@@ -132,16 +128,7 @@ class _Spool:
 
 
 class FiledChunks:
-    """Chunks in a landscape file on this machine, which is opened whenever some are read.
-
-    Args:
-        path: of the file.
-        dataset: the name of the losses in it.
-        flats: the points that are there, in order.
-        shape: of the grid.
-        nbytes: how many bytes the chunks have.
-        digests: of the points' chunks; None in files that were written before chunks had digests.
-    """
+    """Chunks of the points ``flats`` in a landscape file on this machine, opened to read; old files have no digests."""
 
     def __init__(
         self,
@@ -166,12 +153,7 @@ class FiledChunks:
         return flat in self._flats
 
     def read(self, wanted: Iterable[int]) -> list[bytes]:
-        """Returns the chunks of points.
-
-        Raises:
-            LandscapeError: the file was changed or removed since it was read.
-            LandscapeDamagedError: it lacks them.
-        """
+        """Returns the chunks of points, or raises a LandscapeError where the file was changed or removed meanwhile."""
         with self._opened() as dataset:
             return [self._chunk(dataset, flat) for flat in wanted]
 
@@ -182,7 +164,7 @@ class FiledChunks:
                 yield flat, self._chunk(dataset, flat)
 
     def twin(self) -> FiledChunks:
-        """Returns the same: nothing can be added."""
+        """Returns the object itself, to which nothing can be added."""
         return self
 
     @contextmanager
@@ -219,11 +201,7 @@ def packed(losses: NDArray[Any]) -> bytes:
 
 
 def unpacked(chunk: bytes, count: int) -> Float32[np.ndarray, " samples"]:
-    """Returns the losses of samples, shape (samples,), of a chunk.
-
-    Raises:
-        LandscapeDamagedError: it has others.
-    """
+    """Returns the losses of samples, shape (samples,), of a chunk."""
     try:
         stream = zlib.decompressobj()
         content = stream.decompress(chunk, count * ITEM + 1)

@@ -27,19 +27,11 @@ LARGEST_BYTES = 2**31
 class KeptLosses:
     """The loss of each sample of one data set at every measured point; nothing is read before it is asked for.
 
-    Args:
-        name: of the data set.
-        shape: of the grid, (ny, nx) or (nx,).
-        count: how many samples.
-        targets: of each, shape (samples,); None where targets are not one whole number for each sample.
-        weights: how much each counts in the mean, shape (samples,); None where all count alike.
-        chunks: the losses; None where no point is measured yet.
-
     Attributes:
-        name: as above.
-        count: as above.
-        targets: as above.
-        weights: as above.
+        name: of the data set.
+        count: how many samples.
+        targets: of each, int64[samples]; None where targets are not one whole number for each sample.
+        weights: how much each counts in the mean, float64[samples]; None where all count alike.
     """
 
     def __init__(
@@ -144,23 +136,13 @@ class KeptLosses:
         return mean, float(error)
 
     def store(self, flat: int, losses: Float32[np.ndarray, " samples"]) -> None:
-        """Keeps the losses of a point, which a survey has just measured.
-
-        Args:
-            flat: index of the point in C order.
-            losses: of each sample.
-        """
+        """Keeps the losses at a point, by its flat index in C order."""
         if losses.shape != (self.count,):
             raise ValueError(f"losses must have the shape ({self.count},), but got {losses.shape}.")
         self._spooled().add(flat, packed(losses))
 
     def moved(self, shape: tuple[int, ...], places: Mapping[int, int]) -> KeptLosses:
-        """Returns the same losses on another grid.
-
-        Args:
-            shape: of that grid.
-            places: index of each point that is kept there, in C order, by the one that it has here.
-        """
+        """Returns the losses on another grid; ``places`` maps the flat index of each kept point to a new one."""
         kept = KeptLosses(self.name, shape, self.count, self.targets, self.weights)
         chosen = [flat for flat in self.chunks if flat in places]
         for flat, chunk in zip(chosen, self.chunks.read(chosen), strict=True):
@@ -168,16 +150,12 @@ class KeptLosses:
         return kept
 
     def held(self) -> KeptLosses:
-        """Returns the same losses apart from any landscape file, so that this can be replaced."""
+        """Returns the losses apart from any landscape file, so that their file can be replaced."""
         every = {flat: flat for flat in self.chunks}
         return self if isinstance(self.chunks, SpooledChunks) else self.moved(self.shape, every)
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Checks that these are losses of a grid's points.
-
-        Raises:
-            ValueError: they are not.
-        """
+        """Raises a ValueError where these are not losses at a grid's points."""
         if self.shape != shape:
             raise ValueError(f"losses of samples must be of the grid {shape}, but are of {self.shape}.")
         for label, array in (("targets", self.targets), ("weights", self.weights)):
@@ -197,15 +175,7 @@ class KeptLosses:
 
 
 def kept_losses(description: Iterable[KeptSamples], shape: tuple[int, ...]) -> dict[str, KeptLosses]:
-    """Returns what a survey fills with the losses of samples, by the data set's name, the main one first.
-
-    Args:
-        description: of the samples.
-        shape: of the grid.
-
-    Raises:
-        ValueError: they would take more than 2 GiB.
-    """
+    """Returns what a survey fills with the losses of samples, by the data set's name, the main one first."""
     found = {}
     check_size(shape, {item.name or UNNAMED: item.count for item in description})
     for item in description:
@@ -216,11 +186,7 @@ def kept_losses(description: Iterable[KeptSamples], shape: tuple[int, ...]) -> d
 
 
 def check_size(shape: tuple[int, ...], counts: Mapping[str, int]) -> None:
-    """Checks that the losses of samples are not too many for one file.
-
-    Raises:
-        ValueError: they would take more than 2 GiB.
-    """
+    """Raises a ValueError where the losses of samples would take more than 2 GiB in one file."""
     points, samples = math.prod(shape), sum(counts.values())
     size = points * samples * ITEM
     if size > LARGEST_BYTES:

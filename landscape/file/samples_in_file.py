@@ -22,13 +22,7 @@ _FILTERS = [2, 1]  # HDF5's numbers of shuffling and gzip
 
 
 def write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[Any]) -> None:
-    """Adds the losses of samples, the targets and the weights.
-
-    Args:
-        file: the open HDF5 file.
-        kept: by the data set's name.
-        scales: the axes y and x, or x.
-    """
+    """Adds losses of samples, targets and weights to an open HDF5 file with the axes ``scales``: y and x, or x."""
     if not kept:
         return
     root = put_group(file, GROUP)
@@ -64,17 +58,7 @@ def write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[An
 def read_samples(
     reader: BoundedReader, root: Any, measured: NDArray[np.bool_], first: str | None
 ) -> dict[str, KeptLosses]:
-    """Returns the losses of samples by the data set's name, the main one first; the losses themselves stay in the file.
-
-    Args:
-        reader: of the file.
-        root: the group.
-        measured: which points are measured, shape (ny, nx).
-        first: name of the main data set; None where it has none.
-
-    Raises:
-        Exception: of any kind, where the contents are not as they should be.
-    """
+    """Returns the losses of samples by the data set's name, the main one first; their values stay in the file."""
     flats = np.flatnonzero(measured)
     names = member_names(root)
     sizes: dict[str, int] = {}

@@ -23,19 +23,7 @@ _DRAWN = (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".gif", ".mp4", ".html")
 
 
 def make_output_folder(name: str, folder: Path) -> Path:
-    """Makes the folder of landscape files, and those above it, where they are missing.
-
-    Args:
-        name: of the argument, for an error's text.
-        folder: an absolute path.
-
-    Returns:
-        The folder.
-
-    Raises:
-        NotADirectoryError: it, or a part of it, is a file.
-        LandscapeWriteError: it cannot be made.
-    """
+    """Makes the folder of landscape files, and those above it, where they are missing."""
     check_can_be_directory(name, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,21 +38,7 @@ def make_output_folder(name: str, folder: Path) -> Path:
 def output_file(
     output: object, inputs: Iterable[object] = (), kind: FileKind | None = None, *, overwrite: object = False
 ) -> AnyPath:
-    """Returns where a file of ours goes, after checking that it can be written there.
-
-    Args:
-        output: as the user gives it.
-        inputs: what the same call reads, as ``check_no_input`` takes it.
-        kind: of the file, if ``overwrite`` is given.
-        overwrite: whether what is there is replaced, which must then be of that kind.
-
-    Raises:
-        LandscapeWriteError: it is one of the inputs, or would replace a file of another kind.
-        TypeError: it is no path.
-        ValueError: it is no usable path, or named like a picture.
-        OSError: it is a folder, or its folder does not exist.
-        LandscapeError: the server of a URL cannot be reached.
-    """
+    """Returns the path of a file to write; raises where it is an input, named like a picture, or of another kind."""
     path = check_directory("output", output)
     if isinstance(path, RemotePath):
         path.parent.check_writable("output")
@@ -78,29 +52,14 @@ def output_file(
 
 
 def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwrite: bool = False) -> Path:
-    """Writes a landscape file and returns its path.
-
-    Raises:
-        ValueError: it is named like a picture.
-        NotADirectoryError: the file's directory does not exist.
-        LandscapeLockedError: a survey is writing that file.
-        LandscapeWriteError: a file is there and ``overwrite`` is false, or is no landscape file; or it cannot be
-            written.
-    """
+    """Writes a landscape file, and returns its path; one that is there is replaced only with ``overwrite``."""
     return save_whole(path, lambda: landscape_bytes(data), LANDSCAPE, overwrite=overwrite)
 
 
 def save_whole(
     path: str | os.PathLike[str], encode: Callable[[], bytes], kind: FileKind, *, overwrite: bool = False
 ) -> Path:
-    """Writes a file of any of our kinds as ``save_landscape`` does.
-
-    Args:
-        path: of the file.
-        encode: makes its bytes.
-        kind: of the file.
-        overwrite: whether a file of that name is replaced.
-    """
+    """Writes the bytes that ``encode`` makes and returns the path; raises where a file may not or cannot be written."""
     target = check_path("path", path)
     check_bool("overwrite", overwrite)
     check_can_be_file("path", target)

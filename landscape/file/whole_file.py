@@ -1,8 +1,4 @@
-"""Files that are rewritten as a whole and moved into place, so that the name never holds half a file; reading them.
-
-Absent, locked, damaged, of another format and of another experiment are five different errors. Opening a file never
-changes it.
-"""
+"""Files that are read whole, and rewritten whole and moved into place, so that a name never holds half a file."""
 
 from __future__ import annotations
 
@@ -37,16 +33,7 @@ _LARGEST_DOWNLOAD = 2**30
 
 
 def write_image(path: str | os.PathLike[str], image: bytes, kind: FileKind = LANDSCAPE) -> None:
-    """Puts the bytes of a file in place.
-
-    Args:
-        path: of the file.
-        image: its bytes.
-        kind: for an error's text.
-
-    Raises:
-        LandscapeWriteError: they cannot be written; what was on the disk is untouched.
-    """
+    """Puts a file's bytes in place, or raises LandscapeWriteError and leaves what was on the disk untouched."""
     target = Path(path).resolve()
     try:
         write_bytes(target, image)
@@ -59,21 +46,7 @@ def write_image(path: str | os.PathLike[str], image: bytes, kind: FileKind = LAN
 
 
 def read_whole(path: str | os.PathLike[str] | RemotePath, kind: FileKind, read: Callable[[Any, int], T]) -> T:
-    """Reads a file into memory and closes it; nothing on the disk changes.
-
-    Args:
-        path: of the file, or its fsspec URL such as ``s3://bucket/run/landscape.h5``.
-        kind: of the file.
-        read: from the open HDF5 file and its size in bytes to what it holds; may raise anything where the contents are
-            not as they should be.
-
-    Raises:
-        LandscapeNotFoundError: there is no such file.
-        LandscapeLockedError: another program has the file open for writing.
-        LandscapeDamagedError: it is truncated, no HDF5 file, or its contents do not fit together.
-        LandscapeFormatError: it is another program's, or another version's with another format.
-        LandscapeError: the operating system refuses to open it.
-    """
+    """Returns what ``read``, which may raise anything for wrong contents, makes of the HDF5 file and its size."""
     path = path_of(path)
     if isinstance(path, RemotePath):
         return _read(path, image := _download(path, kind), len(image), kind, read)
@@ -82,15 +55,7 @@ def read_whole(path: str | os.PathLike[str] | RemotePath, kind: FileKind, read: 
 
 
 def check_replaceable(path: AnyPath, kind: FileKind) -> None:
-    """Checks that a file may take the place of what is there; a damaged or empty file of ours may be replaced.
-
-    Args:
-        path: of the file to write, which need not exist.
-        kind: of the file to write.
-
-    Raises:
-        LandscapeWriteError: what is there is of another kind, of another program, or cannot be read.
-    """
+    """Checks that a file may take the place of what is there; a damaged or empty file of ours may be replaced."""
     begins = first_bytes(path, len(_SIGNATURE))
     if not _SIGNATURE.startswith(begins):
         raise not_replaced(path, kind.word)
@@ -105,11 +70,7 @@ def check_replaceable(path: AnyPath, kind: FileKind) -> None:
 
 
 def holds_ours(path: AnyPath) -> bool:
-    """Returns whether a file is a whole HDF5 file of ours, of any kind.
-
-    Raises:
-        LandscapeWriteError: it is no regular file, or cannot be read.
-    """
+    """Returns whether a file is a whole HDF5 file of ours, of any kind."""
     if first_bytes(path, len(_SIGNATURE)) != _SIGNATURE:
         return False
     try:
@@ -124,11 +85,7 @@ def _format_of(path: AnyPath) -> Any:
 
 
 def kind_of(path: str | os.PathLike[str] | RemotePath) -> FileKind:
-    """Returns of which of our kinds a file is; that of a landscape where it does not say, so that reading it does.
-
-    Raises:
-        LandscapeError: the file cannot be opened; the subclass says why.
-    """
+    """Returns of which of our kinds a file is; that of a landscape where it does not say, so that reading it does."""
     formats = {kind.format: kind for kind in KINDS}
     path = path_of(path)
     if isinstance(path, RemotePath):
@@ -156,13 +113,7 @@ def read_file_attributes(path: str | os.PathLike[str] | RemotePath) -> dict[str,
 
 
 def path_of(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
-    """Returns where a file lies, on this machine or behind a URL.
-
-    Raises:
-        TypeError: it is no path.
-        LandscapeError: the server of a URL cannot be reached.
-        ImportError: a package that reads that kind of URL is missing.
-    """
+    """Returns where a file lies, on this machine or behind a URL."""
     if isinstance(path, RemotePath) or is_url(path):
         return check_directory("path", path)
     if not isinstance(path, str | os.PathLike):

@@ -30,18 +30,7 @@ FLUSH_SECONDS = 5.0
 
 
 class LandscapeWriter(Generic[D]):
-    """Writes a file as a whole when it is entered, left, and every few seconds while its data changes.
-
-    Args:
-        path: the file, on this machine or behind a URL; None keeps the landscape in memory only.
-        data: what is written; change it only through ``update``.
-        flush_seconds: how far the file may be behind.
-        encode: makes the file's bytes of the data.
-        kind: of the file.
-
-    Raises:
-        LandscapeWriteError: from ``update`` and on leaving, when the file could not be written.
-    """
+    """Writes a file whole when entered, left, and every ``flush_seconds`` of ``update`` calls; none without a path."""
 
     def __init__(
         self,
@@ -98,15 +87,10 @@ class LandscapeWriter(Generic[D]):
 
 
 class RemoteStore:
-    """Where a file's bytes go.
+    """Writes the bytes of a file behind a URL."""
 
-    The first write fails at once, because it shows whether the place can be written at all. From then on a failure is
-    a warning, the newest bytes are kept on this machine, and the next write tries again.
-
-    Args:
-        path: of the file.
-        kind: of the file.
-    """
+    # The first write fails at once, because it shows whether the place can be written at all. From then on a failure is
+    # a warning, the newest bytes are kept on this machine, and the next write tries again.
 
     def __init__(self, path: RemotePath, kind: FileKind = LANDSCAPE) -> None:
         self._path, self._kind = path, kind
@@ -114,11 +98,7 @@ class RemoteStore:
         self._kept: Path | None = None
 
     def write(self, image: bytes) -> None:
-        """Writes while the survey goes on.
-
-        Raises:
-            LandscapeWriteError: nothing could be written there yet.
-        """
+        """Writes while the survey goes on; a LandscapeWriteError only where nothing could be written before."""
         try:
             self._path.write_bytes(image)
         except OSError as error:
@@ -140,11 +120,7 @@ class RemoteStore:
             self._forget()
 
     def write_last(self, image: bytes) -> None:
-        """Writes what will not change any more; tries several times.
-
-        Raises:
-            LandscapeWriteError: it is on this machine only; the text says where.
-        """
+        """Writes the last bytes, trying several times; a LandscapeWriteError says where they are on this machine."""
 
         def write() -> None:
             try:
@@ -180,12 +156,7 @@ class RemoteStore:
 
 
 def add_attributes(path: AnyPath | None, data: LandscapeData, attributes: Mapping[str, Any]) -> None:
-    """Adds attributes to a landscape and, where they are others than before, to its file.
-
-    Raises:
-        LandscapeLockedError: another writer is at the file.
-        LandscapeWriteError: it cannot be written.
-    """
+    """Adds attributes to a landscape and, where they are others than before, to its file."""
     if all(data.attributes.get(name) == value for name, value in attributes.items()):
         return
     if path is None:

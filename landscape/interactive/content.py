@@ -49,15 +49,7 @@ _MOST_DIFFERENCES = 60
 def landscape_content(
     landscape: LandscapeData, name: str, cameras: Mapping[str, Camera | None] = NAMED
 ) -> dict[str, Any]:
-    """Returns JSON values from which the page draws a landscape.
-
-    Arrays are base64 of little-endian float64 in C order, so NaN, infinities and the last bit arrive unchanged.
-
-    Args:
-        landscape: what to show.
-        name: a distinct name among the landscapes of the page.
-        cameras: from where the page can show a surface, by name; None looks for the best view of the path.
-    """
+    """Returns a landscape as the page's JSON values; arrays are base64 of little-endian float64 in C order."""
     point, geometry = landscape.origin, landscape.geometry
     return {
         "name": name,
@@ -161,10 +153,7 @@ def _cover(status: NDArray[Any]) -> str | None:
 
 
 def metric_differences(landscape: LandscapeData) -> list[dict[str, Any]]:
-    """Returns which metrics of a landscape can be subtracted from each other, and the scales of the differences.
-
-    These are the ones of one quantity and group on different data sets: the later minus the earlier set.
-    """
+    """Returns pairs of metrics of one quantity and group, the later minus the earlier data set, and their scales."""
     found: list[dict[str, Any]] = []
     read = {metric: MetricName.read(metric, landscape.metrics) for metric in landscape.metrics}
     sets = ["", *other_datasets(landscape.metrics)]

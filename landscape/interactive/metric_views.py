@@ -33,15 +33,7 @@ _MOST_METRICS, _MOST_DIFFERENCES = 12, 4
 
 @dataclass(frozen=True)
 class MetricView:
-    """One metric as a figure shows it.
-
-    Attributes:
-        landscape: with the metric among its own.
-        metric: its name.
-        text: what it is called.
-        scale: how its values become colours and heights.
-        diverging: whether the colours change at zero.
-    """
+    """One metric of a landscape as a figure shows it: its text, its scale, and whether colours change at zero."""
 
     landscape: LandscapeData
     metric: str
@@ -73,10 +65,7 @@ class MetricView:
 
 
 def metric_views(landscape: LandscapeData) -> list[MetricView]:
-    """Returns what a figure can show, the loss first: of one data set the loss alone, of several all metrics.
-
-    Metrics of one quantity share a scale, so that the colours of two data sets can be compared.
-    """
+    """Returns what a figure can show, the loss first: of one data set the loss alone, of several all metrics."""
     if not other_datasets(landscape.metrics):
         return [MetricView(landscape, "loss", "loss", landscape_scale(landscape))]
     names = {metric: MetricName.read(metric, landscape.metrics) for metric in landscape.metrics}
@@ -88,6 +77,7 @@ def metric_views(landscape: LandscapeData) -> list[MetricView]:
     held = _with_differences(landscape, dict(zip(texts, pairs, strict=True)))
     views = []
     for metric in chosen:
+        # Metrics of one quantity share a scale, so that the colours of two data sets can be compared.
         alike = [other for other in chosen if names[other].quantity == names[metric].quantity]
         scale = joint_scale([landscape] * len(alike), alike)
         views.append(MetricView(held, metric, metric_text(landscape, metric, str), scale))
@@ -120,13 +110,7 @@ def _with_differences(landscape: LandscapeData, pairs: Mapping[str, tuple[str, s
 
 
 def metric_menu(views: list[MetricView], pictures: list[Picture], look: Appearance) -> dict[str, Any]:
-    """Returns plotly's menu that shows one view instead of another.
-
-    Args:
-        views: the first of which is shown.
-        pictures: one for each, of the same traces.
-        look: colours.
-    """
+    """Returns plotly's menu that shows one view instead of another, each with its picture."""
     # Pictures of one landscape have the same traces, except where a metric is not known of its checkpoints.
     alike = [index for index, (traces, _) in enumerate(pictures) if len(traces) == len(pictures[0][0])]
     traces = [_changing([flat(pictures[index][0][trace]) for index in alike]) for trace in range(len(pictures[0][0]))]

@@ -135,13 +135,7 @@ def _plane(view: MetricView, look: Appearance, camera: Camera | None) -> Picture
 
 @dataclass(frozen=True)
 class _Scene:
-    """What a scene shows, in plotly's terms.
-
-    Attributes:
-        ranges: of x, y and heights.
-        sides: the ``aspectratio`` of these ranges.
-        camera: the ``camera``.
-    """
+    """What a scene shows in plotly's terms: ranges of x, y and heights, their ``aspectratio``, and the ``camera``."""
 
     ranges: list[list[float]]
     sides: dict[str, float]

@@ -37,10 +37,7 @@ _PATH_TEMPLATE = (
 
 
 def map_proportions(landscape: LandscapeData) -> tuple[float, tuple[str, ...]]:
-    """Returns how long one unit of y is drawn, where x has 1, and what is not to scale, to be said in the title.
-
-    Plotly's maps have axes at a right angle, so oblique directions are drawn sheared, and the title says so.
-    """
+    """Returns how long a unit of y is where that of x is 1, and what is not to scale; plotly shears oblique planes."""
     assert landscape.y is not None
     frame, filling = choose_frame(landscape, "equal"), choose_frame(landscape, "fill")
     if landscape.geometry is None or frame.geometry is None:
@@ -69,12 +66,7 @@ def line_marks(view: MetricView) -> list[dict[str, Any]]:
 
 
 def path_marks(view: MetricView, heights: NDArray[Any]) -> list[dict[str, Any]]:
-    """Returns runs' paths, networks and the origin, on the map and on the surface.
-
-    Args:
-        view: of a plane.
-        heights: of the surface as drawn, shape (ny, nx).
-    """
+    """Returns runs' paths, networks and the origin on a map and on a surface of drawn heights, shape (ny, nx)."""
     landscape, scale = view.landscape, view.scale
     found, point = landscape.checkpoints, landscape.origin
     lift = (scale.forward(scale.high) - scale.forward(scale.low)) / 100

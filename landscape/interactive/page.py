@@ -151,11 +151,7 @@ def page_html(
 
 
 def plotly_script() -> str:
-    """Returns plotly's script as the Python package carries it.
-
-    Raises:
-        ImportError: plotly is not installed.
-    """
+    """Returns plotly's script as the Python package carries it."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:

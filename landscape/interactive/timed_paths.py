@@ -30,12 +30,7 @@ _BACK, _ASIDE = 0.9, 0.55
 
 
 def times_content(landscape: LandscapeData, places: dict[str, Callable[..., Any]]) -> dict[str, Any] | None:
-    """Returns JSON values from which the page draws paths in the colours of time; None where all paths are short.
-
-    Args:
-        landscape: a plane.
-        places: by aspect, what takes the plane's coordinates to those of a map, and back.
-    """
+    """Returns JSON values from which the page draws paths in the colours of time; None where all paths are short."""
     times, found = path_times([landscape]), landscape.checkpoints
     if times is None or found is None or landscape.y is None:
         return None
@@ -71,7 +66,7 @@ def map_marks(
     Args:
         landscape: a plane.
         run: which of its paths.
-        place: takes x and y of the plane to the map, in points of 1/72 inch on the page.
+        place: takes x and y of the plane to the map, in points of 1/72 inch.
 
     Returns:
         Which checkpoints have dots; place along the path, x, y and angle in degrees (clockwise from up) of each
@@ -100,23 +95,12 @@ def map_marks(
 def path_numbers(
     landscape: LandscapeData, place: Callable[..., Any], dots: Sequence[Marked]
 ) -> list[tuple[int, float, float]]:
-    """Returns which checkpoints have their number beside them on a map, and where it stands.
-
-    These are the first and the last of the path, and round ones between them that have a dot, as far as there is room.
-    Of several runs none has: their hues and names need the room.
-
-    Args:
-        landscape: a plane.
-        place: takes x and y of the plane to the map, in points of 1/72 inch on the page.
-        dots: which checkpoints of each path have dots.
-
-    Returns:
-        Row of each, and from its checkpoint to the middle of its number, in pixels of 1/96 inch to the right and up.
-    """
+    """Returns the rows of checkpoints whose number has room on a map, with the way to it in 1/96 inch, right and up."""
     found = landscape.checkpoints
     assert found is not None
     assert found.y is not None
     assert landscape.y is not None
+    # The hues and names of several runs need the room.
     if len(found.paths) != 1:
         return []
     (rows,) = found.paths
@@ -158,12 +142,7 @@ def hex_colors(times: Times, run: int, numbers: Any) -> list[str]:
 
 
 def map_place(landscape: LandscapeData, place: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns what takes the plane's coordinates to a map that is ``MAP`` points long.
-
-    Args:
-        landscape: a plane.
-        place: takes the plane's coordinates to those of the map, which are as long upwards as across.
-    """
+    """Returns what takes the plane's coordinates to a map that is ``MAP`` points long."""
     assert landscape.y is not None
     corners = np.array(np.meshgrid(landscape.x[[0, -1]], landscape.y[[0, -1]])).reshape(2, -1)
     # A plane of one point has no length.

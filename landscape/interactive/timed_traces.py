@@ -23,15 +23,7 @@ _SILENT = {"showlegend": False, "hoverinfo": "skip"}
 
 @dataclass(frozen=True)
 class TimedRun:
-    """One run's path.
-
-    Attributes:
-        landscape: a plane.
-        index: which of its runs.
-        times: what the colours stand for.
-        name: of the run.
-        marks: what ``map_marks`` found: dots, arrowheads and chevrons.
-    """
+    """One run's path on a plane in the colours of time; ``marks`` are what ``map_marks`` returns."""
 
     landscape: LandscapeData
     index: int
@@ -47,15 +39,7 @@ class TimedRun:
         ends: list[dict[str, Any]],
         hover: Callable[[Any], dict[str, Any]],
     ) -> list[dict[str, Any]]:
-        """Returns the traces of map and surface.
-
-        Args:
-            feet: x and y of the checkpoints.
-            draped: x, y and height of the path on the surface.
-            between: how many pieces the draped path has between two checkpoints.
-            ends: the marks of start and end.
-            hover: returns what some checkpoints, given by their places on the path, say beside the mouse.
-        """
+        """Returns traces of map and surface; ``draped`` is the path's x, y, height, ``between`` places a checkpoint."""
         dots, arrows, chevrons = self.marks
         x, y, z = draped
         colors = self._colors

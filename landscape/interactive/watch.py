@@ -35,6 +35,7 @@ from .page import SCRIPT_NAME, page_html, plotly_script
 
 LOOPBACK = "127.0.0.1"
 # A browser opens six connections at a time and closes them after each answer.
+# Nobody can keep others out by connections that ask nothing: late ones, and the oldest of too many, are ended.
 _MOST_CONNECTIONS = 32
 _SECONDS_OF_CONNECTION = 30.0
 # The time left is estimated from the speed of the last minutes: a run may have been interrupted before.
@@ -50,8 +51,6 @@ class Progress:
         phase: "waiting" (there is no file yet), "measuring", "complete", "stopped" (unfinished, and nobody is
             writing) or "unreadable".
         done: points and checkpoints measured so far.
-        total: how many there are.
-        text: all of this in words.
     """
 
     version: str
@@ -62,20 +61,7 @@ class Progress:
 
 
 class FileWatch:
-    """Reads a landscape file again whenever it has changed; several threads may ask it.
-
-    Args:
-        path: the file, which need not exist yet.
-        camera: from where its surface can be seen, beside the named cameras.
-        clock: says the time as files have it, in seconds.
-
-    Attributes:
-        landscape: what was read last; None before there was a file.
-        progress: as it was at the last look.
-
-    Raises:
-        LandscapeError: the path holds something that is no landscape file.
-    """
+    """Reads a landscape file again after changes, from any thread; ``landscape`` is None before there was a file."""
 
     def __init__(
         self, path: Path, camera: CameraChoice | None = None, *, clock: Callable[[], float] = time.time
@@ -165,26 +151,7 @@ class FileWatch:
 
 
 class WatchServer(ThreadingHTTPServer):
-    """Serves a landscape file's page on the loopback interface.
-
-    The address contains a random token and requests must name this server as their host. So neither another user's
-    program nor a web page that rebinds its name to this machine can read the landscape. Nobody can keep others out by
-    connections that ask nothing: each has 30 seconds, and the oldest of more than 32 is ended.
-
-    Args:
-        path: the landscape file, which need not exist yet.
-        port: where to listen; 0 lets the system choose.
-        aspect: how a plane is drawn at first: "equal" (to scale) or "fill" (see ``figures.Look``); the page can change
-            it.
-        camera: from where a surface is seen at first (see ``figures.Look``); the page can change it.
-        clock: says how many seconds have passed since any moment; by it connections have their time.
-
-    Raises:
-        ImportError: plotly is not installed.
-        ValueError: port, aspect or camera is none.
-        LandscapeError: the path holds something that is no landscape file.
-        OSError: the port is taken.
-    """
+    """Serves a landscape file's page on the loopback interface, at ``port`` or, if that is 0, at a free one."""
 
     daemon_threads = True
     # Of the standard library's 5, each client more would wait for a second.
@@ -270,6 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: WatchServer
 
     def do_GET(self) -> None:
+        # Neither other users' programs nor a web page that rebinds its name to this machine may read the landscape.
         hosts = [f"{host}:{self.server.server_port}" for host in (LOOPBACK, "localhost")]
         if self.headers.get("Host", "") not in hosts:
             self._answer(HTTPStatus.FORBIDDEN, b"This server answers its own address only.\n", "text/plain")

@@ -52,15 +52,7 @@ class PathLine:
 
 @dataclass(frozen=True)
 class Mark:
-    """A network on the surface.
-
-    Attributes:
-        kind: "start", "end", "network" or "origin".
-        name: what a legend calls it.
-        color: as in figures.
-        point: its place, shape (3,).
-        value: of the metric there, as measured.
-    """
+    """A network on the surface: "start", "end", "network" or "origin", its place, and the metric there as measured."""
 
     kind: str
     name: str
@@ -70,16 +62,13 @@ class Mark:
 
 
 def path_lines(space: Space) -> list[PathLine]:
-    """Returns the path of each run that has a finite projected value; none where the metric was not projected.
-
-    A checkpoint's own value belongs to a place off the plane, so heights are those of its projection. Between two
-    checkpoints the path follows the surface, and where that has a hole, the path is straight.
-    """
+    """Returns each run's path at its finite projected values, on the surface between them; none without projections."""
     landscape, metric = space.landscape, space.metric
     found = landscape.checkpoints
     if found is None or found.y is None or metric not in found.projected:
         return []
     values = found.projected[metric]
+    # A checkpoint's own value belongs to a place off the plane.
     heights = space.scale.tall.heights(values)
     feet = np.column_stack([*space.frame.place(found.x, found.y), heights])
     relief = space.relief
@@ -124,13 +113,7 @@ def path_marks(space: Space) -> list[Mark]:
 def path_mesh(
     points: Float64[np.ndarray, "m 3"], radius: float, sides: int = 12
 ) -> tuple[Float64[np.ndarray, "n 3"], Int64[np.ndarray, "t 3"]]:
-    """Returns a tube around a line: its vertices, shape (n, 3), and its triangles, outwards, shape (t, 3).
-
-    Args:
-        points: of the line; two neighbours at one place count once. A single place gives a ball.
-        radius: of the tube.
-        sides: of its cross-section.
-    """
+    """Returns a tube around a line: its vertices, shape (n, 3), and its triangles, outwards, shape (t, 3)."""
     away = np.append(True, np.linalg.norm(np.diff(points, axis=0), axis=1) > 1e-9 * radius)
     points = points[away]
     if len(points) == 1:

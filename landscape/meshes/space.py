@@ -33,10 +33,6 @@ class Space:
     high; any other has the same area and height. One unit is meant to be a metre.
 
     Attributes:
-        landscape: a plane.
-        metric: which of its values are heights.
-        scale: how they become heights and colours, as in figures.
-        frame: where the plane's points lie, to scale or filling a square, as in figures.
         factors: units for each of the frame's coordinates and the scale's height, shape (3,).
         middle: (across, up, height) of the place (0, 0, 0), shape (3,).
     """
@@ -65,13 +61,7 @@ class Space:
         return Relief(*self.plane, self.scale.heights(self.values), self.frame.matrix)
 
     def place(self, x: ArrayLike, y: ArrayLike, values: ArrayLike) -> Float64[np.ndarray, "*shape 3"]:
-        """Returns places of points of the plane, at the heights of values; NaN where a value is not finite.
-
-        Args:
-            x: first coordinates on the plane.
-            y: second coordinates.
-            values: of the metric; those beyond the ends of the scale lie at its ends.
-        """
+        """Returns places of points of the plane, at the heights of values; NaN where a value is not finite."""
         across, up = self.frame.place(x, y)
         return self.from_frame(np.stack(np.broadcast_arrays(across, up, self.scale.tall.heights(values)), axis=-1))
 
@@ -90,22 +80,7 @@ def choose_space(
     aspect: str = "equal",
     path: bool = True,
 ) -> Space:
-    """Returns the space of a plane, by the rules of ``plot_surface``.
-
-    Args:
-        landscape: a plane.
-        metric: which of its values are heights.
-        scale: as for ``choose_scale``, or a scale that is already chosen, which leaves ``levels`` and ``clip`` unread.
-        levels: as for ``choose_scale``.
-        clip: as for ``choose_scale``.
-        aspect: "equal" (to scale) or "fill".
-        path: whether heights must hold the path and the origin.
-
-    Raises:
-        KeyError: the landscape has no such metric.
-        TypeError: an argument has the wrong type.
-        ValueError: the landscape is a line, or an argument has a wrong value.
-    """
+    """Returns the space of a plane, by the rules of ``plot_surface``."""
     if landscape.y is None:
         raise ValueError("a surface needs a plane, but the landscape is a line; draw it with plot_profile.")
     if not isinstance(scale, Scale):

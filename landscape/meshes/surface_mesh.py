@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 class SurfaceMesh:
     """The grid's points and the triangles between those that are known; where a value is missing there is a hole.
 
-    As in figures, a cell of the grid is there when all four of its corners have values.
-
     Attributes:
         vertices: all n = ny * nx points of the grid, x fastest, shape (n, 3), z up; z is NaN where ``known`` is False.
         triangles: rows of ``vertices``, counter-clockwise seen from above, shape (m, 3).
@@ -53,14 +51,7 @@ class SurfaceMesh:
         return vertex_normals(self.vertices, self.triangles)
 
     def colors(self, colormap: Any = "viridis") -> Float64[np.ndarray, "n 4"]:
-        """Returns red, green, blue and opacity, 0 to 1, as on a screen (sRGB); vertices without a value are clear.
-
-        Args:
-            colormap: matplotlib's name of colours, or the colours themselves.
-
-        Raises:
-            ValueError: there are no such colours.
-        """
+        """Returns red, green, blue and opacity, 0 to 1, as on a screen (sRGB); vertices without a value are clear."""
         found = np.asarray(find_colormap(colormap)(self.shares), np.float64)
         found[~self.known] = 0.0
         return found
@@ -102,11 +93,7 @@ def vertex_normals(
 
 
 def _triangles(heights: NDArray[Any]) -> NDArray[np.int64]:
-    """Returns two triangles for each cell whose corners have heights, shape (m, 3).
-
-    Of a cell's two diagonals the one with ends more equally high becomes an edge, so that valleys and ridges that run
-    across the grid do not become rows of teeth.
-    """
+    """Returns two triangles for each cell whose corners have heights, shape (m, 3)."""
     rows, columns = heights.shape
     number = np.arange(rows * columns).reshape(rows, columns)
     corners = [number[:-1, :-1], number[:-1, 1:], number[1:, 1:], number[1:, :-1]]
@@ -114,6 +101,7 @@ def _triangles(heights: NDArray[Any]) -> NDArray[np.int64]:
     at = heights.ravel()[cells]
     whole = np.isfinite(at).all(axis=1)
     cells, at = cells[whole], at[whole]
+    # The diagonal with ends more equally high becomes an edge, or valleys and ridges would become rows of teeth.
     upwards = np.abs(at[:, 2] - at[:, 0]) <= np.abs(at[:, 3] - at[:, 1])
     split = np.where(upwards[:, None], cells[:, [0, 1, 2, 0, 2, 3]], cells[:, [0, 1, 3, 1, 2, 3]])
     return np.asarray(split.reshape(-1, 3), np.int64)

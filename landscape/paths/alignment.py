@@ -175,11 +175,7 @@ def align(
 def _matched(
     target: State, moved: State, groups: Sequence[PermutationGroup], space: WeightSpace, check: OutputCheck
 ) -> tuple[list[PermutationGroup], list[PermutationGroup], float]:
-    """Returns the groups with permutations that leave the outputs as they are, those that do not, and the difference.
-
-    Raises:
-        AlignmentError: no group leaves them as they are.
-    """
+    """Returns the groups whose permutations leave the outputs as they are, those that do not, and the difference."""
     trainable = [info.name for info in space.trainable]
     counted = [{name: state[name] for name in trainable} for state in (target, moved)]
     kept, dropped = list(groups), list[PermutationGroup]()

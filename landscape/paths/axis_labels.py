@@ -1,8 +1,6 @@
-"""Labels for the axes of tensors: axes with the same label can only be permuted together.
+"""Labels of the axes of tensors, several, outermost first, for a flattened axis; axes of one label permute together."""
 
-An axis is a list of labels, outermost first. It has several where it was flattened: an axis of 8 channels x 4 x 4
-places has three. A label of length 1 is never kept, so that an axis of length 1 is an empty list.
-"""
+# A label of length 1 is never kept, so that an axis of length 1 is an empty list.
 
 from __future__ import annotations
 
@@ -30,11 +28,11 @@ class AxisLabels:
         """Of operators that mix entries along axes and keep these: the axes, and all of the operator's tensors."""
 
     def new_axis(self, length: int, *, fixed: bool = False) -> Axis:
-        """Returns an axis with a label of its own."""
+        """Returns an axis with a new label."""
         return [self._new(length, fixed)] if length != 1 else []
 
     def new_axes(self, shape: Iterable[int], *, fixed: bool = False) -> Axes:
-        """Returns axes of this shape, each with a label of its own."""
+        """Returns axes of this shape, each with a new label."""
         return [self.new_axis(length, fixed=fixed) for length in shape]
 
     def labels(self, axis: Sequence[int]) -> Axis:
@@ -64,10 +62,7 @@ class AxisLabels:
         self.mixed.append((mixed, axes))
 
     def join(self, one: Sequence[int], other: Sequence[int]) -> Axis:
-        """Makes two axes be permuted together, and returns their labels; fixes both where they cannot be.
-
-        Axes that are divided in different ways are divided further, as far as both allow.
-        """
+        """Makes two axes permute together, divided as far as both allow, and returns their labels; else fixes both."""
         try:
             return self._join(self.labels(one), self.labels(other))
         except NoCommonPartsError:
@@ -75,11 +70,7 @@ class AxisLabels:
             return self.labels(one)
 
     def divide(self, axes: Sequence[Sequence[int]], shape: Sequence[int]) -> Axes:
-        """Returns the labels of axes that are read in another shape, splitting labels where it must be.
-
-        Raises:
-            NoCommonPartsError: the shapes do not fit together; labels may have been split.
-        """
+        """Returns the labels of axes read in another shape, splitting some, even where it raises NoCommonPartsError."""
         rest = [label for axis in axes for label in self.labels(axis)]
         found: Axes = []
         for length in shape:

@@ -153,13 +153,7 @@ def barrier_on(
     num_samples: int | Mapping[str, int | None] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Barrier:
-    """Measures the loss on a line or a curve from 0 to 1; the arguments are those of ``barrier``.
-
-    Raises:
-        TypeError: an option has the wrong type.
-        ValueError: an option has a wrong value.
-        LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
-    """
+    """Measures the loss on a line or a curve from 0 to 1; the arguments and the errors are those of ``barrier``."""
     check_int("points", points, minimum=3)
     chosen: SurveyOptions = with_defaults("barrier", SurveyOptions, options or {})
     if chosen["limits"] is not None or chosen["margin"] is not None:

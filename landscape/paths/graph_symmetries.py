@@ -26,20 +26,7 @@ _LINES_SHOWN = 4
 
 
 def find_groups(network: nn.Module, example: Any, space: WeightSpace) -> tuple[list[PermutationGroup], tuple[str, ...]]:
-    """Returns the groups of axes that can be permuted together without a change of the network's outputs.
-
-    Args:
-        network: in eval mode.
-        example: inputs of the network: a tensor, a tuple of positions or a dict of keywords.
-        space: the network's description.
-
-    Returns:
-        The groups, in the order of the network's tensors, and the operators without a rule, which fix all that they
-        touch.
-
-    Raises:
-        AlignmentError: the network cannot be exported.
-    """
+    """Returns the groups of axes that permute together without changing outputs, and the operators without a rule."""
     reader = _GraphReader(space)
     reader.read(_export(network, example))
     return reader.groups(), tuple(sorted(reader.unknown))
@@ -74,14 +61,7 @@ class _OutputTensors(nn.Module):
 
 
 class _GraphReader:
-    """Gives labels to the axes of every tensor in a graph.
-
-    Args:
-        space: the network's description.
-
-    Attributes:
-        unknown: the operators without a rule.
-    """
+    """Gives labels to the axes of every tensor in a graph; ``unknown`` are the operators without a rule."""
 
     def __init__(self, space: WeightSpace) -> None:
         self._tensors = {name: info for info in space.tensors for name in (info.name, *info.aliases)}

@@ -22,20 +22,11 @@ _WORTH = 1e-10
 
 
 def match(target: State, moved: State, groups: Sequence[PermutationGroup]) -> list[PermutationGroup]:
-    """Returns the groups with the permutations of ``moved`` that bring it near to ``target``.
-
-    One group after the other is solved exactly while all others rest, until nothing changes (coordinate descent); parts
-    that are permuted as a whole are solved together with the order inside them. It
-    starts once from the permutations that tensors at the fixed ends suggest, and once from none; the nearer result is
-    returned. Nothing is drawn at random, and ties keep what there is.
-
-    Args:
-        target: name to array of every tensor that counts.
-        moved: the same tensors of the other network.
-        groups: their axes may also be of tensors that do not count.
-
-    Source: Ainsworth, Hayase and Srinivasa 2023 (weight matching).
-    """
+    """Returns the groups with permutations of ``moved`` that bring it near to ``target`` (Ainsworth et al. 2023)."""
+    # One group after the other is solved exactly while all others rest, until nothing changes (coordinate descent);
+    # parts that are permuted as a whole are solved together with the order inside them. It starts once from the
+    # permutations that tensors at the fixed ends suggest, and once from none; the nearer result is returned. Nothing is
+    # drawn at random, and ties keep what there is.
     if not groups:
         return []
     matcher = _Matcher(target, moved, groups)
@@ -70,10 +61,8 @@ class _Matcher:
         return [np.broadcast_to(np.arange(group.size), group.permutation.shape) for group in self._groups]
 
     def from_the_ends(self) -> _Permutations:
-        """Returns permutations found one after the other, each by tensors whose other axes are settled already.
-
-        At first these are the tensors at the network's inputs and outputs. The group with most such numbers is next.
-        """
+        """Returns permutations found one by one, from the network's ends, by tensors whose other axes are settled."""
+        # The group with most numbers in such tensors is next.
         found = self.untouched()
         settled: set[int] = set()
         rest = list(self._units)

@@ -15,11 +15,7 @@ Result: TypeAlias = "Axes | tuple[Axes | None, ...]"
 
 @dataclass(frozen=True)
 class Labelled:
-    """A tensor among an operator's arguments.
-
-    Attributes:
-        axes: the labels of each axis.
-    """
+    """A tensor among an operator's arguments, with the labels of each axis."""
 
     axes: Axes
 

@@ -84,11 +84,7 @@ class FittedCurve:
         }  # fmt: skip
 
     def ended(self, path: AnyPath) -> FittedCurve:
-        """Returns the same, if its fitting has ended.
-
-        Raises:
-            PlaneError: it has not.
-        """
+        """Returns the curve, or raises a PlaneError where its fitting has not ended."""
         if not self.complete:
             raise PlaneError(
                 f"{path} holds a path that is fitted for {self.fitting.step} of {self.settings.steps} steps. Call "
@@ -103,7 +99,7 @@ def path_beside(landscape: AnyPath) -> AnyPath:
 
 
 def save_path(path: str | os.PathLike[str], curve: FittedCurve, *, overwrite: bool) -> AnyPath:
-    """Writes a path as ``Path.save`` says."""
+    """Writes a path, replacing a file only with ``overwrite``, and returns where it is."""
     target = check_directory("path", path)
     check_bool("overwrite", overwrite)
     if not isinstance(target, RemotePath):
@@ -118,11 +114,7 @@ def save_path(path: str | os.PathLike[str], curve: FittedCurve, *, overwrite: bo
 
 
 def write_path(path: AnyPath, curve: FittedCurve) -> None:
-    """Writes a path, ended or not; a file that is there is replaced.
-
-    Raises:
-        LandscapeWriteError: it cannot be written.
-    """
+    """Writes a path, ended or not; a file that is there is replaced."""
     fitting = curve.fitting
     tensors: dict[str, NDArray[Any]] = {
         f"{end}/{name}": np.asarray(array) for end in _ENDS for name, array in getattr(curve, end).items()
@@ -140,12 +132,7 @@ def write_path(path: AnyPath, curve: FittedCurve) -> None:
 
 
 def read_path(path: AnyPath) -> FittedCurve:
-    """Reads a path, ended or not.
-
-    Raises:
-        CheckpointError: there is no such file, or it is damaged.
-        PlaneError: it holds no whole path, or one of another version.
-    """
+    """Reads a path, ended or not; a PlaneError where the file holds no whole path of this version."""
     file = CheckpointFile(path)
     if file.metadata.get("format") != PATH.format:
         raise PlaneError(f"{path} holds no path. Give a file that Path.save or connect(output=...) wrote.")

@@ -110,17 +110,12 @@ class PermutationGroup:
         return int((self.permutation != np.arange(self.size)).sum())
 
     def permuted_by(self, permutation: NDArray[Any]) -> PermutationGroup:
-        """Returns the same group with another permutation."""
+        """Returns the group with another permutation."""
         return replace(self, permutation=np.asarray(permutation, np.int64))
 
 
 def permuted(state: State, groups: Sequence[PermutationGroup]) -> dict[str, NDArray[Any]]:
-    """Returns a state with all its groups permuted; tensors that are in no group are the same objects.
-
-    Args:
-        state: name to array of every tensor.
-        groups: what is within others comes after them.
-    """
+    """Returns a state with its groups permuted, those within others last; tensors of no group are the same objects."""
     result = dict(state)
     for group in groups:
         if group.moved:
@@ -130,17 +125,7 @@ def permuted(state: State, groups: Sequence[PermutationGroup]) -> dict[str, NDAr
 
 
 def read_groups(groups: object, space: WeightSpace) -> list[PermutationGroup]:
-    """Returns the groups that a user gives by hand.
-
-    Args:
-        groups: for each group, a mapping from a tensor's name to an axis, to (axis, before, after) as in
-            ``PermutedAxis``, or to a list of those.
-        space: the network's description.
-
-    Raises:
-        TypeError: it has another form.
-        ValueError: a tensor or an axis does not exist, two axes have different lengths, or one is in two groups.
-    """
+    """Returns groups given by hand: dicts from a tensor to an axis, an (axis, before, after), or a list of those."""
     if isinstance(groups, str | Mapping) or not isinstance(groups, Sequence):
         raise wrong_type("groups", 'a list of groups such as {"fc1.weight": 0, "fc2.weight": 1}', groups)
     tensors = {name: info for info in space.tensors for name in (info.name, *info.aliases)}

@@ -19,23 +19,10 @@ from ..errors import AlignmentError
 
 
 class OutputCheck:
-    """Runs copies of a network on the same inputs with different weights.
+    """Runs copies of a network, in eval mode, on the inputs ``example``, to compare outputs with those of ``state``."""
 
-    The inputs are those given and, where they are numbers, the same with noise added: with inputs that are all zero, a
-    network may give the same outputs for other reasons.
-
-    Args:
-        network: stays as it is.
-        example: inputs: a tensor, a tuple of positions or a dict of keywords.
-        state: the weights whose outputs are the true ones.
-
-    Attributes:
-        network: the copy, in eval mode.
-        example: the inputs, on the network's device and in its type.
-
-    Raises:
-        AlignmentError: the network cannot be run on the inputs, or has no finite outputs.
-    """
+    # Where inputs are numbers, they are run with noise added too: with inputs that are all zero, a network may give the
+    # same outputs for other reasons.
 
     def __init__(self, network: nn.Module, example: Any, state: State) -> None:
         module = unwrap(network)
@@ -50,11 +37,7 @@ class OutputCheck:
         self.example = self._runs[0][1][0]
 
     def difference(self, state: State) -> float:
-        """Returns the largest difference of the outputs, relative to the largest output; infinite where shapes differ.
-
-        Args:
-            state: name to array of every tensor.
-        """
+        """Returns the outputs' largest difference, relative to the largest output; infinite where shapes differ."""
         module, inputs, truth = self._runs[-1]
         found = [item for some in inputs for item in _run(module, state, some)]
         if [item.shape for item in found] != [item.shape for item in truth]:

@@ -12,19 +12,9 @@ _Tensor: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 def find_outer_labels(labels: AxisLabels, weights: Iterable[Axes], tensors: Iterable[Axes]) -> dict[int, int]:
-    """Returns for an inner label the outer one in each of whose entries it may be permuted in another way.
-
-    That is so where nothing combines different entries of the outer label while it has the inner one: every tensor with
-    the inner label has the outer one too. Operators that mix along an axis which they keep said so (``mix``).
-
-    Args:
-        labels: of a graph that is read to its end.
-        weights: the axes of the weights.
-        tensors: the axes of all tensors of the graph, weights included.
-
-    Returns:
-        Inner to outer label. No label is both.
-    """
+    """Returns, by inner label, the outer one in each of whose entries it may be permuted another way; none is both."""
+    # That is so where nothing combines different entries of the outer label while it has the inner one: every tensor
+    # with the inner label has the outer one too. Operators that mix along an axis which they keep called mix.
     kinds = {_resolved(labels, axes) for axes in tensors}
     mixed = {(_resolved(labels, some), _resolved(labels, axes)) for some, axes in labels.mixed}
     pairs = {

@@ -11,14 +11,8 @@ from collectors.networks.weight_space import direction_dtype
 
 
 def check_arrays_of(plane: Any) -> None:
-    """Checks that all tensors of a plane are those of its network.
-
-    Args:
-        plane: a ``Plane``, which this file must not import.
-
-    Raises:
-        ValueError: a tensor is missing, unknown, or has the wrong shape or element type.
-    """
+    """Raises a ValueError where a plane's tensor is missing, unknown, or unlike its network's in shape or type."""
+    # The plane is a Plane, which this file must not import.
     own = {tensor.name: (tensor.shape, tensor.dtype) for tensor in plane.space.tensors}
     spanned = {tensor.name: (tensor.shape, direction_dtype(tensor.dtype).name) for tensor in plane.space.trainable}
     _check_arrays("origin", plane.origin, {tensor.name: own[tensor.name] for tensor in plane.space.parameters})

@@ -45,11 +45,7 @@ class AxisCurvature:
         return not any(math.isnan(value) for value in self.eigenvalues)
 
     def half_widths(self, longest: float) -> list[float]:
-        """Returns how far the axes reach on each side, in weight space.
-
-        Args:
-            longest: where a loss that hardly bends would take an axis further than that, it ends there.
-        """
+        """Returns how far the axes reach on each side, in weight space; ``longest`` where the loss hardly bends."""
         return [self._half_width(value, longest) for value in self.eigenvalues]
 
     def notes(self, longest: float) -> list[str]:
@@ -77,12 +73,7 @@ class AxisCurvature:
 
 
 def check_which(which: object) -> tuple[str, ...]:
-    """Returns one or two names of eigenvectors; a single name may stand alone.
-
-    Raises:
-        TypeError: it is no list of names.
-        ValueError: there are not one or two different names of ``WHICH``.
-    """
+    """Returns one or two different names of ``WHICH``, given in a list or as a single name."""
     names = [which] if isinstance(which, str) else which
     expected = f"one or two of {', '.join(WHICH)}"
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):

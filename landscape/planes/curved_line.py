@@ -90,33 +90,19 @@ class CurvedLine(Plane):
     def axes(
         self, size: int | tuple[int, int], margin: float | None = None, limits: Sequence[float] | None = None
     ) -> Axes:
-        """Returns places from 0 to 1, both among them.
-
-        Raises:
-            TypeError: ``size`` is no int.
-            ValueError: ``size`` is too small, or limits or a margin are given.
-        """
+        """Returns ``size`` places from 0 to 1, both among them, and None for y; limits and margin are refused."""
         if limits is not None or margin is not None:
             raise ValueError("limits and margin must be left out: a curve goes from 0 to 1.")
         return np.linspace(0, 1, self._sizes(size)[0]), None
 
     def point(self, coordinates: Sequence[float], buffers: str = "auto") -> dict[str, NDArray[Any]]:
-        """Returns the network's state at a place of the curve: all parameters, and the buffers of the first network.
-
-        Args:
-            coordinates: (t,).
-            buffers: "fixed" or "auto", which is the same here: only a pool has samples to recalibrate them on.
-        """
+        """Returns all parameters at (t,) and the first network's buffers, for only a pool has samples."""
         (t,) = coordinates
         state = {name: np.array(array) for name, array in (*self.origin.items(), *self.buffers.items())}
         return state | move_along(self.space, self.origin, self.directions, self.shares(float(t))[0].tolist())
 
     def facts(self, t: NDArray[Any]) -> dict[str, Any]:
-        """Returns what a file says of the curve.
-
-        Args:
-            t: the places that are measured.
-        """
+        """Returns what a file keeps of the curve; ``t`` are the places that are measured."""
         return {
             "kind": self.shape.kind,
             "bends": self.shape.bends,

@@ -19,15 +19,7 @@ _REST_OF_A_PLANE = ("origin/", "buffer/", "end_buffer_")
 
 
 def read_directions(paths: Sequence[str | os.PathLike[str]]) -> list[dict[str, NDArray[Any]]]:
-    """Returns directions by the names of the parameters, as ``custom_plane`` takes them.
-
-    Args:
-        paths: a file of each direction, which holds an array for every trainable parameter; or the one file of
-            both that ``save_directions`` wrote, ``direction_0/<parameter>`` and ``direction_1/<parameter>``.
-
-    Raises:
-        CheckpointError: a file is missing or damaged, or its directions are not numbered from 0.
-    """
+    """Returns directions by the names of the parameters, as ``custom_plane`` takes them."""
     found = []
     for path in paths:
         reader = as_reader("directions", path)

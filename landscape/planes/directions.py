@@ -36,29 +36,9 @@ def random_direction(
     normalization: str = "filter",
     perturb_one_dimensional: bool = False,
 ) -> Direction:
-    """Draws a Gaussian direction and scales it to the weights at the origin.
-
-    A tensor's values depend on the seed, the index and the tensor's name alone, so that adding a layer leaves
-    the other layers' values as they were.
-
-    Args:
-        space: the network; the direction has one array of the tensor's shape for each trainable tensor.
-        origin: the weights to scale to, under the network's own names.
-        seed: non-negative.
-        index: which direction of this seed, from 0.
-        normalization: see ``normalize``.
-        perturb_one_dimensional: also moves tensors without filters: biases, the parameters of normalization layers,
-            and whatever else has fewer than two axes.
-
-    Returns:
-        Name to array, float32 (float64 for float64 parameters).
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a value that is not allowed.
-
-    Source: Li, Xu, Taylor, Studer, Goldstein 2018.
-    """
+    """Draws a Gaussian direction, by name of trainable tensor, scaled to the weights at the origin (Li et al. 2018)."""
+    # A tensor's values depend on the seed, the index and the tensor's name alone, so that adding a layer leaves the
+    # other layers' values as they were.
     seed = check_int("seed", seed, minimum=0)
     index = check_int("index", index, minimum=0)
 
@@ -76,29 +56,12 @@ def normalize(
     normalization: str,
     perturb_one_dimensional: bool = False,
 ) -> Direction:
-    """Returns the direction scaled to the weights at the origin; what was given stays as it is.
+    """Returns new arrays with the direction scaled to the weights at the origin (Li et al. 2018).
 
     "filter" gives each filter the norm of the weights' filter, "layer" each tensor the norm of its weights, "weight"
     multiplies each element by the size of its weight, "none" changes no scale. A filter is what feeds one output of a
-    layer: a row of a matrix, the kernel of one channel, the vector of one token. A tensor without filters (a bias, the
-    parameters of a normalization layer) counts as one. Where the direction or the weights are zero, the
-    result is zero.
-
-    Args:
-        direction: name to array for each trainable tensor.
-        origin: the weights to scale to, under the network's own names.
-        space: the network.
-        normalization: "filter", "layer", "weight" or "none".
-        perturb_one_dimensional: False sets tensors without filters to zero, whatever the normalization.
-
-    Returns:
-        Name to array, float32 (float64 for float64 parameters).
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: the normalization is unknown.
-
-    Source: Li, Xu, Taylor, Studer, Goldstein 2018.
+    layer: a row of a matrix, the kernel of one channel, the vector of one token; a tensor without filters counts as
+    one, or is zero without ``perturb_one_dimensional``. Where the direction or the weights are zero, so is the result.
     """
 
     def copied(tensor: TensorInfo) -> NDArray[Any]:

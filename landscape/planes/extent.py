@@ -21,16 +21,7 @@ _EXPECTED = "two numbers (lowest, highest) for all axes, or four: (x0, x1, y0, y
 
 
 def check_extent(limits: object, margin: object) -> tuple[tuple[float, ...] | None, float | None]:
-    """Returns limits and margin as a user gave them, checked.
-
-    Args:
-        limits: None, or two or four numbers.
-        margin: None, or a share of at least 0.
-
-    Raises:
-        TypeError: one of them has the wrong type.
-        ValueError: one of them has a wrong value, or both are given.
-    """
+    """Returns checked limits (None, two or four numbers) and margin (None, or a share); giving both is a ValueError."""
     if limits is not None and margin is not None:
         raise ValueError("limits= and margin= both say where the grid ends; give one of them.")
     if margin is not None:
@@ -49,11 +40,7 @@ def check_extent(limits: object, margin: object) -> tuple[tuple[float, ...] | No
 
 
 def spans(limits: tuple[float, ...], dimension: int) -> list[tuple[float, float]]:
-    """Returns lowest and highest coordinate of each axis, x first.
-
-    Raises:
-        ValueError: there are four limits for a line.
-    """
+    """Returns lowest and highest coordinate of each axis, x first; two limits are those of every axis."""
     pairs = list(zip(limits[::2], limits[1::2], strict=True))
     if len(pairs) > dimension:
         raise wrong_value("limits", "two numbers for a line, which has no y", list(limits))

@@ -30,15 +30,7 @@ _LARGE_COSINE = 0.1
 
 
 def plane_of_runs(runs: Sequence[Run], space: WeightSpace, *, centering: str = "none") -> Plane:
-    """Returns a plane through the last checkpoint of the first run, in the principal directions of all checkpoints.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a value that is not allowed.
-        CheckpointError: a checkpoint does not fit the network or is not finite.
-        DegenerateTrajectoryError: the checkpoints do not span a plane.
-        PlaneError: the network has nothing to move.
-    """
+    """Returns a plane through the last checkpoint of the first run, in the principal directions of all checkpoints."""
     check_spannable(space)
     first, *others = (tuple(align(reader, space) for reader in run.readers) for run in runs)
     states = (*first, *itertools.chain(*others))
@@ -79,23 +71,7 @@ def random_plane_of(
     dimension: int = 2,
     role: OriginRole = UNKNOWN,
 ) -> Plane:
-    """Returns a plane, or a line, in random directions through one checkpoint.
-
-    Args:
-        reader: the weights.
-        space: the network.
-        seed: non-negative.
-        normalization: "filter", "layer", "weight" or "none".
-        perturb_one_dimensional: also moves biases and the parameters of normalization layers.
-        dimension: 2, or 1 for a line.
-        role: which network the origin is.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a value that is not allowed.
-        CheckpointError: the weights do not fit the network or are not finite.
-        PlaneError: the network has nothing to move.
-    """
+    """Returns a plane, or a line, in random directions through one checkpoint."""
     check_spannable(space)
     dimension = check_int("dimension", dimension, minimum=1, maximum=2)
     state = align(reader, space)
@@ -149,12 +125,7 @@ def random_plane_of(
 
 
 def plane_of_points(readers: Mapping[str, StateReader], space: WeightSpace) -> Plane:
-    """Returns a plane through three networks with names, or a line through two; the first is the origin.
-
-    Raises:
-        CheckpointError: weights do not fit the network or are not finite.
-        PlaneError: the points lie on a line or repeat each other, or the network has nothing to move.
-    """
+    """Returns a plane through three networks with names, or a line through two; the first is the origin."""
     check_spannable(space)
     networks = tuple(align(reader, space) for reader in readers.values())
     digests = tuple(network.sha256() for network in networks)
@@ -236,11 +207,7 @@ def origin_state(state: StateReader, space: WeightSpace) -> tuple[dict[str, NDAr
 
 
 def check_spannable(space: WeightSpace) -> None:
-    """Checks that a network has weights through which directions can run.
-
-    Raises:
-        PlaneError: nothing is trainable, or a trainable tensor is complex.
-    """
+    """Raises a PlaneError where nothing of a network is trainable, or a trainable tensor is complex."""
     if not space.dimension:
         raise PlaneError(
             f"the network {space.network} has no trainable parameter, so no plane can run through its weights; set "

@@ -32,24 +32,8 @@ def plane_of_eigenvectors(
     notes: Sequence[str] = (),
     role: OriginRole = UNKNOWN,
 ) -> Plane:
-    """Returns a plane, or a line, through weights along eigenvectors.
-
-    Args:
-        state: the weights.
-        space: the network.
-        vectors: one or two of length one, each of the shape (weights,), all trainable tensors side by side in the
-            network's order.
-        curvature: what belongs to them.
-        identity: what they are the eigenvectors of; not their own bits, which another machine computes a little
-            differently.
-        notes: what a reader must know of them.
-        role: which network the origin is.
-
-    Raises:
-        ValueError: a vector has another length.
-        CheckpointError: the weights are not finite.
-        PlaneError: the network has nothing to move.
-    """
+    """Returns a plane, or a line, through weights along one or two unit vectors, as ``as_direction`` takes them."""
+    # The identity is what they are the eigenvectors of, not their bits, which another machine computes a little unlike.
     check_spannable(space)
     directions = tuple(as_direction(vector, space) for vector in vectors)
     plane = Plane(
@@ -66,11 +50,7 @@ def plane_of_eigenvectors(
 
 
 def as_direction(vector: NDArray[Any], space: WeightSpace) -> Direction:
-    """Returns a vector, shape (weights,), as arrays of the trainable tensors' shapes, by name.
-
-    Raises:
-        ValueError: it has not one number for each trainable weight.
-    """
+    """Returns a vector, shape (weights,), as arrays of the trainable tensors' shapes, by name."""
     if vector.shape != (space.dimension,):
         raise ValueError(f"a vector must have the shape ({space.dimension},), but has {vector.shape}.")
     found, start = {}, 0

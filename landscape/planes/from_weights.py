@@ -1,9 +1,4 @@
-"""Planes and lines through weights in any form, with or without a collected run.
-
-A set of weights may be given as a network, a mapping from name to tensor or array (a state dict), a
-``StateReader``, or the path or URL of a checkpoint in any form that ``import_checkpoints`` takes. Unless
-one of them is a network, ``network=`` says which tensors are trainable: the network, or its ``WeightSpace``.
-"""
+"""Planes and lines through weights in any form: networks, state dicts, StateReaders, paths and URLs of checkpoints."""
 
 from __future__ import annotations
 
@@ -189,12 +184,7 @@ def custom_plane(
 
 
 def network_space(network: object, *weights: Weights) -> WeightSpace:
-    """Returns the description of the network: from ``network``, or from the first state that is one.
-
-    Raises:
-        TypeError: nothing describes the network.
-        PlaneError: no plane can run through the weights of this network.
-    """
+    """Returns the description of ``network``, else of the first state that is one; a TypeError where none is."""
     if isinstance(network, WeightSpace):
         space = network
     elif network is not None:

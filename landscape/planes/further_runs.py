@@ -36,15 +36,7 @@ class FurtherRuns:
         return bool(self.runs or self.networks)
 
     def numbers(self, interval: Sequence[int], *, single: bool) -> dict[str, list[int]]:
-        """Returns the numbers of each run's checkpoints that are there.
-
-        Args:
-            interval: of the first run's checkpoints.
-            single: whether that run has no other interval; then all checkpoints are taken, else those within it.
-
-        Raises:
-            ValueError: a run has none.
-        """
+        """Returns each run's present numbers: all where the interval is the ``single`` one, else those within it."""
         found = {}
         for name, run in self.runs.items():
             present = run.present(tuple(sorted(run.metadata.files)))
@@ -56,18 +48,7 @@ class FurtherRuns:
 
 
 def find_further_runs(also: object, run: RunDirectory) -> FurtherRuns:
-    """Opens what ``also`` names.
-
-    Args:
-        also: a list of paths, or a dict from names to paths; of run directories, or of files of weights. None and an
-            empty one mean nobody.
-        run: the first run; where ``also`` has its path, that only names it.
-
-    Raises:
-        TypeError: it is neither, or holds something else.
-        ValueError: a name is wrong, or another run counts another unit.
-        RunDirectoryError: a directory holds no run.
-    """
+    """Opens the runs or files of weights at the paths ``also``, a list or by name; that of ``run`` only names it."""
     if not also:
         return FurtherRuns()
     if isinstance(also, str | os.PathLike) or not isinstance(also, Mapping | Sequence):

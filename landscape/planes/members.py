@@ -143,11 +143,7 @@ def _read_runs(found: Mapping[str, Any], numbers: object, space: WeightSpace, la
 def _renamed(
     before: Company, added: Sequence[Run], digests: Mapping[str, tuple[str, ...]], name: str | None
 ) -> tuple[Company, list[str]]:
-    """Returns who is there, in which every run has a name: that of a given run with the same weights, or ``name``.
-
-    Returns:
-        Who is there; and the given runs that are there already, under their name or without one.
-    """
+    """Returns who is there, each run named as a given run of its weights or ``name``, and those given runs' names."""
     members = before.members
     if name is not None and "" not in members.runs:
         raise ValueError(

@@ -62,25 +62,12 @@ def principal_directions(
     components: int = 2,
     block_bytes: int = BLOCK_BYTES,
 ) -> PrincipalDirections:
-    """Computes the leading principal directions of checkpoints over all trainable elements.
+    """Computes the leading principal directions of checkpoints, the last one last, over all trainable elements.
 
     With "none" the rows are the differences to the last checkpoint as they are, so that the directions span the
     plane through the last checkpoint that keeps most of the path. With "mean" they equal
     ``sklearn.decomposition.PCA`` of all checkpoints, the last one included. In each direction the element of
     largest absolute value is positive, as scikit-learn's ``svd_flip`` has it.
-
-    Args:
-        checkpoints: in the order of training, read under the network's own names.
-        space: the network.
-        centering: "none" or "mean".
-        components: how many directions, at least 1.
-        block_bytes: size of the float64 block held at a time, over all checkpoints.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a value that is not allowed.
-        DegenerateTrajectoryError: the checkpoints do not span that many directions.
-        CheckpointError: a checkpoint holds a value that is not finite.
 
     Source: Li, Xu, Taylor, Studer, Goldstein 2018, section 7.2 (which is "mean"); the Gram matrix as in Sirovich 1987.
     """

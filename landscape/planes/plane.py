@@ -367,19 +367,9 @@ class Plane:
 
 
 def buffer_policy(buffers: str, decomposition: str, end_buffers: Sequence[Iterable[str]] = ()) -> str:
-    """Returns how buffers are treated on a plane, which "auto" leaves to it.
-
-    It is not "fixed" where networks with buffers of their own are given, because the line or the plane then meets their
-    own losses. Along a curve statistics of normalization are recalibrated, as they were where it was fitted.
-
-    Args:
-        buffers: what the user asks for.
-        decomposition: the plane's.
-        end_buffers: the plane's.
-
-    Raises:
-        ValueError: ``buffers`` is unknown, or "interpolate" where there is nothing to interpolate between.
-    """
+    """Returns how buffers are treated on a plane: as the user asks, or for "auto" as suits the plane."""
+    # "auto" is not "fixed" where networks with buffers of their own are given, because the line or the plane then meets
+    # their own losses. Along a curve statistics of normalization are recalibrated, as they were where it was fitted.
     check_choice("buffers", buffers, ("auto", *BUFFER_POLICIES))
     if buffers == "interpolate" and decomposition not in ("points", "path"):
         raise ValueError(

@@ -36,14 +36,7 @@ _GROUPS = ("origin", "buffer", "direction_0", "direction_1", "end_buffer_0", "en
 
 
 class SavedMember:
-    """A network of a saved plane: it is opened where it lay when the plane was saved, once somebody reads it.
-
-    Args:
-        place: its file, or None if it was in memory.
-        sha256: by which it is recognized.
-        label: what to call it in an error's text.
-        space: the network.
-    """
+    """A network of a saved plane, opened once it is read at its ``place`` when saved, which is None if in memory."""
 
     def __init__(self, place: str | None, sha256: str, label: str, space: WeightSpace) -> None:
         self.label = label if place is None else place
@@ -100,35 +93,17 @@ def directions_path(landscape_path: AnyPath) -> AnyPath:
 
 
 def check_directions(landscape_path: AnyPath) -> None:
-    """Checks that the plane of a landscape can be written beside it.
-
-    Raises:
-        LandscapeWriteError: a file of its name is there that holds no plane.
-    """
+    """Raises LandscapeWriteError where the file for the plane of a landscape is there and holds no plane."""
     check_replaceable_tensors(directions_path(landscape_path), _WORD, FORMAT)
 
 
 def write_directions(landscape_path: AnyPath, plane: Any) -> None:
-    """Writes the plane of a landscape beside it, as ``save_directions`` asks for.
-
-    Raises:
-        LandscapeWriteError: it cannot be written.
-    """
+    """Writes the plane of a landscape beside it, as ``save_directions`` asks for."""
     write_plane(directions_path(landscape_path), plane, "then run again with save_directions=True")
 
 
 def write_plane(path: AnyPath, plane: Any, remedy: str = "then save it again") -> None:
-    """Writes a plane.
-
-    Args:
-        path: the file; one that is there is replaced.
-        plane: a ``Plane``, which this file must not import.
-        remedy: what to do where the file cannot be written, for the error's text.
-
-    Raises:
-        LandscapeWriteError: it cannot be written.
-        TypeError: a tensor has an element type that the format does not know.
-    """
+    """Writes a ``Plane``, whose class this file must not import; ``remedy`` ends the text of a LandscapeWriteError."""
     check_replaceable_tensors(path, _WORD, FORMAT)
     groups: dict[str, Mapping[str, NDArray[Any]]] = {"origin": plane.origin, "buffer": plane.buffers}
     groups |= {f"direction_{axis}": direction for axis, direction in enumerate(plane.directions)}
@@ -161,19 +136,7 @@ def write_plane(path: AnyPath, plane: Any, remedy: str = "then save it again") -
 def write_tensors(
     path: AnyPath, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str], what: str, remedy: str
 ) -> None:
-    """Writes a safetensors file, on this machine or behind a URL; what killed writers of it left is removed.
-
-    Args:
-        path: the file; one that is there is replaced.
-        tensors: by name.
-        metadata: of the file.
-        what: is written, for an error's text.
-        remedy: the end of that text.
-
-    Raises:
-        LandscapeWriteError: it cannot be written.
-        TypeError: a tensor has an element type that the format does not know.
-    """
+    """Writes a safetensors file, on this machine or behind a URL; what killed writers of it left is removed."""
     try:
         if isinstance(path, RemotePath):
             with tempfile.TemporaryDirectory() as folder:
@@ -188,16 +151,7 @@ def write_tensors(
 
 
 def read_plane(path: AnyPath, make: Callable[..., T]) -> T:
-    """Returns the plane that a file holds.
-
-    Args:
-        path: of the file.
-        make: the class ``Plane``, which this file must not import.
-
-    Raises:
-        CheckpointError: there is no such file, or it is damaged.
-        PlaneError: it holds no whole plane.
-    """
+    """Returns the plane of a file, by ``make``: the class ``Plane``, which this file must not import."""
     file = CheckpointFile(path)
     if file.metadata.get("format") != FORMAT:
         what = "directions without their origin" if "parameters" in file.metadata else "no plane"

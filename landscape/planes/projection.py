@@ -60,19 +60,7 @@ def project(
     *,
     block_bytes: int = BLOCK_BYTES,
 ) -> Projection:
-    """Projects checkpoints by least squares on all directions together; the origin gets exactly (0, 0).
-
-    Args:
-        checkpoints: read under the network's own names.
-        origin: where the coordinates are zero.
-        directions: one or two, of any length and angle.
-        space: the network.
-        block_bytes: size of the float64 differences held at a time, over all checkpoints.
-
-    Raises:
-        PlaneError: a direction is zero, or the two are parallel.
-        CheckpointError: a checkpoint holds a value that is not finite.
-    """
+    """Projects checkpoints by least squares on one or two directions of any length and angle; the origin gets zeros."""
     dimension = len(directions)
     products = np.zeros((len(checkpoints), dimension))
     gram = np.zeros((dimension, dimension))
@@ -98,14 +86,9 @@ def projection_at(
     *,
     block_bytes: int = BLOCK_BYTES,
 ) -> Projection:
-    """Measures how far checkpoints lie from given points of a plane.
-
-    The differences themselves are summed, not norms subtracted from each other, so that a checkpoint close to
-    the plane keeps its digits.
-
-    Raises:
-        CheckpointError: a checkpoint holds a value that is not finite.
-    """
+    """Measures how far checkpoints lie from given points of a plane."""
+    # The differences themselves are summed, not norms subtracted from each other, so that a checkpoint close to the
+    # plane keeps its digits.
     norm = np.zeros(len(checkpoints))
     residual = np.zeros(len(checkpoints))
     for block in difference_blocks(checkpoints, origin, space, block_bytes):
@@ -122,11 +105,7 @@ def projection_at(
 
 
 def check_independent(norms: Sequence[float] | Float64[np.ndarray, " dimension"], cosine: float | None) -> None:
-    """Checks that directions span a line or a plane.
-
-    Raises:
-        PlaneError: a direction is zero or not finite, or the two are parallel.
-    """
+    """Raises a PlaneError where a direction is zero or not finite, or the two are parallel."""
     for index, norm in enumerate(norms):
         if not 0 < norm < np.inf:
             raise PlaneError(
@@ -161,17 +140,7 @@ class DifferenceBlock(NamedTuple):
 def difference_blocks(
     checkpoints: Sequence[StateReader], origin: StateReader, space: WeightSpace, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[DifferenceBlock]:
-    """Yields the differences to the origin over all trainable elements, in the network's order.
-
-    Args:
-        checkpoints: read under the network's own names.
-        origin: what is subtracted.
-        space: the network.
-        block_bytes: size of the float64 differences held at a time, over all checkpoints.
-
-    Raises:
-        CheckpointError: a checkpoint holds a value that is not finite.
-    """
+    """Yields float64 differences to the origin in the network's order, ``block_bytes`` of all checkpoints at a time."""
     block_bytes = check_int("block_bytes", block_bytes, minimum=1)
     step = max(1, block_bytes // (8 * max(1, len(checkpoints))))
     for tensor in space.trainable:

@@ -13,14 +13,8 @@ from collectors.weights.safetensors_file import StateReader
 
 
 def with_effective_weights(states: Sequence[StateReader], space: WeightSpace) -> tuple[StateReader, ...]:
-    """Returns networks whose masks differ with weights that are multiplied by them, which are the same function.
-
-    The mean of two masks is none, and that of weights under one mask has weights that one of the networks lacks.
-
-    Args:
-        states: read under the network's own names.
-        space: the network.
-    """
+    """Returns networks whose masks differ with weights that are multiplied by them, which are the same functions."""
+    # The mean of two masks is none, and that of weights under one mask has weights that one of the networks lacks.
     differing = {
         weights: mask
         for mask, weights in pruning_masks(space).items()
@@ -30,12 +24,7 @@ def with_effective_weights(states: Sequence[StateReader], space: WeightSpace) ->
 
 
 class _Effective:
-    """A state in which some weights are multiplied by their masks.
-
-    Args:
-        state: as it was saved.
-        masks: of weights, by their name.
-    """
+    """A state in which some weights are multiplied by their masks, whose names ``masks`` has by the weights'."""
 
     def __init__(self, state: StateReader, masks: Mapping[str, str]) -> None:
         self._state, self._masks = state, masks

@@ -56,17 +56,7 @@ def is_weights_file(place: object) -> bool:
 
 
 def find_runs(checkpoints: object, numbers: object, *, label: str = "checkpoints") -> dict[str, Any]:
-    """Returns the checkpoints by the name of their run: each value is a list of weights or a RunDirectory.
-
-    Args:
-        checkpoints: as ``pca_plane`` takes them.
-        numbers: the user's.
-        label: of the first argument, for an error's text.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: a name is wrong, or numbers are given for several runs that have no names.
-    """
+    """Returns a list of weights or a RunDirectory by the run's name, of what ``pca_plane`` takes as checkpoints."""
     if isinstance(checkpoints, Mapping):
         if not checkpoints:
             raise wrong_value(label, "at least one run", {})
@@ -89,12 +79,7 @@ def find_runs(checkpoints: object, numbers: object, *, label: str = "checkpoints
 
 
 def check_numbers(found: Mapping[str, Any], numbers: object) -> dict[str, Any]:
-    """Returns the numbers of each run's checkpoints, None where the user leaves them out.
-
-    Raises:
-        TypeError: there are several runs, and numbers are no dict.
-        ValueError: a run of that name is not given.
-    """
+    """Returns the numbers of each run's checkpoints, None where the user leaves them out."""
     if isinstance(numbers, Mapping):
         if unknown := [name for name in numbers if name not in found]:
             raise wrong_value("numbers", f"a dict with the names of runs, {list(found)} (not {unknown})", list(numbers))
@@ -105,20 +90,7 @@ def check_numbers(found: Mapping[str, Any], numbers: object) -> dict[str, Any]:
 
 
 def read_run(name: str, checkpoints: Any, numbers: object, space: WeightSpace, argument: str = "checkpoints") -> Run:
-    """Opens the checkpoints of one run.
-
-    Args:
-        name: of the run.
-        checkpoints: a list of weights, or a RunDirectory.
-        numbers: one for each; None counts from 0, or takes all that the directory has.
-        space: the network.
-        argument: that holds the checkpoints, for an error's text.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: there is not one number for each checkpoint.
-        CheckpointError: a checkpoint is missing or damaged.
-    """
+    """Opens the checkpoints of a run; numbers that are None count from 0, or are all that the directory has."""
     label = f"numbers[{name!r}]" if name else "numbers"
     given = None
     if numbers is not None:

@@ -62,19 +62,7 @@ class Experiment(Protocol[R]):
 
 
 def measure(experiment: Experiment[R], stored: StoredRecord[R], pool: Pool, run: Run) -> tuple[R, MeasurementReport]:
-    """Measures what is left of an experiment, and returns its record.
-
-    Args:
-        experiment: what is measured.
-        stored: its file, with what it holds already.
-        pool: where it is measured.
-        run: for how long.
-
-    Raises:
-        LandscapeIdentityError: the file holds another experiment.
-        LandscapeWriteError: the file cannot be written.
-        PoolError: no worker is left.
-    """
+    """Measures what an experiment's file lacks, and returns the record; a PoolError where no worker is left."""
     start = time.perf_counter()
     record = stored.joined(experiment.begin(pool))
     todo = experiment.resume(record)
@@ -116,16 +104,7 @@ def forecast(experiment: Experiment[R], stored: StoredRecord[R], pool: Pool) -> 
 
 
 def forecast_text(tasks: str, known: int, steps: int, step: str, seconds: float, workers: int) -> str:
-    """Returns a forecast.
-
-    Args:
-        tasks: what is asked for, such as "4 epochs".
-        known: how many of these are measured already.
-        steps: what is left to do for the others, such as products.
-        step: the name of one of these.
-        seconds: that each takes on one worker.
-        workers: how many measure at once.
-    """
+    """Returns in words how long ``steps`` of ``seconds`` take; ``known`` of ``tasks``, as "4 epochs", are measured."""
     text = f"{tasks}, {known} of them measured before" if known else tasks
     if not steps:
         return f"{text}; nothing is left to measure"

@@ -42,18 +42,7 @@ def check_identity(
     remedy: str = REMEDY,
     kind: FileKind = LANDSCAPE,
 ) -> None:
-    """Compares the identity in a file with this run's, as JSON values.
-
-    Args:
-        stored: the file's identity, nested dictionaries allowed.
-        wanted: this run's.
-        path: the file, for the error's text.
-        remedy: the end of that text.
-        kind: of the file.
-
-    Raises:
-        LandscapeIdentityError: they differ; the text lists where, and both values.
-    """
+    """Raises LandscapeIdentityError, with all differences, if a file's identity is not this run's, as JSON."""
     # An identity names the precision only where it is not the usual one, and older files name the grid as well.
     before, now = ({**_flat({"precision": "float32"}), **_flat(_without_grid(item))} for item in (stored, wanted))
     names = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]

@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 
 class ReadOnlyRecord(ReadOnly, Record):
-    """A record in a notebook; everything it hands out is read-only.
-
-    Args:
-        data: what was measured.
-        path: the file it lies in; None for the one that ``data`` was read from, if any.
-        report: what measuring it cost, if it was measured just now.
-    """
+    """A record in a notebook; everything it hands out is read-only."""
 
     errors: Mapping[str, str]  # type: ignore[assignment]
     attributes: Mapping[str, Any]  # type: ignore[assignment]

@@ -1,7 +1,4 @@
-"""A record of measurements: named arrays over named axes, the status of each task, errors by place, JSON attributes.
-
-What differs between a curvature and a comparison is their columns; a subclass of ``Record`` declares each in a line.
-"""
+"""A record of measurements: named arrays over named axes, the status of each task, errors by place, JSON attributes."""
 
 from __future__ import annotations
 
@@ -78,12 +75,8 @@ class Record:
     A subclass names the kind of its file, its coordinates and its key, as ``Schema`` explains them, and declares its
     columns in the order of the file. One of them is ``status``, whose first axis is that of the rows.
 
-    Args:
-        columns: every array, by name.
-        errors: tracebacks of what failed, by place.
-        attributes: everything else worth keeping, as JSON values.
-
     Attributes:
+        errors: traceback by place, such as "number/3".
         schema: what its file holds.
         data_class: the subclass that declared the columns.
         path: the file that it was read from, or None.
@@ -120,13 +113,7 @@ class Record:
         sizes: Mapping[str, int] | None = None,
         attributes: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Returns a record of which nothing is measured.
-
-        Args:
-            known: the columns whose values are known before.
-            sizes: the lengths of axes that no known column has; 0 where neither says one.
-            attributes: as of the record.
-        """
+        """Returns an unmeasured record of the ``known`` columns; ``sizes`` are of axes these lack, 0 by default."""
         columns = cls.schema.columns
         lengths = dict(sizes or {})
         for name, values in known.items():
@@ -170,12 +157,7 @@ class Record:
         return f"{rows}/{getattr(self, rows)[row] if rows in self.schema.coordinates else row}"
 
     def validate(self) -> None:
-        """Checks that shapes, types, status and attributes fit together.
-
-        Raises:
-            TypeError: an attribute has the wrong type.
-            ValueError: something does not fit; the text names it, what was expected and what came.
-        """
+        """Raises an error that names what does not fit of shapes, types, status and attributes, and what would."""
         sizes: dict[str, int] = {}
         for name, item in self.schema.columns.items():
             values = getattr(self, name)
@@ -201,10 +183,7 @@ class Record:
                 del self.errors[place]
 
     def joined(self, stored: Self) -> Self:
-        """Returns the rows of both, with all that is measured in ``stored``, which has the same identity.
-
-        Rows with coordinates are in their order; others begin with those of this record.
-        """
+        """Returns both records' rows, sorted if they are coordinates, with what ``stored``, of one identity, holds."""
         schema, rows, now, before = self.schema, self.schema.rows, self.places, stored.places
         keys = [*now, *(key for key in before if key not in now)]
         if rows in schema.coordinates:

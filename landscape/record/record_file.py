@@ -21,12 +21,7 @@ R = TypeVar("R", bound=Record)
 
 
 def record_bytes(record: Record) -> bytes:
-    """Returns a record as the bytes of its file; equal records give equal bytes.
-
-    Raises:
-        TypeError: an attribute is no JSON value, or has the wrong type.
-        ValueError: shapes, types or values do not fit together.
-    """
+    """Returns a record as the bytes of its file; equal records give equal bytes."""
     record.validate()
     schema, buffer = record.schema, io.BytesIO()
     with file_in(buffer) as file:
@@ -52,19 +47,7 @@ def record_bytes(record: Record) -> bytes:
 
 
 def read_record(kind: type[R], path: str | os.PathLike[str] | RemotePath) -> R:
-    """Reads the file of a record into memory and closes it; nothing on the disk changes.
-
-    Args:
-        kind: of record.
-        path: of the file, or its fsspec URL.
-
-    Raises:
-        LandscapeNotFoundError: there is no such file.
-        LandscapeLockedError: another program has the file open for writing.
-        LandscapeDamagedError: it is truncated, no HDF5 file, or its contents do not fit together.
-        LandscapeFormatError: it is another program's, of another kind, or another version's with another format.
-        LandscapeError: the operating system refuses to open it.
-    """
+    """Reads the file of a record into memory and closes it; nothing on the disk changes."""
     place = path_of(path)
     record = read_whole(place, kind.schema.kind, functools.partial(_read, kind))
     record.path = place

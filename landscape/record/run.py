@@ -53,12 +53,7 @@ class Run:
 
     @classmethod
     def checked(cls, options: Mapping[str, Any]) -> Run:
-        """Returns what was asked for, checked; the clock begins to run.
-
-        Raises:
-            TypeError: an option has the wrong type.
-            ValueError: an option has a wrong value.
-        """
+        """Returns a run of checked options, whose clock begins to run."""
         budget = options["budget"]
         return cls(
             None if budget is None else duration_seconds("budget", budget),
@@ -86,29 +81,14 @@ class MeasurementReport:
 
 
 def budget_text(budget: float | None, ended: str, *, kept: bool) -> str:
-    """Returns what the user should know when the time was up.
-
-    Args:
-        budget: in seconds.
-        ended: what ended, and after how much of it.
-        kept: whether a file holds what is measured.
-    """
+    """Returns a note that the budget, in seconds, ended after ``ended``; ``kept`` if a file can be continued."""
     later = "Give output= a path, and a later call can continue; without it, the next one starts anew."
     remedy = "The same call continues from here." if kept else later
     return f"the budget of {duration_text(budget or 0)} ended {ended}. {remedy}"
 
 
 def duration_seconds(name: str, value: object) -> float:
-    """Returns a duration in seconds.
-
-    Args:
-        name: of the argument, for an error's text.
-        value: a number of seconds, or text with a unit: "90s", "30min", "1.5h", "2d".
-
-    Raises:
-        TypeError: it is neither a number nor text.
-        ValueError: it is no positive duration.
-    """
+    """Returns a positive duration in seconds, given as such or as text: "90s", "30min", "1.5h" or "2d" (days)."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise wrong_type(name, _DURATION_EXPECTED, value)
     if isinstance(value, str):

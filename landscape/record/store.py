@@ -35,20 +35,12 @@ class StoredRecord(Generic[R]):
 
     @property
     def plan(self) -> MeasurementPlan | None:
-        """How the file was measured: going on with this plan gives the same bits. None where it does not say.
-
-        Raises:
-            LandscapeError: this version cannot use the plan.
-        """
+        """The plan that goes on with the same bits, or None; a LandscapeError where this version cannot use it."""
         plan = None if self.record is None else self.record.attributes.get("measurement_plan")
         return None if plan is None or self.path is None else continued_plan(plan, self.path)
 
     def joined(self, fresh: R) -> R:
-        """Returns a record of which nothing is measured with what the file holds of it.
-
-        Raises:
-            LandscapeIdentityError: the file holds another experiment.
-        """
+        """Returns ``fresh`` with what the file has; a LandscapeIdentityError if that is of another experiment."""
         fresh.path = self.path
         if self.record is None or self.path is None:
             return fresh
@@ -63,18 +55,7 @@ class StoredRecord(Generic[R]):
 def open_record(
     kind: type[R], path: AnyPath | None, *, overwrite: bool = False, rehearsal: bool = False
 ) -> Iterator[StoredRecord[R]]:
-    """Gives what a file holds, which nobody else can write meanwhile.
-
-    Args:
-        kind: of record.
-        path: the file, which need not exist; None for what is in memory only.
-        overwrite: whether what is there does not count.
-        rehearsal: whether nothing will be written, so that no lock is needed.
-
-    Raises:
-        LandscapeLockedError: somebody else is writing the file.
-        LandscapeError: the file cannot be read, or not be replaced; the subclass says why.
-    """
+    """Gives a file's record, none with ``overwrite``, and locks it, unless a ``rehearsal`` writes nothing."""
     with contextlib.ExitStack() as stack:
         record = None
         if path is not None and not rehearsal:

@@ -29,24 +29,10 @@ def refine(
     factor: int,
     interpolation: str = "smooth",
 ) -> Float64[np.ndarray, "my mx"]:
-    """Returns heights on a grid with ``factor`` steps in place of each step.
+    """Returns heights on a grid with ``factor`` steps in place of each step; a cell with a NaN corner is NaN.
 
-    Both kinds pass through every point and stay between the lowest and the highest of the four points around: there is
-    no minimum and no peak that was not measured. A cell with a NaN corner is NaN.
-
-    Args:
-        x: coordinates, ascending.
-        y: coordinates, ascending.
-        heights: at the points, NaN where there is none.
-        factor: at least 1.
-        interpolation: "smooth", the mean of monotone cubics along x then y and along y then x; or "linear", which is
-            bilinear.
-
-    Raises:
-        TypeError: ``interpolation`` is no string.
-        ValueError: ``interpolation`` is neither.
-
-    Source: Fritsch and Butland 1984.
+    "smooth" is the mean of monotone cubics along x then y and along y then x (Fritsch and Butland 1984), "linear" is
+    bilinear. Both stay between the lowest and the highest of the four points around.
     """
     linear = check_choice("interpolation", interpolation, INTERPOLATIONS) == "linear"
     rows_first = _refine_columns(y, _refine_columns(x, heights.T, factor, linear=linear).T, factor, linear=linear)

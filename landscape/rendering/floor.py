@@ -39,13 +39,7 @@ def floor_height(space: Space) -> float:
 def level_lines(
     space: Space, axes: tuple[NDArray[Any], NDArray[Any]], heights: Float64[np.ndarray, "my mx"]
 ) -> Iterator[tuple[float, Float64[np.ndarray, "m 3"]]]:
-    """Yields the contour lines of a surface where they lie on it, each with its place among the colours, 0 to 1.
-
-    Args:
-        space: of the scene.
-        axes: coordinates x and y of the surface's vertices.
-        heights: of the scale.
-    """
+    """Yields the contour lines of a surface where they lie on it, each with its place among the colours, 0 to 1."""
     scale = space.scale
     if scale.flat or min(heights.shape) < 2:
         return
@@ -72,17 +66,7 @@ def floor_solids(
     paths: Sequence[PathLine],
     finest: float,
 ) -> list[Solid]:
-    """Returns the floor; its first solid is the border, which a viewer must see whole.
-
-    Args:
-        space: of the scene.
-        axes: coordinates x and y of the surface's vertices.
-        heights: of the scale at these vertices.
-        colors: of the contour lines.
-        theme: colours of the page.
-        paths: whose feet are drawn.
-        finest: the smallest half of a line's width.
-    """
+    """Returns the floor, first its border, which a viewer must see whole; lines are at least twice ``finest`` wide."""
     from matplotlib.colors import to_rgba
 
     z = floor_height(space)
@@ -138,10 +122,7 @@ class Shadow:
     opacity: Float64[np.ndarray, "rows columns"]
 
     def seen(self, viewpoint: Viewpoint, width: int, height: int) -> NDArray[np.uint8]:
-        """Returns how opaque the shadow is in each pixel, from 0 to 255, shape (height, width).
-
-        It lies below everything else, so whatever is in the picture hides it. From below there is no shadow.
-        """
+        """Returns the shadow's opacity in each pixel, from 0 to 255, shape (height, width); 0 as seen from below."""
         from PIL import Image
         from scipy.ndimage import map_coordinates
 
@@ -161,13 +142,7 @@ class Shadow:
 
 
 def floor_shadow(space: Space, axes: tuple[NDArray[Any], NDArray[Any]], heights: NDArray[Any]) -> Shadow:
-    """Returns the shadow on the floor.
-
-    Args:
-        space: of the scene.
-        axes: coordinates x and y of the surface's vertices.
-        heights: of the scale at these vertices.
-    """
+    """Returns the shadow on the floor; ``axes`` are the coordinates x and y of the surface's vertices."""
     from scipy.ndimage import gaussian_filter
 
     shares = (1 + 2 * _REACH) * np.linspace(-0.5, 0.5, _SHADOW_POINTS) + 0.5

@@ -1,7 +1,4 @@
-"""How light falls on solids: a sky that valleys see less of, a lamp with soft shadows, and a faint gloss.
-
-Everything is computed for vertices, so the same scene has the same colours with every graphics driver.
-"""
+"""Light on solids, the same with every graphics driver: a sky, a lamp with soft shadows, and a faint gloss."""
 
 from __future__ import annotations
 
@@ -33,12 +30,7 @@ _SHOULDER = np.float32(0.8)
 
 @dataclass(frozen=True)
 class Lamps:
-    """Where the light comes from; the lamps move with the viewer.
-
-    Attributes:
-        lamp: direction to the brightest one, of length 1.
-        fill: direction to the one that brightens shadows, of length 1.
-    """
+    """Directions, of length 1, to the brightest lamp and to that which brightens shadows; both move with the viewer."""
 
     lamp: Float64[np.ndarray, " 3"]
     fill: Float64[np.ndarray, " 3"]
@@ -52,12 +44,7 @@ def lamps_beside(azimuth: float) -> Lamps:
 
 
 def sky_seen(heights: Float64[np.ndarray, "ny nx"], to_world: Float64[np.ndarray, "2 2"]) -> NDArray[Any]:
-    """Returns the share of the sky that each point of a surface sees, from 0 to 1: its ambient occlusion.
-
-    Args:
-        heights: in the scene's units; NaN hides nothing.
-        to_world: takes a step of the grid, (columns, rows), to the scene's units.
-    """
+    """Returns the share of the sky each point sees; ``to_world`` takes grid steps (columns, rows) to heights' units."""
     solid = np.where(np.isnan(heights), -np.inf, heights)
     total = np.zeros(heights.shape)
     for angle in 2 * math.pi * np.arange(_DIRECTIONS) / _DIRECTIONS:
@@ -69,13 +56,7 @@ def sky_seen(heights: Float64[np.ndarray, "ny nx"], to_world: Float64[np.ndarray
 def lamp_seen(
     heights: Float64[np.ndarray, "ny nx"], to_world: Float64[np.ndarray, "2 2"], lamp: Float64[np.ndarray, " 3"]
 ) -> NDArray[Any]:
-    """Returns how much of a large lamp each point of a surface sees, from 0 to 1.
-
-    Args:
-        heights: in the scene's units; NaN hides nothing.
-        to_world: takes a step of the grid, (columns, rows), to the scene's units.
-        lamp: direction to it, of length 1.
-    """
+    """Returns the share of a large lamp, in a direction of length 1, that each point sees; see ``sky_seen``."""
     solid = np.where(np.isnan(heights), -np.inf, heights)
     reaches = tuple(range(1, min(_SHADOW_STEPS, max(heights.shape)), 1))
     slopes = _steepest(solid, to_world, math.atan2(lamp[1], lamp[0]), reaches)
@@ -93,17 +74,7 @@ def lit(
     lamp: Any = 1.0,
     gloss: float = 0.035,
 ) -> NDArray[np.float32]:
-    """Returns colours under the light, from 0 to 1 as on a screen (sRGB).
-
-    Args:
-        colors: of the material, from 0 to 1 as on a screen.
-        normals: of length 1.
-        toward: directions to the viewer, of length 1.
-        lamps: where the light comes from.
-        sky: share of the sky that is seen, shape (n,) or one number.
-        lamp: share of the lamp that is seen, shape (n,) or one number.
-        gloss: how bright the reflection of the lamp is.
-    """
+    """Returns colours under the light, 0 to 1 in sRGB; ``sky`` and ``lamp`` are shares seen, shape (n,) or a number."""
     colors, normals, toward = (np.asarray(part, np.float32) for part in (colors, normals, toward))
     sky, lamp = (np.broadcast_to(np.asarray(share, np.float32), len(normals))[:, None] for share in (sky, lamp))
     first, second = lamps.lamp.astype(np.float32), lamps.fill.astype(np.float32)

@@ -26,14 +26,7 @@ _BEFORE = 1.5
 def mark_solids(
     space: Space, viewpoint: Viewpoint, free_way: Callable[[NDArray[Any], NDArray[Any]], float]
 ) -> list[Solid]:
-    """Returns the marks of a scene as one viewer sees them.
-
-    Args:
-        space: of the scene.
-        viewpoint: of the viewer.
-        free_way: says how far a mark with a rim must go in a direction to stand before the slope under it. It keeps
-            its place in the picture.
-    """
+    """Returns the marks that a viewer sees; ``free_way(rim, toward)`` is how far to go until no slope cuts the rim."""
     solids = []
     for place, style in _marks(space):
         solids += _mark(place, style, viewpoint, free_way)

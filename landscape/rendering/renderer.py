@@ -29,19 +29,7 @@ _SOFTWARE_LIBRARIES = ("libOSMesa.so.8", "libOSMesa.so.6", "libOSMesa.so")
 def rendered(
     solids: Sequence[Solid], viewpoint: Viewpoint, lamps: Lamps, width: int, height: int
 ) -> UInt8[np.ndarray, "height width 4"]:
-    """Returns what the viewer sees: red, green, blue and opacity, clear where nothing is.
-
-    Args:
-        solids: what is there; nearer ones hide what is behind them.
-        viewpoint: of the viewer.
-        lamps: where the light comes from.
-        width: in pixels.
-        height: in pixels.
-
-    Raises:
-        ImportError: pyvista is not installed.
-        LandscapeRenderingError: this machine has no program that draws three dimensions without a window.
-    """
+    """Returns what the viewer sees, in pixels: red, green, blue and opacity, clear where nothing is."""
     core = _vtk()
     with _quiet():
         window = core.vtkRenderWindow()

@@ -47,11 +47,7 @@ class Scene:
     """What stands before the viewer, the same for every camera.
 
     Attributes:
-        space: how a plane's points and values become places.
-        colors: matplotlib's colours of the values.
         theme: "light" or "dark", of the page behind the picture.
-        trajectory: whether runs' paths, networks and the origin are there.
-        interpolation: what is drawn between the grid's points; see ``refine``.
         factor: steps of the drawn surface in each step of the grid.
         finest: the smallest half of a line's width, in the scene's units.
     """
@@ -65,17 +61,7 @@ class Scene:
     finest: float = 0.0
 
     def render(self, camera: Camera, width: int, height: int) -> UInt8[np.ndarray, "height width 4"]:
-        """Returns the picture from a camera; frames of a moving picture come from one scene.
-
-        Args:
-            camera: the direction from which it is seen; the distance is the smallest that shows everything.
-            width: in pixels.
-            height: in pixels.
-
-        Raises:
-            ImportError: pyvista is not installed.
-            LandscapeRenderingError: this machine cannot draw three dimensions.
-        """
+        """Returns the picture from a camera's direction, as near as shows all; frames of a film come from one scene."""
         viewpoint = self.viewpoint(camera, width, height)
         lamps = lamps_beside(camera.azimuth)
         solids = [*self._surface(lamps), *self._floor, *self._alone]
@@ -307,11 +293,8 @@ class Scene:
         return solids
 
     def _before_surface(self, places: NDArray[Any], viewpoint: Viewpoint) -> NDArray[Any]:
-        """Returns places that lie a little below the drawn surface where they are not hidden by it.
-
-        A checkpoint between four points may be measured lower than these, and the surface, which knows only the points,
-        would bury it. It goes straight to the viewer, so that it stays where it is in the picture.
-        """
+        """Returns places, shape (n, 3); those a little below the drawn surface move before it, towards the viewer."""
+        # A checkpoint between four points may be measured lower than these, and the surface would bury it.
         frame = places / self.space.factors + self.space.middle
         above = self._relief.heights_at(frame[:, 0], frame[:, 1])
         depth = np.nan_to_num((above - frame[:, 2]) * self.space.factors[2])
@@ -322,12 +305,7 @@ class Scene:
         return np.asarray(places + ways[:, None] * toward)
 
     def _free_way(self, rim: NDArray[Any], toward: NDArray[Any]) -> float:
-        """Returns how far a mark must go to the viewer until the slope that it stands on does not cut its rim.
-
-        Args:
-            rim: places around the mark, shape (n, 3).
-            toward: direction to the viewer, of length 1.
-        """
+        """Returns how far a mark moves to the viewer until the slope below does not cut its rim, shape (n, 3)."""
         ways = np.linspace(0, _SLOPE, _STEPS_ALONG)
         frame = (rim[:, None] + ways[:, None] * toward) / self.space.factors + self.space.middle
         with np.errstate(invalid="ignore"):

@@ -53,12 +53,7 @@ def grid_normals(places: Float64[np.ndarray, "ny nx 3"]) -> Float64[np.ndarray, 
 
 
 def level_line(points: Float64[np.ndarray, "m 3"], radius: float) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Returns a thin bar along a line that does not climb: vertices, triangles and normals.
-
-    Args:
-        points: of the line, no two neighbours at one place.
-        radius: half of its width.
-    """
+    """Returns a thin bar along a level line, no two neighbours of it at one place: vertices, triangles and normals."""
     closed = len(points) > 3 and bool(np.allclose(points[0], points[-1]))
     steps = np.diff(points[:, :2], axis=0)
     steps /= np.maximum(np.linalg.norm(steps, axis=1, keepdims=True), 1e-300)
@@ -121,13 +116,7 @@ def smooth_normals(vertices: NDArray[Any], triangles: NDArray[Any]) -> NDArray[A
 def medal(
     outline: Float64[np.ndarray, "k 2"], centre: Float64[np.ndarray, " 3"], axes: Float64[np.ndarray, "3 3"]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Returns a flat shape with facets like a cut stone that faces the viewer: vertices, triangles and normals.
-
-    Args:
-        outline: of a shape that is seen whole from its middle, counter-clockwise, not closed, in the scene's units.
-        centre: where its middle is.
-        axes: to the right, upwards and to the viewer, each of length 1.
-    """
+    """Returns facets of an open, counter-clockwise outline that face ``axes[2]``: vertices, triangles and normals."""
     radius = float(np.linalg.norm(outline, axis=1).max())
     rim = centre + outline @ axes[:2]
     peak = centre + 0.4 * radius * axes[2]
@@ -141,7 +130,7 @@ def medal(
 def plate(
     outline: Float64[np.ndarray, "k 2"], centre: Float64[np.ndarray, " 3"], axes: Float64[np.ndarray, "3 3"]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Returns a flat shape that faces the viewer; the arguments are ``medal``'s."""
+    """Returns a flat shape of an outline that faces ``axes[2]``, as ``medal`` does: vertices, triangles and normals."""
     rim = np.vstack([centre, centre + outline @ axes[:2]])
     number = np.arange(len(outline))
     triangles = np.column_stack([np.zeros_like(number), 1 + number, 1 + np.roll(number, -1)])
@@ -151,14 +140,7 @@ def plate(
 def ring(
     radius: float, thickness: float, centre: Float64[np.ndarray, " 3"], axes: Float64[np.ndarray, "3 3"]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Returns a ring that faces the viewer: vertices, triangles and normals.
-
-    Args:
-        radius: of its middle line.
-        thickness: half of its wire.
-        centre: of the ring.
-        axes: to the right, upwards and to the viewer, each of length 1.
-    """
+    """Returns a ring that faces ``axes[2]``, of a wire with radius ``thickness``: vertices, triangles and normals."""
     around, across = 72, 14
     big = np.linspace(0, 2 * math.pi, around, endpoint=False)
     small = np.linspace(0, 2 * math.pi, across, endpoint=False)

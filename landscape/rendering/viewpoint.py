@@ -19,17 +19,7 @@ _MARGIN = 0.03
 
 @dataclass(frozen=True)
 class Viewpoint:
-    """A viewer with a picture before it.
-
-    Attributes:
-        eye: where the viewer stands, shape (3,).
-        right: to the right on the picture, of length 1.
-        up: upwards on the picture, of length 1.
-        forward: where the viewer looks, of length 1.
-        near: distance of the nearest thing.
-        far: distance of the farthest thing.
-        ratio: the picture's width over its height.
-    """
+    """A viewer and a picture of width / height ``ratio``; directions have length 1, near and far bound what is seen."""
 
     eye: Float64[np.ndarray, " 3"]
     right: Float64[np.ndarray, " 3"]
@@ -55,14 +45,7 @@ class Viewpoint:
 def choose_viewpoint(
     toward: Float64[np.ndarray, " 3"], points: Float64[np.ndarray, "n 3"], width: int, height: int
 ) -> Viewpoint:
-    """Returns the nearest viewpoint from which all places are in the picture, with the same margin on both sides.
-
-    Args:
-        toward: from the middle to the viewer, of length 1, not straight up or down.
-        points: what must be seen.
-        width: of the picture, in any unit.
-        height: of the picture, in the same unit.
-    """
+    """Returns the nearest viewpoint that sees all, with equal margins; ``toward``, of length 1, is not vertical."""
     forward = -np.asarray(toward, np.float64)
     right = np.cross(forward, (0.0, 0.0, 1.0))
     right /= np.linalg.norm(right)

@@ -54,18 +54,7 @@ class AdaptiveSampling:
 
     A round depends on nothing but the values that the rounds before it asked for. So the points are the same whatever
     the number of workers and the order of results, and a new object that is given the file's arrays goes on where
-    the old one stopped. Points that were measured without being asked for change nothing.
-
-    Args:
-        shape: (ny, nx), or (nx,) for a line.
-        tolerance: the largest estimated error of an interpolated loss, as a share of the range of the finite losses;
-            the root mean square is kept below a tenth of it.
-        relative: whether the tolerance is a share of the loss itself (with the first percentile of its magnitudes as
-            a floor), as a logarithmic plot needs.
-        seed: of the held-out points.
-
-    Raises:
-        ValueError: the shape or the tolerance makes no sense.
+    the old one stopped. The tolerance, of interpolated losses, is a share of their range, or ``relative`` to each loss.
     """
 
     def __init__(
@@ -90,15 +79,7 @@ class AdaptiveSampling:
         self._done = False
 
     def next_points(self, loss: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray, "*grid"]) -> list[int]:
-        """Returns the points to measure next, coarse to fine, as flat indices in C order; empty when all is done.
-
-        Args:
-            loss: what is measured so far, shape (ny, nx).
-            status: ``PointStatus`` of each point; measured and failed ones have their result, all others wait.
-
-        Returns:
-            The points of this round that wait. While some of them do, the answer is the rest of the same round.
-        """
+        """Returns the waiting points of a round, coarse to fine, as flat indices in C order; none when all is done."""
         loss, settled = self._grid(loss), self._settled(status)
         while not self._done:
             waiting = (self._asked & ~settled).reshape(-1)
@@ -110,20 +91,10 @@ class AdaptiveSampling:
     def fill(
         self, metrics: Mapping[str, Float64[np.ndarray, "*grid"]], status: UInt8[np.ndarray, "*grid"]
     ) -> Interpolated:
-        """Returns the landscape with its gaps interpolated; nothing that was measured or failed is altered.
-
-        The loss is a spline's, corrected by what the held-out points showed; estimates and errors of the check are
-        those from before they were measured. The other metrics, which may be steps, are interpolated linearly, without
-        a claim. Where the measured points around are NaN or infinite, so is the loss.
-
-        Args:
-            metrics: float64[ny, nx] by name, "loss" among them.
-            status: ``PointStatus`` of each point.
-
-        Returns:
-            The landscape. Where ``next_points`` still waits for points, as when time ran out, ``report.reached`` is
-            false, points between holes and values stay pending, and before the first grid is whole all gaps do.
-        """
+        """Returns the landscape with gaps interpolated, or pending where ``next_points`` still waits for points."""
+        # The loss is a spline's, corrected by what the held-out points showed; estimates and errors of the check are
+        # those from before they were measured. The other metrics, which may be steps, are interpolated linearly,
+        # without a claim. Where the measured points around are NaN or infinite, so is the loss.
         waiting = bool(self.next_points(metrics["loss"], status))
         loss, settled = self._grid(metrics["loss"]), self._settled(status)
         known = self._asked & settled
@@ -222,10 +193,8 @@ class AdaptiveSampling:
     def _probes(
         self, prediction: Prediction, wanted: Bool[np.ndarray, "rows columns"]
     ) -> Bool[np.ndarray, "rows columns"]:
-        """Returns the points that are worst by the estimate though good enough, one in each cell of the first grid.
-
-        They fill small batches, and they come before the check: an estimate that is too small is often found here.
-        """
+        """Returns the points that are worst by the estimate though good enough, one in each cell of the first grid."""
+        # They fill small batches, and come before the check: an estimate that is too small is often found by them.
         probes = np.zeros_like(wanted)
         count = _SMALLEST_BATCH - int(wanted.sum())
         rows, columns = self._levels.first

@@ -1,7 +1,4 @@
-"""What a picture of an unfinished landscape shows between measured points: each of these fills its coarse cell.
-
-This is for display alone. Nothing here is a measurement or an interpolation, and no value of a landscape is changed.
-"""
+"""What a picture, and nothing else, shows between the measured points of an unfinished landscape: coarse cells."""
 
 from __future__ import annotations
 
@@ -22,19 +19,11 @@ _CORNER = math.sqrt(0.5) + 1e-9
 
 
 def covering_points(status: UInt8[np.ndarray, "*grid"]) -> Int64[np.ndarray, "*grid"]:
-    """Returns, for each pending point, the measured point whose coarse cell covers it.
-
-    That is the nearest point that is measured or failed. Distances count coarse cells: those of the coarsest grid,
-    which is measured first. What is further away than the corner of such a cell from its middle is not covered; nor is
-    what lies nearest to a failed point. Once a grid of the coarse-to-fine order is whole, every point of it covers
-    exactly the cell around it, and the cells shrink from grid to grid.
-
-    Args:
-        status: ``PointStatus`` of each point, shape (ny, nx), or (nx,) for a line.
-
-    Returns:
-        Flat indices in C order; -1 where a point is not pending, or where nothing covers it.
-    """
+    """Returns, for each pending point, the flat index of the measured point whose coarse cell covers it; else -1."""
+    # That is the nearest point that is measured or failed. Distances count coarse cells: those of the coarsest grid,
+    # which is measured first. What is further away than the corner of such a cell from its middle is not covered; nor
+    # is what lies nearest to a failed point. Once a grid of the coarse-to-fine order is whole, every point of it covers
+    # exactly the cell around it, and the cells shrink from grid to grid.
     status = np.asarray(status)
     pending = status == PointStatus.PENDING
     settled = (status == PointStatus.MEASURED) | (status == PointStatus.FAILED)
@@ -57,15 +46,7 @@ def covering_points(status: UInt8[np.ndarray, "*grid"]) -> Int64[np.ndarray, "*g
 def coarse_values(
     values: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray, "*grid"]
 ) -> Float64[np.ndarray, "*grid"]:
-    """Returns what coarse cells show: at each covered pending point the value of the point that covers it.
-
-    Args:
-        values: of a metric, shape (ny, nx), or (nx,) for a line.
-        status: ``PointStatus`` of each point.
-
-    Returns:
-        NaN where a point is not pending, where nothing covers it, and where the covering value is not finite.
-    """
+    """Returns at each pending point the finite value of the point whose coarse cell covers it, and NaN elsewhere."""
     points = covering_points(status)
     shown = np.where(points >= 0, np.asarray(values, np.float64).reshape(-1)[points], np.nan)
     return np.where(np.isfinite(shown), shown, np.nan)

@@ -19,15 +19,7 @@ _CLOSENESS = 1e-9
 def coinciding(
     axis: Float64[np.ndarray, " n"], other: Float64[np.ndarray, " m"]
 ) -> tuple[Int64[np.ndarray, " both"], Int64[np.ndarray, " both"]]:
-    """Returns which coordinates of two axes are the same, to 1e-9 of the axes' width.
-
-    Args:
-        axis: increasing, shape (n,).
-        other: increasing, shape (m,).
-
-    Returns:
-        Indices into ``axis`` and the same number of indices into ``other``, both increasing.
-    """
+    """Returns increasing indices into two increasing axes of the coordinates that agree to 1e-9 of the axes' width."""
     width = max(float(np.ptp(axis)), float(np.ptp(other))) or float(abs(axis[0]))
     gap = min((float(np.diff(item).min()) for item in (axis, other) if len(item) > 1), default=math.inf)
     # Less than half a gap, so that no coordinate has two partners.
@@ -61,13 +53,7 @@ def nested_size(count: int, size: int) -> int:
 
 
 def wider_axis(axis: Float64[np.ndarray, " n"], low: float, high: float) -> Float64[np.ndarray, " wider"]:
-    """Returns an axis that reaches at least from ``low`` to ``high``: whole cells are added at the ends.
-
-    Args:
-        axis: increasing, with at least two coordinates, all of which are kept as they are.
-        low: where the axis has to begin; above its first coordinate, nothing is added there.
-        high: where it has to end.
-    """
+    """Returns an axis with whole cells added at the ends, until it reaches from ``low`` to ``high``, none removed."""
     if is_even(axis):
         step = float(axis[-1] - axis[0]) / (len(axis) - 1)
         steps = (step, step)

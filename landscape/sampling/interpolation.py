@@ -17,14 +17,10 @@ _EXTENSION = 3
 
 
 def spline(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[np.ndarray, "rows2 columns2"]:
-    """Returns the cubic spline (tensor product, not-a-knot ends) through finite values, on the finer grid.
-
-    Of the interpolants tried on surfaces of trained networks (quintic and septic splines, Akima, monotone cubics,
-    radial functions between two orders), it has the smallest error at the same number of points: a network with ReLUs
-    has no high derivatives to exploit.
-
-    Source: de Boor 1978.
-    """
+    """Returns the cubic spline (tensor product, not-a-knot) through finite values on the finer grid (de Boor 1978)."""
+    # Of the interpolants tried on surfaces of trained networks (quintic and septic splines, Akima, monotone cubics,
+    # radial functions between two orders), it has the smallest error at the same number of points: a network with ReLUs
+    # has no high derivatives to exploit.
     from scipy.interpolate import make_interp_spline
 
     for axis, (coarse, fine) in enumerate(zip(step.coarse, step.fine, strict=True)):
@@ -47,11 +43,9 @@ def linear(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[n
 def extend(
     values: Float64[np.ndarray, "rows columns"], holes: Bool[np.ndarray, "rows columns"]
 ) -> Float64[np.ndarray, "rows columns"]:
-    """Returns the values with smooth numbers in the holes, so that a spline can be fitted beside them.
-
-    Nothing of this is ever shown: a point between a hole and a value is measured. The next points in a hole continue
-    the parabola of their neighbours along rows and columns; those further in take the nearest.
-    """
+    """Returns the values with smooth numbers in the holes, so that a spline can be fitted beside them."""
+    # Nothing of this is ever shown: a point between a hole and a value is measured. The next points in a hole continue
+    # the parabola of their neighbours along rows and columns; those further in take the nearest.
     if not holes.any():
         return values
     if holes.all():

@@ -1,12 +1,4 @@
-"""How well a partly measured surface is known: prediction, estimated error, and where to look closer.
-
-The grids are nested. Each one is predicted from the next coarser one by a spline; at points that are measured the
-measured value takes the prediction's place, and the difference, the surplus, tells how far predictions are off
-nearby. Where surpluses shrink from grid to grid, as they do on smooth surfaces, the next ones are expected to
-shrink as much; on noise they do not shrink, and everything gets measured.
-
-Source: Deslauriers and Dubuc 1989 and Donoho 1992 (interpolating wavelets); Bungartz and Griebel 2004 (surpluses).
-"""
+"""How well a partly measured surface is known: prediction, estimated error, and where to look closer."""
 
 from __future__ import annotations
 
@@ -60,11 +52,8 @@ class Prediction:
     _levels: tuple[_LevelEstimate, ...]
 
     def to_refine(self, tolerance: float) -> Bool[np.ndarray, "rows columns"]:
-        """Returns which points to measure next, so that the largest error gets below the tolerance.
-
-        The root mean square must get below a tenth of it, too. Of a cell that is not good enough, the points of the
-        coarsest grid come first: they may turn out to suffice.
-        """
+        """Returns which points to measure next, until the largest error is below the tolerance, and the RMS a tenth."""
+        # Of a cell that is not good enough, the points of the coarsest grid come first: they may turn out to suffice.
         limit = self._limit(tolerance)
         chosen: Bool[np.ndarray, "rows columns"] = np.zeros_like(self.known)
         for level in self._levels:
@@ -98,17 +87,12 @@ def predict(
     levels: GridLevels,
     caution: float = 1.0,
 ) -> Prediction:
-    """Predicts what is not measured.
-
-    Args:
-        values: where they are known; NaN and infinities are holes, across which nothing is predicted.
-        known: which values are; the whole first grid among them.
-        levels: the nested grids.
-        caution: factor on the estimates.
-
-    Returns:
-        Prediction and estimated error.
-    """
+    """Predicts what is not measured; the first grid is, and nothing is predicted across values that are not finite."""
+    # Each of the nested grids is predicted from the next coarser one by a spline; at points that are measured the
+    # measured value takes the prediction's place, and the difference, the surplus, tells how far predictions are off
+    # nearby. Where surpluses shrink from grid to grid, as they do on smooth surfaces, the next ones are expected to
+    # shrink as much; on noise they do not shrink, and everything gets measured. Sources: Deslauriers and Dubuc 1989 and
+    # Donoho 1992 (interpolating wavelets); Bungartz and Griebel 2004 (surpluses).
     steps = levels.steps
     if not steps:
         return Prediction(values, np.zeros(values.shape), ~np.isfinite(values), known, ())

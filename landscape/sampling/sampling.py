@@ -21,16 +21,8 @@ def pending_points(_loss: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray
 
 
 def full_grid(shape: tuple[int, ...]) -> Iterator[int]:
-    """Yields every point of a grid once, coarse to fine, so that an unfinished landscape shows its whole extent.
-
-    The grids are those of adaptive sampling, which can fill the gaps of what is unfinished.
-
-    Args:
-        shape: (ny, nx), or (nx,) for a line.
-
-    Yields:
-        Flat indices in C order.
-    """
+    """Yields the flat index, in C order, of every point of a grid once, coarse to fine as in adaptive sampling."""
+    # So an unfinished landscape shows its whole extent, and adaptive sampling can fill its gaps.
     levels = GridLevels.of(shape)
     grids = [levels.steps[0].coarse, *(step.fine for step in levels.steps)] if levels.steps else [levels.first]
     done = np.zeros(levels.shape, bool)
@@ -42,26 +34,14 @@ def full_grid(shape: tuple[int, ...]) -> Iterator[int]:
 
 
 def coarse_and_fine(shape: tuple[int, ...], points: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Returns those of the points, in their order, that lie on the first grid of adaptive sampling, and the others.
-
-    From the first grid on, an unfinished landscape is a picture: what lies between its points can be interpolated.
-
-    Args:
-        shape: (ny, nx), or (nx,) for a line.
-        points: flat indices in C order.
-    """
+    """Returns those of the flat points, in their order, on adaptive sampling's first grid, and the others."""
+    # From the first grid on, an unfinished landscape is a picture: what lies between its points can be interpolated.
     is_first = _first_grid(shape).reshape(-1)
     return [flat for flat in points if is_first[flat]], [flat for flat in points if not is_first[flat]]
 
 
 def first_grid_counts(status: UInt8[np.ndarray, "*grid"]) -> tuple[int, int]:
-    """Returns how many points of the first grid have their result, and how many it has.
-
-    As long as these differ, nothing is interpolated.
-
-    Args:
-        status: ``PointStatus`` of each point.
-    """
+    """Returns how many points of the first grid have a result, and how many it has; only if all do, gaps are filled."""
     first = status.reshape(-1)[_first_grid(status.shape).reshape(-1)]
     return int(np.isin(first, (PointStatus.MEASURED, PointStatus.FAILED)).sum()), first.size
 

@@ -52,14 +52,7 @@ class LossScale:
     def of(
         cls, first: Float64[np.ndarray, " n"], loss: Float64[np.ndarray, " m"], tolerance: float, *, relative: bool
     ) -> LossScale:
-        """Returns the scale of a landscape.
-
-        Args:
-            first: the finite losses of the first grid.
-            loss: all finite losses so far.
-            tolerance: as a share.
-            relative: whether it is a share of the loss itself.
-        """
+        """Returns the scale of all finite losses; a relative one needs the first grid's, ``first``."""
         largest = float(np.abs(loss).max(initial=0.0)) or 1.0
         if relative:
             small = float(np.quantile(np.abs(first), _FLOOR_QUANTILE)) if len(first) else 0.0
@@ -87,13 +80,7 @@ class LossScale:
 
 @dataclass(frozen=True)
 class HeldOutCheck:
-    """Held-out points, and the prediction that was made without them.
-
-    Attributes:
-        points: which points are held out.
-        prediction: what was predicted before they were measured.
-        scale: on which.
-    """
+    """Held-out points, bool[rows, columns], and the prediction without them, on a scale of losses."""
 
     points: Bool[np.ndarray, "rows columns"]
     prediction: Prediction
@@ -108,23 +95,18 @@ class HeldOutCheck:
         return cls(points, prediction, scale)
 
     def errors(self, loss: Float64[np.ndarray, "rows columns"]) -> Float64[np.ndarray, "rows columns"]:
-        """Returns the errors at the held-out points on the check's scale, and 0 elsewhere.
-
-        They are infinite where only one of truth and prediction is finite, and 0 where neither is.
-        """
+        """Returns errors at held-out points on the check's scale, infinite where one of both is finite; elsewhere 0."""
         finite, predicted = np.isfinite(loss), ~self.prediction.holes
         both = self.points & finite & predicted
         errors = np.abs(self.scale.scaled(np.where(both, loss, 0.0)) - np.where(both, self.prediction.values, 0.0))
         return np.where(both, errors, np.where(self.points & (finite != predicted), np.inf, 0.0))
 
     def corrected(self, loss: Float64[np.ndarray, "rows columns"]) -> Prediction:
-        """Returns the prediction corrected by the errors at the held-out points; estimates stay as they were.
-
-        An error is taken to be proportional to the distance from the measured points, by a factor that changes slowly:
-        the mean of the factors at the held-out points around, each weighted by a Gaussian and its distance squared.
-        On 129 x 129 points this makes errors a fifth smaller. A spline through the held-out points would not: they lie
-        singly between points of its grids.
-        """
+        """Returns the prediction corrected by the errors at the held-out points; estimates stay as they were."""
+        # An error is taken to be proportional to the distance from the measured points, by a factor that changes
+        # slowly: the mean of the factors at the held-out points around, each weighted by a Gaussian and its distance
+        # squared. On 129 x 129 points this makes errors a fifth smaller. A spline through the held-out points would
+        # not: they lie singly between points of its grids.
         from scipy.ndimage import distance_transform_edt, gaussian_filter
 
         known, values = self.prediction.known, self.prediction.values
@@ -145,18 +127,7 @@ class HeldOutCheck:
 
 
 def largest_share(beyond: int, points: int, confidence: float = 0.95) -> float:
-    """Returns the largest share of all points beyond the tolerance that a random sample does not contradict.
-
-    Args:
-        beyond: how many points of the sample are beyond the tolerance.
-        points: the size of the sample.
-        confidence: how often the true share is at most the returned one, at least.
-
-    Returns:
-        The exact one-sided upper bound, NaN for an empty sample.
-
-    Source: Clopper and Pearson 1934.
-    """
+    """Returns the exact one-sided upper bound of a share, NaN for an empty sample (Clopper and Pearson 1934)."""
     from scipy.stats import beta
 
     if not points:
@@ -165,13 +136,7 @@ def largest_share(beyond: int, points: int, confidence: float = 0.95) -> float:
 
 
 def largest_gap(gaps: Bool[np.ndarray, "rows columns"]) -> int:
-    """Returns, in cells, how far apart measured points are: one more than the side of the largest square of gaps.
-
-    On a line, and where the square is wider than the grid, the other side counts.
-
-    Args:
-        gaps: which points are not measured.
-    """
+    """Returns one more than the side, in cells, of the largest square of gaps, which may reach beyond the grid."""
     total = np.pad(gaps.astype(np.int64).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
     longest = max(int(length) for length in gaps.shape)
     for side in range(1, longest + 1):

@@ -116,18 +116,12 @@ def is_flat(low: float, high: float) -> bool:
 
 
 def is_share(metric: str, low: float, high: float) -> bool:
-    """Returns whether values, or the sizes of differences, are shares from 0 to 1; a loss never is.
-
-    Args:
-        metric: its name; that of its data set does not count ("accuracy@normal" has no norm).
-        low: the smallest finite value.
-        high: the largest finite value.
-    """
+    """Returns whether values, or the sizes of differences, are shares from 0 to 1; a loss never is."""
     return high >= _SMALLEST_SHARE and may_be_share(metric, low, high)
 
 
 def may_be_share(metric: str, low: float, high: float) -> bool:
-    """Returns whether values can be shares from 0 to 1 beside larger ones; the arguments are those of ``is_share``."""
+    """Returns whether values from low to high can be shares from 0 to 1 beside larger ones; a loss never is."""
     words = re.split(r"[\W_]+", metric.partition("@")[0].lower())
     # "logloss" and "rmse" end like losses; "loss2" and "normalized accuracy" only begin so.
     falls = any(word.endswith(_LOSS_LIKE) for word in words)
@@ -145,17 +139,7 @@ def _kind(finite: NDArray[Any]) -> str:
 
 
 def _range(finite: NDArray[Any], scale: Scale, *, symmetric: bool = False) -> tuple[float, float]:
-    """Returns the ends of the colours, leaving out what would take too many of them from most of the values.
-
-    At least 95 % of the values lie where at least 60 % of the colours are. What is left out lies far above or, among
-    values below zero, far below the others. The depth of a positive minimum is what one looks for; on a logarithmic
-    scale it is left out where it lies more than three decades below nearly everything else.
-
-    Args:
-        finite: ascending.
-        scale: with its kind and threshold.
-        symmetric: whether zero lies in the middle, as it does in ``finite``.
-    """
+    """Returns the ends of the colours, which leave at least 60 % of these to at least 95 % of the ascending values."""
     bounded = np.maximum(finite, 1 / EXTREME) if scale.kind == "log" else finite
     heights = scale.forward(bounded)
     left_out = math.floor((1 - _BULK) * len(heights) + 1e-9)
@@ -163,6 +147,7 @@ def _range(finite: NDArray[Any], scale: Scale, *, symmetric: bool = False) -> tu
     if symmetric:
         start, left_out = left_out // 2, left_out // 2 * 2
     elif scale.kind == "log":
+        # The depth of a minimum is what one looks for, unless it is three decades below nearly everything else.
         near, middle = np.quantile(heights, [0.05, 0.95])
         if middle > near:
             lowest = int(np.searchsorted(heights, near - 3 * (middle - near) - 3))
@@ -199,11 +184,7 @@ def _check_clip(clip: Clip) -> tuple[float | None, float | None]:
 
 
 def check_clip_holds(clip: tuple[float | None, float | None], values: NDArray[Any]) -> None:
-    """Checks that a picture would not lie wholly beyond its clip.
-
-    Raises:
-        ValueError: no finite value lies inside.
-    """
+    """Checks that a picture would not lie wholly beyond its clip."""
     finite = values[np.isfinite(values)]
     low, high = (-math.inf if clip[0] is None else clip[0]), (math.inf if clip[1] is None else clip[1])
     if len(finite) and not ((finite >= low) & (finite <= high)).any():

@@ -34,14 +34,7 @@ _FLAT, _FLAT_ON_PAPER = 3.0, 1.8
 
 @dataclass(frozen=True)
 class Frame:
-    """The way from a plane's coordinates to those of its picture.
-
-    Attributes:
-        geometry: by which points are placed, so that the picture's coordinates are distances; None places them by the
-            plane's coordinates and lets these fill the axes.
-        ratio: the picture's width over its height, or 1 where coordinates fill it.
-        notes: what is not to scale, to be written into the picture.
-    """
+    """How a plane's coordinates become a picture's, of width / height ``ratio``; without geometry they fill it."""
 
     geometry: PlaneGeometry | None
     ratio: float
@@ -114,16 +107,7 @@ def span(axis: NDArray[Any]) -> NDArray[Any]:
 
 
 def choose_frame(landscape: LandscapeData, aspect: str) -> Frame:
-    """Returns how a plane is drawn; the points of a line lie at their coordinates.
-
-    Args:
-        landscape: a plane or a line.
-        aspect: "equal" or "fill".
-
-    Raises:
-        TypeError: ``aspect`` is no string.
-        ValueError: ``aspect`` is neither.
-    """
+    """Returns how a plane is drawn; the points of a line lie at their coordinates."""
     check_choice("aspect", aspect, ASPECTS)
     geometry = landscape.geometry
     if landscape.y is None:

@@ -1,8 +1,4 @@
-"""The scale of a landscape's metric: one rule for figures, notebooks and the page in the browser.
-
-Colours, clip and kind follow the grid alone. The path and the origin may lie higher or lower than every grid point;
-heights reach that far (``Scale.bottom`` and ``Scale.top``), colours do not.
-"""
+"""The scale of a landscape's metric: colours follow the grid alone, heights also reach the path and the origin."""
 
 from __future__ import annotations
 
@@ -34,23 +30,7 @@ def landscape_scale(
     path: bool = True,
     reference: NDArray[Any] | None = None,
 ) -> Scale:
-    """Chooses the scale of one landscape's metric.
-
-    Args:
-        landscape: a plane or a line.
-        metric: one of its metrics.
-        scale: as for ``choose_scale``.
-        levels: as for ``choose_scale``.
-        clip: as for ``choose_scale``; heights keep to a given end, too.
-        count: about how many lines where ``levels`` does not say.
-        path: whether heights must hold the path and the origin.
-        reference: as for ``choose_scale``.
-
-    Raises:
-        KeyError: the landscape has no such metric.
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong value; see ``choose_scale``.
-    """
+    """Chooses one landscape's scale as ``choose_scale`` does; with ``path`` heights also reach the path and origin."""
     values = known(landscape[metric], landscape.status)
     chosen = choose_scale(values, scale, levels, clip, count=count, metric=metric, reference=reference)
     reaching = _reaching(chosen, path_values(landscape, metric), clip)
@@ -68,31 +48,13 @@ def joint_scale(
     count: int = 12,
     path: bool = True,
 ) -> Scale:
-    """Chooses one scale for several landscapes: it spans what each would choose for itself.
-
-    Its kind is the one that all choose; else logarithmic around zero if one is, logarithmic if all values are positive,
-    else linear. "auto" also becomes logarithmic where the landscapes together span more than a decade. The page joins
-    scales by the same rule (``assets/02_scales.js``).
-
-    Args:
-        landscapes: at least one.
-        metric: one of their metrics, or one for each of them.
-        scale: as for ``choose_scale``; a landscape without a positive value takes no part in "log".
-        levels: as for ``choose_scale``.
-        clip: as for ``choose_scale``.
-        count: about how many lines where ``levels`` does not say.
-        path: whether heights must hold the paths and the origins.
-
-    Raises:
-        KeyError: a landscape has no such metric.
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong value; see ``choose_scale``.
-    """
+    """Chooses one scale that spans what each landscape would choose, as ``assets/02_scales.js`` does on the page."""
     arguments = (scale, levels if isinstance(levels, str | int | None) else None, clip)
     names = [metric] * len(landscapes) if isinstance(metric, str) else metric
     pairs = list(zip(landscapes, names, strict=True))
     values = [known(landscape[name], landscape.status) for landscape, name in pairs]
     positive = [bool((piece > 0).any()) for piece in values]
+    # A landscape without a positive value takes no part in "log".
     taking = [pair for pair, some in zip(pairs, positive, strict=True) if scale != "log" or some or not any(positive)]
     if len(taking) == 1:
         return landscape_scale(*taking[0], scale, levels, clip, count=count, path=path)
@@ -146,10 +108,7 @@ def known(values: NDArray[Any], status: NDArray[Any]) -> NDArray[Any]:
 
 
 def path_values(landscape: LandscapeData, metric: str) -> NDArray[Any]:
-    """Returns the values of the projected checkpoints and of the origin, shape (k,); they may lie beyond the grid's.
-
-    On a line, those own values of checkpoints that differ are drawn too.
-    """
+    """Returns values of projected checkpoints, of the origin and, on a line, own values that differ; shape (k,)."""
     found, origin = landscape.checkpoints, landscape.origin.metrics.get(metric, np.nan)
     projected = np.empty(0) if found is None else found.projected.get(metric, np.empty(0))
     own = own_values(found, metric) if landscape.y is None else []

@@ -34,16 +34,7 @@ _SMOOTH = 0.15
 
 
 def check_levels(levels: Levels, count: int) -> tuple[int, str, Float64[np.ndarray, " k"] | None]:
-    """Returns about how many lines to draw, their spacing, and their values where these were given.
-
-    Args:
-        levels: a number of lines, a spacing, or the values themselves; None leaves all to the data.
-        count: how many where nothing is said.
-
-    Raises:
-        TypeError: ``levels`` is none of these.
-        ValueError: the number is not from 2 to 100, the spacing unknown, or the values not finite and increasing.
-    """
+    """Returns about how many lines to draw, their spacing, and their values where these were given."""
     if levels is None:
         return count, "auto", None
     if isinstance(levels, str):
@@ -103,12 +94,7 @@ def symmetric_decades(low: float, high: float, threshold: float, count: int) -> 
 
 
 def quantile_levels(values: NDArray[Any], count: int) -> NDArray[Any]:
-    """Returns values that divide all into equal shares, with no more digits than tell them apart.
-
-    Args:
-        values: finite, any shape.
-        count: how many.
-    """
+    """Returns values that divide all into equal shares, with no more digits than tell them apart."""
     exact = np.unique(np.quantile(values, np.arange(1, count + 1) / (count + 1)))
     gap = float(np.diff(exact).min()) if len(exact) > 1 else abs(float(exact[0]))
     for digits in range(2, 16):
@@ -119,10 +105,7 @@ def quantile_levels(values: NDArray[Any], count: int) -> NDArray[Any]:
 
 
 def crowded(values: Float64[np.ndarray, "*grid"], levels: Float64[np.ndarray, " k"]) -> bool:
-    """Returns whether nearly all of a smooth grid lies between two neighbouring lines.
-
-    On a noisy plateau lines at quantiles would trace the noise, so there the answer is no.
-    """
+    """Returns whether nearly all of a smooth grid lies between two neighbouring lines."""
     finite = values[np.isfinite(values)]
     if values.ndim != 2 or len(finite) < 16:
         return False
@@ -130,6 +113,7 @@ def crowded(values: Float64[np.ndarray, "*grid"], levels: Float64[np.ndarray, " 
     width = float(np.subtract(*np.quantile(finite, [0.75, 0.25])))
     steps = np.abs(np.concatenate([np.diff(values, axis=0).ravel(), np.diff(values, axis=1).ravel()]))
     steps = steps[np.isfinite(steps)]
+    # On a noisy plateau lines at quantiles would trace the noise.
     return bool(shares.max() > _CROWDED and len(steps) and np.median(steps) < _SMOOTH * width)
 
 

@@ -208,14 +208,7 @@ class Scale:
 
 
 def beyond(values: NDArray[Any], kind: str, low: float, high: float) -> dict[str, Any]:
-    """Returns what a scale says about values that it draws at its ends, by the names of its attributes.
-
-    Args:
-        values: finite, any shape, not empty.
-        kind: of the scale.
-        low: its lower end.
-        high: its upper end.
-    """
+    """Returns what a scale says about finite values that it draws at its ends, by the names of its attributes."""
     held = values[values > 0] if kind == "log" else values
     return {
         "clipped_below": bool((held < low).any()),
@@ -231,17 +224,7 @@ def without_place(values: NDArray[Any]) -> str:
 
 
 def place_levels(scale: Scale, values: NDArray[Any], count: int, given: NDArray[Any] | None) -> Scale:
-    """Returns the scale with its lines, which lie inside it.
-
-    Args:
-        scale: not flat; its spacing says how to place them.
-        values: of the grid, which "quantile" and "auto" need.
-        count: about how many.
-        given: their values, or None.
-
-    Raises:
-        ValueError: no given value lies inside.
-    """
+    """Returns a scale that is not flat with lines inside it: those ``given``, or about ``count`` by its spacing."""
 
     def inside(chosen: NDArray[Any]) -> NDArray[Any]:
         return chosen[(chosen >= scale.low) & (chosen <= scale.high)]

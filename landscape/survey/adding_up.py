@@ -20,10 +20,7 @@ from ..planes.plane import Plane
 
 
 def find_out_how_losses_add_up(pool: Pool, weights: Mapping[int, AlignedState]) -> None:
-    """Lets the workers find out whether the loss splits into samples, at weights where samples differ.
-
-    It is found out on a line: from the last set of weights that is finite, into a random direction.
-    """
+    """Lets workers find out whether the loss splits into samples, on a random line from the last finite weights."""
     for number in sorted(weights, reverse=True):
         try:
             with np.errstate(over="raise"):

@@ -36,34 +36,14 @@ _UNSAID = ("reason", "precision")
 
 @dataclass(frozen=True)
 class Source:
-    """A landscape from which a new file begins.
-
-    Attributes:
-        data: the landscape.
-        path: where it lies.
-    """
+    """A landscape from which a new file begins, and where its file lies."""
 
     data: LandscapeData
     path: AnyPath
 
 
 def begun_before(path: AnyPath | None, fresh: LandscapeData, source: Source | None = None) -> tuple[LandscapeData, str]:
-    """Returns what is measured of a landscape before a survey begins.
-
-    Args:
-        path: the landscape file, which need not exist; None for a landscape in memory only.
-        fresh: the landscape of this run, without any measurement.
-        source: from which a new file begins.
-
-    Returns:
-        The landscape; and in words what was kept of another grid, empty where there was none.
-
-    Raises:
-        LandscapeIdentityError: the file, or the source, holds another experiment.
-        LandscapeGridError: the file holds measured points that the grid of this run lacks, and is not a finished
-            landscape that has all of that grid's points.
-        LandscapeError: the file cannot be read; the subclass says why.
-    """
+    """Returns ``fresh`` with what its file or the source holds, and in words what was kept of another grid, or ""."""
     if source is not None:
         check_identity(
             source.data.attributes.get("identity", {}), fresh.attributes["identity"], source.path, _OF_SOURCE
@@ -116,7 +96,7 @@ def _kept_text(stored: LandscapeData, fresh: LandscapeData) -> str:
 
 
 def _tell_what_changed(stored: dict[str, Any], now: Mapping[str, Any]) -> None:
-    """Adds to the file's attributes what this run says of itself, where the rest is measured in another way."""
+    """Adds this run's notes, and where it measures in another way its plan, to a file's attributes, in place."""
     notes = [*(stored.get("notes") or ()), *now["notes"]]
     plans = [
         {name: value for name, value in plan.items() if name not in _UNSAID}

@@ -58,11 +58,7 @@ def kept_points(
 def check_nothing_is_lost(
     stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None, path: AnyPath
 ) -> None:
-    """Checks that a grid has every measured point of a landscape.
-
-    Raises:
-        LandscapeGridError: it lacks some.
-    """
+    """Raises LandscapeGridError where a grid lacks a measured point of a landscape."""
     kept, measured = kept_points(stored, x, y)
     if kept == measured:
         return
@@ -77,15 +73,9 @@ def check_nothing_is_lost(
 
 
 def carried_over(stored: LandscapeData, fresh: LandscapeData) -> LandscapeData:
-    """Returns a landscape on the grid of another one of the same identity, with what is measured of the first.
-
-    Coordinates that coincide are those of the first landscape, where its points were measured. Points that failed stay
-    failed, with their tracebacks; interpolated ones are no measurements and become pending.
-
-    Args:
-        stored: what is measured.
-        fresh: the landscape of this run, with the new grid.
-    """
+    """Returns what is measured in ``stored`` on the grid of ``fresh``, whose identity is equal; the rest is pending."""
+    # Coordinates that coincide keep the bits of the first landscape, where its points were measured. Points that failed
+    # stay failed, with their tracebacks; interpolated ones are no measurements and become pending.
     pairs = list(_pairs(stored, fresh.x, fresh.y))
     found = [coinciding(old, new) for old, new in pairs]
     axes = [_with_bits_of(old, new, *both) for (old, new), both in zip(pairs, found, strict=True)]

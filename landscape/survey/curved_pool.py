@@ -13,12 +13,7 @@ from workers.sample_losses import SampleLosses
 
 
 class CurvedPool(Pool):
-    """Another pool, whose points are those of a curve; it is closed by whoever opened it.
-
-    Args:
-        pool: measures planes of any number of directions.
-        shape: of the curve.
-    """
+    """Measures points of a curve with another pool, which whoever opened it closes."""
 
     def __init__(self, pool: Pool, shape: CurveShape) -> None:
         self._pool, self._shape = pool, shape

@@ -55,15 +55,7 @@ def new_landscape(
     y: Float64[np.ndarray, " ny"] | None,
     attributes: Mapping[str, Any],
 ) -> LandscapeData:
-    """Returns the landscape of a plane on a grid, everything pending.
-
-    Args:
-        description: what the workers measure.
-        plane: what is measured.
-        x: coordinates along the first direction, shape (nx,).
-        y: coordinates along the second direction, shape (ny,); None for a line.
-        attributes: what else the file says.
-    """
+    """Returns the landscape of a plane on a grid, everything pending."""
     seen, members = plane.projection, plane.members
     checkpoints = None
     if seen is not None:
@@ -116,11 +108,7 @@ def new_landscape(
 
 
 def measured_attributes(description: EvaluatorDescription) -> dict[str, Any]:
-    """Returns what every file says of how it was measured, and when.
-
-    Args:
-        description: what the workers measure.
-    """
+    """Returns the attributes of every file on how it was measured, and when."""
     return {
         "network": description.space.network,
         "num_samples": description.num_samples,
@@ -135,10 +123,7 @@ def measured_attributes(description: EvaluatorDescription) -> dict[str, Any]:
 
 
 def function_attribute(callback_fn: Callable[[], Any]) -> dict[str, str]:
-    """Returns the attribute that names a callback_fn as the command line does, ``module:function``.
-
-    It is empty for what cannot be imported by that name: a lambda, a function inside another, a script's own function.
-    """
+    """Returns the attribute ``module:function`` of a callback_fn; empty where that imports none, as of a lambda."""
     from workers.pools.first_call import FirstCall
 
     callback_fn = callback_fn.func if isinstance(callback_fn, FirstCall) else callback_fn
@@ -148,13 +133,7 @@ def function_attribute(callback_fn: Callable[[], Any]) -> dict[str, str]:
 
 
 def run_attributes(run: AnyPath, further: Mapping[str, AnyPath], folder: AnyPath) -> dict[str, Any]:
-    """Returns the attributes that say where the runs are through whose checkpoints a landscape's plane goes.
-
-    Args:
-        run: the first one; nothing is said where the landscape lies in it.
-        further: the others, by name.
-        folder: of the landscape.
-    """
+    """Returns attributes with the ways from ``folder`` to a plane's runs; that to ``run`` is left out if it is "."."""
     own = _way(run, folder)
     others = {name: _way(other, folder) for name, other in further.items()}
     return {**({} if own == "." else {RUN: own}), **({FURTHER_RUNS: others} if others else {})}
@@ -168,19 +147,7 @@ def _way(run: AnyPath, folder: AnyPath) -> str:
 
 
 def choose_plan(given: object, continued: Sequence[AnyPath], precision: str = "float32") -> MeasurementPlan | None:
-    """Returns the plan that a user gave, else that of the first file which is continued; None where there is none.
-
-    Args:
-        given: a plan, the landscape file (or its URL) whose plan is taken, or None.
-        continued: the landscape files that may be there already; going on with their plan gives the same bits.
-        precision: in which the plan will be used.
-
-    Raises:
-        TypeError: ``given`` is neither a plan nor a path.
-        ValueError: the file that was given says nothing about its plan, or this version cannot use it, or the plan that
-            was given is of another, lower precision.
-        LandscapeError: a file cannot be read, or its plan cannot be used by this version.
-    """
+    """Returns the given plan or that of a given file, else of the first file that is continued; None without any."""
     if given is not None:
         plan = given if isinstance(given, MeasurementPlan) else _plan_of_file(given)
         if plan.precision not in ("float32", precision):

@@ -124,19 +124,7 @@ def make_forecast(
     origin: OriginValues | None = None,
     spent: float = 0.0,
 ) -> Forecast:
-    """Returns what a survey will cost.
-
-    Args:
-        pool: where points are measured.
-        plane: what is measured.
-        data: the landscape; what is pending in its grid is still to be measured.
-        path: what is still to be measured of the checkpoints.
-        seconds_per_point: on one worker.
-        settings: how the plane is surveyed.
-        origin: of one worker, which knows what a pass costs where samples are read anew in each, and what the ends of
-            the Hessian's spectrum cost.
-        spent: seconds of the budget that are over.
-    """
+    """Returns what a survey costs of all that is pending, after ``spent`` seconds of its budget."""
     everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in plane.space.tensors)
     moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in plane.space.trainable)
     grids = len(data.metrics) + (settings.sampling == "adaptive")
@@ -170,11 +158,7 @@ def make_forecast(
 
 
 class Announcer:
-    """Says what a dry run does when it begins to, and after how long.
-
-    Args:
-        shown: whether anything is said.
-    """
+    """Prints, if ``shown``, what a dry run begins to do, and after how long."""
 
     def __init__(self, *, shown: bool) -> None:
         self._shown, self._start = shown, time.perf_counter()
@@ -188,12 +172,7 @@ class Announcer:
 
 
 def fewest_points(shape: tuple[int, ...], sampling: str) -> int:
-    """Returns the smallest number of a grid's points that are measured.
-
-    Args:
-        shape: (ny, nx), or (nx,) for a line.
-        sampling: "full" or "adaptive".
-    """
+    """Returns the least number of a grid's points that "full" or "adaptive" sampling measures."""
     points = math.prod(shape)
     _, coarse = first_grid_counts(np.zeros(shape, np.uint8))
     return coarse + math.ceil((points - coarse) * _CHECKED_SHARE) if sampling == "adaptive" else points

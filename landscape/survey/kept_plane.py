@@ -33,12 +33,7 @@ def curvature_attribute(plane: Plane) -> dict[str, Any]:
 
 
 def read_kept(path: AnyPath, identity: Mapping[str, Any]) -> Plane | None:
-    """Returns the plane that is kept beside a landscape file, if it is that of the identity.
-
-    Raises:
-        CheckpointError: its file is damaged.
-        PlaneError: its file holds no whole plane.
-    """
+    """Returns the plane that is kept beside a landscape file; None where it is missing or of another identity."""
     place = directions_path(path)
     if not place.exists():
         return None
@@ -47,22 +42,8 @@ def read_kept(path: AnyPath, identity: Mapping[str, Any]) -> Plane | None:
 
 
 def keep_plane(path: AnyPath, plane: Plane, *, overwrite: bool) -> Plane:
-    """Keeps a plane along eigenvectors beside its landscape file before anything is measured on it.
-
-    Args:
-        path: the landscape file.
-        plane: any plane; of others than those along eigenvectors nothing is kept.
-        overwrite: whether a landscape that is there is measured anew.
-
-    Returns:
-        The plane; with the vectors of the earlier call that began the landscape, if there was one: those of another
-        machine differ in their last digits.
-
-    Raises:
-        LandscapeLockedError: another writer is at the landscape file.
-        LandscapeWriteError: the vectors cannot be written.
-        LandscapeIdentityError: the landscape was measured on vectors that are no longer there.
-    """
+    """Keeps a plane along eigenvectors beside its landscape file; returns it, with the vectors kept before, if any."""
+    # The vectors of another machine differ in their last digits, and a landscape goes on with those it began with.
     if plane.curvature is None:
         return plane
     with lock_landscape(path):
@@ -84,17 +65,7 @@ def keep_plane(path: AnyPath, plane: Plane, *, overwrite: bool) -> Plane:
 
 
 def keep_directions(path: AnyPath, plane: Plane, *, overwrite: bool) -> bool:
-    """Keeps any plane beside its landscape file before anything is measured, as ``save_directions`` asks for.
-
-    So an interrupted landscape can be refined as well.
-
-    Returns:
-        Whether it is kept now. It is not while a landscape of another plane is there, whose directions stay with it.
-
-    Raises:
-        LandscapeLockedError: another writer is at the landscape file.
-        LandscapeWriteError: the directions cannot be written.
-    """
+    """Keeps a plane for refining, unless another's landscape, or one to overwrite, is there; returns whether it did."""
     with lock_landscape(path):
         stored = _stored(path)
         if stored is not None and (overwrite or stored.attributes.get("identity", {}).get("plane") != plane.identity):
@@ -104,16 +75,7 @@ def keep_directions(path: AnyPath, plane: Plane, *, overwrite: bool) -> bool:
 
 
 def check_vectors(stored: LandscapeData, now: Mapping[str, Any], path: AnyPath) -> None:
-    """Checks that what is measured of a landscape was measured on the same vectors.
-
-    Args:
-        stored: the landscape.
-        now: attributes of this run's.
-        path: its file, for the error's text.
-
-    Raises:
-        LandscapeIdentityError: it was not.
-    """
+    """Raises LandscapeIdentityError where points of a landscape were measured along other eigenvectors than now."""
     known, wanted = (item.get(CURVATURE) for item in (stored.attributes, now))
     if not isinstance(known, Mapping) or not isinstance(wanted, Mapping):
         return

@@ -17,12 +17,10 @@ _PLACE = re.compile(r"checkpoints/(\d+)/(.+)")
 
 
 def take_members(stored: LandscapeData, fresh: LandscapeData) -> None:
-    """Writes this call's checkpoints, networks, names and roles into the landscape of a file of the same identity.
-
-    Who is on the plane is no part of the identity. What the file holds of weights that this call names, under whatever
-    name, is carried over. Runs and networks of the file that this call does not name stay after them; one of a name
-    that this call gives to other weights is replaced.
-    """
+    """Replaces the checkpoints, networks, names and roles in ``stored`` by those of ``fresh``, of the same identity."""
+    # Who is on the plane is no part of the identity. What the file holds of weights which this call names, under any
+    # name, is carried over. Runs and networks of the file that this call does not name stay after them; one of a name
+    # that this call gives to other weights is replaced.
     now, before = fresh.checkpoints, stored.checkpoints
     _name_as_before(stored, fresh)
     for name in ("role", "name", "run", "number"):

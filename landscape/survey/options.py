@@ -179,11 +179,7 @@ EXPLANATIONS = {**explanations_of(SurveyOptions), **explanations_of(RunOptions)}
 def with_defaults(
     function: str, kind: type[Any], options: Mapping[str, Any], defaults: Mapping[str, Any] = DEFAULTS
 ) -> Any:
-    """Returns options of the kind, completed by the defaults of those that were left out.
-
-    Raises:
-        TypeError: the function has no option of that name.
-    """
+    """Returns the options completed by defaults; a TypeError for one that the TypedDict ``kind`` lacks."""
     for name in options:
         if name not in kind.__annotations__:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")

@@ -44,23 +44,7 @@ def survey_plane(
     num_samples: int | Mapping[str, int | None] | None = None,
     then: Callable[[Pool, LandscapeData], None] | None = None,
 ) -> tuple[LandscapeData, SurveyReport]:
-    """Opens a pool and measures a plane or a line.
-
-    Args:
-        plane: what is measured.
-        callback_fn: as of ``evaluate``.
-        grid: returns the coordinates of the grid.
-        chosen: every option.
-        path: the landscape file; None keeps the landscape in memory only.
-        device_ids: as of ``evaluate``.
-        num_samples: as of ``evaluate``.
-        then: is called when all is measured, while the plane is still loaded.
-
-    Raises:
-        TypeError: an option has the wrong type.
-        ValueError: an option has a wrong value.
-        LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
-    """
+    """Opens a pool and measures a plane or a line; ``then`` is called at the end, while the plane is still loaded."""
     axes = grid(plane)
     settings = SurveySettings.checked(chosen)
     buffers = buffer_policy(chosen["buffers"], plane.decomposition, plane.end_buffers)
@@ -117,11 +101,7 @@ def survey_plane(
 
 
 def check_same_network(plane: Plane, space: WeightSpace) -> None:
-    """Checks that a plane is of the network that callback_fn returns.
-
-    Raises:
-        LandscapeError: it is of another one.
-    """
+    """Raises a LandscapeError where a plane is of another network than callback_fn returns."""
     if differences := space.differences(plane.space):
         raise LandscapeError(
             f"the plane was made for another network ({plane.space.network}) than callback_fn returns:\n  "

@@ -31,17 +31,7 @@ _NEEDED = {
 
 
 def measurement_options(stored: LandscapeData, path: AnyPath, groups: Any = None) -> MeasurementOptions:
-    """Returns how the landscape of a file was measured.
-
-    Args:
-        stored: the landscape.
-        path: its file.
-        groups: of samples, if they were made by a function, which the file does not hold.
-
-    Raises:
-        ValueError: groups are missing.
-        LandscapeIdentityError: the file does not say it.
-    """
+    """Returns how a file's landscape was measured; ``groups`` is needed if a function made them: no file holds it."""
     said = stored.attributes
     if groups is None:
         groups = "target" if said.get("groups") == "target" else None
@@ -68,17 +58,7 @@ def measurement_options(stored: LandscapeData, path: AnyPath, groups: Any = None
 
 
 def survey_settings(stored: LandscapeData, options: Mapping[str, Any]) -> SurveySettings:
-    """Returns how the landscape of a file is surveyed: as before, but for what the user says now.
-
-    Args:
-        stored: the landscape.
-        options: of this call: ``budget`` and ``progress``; ``sampling``, ``tolerance`` and ``relative_tolerance``, of
-            which the file decides those that are None.
-
-    Raises:
-        TypeError: an option has the wrong type.
-        ValueError: an option has a wrong value.
-    """
+    """Returns how a file's landscape is surveyed: as before, but for the options that are not None."""
     said = stored.attributes.get("sampling") or {}
     chosen = {
         **options,
@@ -94,13 +74,7 @@ def survey_settings(stored: LandscapeData, options: Mapping[str, Any]) -> Survey
 
 
 def find_run_of(stored: LandscapeData, path: AnyPath, given: object) -> RunDirectory:
-    """Returns the run directory of a landscape file: the given one, else the file's folder, else what the file says.
-
-    Raises:
-        TypeError: the given one is no path.
-        RunDirectoryError: it holds no usable run.
-        PlaneError: none is given, and there is none.
-    """
+    """Returns the run directory of a landscape file: the given one, else the file's folder, else what the file says."""
     if given is not None:
         return RunDirectory(given)  # type: ignore[arg-type]
     said = stored.attributes.get(RUN)
@@ -119,12 +93,7 @@ def find_run_of(stored: LandscapeData, path: AnyPath, given: object) -> RunDirec
 
 
 def plane_of(stored: LandscapeData, path: AnyPath, run: RunDirectory, space: WeightSpace) -> Plane:
-    """Returns the plane of a landscape, made again from its run; whether it is the same, its identity must tell.
-
-    Raises:
-        PlaneError: the file's plane is not that of one run.
-        CheckpointError: a checkpoint is missing, damaged, or of another network.
-    """
+    """Returns the plane of a landscape, made again from its run; the caller has to compare its identity."""
     check_is_of_a_run(stored, path)
     facts, origin, path_data = _plane_facts(stored, path), stored.origin, stored.checkpoints
     if facts["decomposition"] == "random":
@@ -168,11 +137,7 @@ def _place(said: str, path: AnyPath) -> Any:
 
 
 def check_is_of_a_run(stored: LandscapeData, path: AnyPath) -> None:
-    """Checks that the plane of a landscape can be made again from a run directory.
-
-    Raises:
-        PlaneError: it cannot.
-    """
+    """Raises a PlaneError where the plane of a landscape cannot be made again from a run directory."""
     facts = _plane_facts(stored, path)
     kind = facts["decomposition"]
     if kind == "random" and stored.origin.number is not None:

@@ -24,19 +24,10 @@ ORIGIN: Place = ("origin", 0)
 
 
 def same_losses(plane: Plane, data: LandscapeData) -> dict[Place, Place]:
-    """Returns for each loss of a checkpoint that is another one too, by the bits of its weights, which one that is.
-
-    A foot at the origin is the origin. A checkpoint whose buffers are the plane's has one loss with both; it is the
-    origin's if it has the origin's parameters. Where statistics are recalibrated the plane's are others,
-    but at the networks that it goes through.
-
-    Args:
-        plane: what is measured.
-        data: the landscape; only losses that it does not hold yet are looked at.
-
-    Raises:
-        CheckpointError: a checkpoint cannot be read.
-    """
+    """Maps each unmeasured loss of a checkpoint that, by its weights' bits, is another one's to the place of that."""
+    # A foot at the origin is the origin. A checkpoint whose buffers are the plane's has one loss with both; it is the
+    # origin's if it has the origin's parameters. Where statistics are recalibrated the plane's are others, but at the
+    # networks that it goes through.
     path = data.checkpoints
     found: dict[Place, Place] = {}
     for row, reader in enumerate(plane.checkpoints if path is not None else ()):
@@ -60,15 +51,7 @@ def same_losses(plane: Plane, data: LandscapeData) -> dict[Place, Place]:
 
 
 def copy_same(data: LandscapeData, same: Mapping[Place, Place]) -> int:
-    """Writes each loss whose like is known to its place; a measurement that failed has failed for both.
-
-    Args:
-        data: the landscape.
-        same: as ``same_losses`` returns it.
-
-    Returns:
-        How many it wrote.
-    """
+    """Copies each loss, or its failure, from the place that ``same`` maps it to, and returns how many it copied."""
     copied = 0
     for (part, row), (source, place) in same.items():
         if not _is_wanted(data, part, row):

@@ -33,19 +33,7 @@ _AGREE = 0.1
 def find_trace_by_lines(
     pool: Pool, parameters: State, buffers: State | None, lines: int, *, seed: int = 0, confidence: float = 0.95
 ) -> Trace:
-    """Returns the trace at a set of weights, as ``trace_by_lines`` estimates it.
-
-    Args:
-        pool: where losses are measured; it knows how they add up.
-        parameters: the weights.
-        buffers: theirs.
-        lines: how many.
-        seed: of their directions.
-        confidence: of the interval.
-
-    Raises:
-        CurvatureError: the loss is not finite there, or cannot be measured.
-    """
+    """Returns the trace at a set of weights, as ``trace_by_lines`` estimates it."""
     space: WeightSpace = pool.description.space
     trainable = [info for info in space.trainable if info.size]
     double = any(direction_dtype(info.dtype) == np.float64 for info in trainable)
@@ -60,15 +48,7 @@ def find_trace_by_lines(
 
 
 class _Lines:
-    """Lines through a set of weights.
-
-    Args:
-        pool: where losses are measured.
-        layout: of the trainable weights.
-        parameters: the weights.
-        buffers: theirs.
-        seed: of the directions.
-    """
+    """Lines through a set of weights."""
 
     def __init__(self, pool: Pool, layout: Layout, parameters: State, buffers: State | None, seed: int) -> None:
         self._pool, self._layout, self._parameters, self._buffers, self._seed = pool, layout, parameters, buffers, seed

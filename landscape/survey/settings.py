@@ -37,7 +37,7 @@ class SurveySettings:
         return self.budget if self.share is None else self.share
 
     def sampling_begun(self) -> dict[str, Any]:
-        """Returns what a file says of a sampling that is not finished, so that it can go on as it began."""
+        """Returns the attribute of a file whose sampling is not finished, so that it can go on as it began."""
         begun: dict[str, Any] = {"mode": self.sampling, "finished": False}
         if self.sampling == "adaptive":
             begun |= {"tolerance": self.tolerance, "relative": self.relative_tolerance}
@@ -45,12 +45,7 @@ class SurveySettings:
 
     @classmethod
     def checked(cls, options: SurveyOptions) -> SurveySettings:
-        """Returns the settings after checking what a user gave; ``options`` has a value for each of them.
-
-        Raises:
-            TypeError: an option has the wrong type.
-            ValueError: an option has a wrong value.
-        """
+        """Returns the settings after checking what a user gave; ``options`` has a value for each of them."""
         budget = options["budget"]
         sampling = check_choice("sampling", options["sampling"], SAMPLINGS)
         if check_bool("extremes", options["extremes"]) and sampling == "adaptive":

@@ -69,27 +69,7 @@ def survey(
     settings: SurveySettings,
     source: Source | None = None,
 ) -> tuple[LandscapeData, SurveyReport]:
-    """Measures a plane on a grid, its origin, and its checkpoints.
-
-    A landscape of this identity that the file holds is continued; from one on another grid, all that is measured is
-    kept.
-
-    Args:
-        pool: where points are measured.
-        plane: what is measured.
-        axes: the coordinates of the grid, as ``Plane.axes`` returns them.
-        path: the landscape file; None keeps the landscape in memory only.
-        attributes: what the file says beside what the survey knows itself.
-        settings: which points, how exactly, for how long.
-        source: another landscape of this identity, of which a new file begins with what is measured.
-
-    Raises:
-        NondeterministicLossError: the same weights gave two losses.
-        LandscapeGridError: the file holds measured points that the grid lacks. A finished landscape that has all of the
-            grid's points, and more, stays as it is.
-        LandscapeError: the file cannot be used or written; the subclass says why.
-        PoolError: no worker is left.
-    """
+    """Measures a plane on a grid, its origin, and its checkpoints; what the file has of this identity is kept."""
     start = time.perf_counter()
     with contextlib.ExitStack() as stack:
         if path is not None:
@@ -157,15 +137,8 @@ def forecast_survey(
     settings: SurveySettings,
     timed: list[OriginValues] | None = None,
 ) -> tuple[Forecast, list[OriginValues]]:
-    """Returns what ``survey`` would cost; measures the origin and a corner or two alone, and writes nothing.
-
-    The arguments are those of ``survey``, and as ``timed`` what this function returned for another plane of the
-    network: points take as long there, and nothing is measured. It returns the origin's measurement as well.
-
-    Raises:
-        NondeterministicLossError: the same weights gave two losses.
-        LandscapeError: the file cannot be used; the subclass says why.
-    """
+    """Returns what ``survey`` would cost and the values of the origin; measures that and a corner or two, alone."""
+    # As timed, what was returned for another plane of the network: points take as long, and nothing is measured.
     start = time.perf_counter()
     if timed is None:
         _load(pool, plane, axes)
@@ -179,12 +152,7 @@ def check_file(pool: Pool, plane: Plane, axes: Axes, *, path: AnyPath, settings:
 
 
 class _Clock:
-    """Ends a survey at its deadline.
-
-    Args:
-        start: when it began.
-        budget: seconds that it may take, or None.
-    """
+    """Ends a survey ``budget`` seconds after its start; never where that is None."""
 
     def __init__(self, start: float, budget: float | None) -> None:
         self._deadline = math.inf if budget is None else start + budget
@@ -203,11 +171,9 @@ class _Begun:
     """A landscape whose origin is measured.
 
     Attributes:
-        data: the landscape.
         path: what is still to be measured of the checkpoints.
         same: which losses of checkpoints are other ones too.
         copied: how many of them are known already.
-        forecast: what the rest will cost.
         origins: by which the time of a point is known.
         kept: what another grid's points are good for, in words; empty where there is no other grid.
     """
@@ -232,10 +198,8 @@ def _begin(
     timed: list[OriginValues] | None = None,
     source: Source | None = None,
 ) -> _Begun:
-    """Returns the landscape of the loaded plane with its origin measured, and what the rest will cost.
-
-    Where another plane's origin is given as ``timed``, it only tells how long a point takes.
-    """
+    """Returns the landscape of the loaded plane with its origin measured, and what the rest will cost."""
+    # Where another plane's origin is given as timed, it only tells how long a point takes.
     data, kept = _found(path, new_landscape(pool.description, plane, *axes, attributes), settings, source)
     origins = timed or pool.measure_origin()
     precision = pool.description.options.precision

@@ -29,14 +29,7 @@ UNMEASURED = (PointStatus.PENDING, PointStatus.FAILED)
 
 
 def checkpoint_tasks(plane: Plane, data: LandscapeData, same: Collection[tuple[str, int]] = ()) -> list[Task]:
-    """Returns what is not measured yet of the checkpoints: themselves, and at their feet.
-
-    Args:
-        plane: what is measured; its checkpoints are the first rows of the landscape's. Further rows are those that an
-            earlier call added to the file, of which nothing is measured now.
-        data: the landscape.
-        same: what is measured elsewhere (``same_losses``).
-    """
+    """Returns what is unmeasured, and not in ``same``, of the plane's checkpoints, which are the data's first rows."""
     path = data.checkpoints
     if path is None:
         return []
@@ -58,12 +51,7 @@ def checkpoint_part(
 
 
 def grid_tasks(data: LandscapeData, points: Iterable[int]) -> Iterator[Task]:
-    """Yields the measurement of grid points.
-
-    Args:
-        data: the landscape.
-        points: flat indices in C order.
-    """
+    """Yields the tasks of grid points, given by flat indices in C order."""
     for flat in points:
         place = np.unravel_index(flat, data.shape)
         coordinates = [float(data.x[place[-1]])]

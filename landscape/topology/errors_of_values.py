@@ -22,12 +22,9 @@ _ROUNDING = {"float32": 1e-6, "tf32": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 def errors_of_values(landscape: LandscapeData, metric: str) -> NDArray[np.float64]:
-    """Returns how far each value of a metric may be from the true one; shape (ny, nx), or (nx,) for a line.
-
-    It is the standard error over the samples, where there is one, plus adaptive sampling's estimate at points that it
-    interpolated (of the loss alone), plus the rounding of the precision that was measured in. Where a value or its
-    error is not finite it is 0.
-    """
+    """Returns how far each value of a metric may be from the true one, shape (ny, nx) or (nx,); 0 if not finite."""
+    # That is the standard error over the samples, plus adaptive sampling's estimate of the loss where it interpolated,
+    # plus the rounding of the precision.
     values = landscape[metric]
     plan = landscape.attributes.get("measurement_plan")
     precision = str(plan.get("precision")) if isinstance(plan, Mapping) else "float32"

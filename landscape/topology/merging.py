@@ -48,18 +48,11 @@ class Merging:
 
 
 def find_basins(values: NDArray[np.float64], error: NDArray[np.float64]) -> Basins:
-    """Finds the minima of a grid and where their basins meet.
-
-    Points rise out of the water from the lowest to the highest one. A point without a neighbour in the water begins a
-    basin; one between several basins joins them, and the one with the lowest minimum goes on. A point of a plane has
-    eight neighbours, one of a line two. Where values are equal, the smaller index is the lower one.
-
-    Args:
-        values: shape (ny, nx) or (nx,); what is not finite is no point of the grid.
-        error: how far each value may be from the true one, of the same shape, finite.
-
-    Source: Edelsbrunner, Letscher and Zomorodian 2002 (the pairs); Carr, Snoeyink and Axen 2003 (the tree).
-    """
+    """Finds the minima of a grid, and where their basins meet; values that are not finite are no points of it."""
+    # Points rise out of the water from the lowest to the highest one. A point without a neighbour in the water begins a
+    # basin; one between several basins joins them, and the one with the lowest minimum goes on. A point of a plane has
+    # eight neighbours, one of a line two. Where values are equal, the smaller index is the lower one. Sources:
+    # Edelsbrunner, Letscher and Zomorodian 2002 (the pairs); Carr, Snoeyink and Axen 2003 (the tree).
     plane = np.atleast_2d(values)
     flat = np.pad(plane, 1, constant_values=np.nan).ravel()
     width = plane.shape[1] + 2
@@ -110,14 +103,7 @@ def find_basins(values: NDArray[np.float64], error: NDArray[np.float64]) -> Basi
 
 
 def merge(basins: Basins, counted: Bool[np.ndarray, " n"]) -> Merging:
-    """Returns how the basins of some minima meet, as if the others were none.
-
-    The height at which two of them meet is that of the whole grid, whichever others are left out.
-
-    Args:
-        basins: of all minima.
-        counted: which of them count. The numbers in the result are places among these.
-    """
+    """Returns how the basins of the counted minima meet, numbered among these; heights are of the whole grid."""
     place = np.cumsum(counted) - 1
     towards = list(range(len(counted)))
     # Of each basin the lowest minimum that counts, and its node in the tree; None where there is none in it.

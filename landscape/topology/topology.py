@@ -208,18 +208,7 @@ def find_topology(landscape: LandscapeData, metric: str = "loss", persistence: f
 
 
 def wanted_topology(landscape: LandscapeData, metric: str, wanted: object) -> Topology | None:
-    """Returns what a picture is to mark.
-
-    Args:
-        landscape: a plane or a line.
-        metric: of the picture.
-        wanted: the option ``topology``: False for nothing, True for the minima that count, or what they must have more
-            of than.
-
-    Raises:
-        TypeError: ``wanted`` is neither a bool nor a number.
-        ValueError: it is a number below 0, or not finite.
-    """
+    """Returns what a picture marks: nothing for False, minima that count for True, or that are deeper than a number."""
     if isinstance(wanted, bool):
         return find_topology(landscape, metric) if wanted else None
     if isinstance(wanted, str) or not isinstance(wanted, SupportsFloat):

@@ -11,11 +11,9 @@ from threadpoolctl import ThreadpoolController
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Lets OpenBLAS compute in one thread meanwhile; also a decorator.
-
-    Its threads go on spinning for a while after each product of vectors, and take the cores from the framework, which
-    needs them for the next derivative: that made searches on two cores twice as slow.
-    """
+    """Lets OpenBLAS compute in one thread meanwhile; also a decorator."""
+    # Its threads go on spinning after each product of vectors, and take the cores from the framework, which needs them
+    # for the next derivative: that made searches on two cores twice as slow.
     loaded = ThreadpoolController()
     # A framework may bring an OpenBLAS of its own, whose threads it needs.
     chosen = [

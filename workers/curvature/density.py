@@ -35,18 +35,8 @@ class Density:
 def find_density(
     products: Products, probes: int, steps: int, *, seed: int = 0, memory: float = float("inf")
 ) -> Density:
-    """Returns the density (Ubaru, Chen and Saad 2017; Ghorbani, Krishnan and Xiao 2019).
-
-    Args:
-        products: of the matrix.
-        probes: starts of -1 and 1.
-        steps: products for each of them.
-        seed: of the starts.
-        memory: bytes for the vectors of one start.
-
-    Raises:
-        CurvatureError: memory does not hold them.
-    """
+    """Returns the density from starts of -1 and 1 (Ubaru, Chen and Saad 2017; Ghorbani, Krishnan and Xiao 2019)."""
+    # Bytes for the vectors of one start.
     needed = min(steps, products.layout.dimension) * products.layout.bytes_of_vector
     if needed > memory:
         raise CurvatureError(

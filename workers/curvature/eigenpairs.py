@@ -35,24 +35,7 @@ def find_eigenpairs(
     memory: float = float("inf"),
     gradient: Float64[np.ndarray, " weights"] | None = None,
 ) -> Ends:
-    """Returns the largest and the lowest eigenvalues, with vectors and residuals.
-
-    A Krylov space holds one vector of an eigenvalue of several dimensions: beside what is found is searched once more.
-
-    Args:
-        products: of the matrix.
-        top: how many of the largest.
-        bottom: how many of the lowest.
-        tolerance: of each residual, as a share of its own eigenvalue.
-        max_products: of one search; what has not converged by then is marked.
-        seed: of the starts.
-        memory: bytes for the vectors.
-        gradient: of the loss, where it is known. It lies mostly along what is wanted (Gur-Ari, Roberts and Dyer 2018),
-            so that a search that starts near it takes a fifth less products.
-
-    Raises:
-        CurvatureError: more pairs are asked for than there are weights, or memory does not hold the vectors.
-    """
+    """Returns the largest and the lowest eigenvalues with vectors, and marks residuals above the relative tolerance."""
     layout = products.layout
     if top + bottom > layout.dimension:
         raise CurvatureError(
@@ -70,6 +53,7 @@ def find_eigenpairs(
             drawn = layout.gaussian(seed, _STARTS, number, restart)
             if gradient is None or number or restart or not np.isfinite(size := length(gradient)) or not size:
                 return drawn
+            # The gradient lies mostly along what is wanted (Gur-Ari, Roberts and Dyer 2018): a fifth less products.
             # Half of it is random, so that no direction is left out.
             mixed: np.ndarray = drawn / length(drawn.astype(np.float64)) + gradient / size
             return mixed.astype(layout.dtype)
@@ -77,6 +61,7 @@ def find_eigenpairs(
         return Lanczos(products, start(0), rows, locked, start, products.flat, scale)
 
     found = find_ends(search(0, None, 0.0), top, bottom, tolerance, max_products)
+    # A Krylov space has one vector of an eigenvalue of several dimensions: what is beside those is searched once more.
     return _with_copies(found, top, bottom, tolerance, max_products, search)
 
 
@@ -88,10 +73,8 @@ def _with_copies(
     max_products: int,
     search: Callable[[int, Basis | None, float], Lanczos],
 ) -> Ends:
-    """Searches what is orthogonal to the vectors that were found until nothing there is beyond them.
-
-    Of an end of which one is wanted, a copy would be no news.
-    """
+    """Searches what is orthogonal to the vectors that were found until nothing there is beyond them."""
+    # Of an end of which one is wanted, a copy would be no news.
     number, above, below = 0, top > 1, bottom > 1
     if not above and not below:
         return found

@@ -72,20 +72,20 @@ class _Ritz:
 class Lanczos:
     """Lanczos' method with full reorthogonalisation, done twice, and thick restarts where memory is short.
 
-    Each new vector is orthogonalised against all others, so that no eigenvalue comes out twice by rounding; a value of
-    several dimensions comes out once for each start, as Krylov spaces hold one vector of it (Wu and Simon 2000;
-    Parlett 1998).
+    So no eigenvalue comes out twice by rounding; one of several dimensions comes out once for each start, as a Krylov
+    space has one vector of it (Wu and Simon 2000; Parlett 1998).
 
     Args:
         multiply: from a vector to the matrix times it.
         start: not zero; shape (weights,).
-        rows: how many vectors may be held.
+        rows: how many vectors there may be.
         locked: orthonormal vectors that are left out: the matrix is taken on what is orthogonal to them.
         again: from a whole number to a new start, for matrices of low rank.
         flat: what is no curvature but rounding.
-        scale: the largest size of an eigenvalue as far as it is known, beside which others are told from zero.
+        scale: the largest size of an eigenvalue as far as it is known, which tells others from zero.
 
-    Each step checks that the matrix is symmetric, and raises ``CurvatureError`` if it is not.
+    Raises:
+        CurvatureError: a step shows that the matrix is not symmetric.
     """
 
     def __init__(
@@ -195,15 +195,7 @@ class Lanczos:
 
 
 def find_ends(lanczos: Lanczos, top: int, bottom: int, tolerance: float, max_products: int) -> Ends:
-    """Returns the ends of the spectrum, as soon as each pair's residual is below the tolerance.
-
-    Args:
-        lanczos: not begun.
-        top: how many of the largest eigenvalues; may be more than there are.
-        bottom: how many of the lowest.
-        tolerance: of each residual, as a share of its own eigenvalue.
-        max_products: after which what is known is returned.
-    """
+    """Returns the ends of the spectrum once each residual is below its eigenvalue's tolerance, or products run out."""
     more = True
     while more and lanczos.products < max_products:
         lanczos.compress(top, bottom)

@@ -35,7 +35,6 @@ class CurvatureSettings:
     """What is measured of a loss's curvature.
 
     Attributes:
-        products: of which matrix, and in how much memory.
         top: how many of the largest eigenvalues.
         bottom: how many of the lowest.
         trace_probes: products for the trace beside the eigenpairs; 0 measures none.
@@ -43,12 +42,6 @@ class CurvatureSettings:
         density_steps: products for each of these.
         tolerance: of an eigenpair's residual, as a share of its own eigenvalue.
         max_products: of one search for eigenpairs.
-        keep_vectors: whether the eigenvectors are returned.
-        seed: of all random numbers.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has the wrong value.
     """
 
     products: ProductSettings = ProductSettings()  # noqa: RUF009
@@ -177,15 +170,7 @@ def measure_curvature(
 def measure_state_curvature(
     shares: ShareProducts, parameters: State, buffers: State | None, settings: CurvatureSettings, *, check: bool = True
 ) -> CurvatureValues:
-    """Returns the curvature at one set of weights, on one worker.
-
-    Args:
-        shares: of that worker.
-        parameters: every parameter, by name.
-        buffers: every buffer, by name; None keeps those that are there.
-        settings: what is measured.
-        check: whether the products are tried for symmetry first.
-    """
+    """Returns the curvature at one set of weights, on one worker; without buffers those of the network stay."""
     shares.move(parameters, buffers)
     products = Products(shares, weights_length_of(parameters, shares.layout))
     if check and np.isfinite(products.loss):
@@ -200,18 +185,8 @@ def weights_length_of(parameters: State, layout: Layout) -> float:
 
 
 def check_products(products: Products, seed: int) -> None:
-    """Checks that products are those of a symmetric matrix, and come out again; takes three with a few samples.
-
-    Whether all shares together are symmetric, Lanczos' method looks without a product more.
-
-    Args:
-        products: of all shares.
-        seed: of the vectors.
-
-    Raises:
-        NondeterministicLossError: the same product gave two results.
-        CurvatureError: the matrix is not symmetric.
-    """
+    """Checks on a few samples, in three products, that these are of a symmetric matrix and come out again."""
+    # Whether all shares together are symmetric, Lanczos' method looks without a product more.
     layout = products.layout
     one, other = (layout.gaussian(seed, _CHECKS, number) for number in range(2))
     ahead, again, back = (products.estimated(vector, _FEW) for vector in (one, one, other))

@@ -56,7 +56,6 @@ class Layout:
 
     Attributes:
         names: of the tensors, in the network's order.
-        shapes: theirs.
         dtype: of vectors that lose nothing against the products: "float32", or "float64" for a network that has it.
     """
 
@@ -80,12 +79,7 @@ class Layout:
         return self.dimension * np.dtype(self.dtype).itemsize
 
     def draw(self, seed: Sequence[int], sample: Callable[[np.random.Generator, int], Any]) -> Vector:
-        """Returns random numbers for each tensor, which do not depend on what other tensors there are.
-
-        Args:
-            seed: whole numbers.
-            sample: from a generator and a count to that many numbers.
-        """
+        """Returns random numbers for each tensor, which do not depend on what other tensors there are."""
         vector = np.empty(self.dimension, self.dtype)
         end = 0
         for name, size in zip(self.names, self.sizes, strict=True):
@@ -116,10 +110,6 @@ class ProductSettings:
             the outputs).
         memory: bytes that may be kept from product to product, or a share of the memory that is free (float).
         neighbours: how many workers use this machine's memory at once; pools know it.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has the wrong value.
     """
 
     matrix: Matrix = "hessian"
@@ -232,12 +222,7 @@ class ShareProducts(ABC):
 
 
 class Products:
-    """The curvature matrix of the mean loss over all samples at one set of weights, as what makes products.
-
-    Args:
-        shares: at that set of weights.
-        weights_length: of all trainable weights, if it is known.
-    """
+    """The curvature matrix of the mean loss over all samples at one set of weights, as what makes products."""
 
     def __init__(self, shares: ShareProducts, weights_length: float = 0.0) -> None:
         self._shares, self.layout = shares, shares.layout
@@ -250,6 +235,7 @@ class Products:
         self._counting_share = next(counting, 0)  # The first of which samples count.
         self.loss = sum(value for value, _ in parts) / self._weight if self._weight else float("nan")
         """The mean over all samples."""
+        # A length of 0 is one that is not known.
         squared = weights_length * weights_length
         self.flat = ROUNDING[self.layout.dtype] * abs(self.loss) / squared if squared else 0.0
         """Curvature that bends the loss over the weights' length by less than rounding, so that it is zero."""
@@ -270,13 +256,8 @@ class Products:
 
 
 def add_shares(shares: range, known: Callable[[range], Any]) -> Any:
-    """Returns the sum of some shares' parts, by halves of halves, so that who adds up which half changes no bit.
-
-    Args:
-        shares: that follow each other, as many as a power of two.
-        known: from such shares to their sum, which is not changed; None where their halves are to be added. Single
-            shares must be known.
-    """
+    """Returns the sum of 2^k shares in a row by halves of halves, so that no bit depends on who adds up which half."""
+    # A sum, which is not changed, or None where the halves are to be added; those of single shares are known.
     total = known(shares)
     if total is not None:
         return total

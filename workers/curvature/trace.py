@@ -36,13 +36,7 @@ class Trace:
 
     @classmethod
     def of(cls, samples: Float64[np.ndarray, " probes"], *, known: float = 0.0, confidence: float = 0.95) -> Trace:
-        """Returns the mean of the samples, with Student's interval.
-
-        Args:
-            samples: one at least.
-            known: what is added to it.
-            confidence: of the interval.
-        """
+        """Returns the mean of the samples (one at least) plus what is known, with Student's interval."""
         from scipy import stats
 
         value, count = known + float(samples.mean()), len(samples)
@@ -54,18 +48,7 @@ class Trace:
 
 @one_blas_thread()
 def find_trace(products: Products, ends: Ends, probes: int, *, seed: int = 0, confidence: float = 0.95) -> Trace:
-    """Returns the sum of the eigenvalues that are known, plus Hutchinson's estimate beside them.
-
-    Pairs that have not converged are left to the estimate. The interval is Student's (Hutchinson 1990; Meyer et al.
-    2021 for the split).
-
-    Args:
-        products: of the matrix.
-        ends: eigenpairs that are there anyway.
-        probes: of -1 and 1, each a product; at least 1.
-        seed: of the probes.
-        confidence: of the interval.
-    """
+    """Returns the sum of converged eigenvalues plus an estimate beside them (Hutchinson 1990; Meyer et al. 2021)."""
     layout = products.layout
     known = Basis(len(ends.values), layout.dimension, layout.dtype)
     traced = 0.0

@@ -17,13 +17,7 @@ _BLOCK = 1 << 14
 
 
 class Basis:
-    """Rows that are orthonormal, as far as their element type goes.
-
-    Args:
-        rows: how many there may be.
-        dimension: their length.
-        dtype: their element type.
-    """
+    """Rows that are orthonormal, as far as their element type goes."""
 
     def __init__(self, rows: int, dimension: int, dtype: str) -> None:
         # Memory is taken by the system when a row is first written.
@@ -70,11 +64,7 @@ class Basis:
         return found
 
     def combined(self, mixing: Float64[np.ndarray, "rows vectors"]) -> Vector:
-        """Returns mixtures of the rows, shape (vectors, dimension).
-
-        Args:
-            mixing: of each mixture the shares of the rows, shape (count, vectors).
-        """
+        """Returns mixtures of the rows, shape (vectors, dimension)."""
         result = np.empty((mixing.shape[1], self._rows.shape[1]), self._rows.dtype)
         for start in range(0, self._rows.shape[1], _BLOCK):
             block = slice(start, start + _BLOCK)

@@ -25,10 +25,6 @@ class CurveShape:
     Attributes:
         kind: "bezier" (a Bezier curve: smooth, touches the ends alone) or "polygon" (straight from one to the next).
         bends: how many control points there are between the ends.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong value.
     """
 
     kind: str = "bezier"
@@ -39,11 +35,7 @@ class CurveShape:
         check_int("bends", self.bends, minimum=1, maximum=64)
 
     def weights(self, t: NDArray[Any] | float) -> Float64[np.ndarray, "places points"]:
-        """Returns how much of each control point is in the curve's points; each row adds up to one.
-
-        Args:
-            t: places from 0 to 1, shape (places,) or a number.
-        """
+        """Returns each control point's share of the points at t, 0 to 1, shape (places,) or a number; rows sum to 1."""
         places = np.atleast_1d(np.asarray(t, np.float64))
         degree = self.bends + 1
         if self.kind == "polygon":
@@ -61,15 +53,10 @@ class FittingSettings:
     """How a curve is fitted.
 
     Attributes:
-        shape: of the curve.
         steps: of the optimizer, which is Adam with a rate that falls linearly to zero.
         learning_rate: in the first step.
         batch_size: samples of a step.
         seed: of the places on the curve and of the batches.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong value.
     """
 
     shape: CurveShape = CurveShape()
@@ -102,8 +89,8 @@ class Fitting:
         step: how many steps are done.
         bends: the bends, float32 (float64 for a network that has it), shape (bends, weights), in the network's order of
             trainable parameters.
-        first: Adam's running means of their gradients, of the same shape.
-        second: those of the squared gradients.
+        first: Adam's running means of their gradients, shape (bends, weights).
+        second: those of the squared gradients, shape (bends, weights).
         losses: of the steps so far, each at its place and on its batch, shape (step,).
     """
 
@@ -119,7 +106,6 @@ class CurveTask:
     """A curve to be fitted.
 
     Attributes:
-        settings: how.
         first: every parameter of the first network, by name.
         last: those of the last one.
         buffers: every buffer of the first network, by name.

@@ -63,10 +63,7 @@ _GROUPS_UNDER_WAY = 4
 
 
 class JaxEvaluator(NetworkEvaluator):
-    """Measures a JAX network (contract 2).
-
-    Everything is compiled once for each shape of a batch. Arrays do not change in JAX, so the user's network is never
-    touched.
+    """Measures a JAX network (contract 2), compiled once for each shape of a batch.
 
     Args:
         model: a loss function of (outputs, targets), or an object that has one as ``loss_fn``; it returns a loss for
@@ -75,16 +72,8 @@ class JaxEvaluator(NetworkEvaluator):
             (``jax.sharding``) stays so, and origin and directions are divided alike.
         dataset: a pair of arrays (inputs, targets), an iterable of batches of such pairs, or a PyTorch DataLoader or
             Dataset; or a mapping of several of these by name.
-        metrics: name to function of (outputs, targets), which returns the same as a loss.
+        metrics: name to function of (outputs, targets), which returns what a loss returns.
         setup: what is measured, and how; the threads are only noted in the plan.
-
-    Raises:
-        FrozenNetworkError: no parameter is trainable.
-        SamplesError: the samples cannot be measured.
-        CallbackFunctionError: the network, the loss or a metric raises, cannot be compiled, or gives the wrong shape;
-            or the network is divided among devices that the worker does not have.
-        TypeError: an argument has the wrong type.
-        ValueError: ``buffers="recalibrate"`` or a lower precision is asked for.
     """
 
     def __init__(
@@ -174,7 +163,7 @@ class JaxEvaluator(NetworkEvaluator):
 
     @property
     def can_differentiate(self) -> bool:
-        """Yes."""
+        """Whether the network has products: always."""
         return True
 
     def products(self, settings: ProductSettings) -> ShareProducts:

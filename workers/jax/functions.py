@@ -30,12 +30,12 @@ class Plane(NamedTuple):
 
     Attributes:
         origin: of the trainable parameters, as wide as points are computed.
-        directions: the same, one for each axis.
+        directions: of these too, one for each axis.
         fixed: all that stays as it is.
         corners: the interpolated buffers of the origin and of the network at 1 along each axis, as wide as points;
             empty where nothing is interpolated.
-        vectors: of these, by name, what stays of length one; the values mean nothing.
-        networks: all buffers that are not the same in these networks, in their own types.
+        vectors: by name, those of these buffers that stay of length one; the values mean nothing.
+        networks: all buffers that differ between the origin and the networks at 1 along each axis, in their own types.
     """
 
     origin: dict[str, Any]
@@ -47,20 +47,11 @@ class Plane(NamedTuple):
 
 
 class CompiledFunctions:
-    """What is measured of a network, compiled once for each shape of a batch.
-
-    Weights are arguments of the compiled functions, never part of them.
-
-    Attributes:
-        totals: which candidates are computed at points; all of them, unless it is set before the first.
-
-    Args:
-        network: the network.
-        candidates: the loss, in every way in which it may be added up, and the metrics.
-    """
+    """What is measured of a network, compiled once for each shape of a batch; weights are arguments, not constants."""
 
     def __init__(self, network: NamedArrays, candidates: Sequence[JaxTotal]) -> None:
         self._network, self._candidates = network, candidates
+        # Those computed at points; they are set before the first one, and again only on functions made ``anew``.
         self.totals = candidates
         self._state = jax.jit(self._values)
         self._point = jax.jit(self._point_values)
@@ -95,7 +86,7 @@ class CompiledFunctions:
         return state
 
     def anew(self) -> CompiledFunctions:
-        """Returns the same functions, not compiled yet, so that ``totals`` can be set once more."""
+        """Returns such functions that are not compiled yet, so that ``totals`` can be set once more."""
         return CompiledFunctions(self._network, self._candidates)
 
     def at_point(self, coordinates: Any, plane: Plane, batch: Batch) -> Any:
@@ -103,7 +94,7 @@ class CompiledFunctions:
         return self._point(coordinates, plane, batch.inputs, batch.targets)
 
     def at_points(self, coordinates: Any, plane: Plane, batch: Batch) -> Any:
-        """Returns the same at several points, coordinates of shape (points, axes), every array with that axis first."""
+        """Returns what ``at_point`` does, at coordinates of shape (points, axes); every array has the points first."""
         return self._points(coordinates, plane, batch.inputs, batch.targets)
 
     def lower_at_point(self, coordinates: Any, plane: Plane, batch: Batch) -> Any:
@@ -161,16 +152,11 @@ def ran_out_of_memory(error: Exception) -> bool:
 
 
 def points_at_once(lowered: Any) -> int:
-    """Returns how many points one call measures, by what the function for one point does; no clock is asked.
-
-    A call for one point of a small network spends its time on everything but arithmetic: eight points at once by
-    ``jax.vmap`` were 1.2 to 1.7 times as fast for multilayer perceptrons of up to 26,000 parameters at 1,024 samples
-    (five times at 64), but three times slower for those of 300,000 parameters, and nearly six times for a small
-    convolutional network, whose kernels then become groups (two CPU cores).
-
-    Args:
-        lowered: the function for one point and one batch (``jax.stages.Lowered``).
-    """
+    """Returns how many points one call measures, by what the function for one point does; no clock is asked."""
+    # A call for one point of a small network spends its time on everything but arithmetic: eight points at once by
+    # ``jax.vmap`` were 1.2 to 1.7 times as fast for multilayer perceptrons of up to 26,000 parameters at 1,024 samples
+    # (five times at 64), but three times slower for those of 300,000 parameters, and nearly six times for a small
+    # convolutional network, whose kernels then become groups (two CPU cores).
     operations = (lowered.cost_analysis() or {}).get("flops", float("inf"))
     if operations > _MOST_OPERATIONS or "stablehlo.convolution" in lowered.as_text():
         return 1

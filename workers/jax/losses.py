@@ -27,15 +27,7 @@ Part: TypeAlias = dict[str, NDArray[Any]]
 
 
 class JaxTotal(Total):
-    """A loss or a metric, in two halves: one traced by ``jax.jit``, the other in NumPy.
-
-    Its ``outputs`` are not the network's, but what ``inside`` returned for every total, by key.
-
-    Args:
-        key: its own.
-        name: under which the result is stored.
-        function: the user's, of (outputs, targets).
-    """
+    """A loss or a metric, in two halves: one traced by ``jax.jit`` (``inside``), the other in NumPy (``columns``)."""
 
     def __init__(self, key: str, name: str, function: Function) -> None:
         self.key, self.name, self._function = key, name, function
@@ -47,22 +39,11 @@ class JaxTotal(Total):
 
     @abstractmethod
     def columns(self, parts: Sequence[Part], sizes: Sequence[int]) -> dict[str, Float64[np.ndarray, " points"]]:
-        """Returns the results at every point.
-
-        Args:
-            parts: of each batch.
-            sizes: samples of each batch.
-        """
+        """Returns the results at every point, from the parts of all batches and their numbers of samples."""
 
     @abstractmethod
     def numerator(self, outputs: Any, targets: Any, size: Any) -> tuple[jax.Array, jax.Array]:
-        """Returns one batch's sum and its weight, as ``Total.differentiable`` does; it is traced.
-
-        Args:
-            outputs: of the network.
-            targets: the batch's.
-            size: its samples.
-        """
+        """Returns the sum and weight of a batch of ``size`` samples, as ``Total.differentiable`` does; it is traced."""
 
     def reset(self) -> None:
         """Starts a new sum."""
@@ -71,6 +52,7 @@ class JaxTotal(Total):
 
     def add(self, outputs: Any, batch: Batch) -> None:
         """Adds one batch."""
+        # The outputs are not the network's, but what ``inside`` returned for every total, by key.
         self._parts.append({key: np.asarray(value)[None] for key, value in outputs[self.key].items()})
         self._sizes.append(batch.size)
 
@@ -154,11 +136,7 @@ class SingleSampleTotal(SampleTotal):
 
 
 def find_metrics(metrics: object) -> dict[str, Function]:
-    """Returns the metrics by name.
-
-    Raises:
-        CallbackFunctionError: they are not a dict of functions, or a name cannot be stored.
-    """
+    """Returns functions of (outputs, targets) by name; CallbackFunctionError where the metrics are no such dict."""
     found = check_metrics(metrics, "function of outputs and targets")
     for name, metric in found.items():
         if not callable(metric) or isinstance(metric, type):
@@ -169,20 +147,7 @@ def find_metrics(metrics: object) -> dict[str, Function]:
 def make_totals(
     loss: Function, metrics: Mapping[str, Function], outputs: Any, batch: Batch
 ) -> tuple[JaxTotal, JaxTotal | None, dict[str, JaxTotal]]:
-    """Returns what adds the loss and the metrics up.
-
-    Args:
-        loss: of (outputs, targets).
-        metrics: the same, by name.
-        outputs: of one batch, or their shapes.
-        batch: that batch.
-
-    Returns:
-        The loss as it is; the same by single samples, or None where that is of no use; the metrics by name.
-
-    Raises:
-        CallbackFunctionError: one returns neither one number nor something for each sample, or cannot be traced.
-    """
+    """Returns the loss as it is and by single samples (None: of no use), and metrics by name; outputs may be shapes."""
     whole = _make_total("loss", "loss", loss, "the loss", outputs, batch)
     split: JaxTotal | None = None
     if isinstance(whole, BatchTotal):

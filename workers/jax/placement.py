@@ -13,25 +13,7 @@ _PLATFORMS = {"cuda": "gpu", "rocm": "gpu"}
 
 
 class Placement:
-    """Puts arrays where the network needs them.
-
-    A network that has an array on several devices (``jax.sharding``) keeps every array's sharding; what has none, such
-    as samples, is copied to each of these devices. All of any other network is put on one device.
-
-    Args:
-        arrays: the network's, by name.
-        device: of the worker.
-        available: names of all devices of the worker; empty where nobody says so.
-
-    Attributes:
-        device: the first of the network's.
-        is_kept: whether arrays are divided among devices.
-
-    Raises:
-        CallbackFunctionError: arrays are divided among devices that the worker does not have, or in ways that do not
-            go together.
-        TypeError: an array is divided among processes.
-    """
+    """Puts arrays where a network needs them: on one device, or as its own are divided among several."""
 
     def __init__(self, arrays: Mapping[str, Any], device: Any, available: Sequence[str] = ()) -> None:
         self.device = device
@@ -63,6 +45,7 @@ class Placement:
         _check_available(devices, available)
         self.device = devices[0]
         self._shardings = divided
+        # What is not divided, such as samples, is copied to each of these devices.
         self._everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
     def place(self, tree: Any) -> Any:

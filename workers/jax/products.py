@@ -48,12 +48,8 @@ class DifferentiatedFunction:
     """What an evaluator gives of its network and loss.
 
     Attributes:
-        network: the user's.
-        arrays: its own parameters and buffers, by name.
-        total: adds the loss up.
-        samples: those of the main data set.
+        arrays: the network's own parameters and buffers, by name.
         batch_size: of the plan; None where the data set's own batches are kept.
-        placement: where arrays and samples lie.
         settings: makes the context in which everything is computed.
     """
 
@@ -67,14 +63,7 @@ class DifferentiatedFunction:
 
 
 class JaxProducts(ShareProducts):
-    """Products by derivatives forwards over backwards, compiled once for each length of a batch.
-
-    Trainable arrays in bfloat16 or float16 are computed in float32. The user's network is never touched.
-
-    Args:
-        function: what the evaluator gives.
-        settings: which products.
-    """
+    """Products by derivatives forwards over backwards, in at least float32, compiled for each length of a batch."""
 
     def __init__(self, function: DifferentiatedFunction, settings: ProductSettings) -> None:
         self._function, self._settings = function, settings

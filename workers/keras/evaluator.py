@@ -35,12 +35,6 @@ class KerasEvaluator(ArrayEvaluator):
             or a mapping of several of these by name.
         metrics: name to ``keras.metrics.Metric`` or function of (y_true, y_pred), beside the compiled ones.
         setup: what is measured, and how; Keras says on which device.
-
-    Raises:
-        CallbackFunctionError: the network, the loss or a metric raises, or is of no known kind.
-        SamplesError: the samples cannot be measured.
-        ValueError: Keras runs on another back end.
-        TypeError: an argument has the wrong type.
     """
 
     def __init__(self, model: Any, network: Any, dataset: Any, metrics: Any, setup: MeasurementSetup) -> None:

@@ -27,15 +27,7 @@ Loss = Callable[[Prediction, Any], Any]
 
 
 def find_loss(model: Any) -> tuple[Loss, Any]:
-    """Returns the loss of a batch, and what Keras compiled it to (None where a model adds its losses itself).
-
-    Args:
-        model: the first item that callback_fn returned: a compiled model, whose loss includes what layers and
-            regularizers add; or a ``keras.losses.Loss``, a function of (y_true, y_pred) or Keras' name of a loss.
-
-    Raises:
-        CallbackFunctionError: it is none of these.
-    """
+    """Returns the loss of a batch, and what Keras compiled it to (None where a model adds its losses itself)."""
     if isinstance(model, keras.Model):
         _check_model(model)
         return _loss_of_model(model), getattr(model, "_compile_loss", None)
@@ -53,11 +45,7 @@ def find_loss(model: Any) -> tuple[Loss, Any]:
 
 
 def rounding_notes(judge: Any) -> list[str]:
-    """Returns what to say where Keras rounds outputs and losses to the type that a loss was made for.
-
-    Args:
-        judge: Keras' compiled loss, which has seen a batch, or None.
-    """
+    """Returns notes where Keras rounds outputs and losses to a loss's type; its compiled loss has seen a batch."""
     dtypes = {str(term.loss.dtype) for term in getattr(judge, "_flat_losses", None) or []}
     return [rounding_note(dtype) for dtype in sorted(dtypes & set(NARROW))]
 
@@ -69,16 +57,7 @@ def unpack(targets: Any) -> tuple[Any, Any]:
 
 
 class SampleLoss(SampleSums):
-    """A Keras loss as sums of a numerator and a denominator for each sample.
-
-    Args:
-        judge: Keras' compiled loss, which has seen a batch.
-        network: the network, which says whether JAX may compile.
-        with_penalties: whether the losses of layers and regularizers count.
-
-    Raises:
-        ValueError: it is unknown how the loss splits.
-    """
+    """A compiled Keras loss, which has seen a batch, as two sums for each sample; ValueError if it does not split."""
 
     adds_up = True
 

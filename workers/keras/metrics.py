@@ -19,15 +19,7 @@ from .network import Prediction, attach_masks, compiled, masks_of
 
 
 class MetricState:
-    """A Keras metric and what it has seen, apart from the metric's own variables, which stay as they are.
-
-    Args:
-        metric: the metric.
-        network: the network, which says whether JAX may compile.
-        weighted: whether the metric takes sample weights.
-        prediction: of one batch.
-        targets: of that batch.
-    """
+    """A Keras metric and what it has seen, apart from the metric's own variables, which stay as they are."""
 
     def __init__(self, metric: Any, network: Any, *, weighted: bool, prediction: Prediction, targets: Any) -> None:
         self._metric = metric
@@ -75,14 +67,7 @@ class MetricState:
 
 
 class MetricValue(Total):
-    """One of the numbers that a Keras metric returns.
-
-    Args:
-        name: its name.
-        state: the metric.
-        leads: whether this is the first number of the metric, which feeds it for the others.
-        key: which number of a metric that returns several.
-    """
+    """One of the numbers that a Keras metric returns; the first one leads: it feeds the metric for the others."""
 
     adds_up = True
 
@@ -107,29 +92,14 @@ class MetricValue(Total):
 
 
 def find_metrics(metrics: object) -> dict[str, Any]:
-    """Returns the metrics beside the compiled ones, by name.
-
-    Raises:
-        CallbackFunctionError: they are not a dict, or a name cannot be stored.
-    """
+    """Returns the metrics beside the compiled ones, by name."""
     return check_metrics(metrics, "keras.metrics.Metric or function of y_true and y_pred")
 
 
 def make_metrics(
     model: Any, metrics: Mapping[str, Any], network: Any, prediction: Prediction, targets: Any
 ) -> dict[str, Total]:
-    """Returns an accumulator for each metric of a compiled model, and for each of a dictionary.
-
-    Args:
-        model: the first item that callback_fn returned.
-        metrics: name to ``keras.metrics.Metric`` or function of (y_true, y_pred).
-        network: the network.
-        prediction: of one batch.
-        targets: of that batch.
-
-    Raises:
-        CallbackFunctionError: one is of another kind, or its name cannot be stored or is there twice.
-    """
+    """Returns an accumulator for each metric of a compiled model, and for each of a dictionary."""
     totals: dict[str, Total] = {}
     first = {"prediction": prediction, "targets": targets}
     together = getattr(model, "_compile_metrics", None) if isinstance(model, keras.Model) else None

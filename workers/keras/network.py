@@ -35,15 +35,7 @@ class Prediction:
 
 
 class KerasNetwork:
-    """A Keras network on the PyTorch or JAX back end (``ArrayNetwork``).
-
-    Args:
-        network: the network, on the device where Keras put it.
-
-    Raises:
-        ValueError: Keras runs on another back end.
-        TypeError: the network cannot be read.
-    """
+    """A Keras network on the PyTorch or JAX back end (``ArrayNetwork``)."""
 
     def __init__(self, network: Any) -> None:
         self.back_end = check_back_end()
@@ -131,11 +123,7 @@ class KerasNetwork:
 
 
 def check_back_end() -> str:
-    """Returns the name of Keras' back end.
-
-    Raises:
-        ValueError: it is one that was never tried.
-    """
+    """Returns the name of Keras' back end; ValueError where it is one that was never tried."""
     name = str(keras.backend.backend())
     if name not in _BACK_ENDS:
         raise ValueError(

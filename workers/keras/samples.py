@@ -25,25 +25,7 @@ def read_keras_samples(
     options: MeasurementOptions,
     memory: SampleMemory = SampleMemory(),  # noqa: B008
 ) -> tuple[Samples, list[str]]:
-    """Reads the samples once, in data-set order.
-
-    Args:
-        dataset: (x, y) or (x, y, sample_weight) of arrays, or of nested lists, tuples and dicts of arrays; a
-            ``keras.utils.PyDataset``, a PyTorch DataLoader or Dataset, a ``tf.data.Dataset``, or any iterable of
-            batches of (x, y) or (x, y, sample_weight).
-        options: how many samples, and which.
-        memory: where they are kept.
-
-    Returns:
-        The samples, and notes for the user. A batch's targets are a dict: "targets", and "sample_weight" where there
-        are weights.
-
-    Raises:
-        TypeError: the data set is of a kind that cannot be read.
-        ValueError: random samples of a stream were asked for.
-        SamplesError: it is empty, unlabelled, or gives other samples each time.
-        SampleMemoryError: there is no room for them.
-    """
+    """Reads samples once, in order, with targets as of ``split_batch``; returns them with notes for the user."""
     if _is_tuple_of_arrays(dataset):
         samples, notes = read_array_samples(split_batch(dataset), options, memory)
     elif _is_from_torch(dataset):
@@ -69,11 +51,7 @@ def read_keras_samples(
 
 
 def split_batch(item: Any) -> tuple[Any, dict[str, Any]]:
-    """Returns (x, {"targets": y, "sample_weight": weights}) of (x, y, weights), the latter only where it is there.
-
-    Raises:
-        SamplesError: it is neither (x, y) nor (x, y, sample_weight).
-    """
+    """Returns (x, {"targets": y, "sample_weight": weights}) of (x, y, weights), the latter only where it is there."""
     if not isinstance(item, tuple | list) or len(item) not in (2, 3):
         shown = f"a {type(item).__name__}" + (f" of {len(item)}" if isinstance(item, tuple | list) else "")
         raise SamplesError(
@@ -93,12 +71,10 @@ def _by_index(dataset: Any) -> Iterator[Any]:
 
 
 def _is_tuple_of_arrays(dataset: Any) -> bool:
-    """Returns whether it is what ``evaluate`` takes as x, y and sample_weight.
-
-    Two or three batches look alike. As everywhere in Keras, a tuple is a batch, a list holds several inputs.
-    """
+    """Returns whether it is what ``evaluate`` takes as x, y and sample_weight."""
     if not isinstance(dataset, tuple | list) or len(dataset) not in (2, 3):
         return False
+    # Two or three batches look alike. As everywhere in Keras, a tuple is a batch, a list holds several inputs.
     batch = tuple if isinstance(dataset, tuple) else (tuple, list)
     are_batches = all(isinstance(part, batch) and len(part) in (2, 3) for part in dataset)
     return not are_batches and any(hasattr(leaf, "shape") for leaf in keras.tree.flatten(dataset))

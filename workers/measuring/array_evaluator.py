@@ -71,11 +71,8 @@ class Target:
     """What is measured of a network.
 
     Attributes:
-        samples: on which.
         whole: the user's loss, batch by batch.
         split: the same as sums over samples, or None.
-        metrics: by name.
-        notes: what the user should know about the samples.
         name: of their data set; "" where it has none.
         further: data sets beside this one, measured by the same loss and metrics.
     """
@@ -90,19 +87,7 @@ class Target:
 
 
 class ArrayEvaluator(NetworkEvaluator):
-    """Measures a network that takes its weights as NumPy arrays (contract 2).
-
-    Args:
-        network: the network; it ends as it was found.
-        measured: samples, loss and metrics.
-        setup: what is measured, and how.
-
-    Raises:
-        FrozenNetworkError: no parameter is trainable.
-        SamplesError: the samples cannot be measured.
-        CallbackFunctionError: the network, the loss or a metric raises, or gives no single number.
-        ValueError: ``buffers="recalibrate"`` or a lower precision is asked for; none of these frameworks offers a way.
-    """
+    """Measures a network that takes its weights as NumPy arrays (contract 2); the network ends as it was found."""
 
     def __init__(self, network: ArrayNetwork, measured: Target, setup: MeasurementSetup) -> None:
         self._network = network

@@ -35,15 +35,7 @@ _OTHER_ARGUMENTS = ("required positional argument", "positional arguments but", 
 
 
 def find_loss(model: object, expected: str) -> Callable[..., Any]:
-    """Returns the loss function: ``model.loss_fn``, or the model itself.
-
-    Args:
-        model: the first item that callback_fn returned.
-        expected: what it must be, for an error's text.
-
-    Raises:
-        CallbackFunctionError: it has no loss function.
-    """
+    """Returns the loss function: ``model.loss_fn``, or the model itself."""
     loss = getattr(model, "loss_fn", model)
     if isinstance(loss, type) or not callable(loss):
         raise wrong_loss(expected, loss)
@@ -60,16 +52,7 @@ def wrong_loss(expected: str, found: object) -> CallbackFunctionError:
 
 
 def check_movable(space: WeightSpace, remedy: str) -> None:
-    """Checks that a network has real, trainable parameters.
-
-    Args:
-        space: the network's description.
-        remedy: how a parameter is made trainable, the end of the error's text.
-
-    Raises:
-        FrozenNetworkError: no parameter is trainable.
-        TypeError: a trainable parameter is complex.
-    """
+    """Checks that a network has real, trainable parameters."""
     if not space.trainable:
         raise FrozenNetworkError(
             f"network {space.network} has no trainable parameter, so there is no plane through its weights; {remedy}. "
@@ -81,11 +64,7 @@ def check_movable(space: WeightSpace, remedy: str) -> None:
 
 
 def check_own_precision(precision: str, framework: str) -> None:
-    """Checks that a network is to be measured as it was built, where its framework offers no other way.
-
-    Raises:
-        ValueError: another precision is asked for.
-    """
+    """Checks that a network is to be measured as it was built, where its framework offers no other way."""
     if precision != "float32":
         raise ValueError(
             f'precision="{precision}" is available for PyTorch only, and this network is one of {framework}. Use '
@@ -95,16 +74,7 @@ def check_own_precision(precision: str, framework: str) -> None:
 
 
 def check_own_seeding(seed_each_point: bool, framework: str, remedy: str) -> None:
-    """Checks that nobody asks for seeds at each point where a framework has no generators that could be seeded.
-
-    Args:
-        seed_each_point: what is asked for.
-        framework: of the network.
-        remedy: what to do instead, a sentence.
-
-    Raises:
-        ValueError: it is asked for.
-    """
+    """Checks that nobody asks for seeds at each point where a framework has no generators that could be seeded."""
     if seed_each_point:
         raise ValueError(
             f"seed_each_point=True is available for PyTorch only, and this network is one of {framework}. {remedy}"
@@ -112,23 +82,14 @@ def check_own_seeding(seed_each_point: bool, framework: str, remedy: str) -> Non
 
 
 def check_loaded(plane: _Plane | None) -> _Plane:
-    """Returns what an evaluator keeps of the loaded plane.
-
-    Raises:
-        RuntimeError: none is loaded.
-    """
+    """Returns what an evaluator keeps of the loaded plane."""
     if plane is None:
         raise RuntimeError("no plane is loaded; call load(origin, directions, buffers) before measuring.")
     return plane
 
 
 def check_points(points: ArrayLike, axes: int | None) -> Float64[np.ndarray, "points axes"]:
-    """Returns coordinates on the loaded plane as float64, shape (points, axes).
-
-    Raises:
-        RuntimeError: no plane is loaded.
-        ValueError: they have another shape.
-    """
+    """Returns coordinates on the loaded plane as float64, shape (points, axes)."""
     found, count = np.asarray(points, np.float64), check_loaded(axes)
     if found.ndim != 2 or found.shape[1] != count:
         raise ValueError(f"points must have shape (points, {count}), but got {found.shape}.")
@@ -159,13 +120,7 @@ class Closeness:
         return replace(self, relative=self.of_batch)
 
     def allowed(self, value: float, scale: float, spread: float = 0.0) -> float:
-        """Returns how much two equal values may differ.
-
-        Args:
-            value: one of them; infinite and NaN are equal to themselves alone.
-            scale: the largest absolute value anywhere.
-            spread: the standard deviation between batches.
-        """
+        """Returns how much equal values may differ; ``scale`` is the largest anywhere, ``spread`` that of batches."""
         noise = self.noise * scale
         share = self.relative * abs(value) if math.isfinite(value) else 0.0
         if self.spread is not None and spread > self.telling * noise:
@@ -174,13 +129,7 @@ class Closeness:
 
 
 def partition_closeness(space: WeightSpace, samples: int, precision: str = "float32") -> Closeness:
-    """Returns how close a network's values over two partitions of its samples are where they are equal.
-
-    Args:
-        space: the network's description.
-        samples: how many there are.
-        precision: of the forward passes.
-    """
+    """Returns how close a network's values over two partitions of its samples are where they are equal."""
     if precision != "float32" or any(info.dtype not in ("float32", "float64") for info in space.trainable):
         relative = _CLOSE_LOW_PRECISION / math.sqrt(samples)
         return Closeness(relative, 0.1 * relative, None, 10.0, _CLOSE_LOW_PRECISION)
@@ -189,14 +138,7 @@ def partition_closeness(space: WeightSpace, samples: int, precision: str = "floa
 
 @contextlib.contextmanager
 def callback_errors(what: str = "evaluated") -> Iterator[None]:
-    """Turns what the user's network, loss and metrics raise into an error that says so.
-
-    Args:
-        what: what was tried with them.
-
-    Raises:
-        CallbackFunctionError: they raised something other than a ``LandscapeError``.
-    """
+    """Turns what the user's network, loss and metrics raise into a CallbackFunctionError; a LandscapeError passes."""
     try:
         yield
     except LandscapeError:
@@ -225,33 +167,15 @@ def callback_errors(what: str = "evaluated") -> Iterator[None]:
 
 
 def closeness_elsewhere(precision: str, *, same_kind: bool = True) -> float:
-    """Returns how much of a value it may differ that other hardware or other code computes from the same weights.
-
-    In lower precision each sample is rounded, and one that another class is given by that changes an accuracy at once.
-
-    Args:
-        precision: of the forward passes.
-        same_kind: whether it is a device of the same type.
-    """
+    """Returns by what share a value may differ that other hardware (``same_kind`` or not) or other code computes."""
     if precision != "float32":
+        # Each sample is rounded, and one that another class is given by that changes an accuracy at once.
         return _CLOSE_LOW_PRECISION
     return _CLOSE if same_kind else 10 * _CLOSE
 
 
 def check_determinism(origins: Sequence[OriginValues], precision: str = "float32") -> dict[str, float]:
-    """Compares the origin's measurements within and between workers; NaN equals NaN.
-
-    Args:
-        origins: what each worker measured.
-        precision: of the forward passes.
-
-    Returns:
-        The first worker's first measurement.
-
-    Raises:
-        NondeterministicLossError: two of them differ by more than 1e-5 of the value and 1e-8 of the one far from
-            the origin (1e-4 and 1e-7 between device types; in lower precision 2e-2 and 2e-5 between workers).
-    """
+    """Compares origins within and between workers, NaN equal to NaN; returns the first worker's first measurement."""
     first, expected = origins[0], origins[0].measured.values[0]
     for origin in origins:
         tolerance = closeness_elsewhere(precision, same_kind=origin.device == first.device)
@@ -274,20 +198,7 @@ def check_same_values(
     *,
     elsewhere: Mapping[str, float] | None = None,
 ) -> None:
-    """Compares two measurements of the same weights; NaN equals NaN.
-
-    Args:
-        what: was measured, for an error's text.
-        expected: the first values, by name.
-        found: the second ones.
-        where: they were measured, for an error's text.
-        tolerance: how much of a value they may differ.
-        elsewhere: the values at other weights; a thousandth of the tolerance of them is allowed too, because a small
-            loss is a difference of larger numbers.
-
-    Raises:
-        NondeterministicLossError: they differ.
-    """
+    """Compares two measurements of one set of weights, NaN equal to NaN; ``elsewhere`` shows how large values get."""
     for name, value in expected.items():
         if name in EXTREMES:
             continue  # a search that ends a step earlier differs by its tolerance; products are checked by themselves

@@ -31,17 +31,7 @@ _MAX_PRODUCTS = 200
 
 
 class WithExtremes(Evaluator):
-    """Measures what another evaluator measures, and the ends of the Hessian's spectrum of the main data set's loss.
-
-    Every point is searched from the same start, so that the same weights give the same bits, whoever measures them.
-
-    Args:
-        evaluator: of any framework that makes products.
-
-    Raises:
-        CurvatureError: it makes none.
-        CallbackFunctionError: it measures a metric that has the name of an end.
-    """
+    """Measures what another evaluator measures, and the ends of the Hessian's spectrum of the main data set's loss."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._inner = evaluator
@@ -126,7 +116,7 @@ class WithExtremes(Evaluator):
 
     @property
     def pass_cost(self) -> PassCost | None:
-        """What a pass costs; samples are held, so there is none."""
+        """What a pass costs; samples stay in memory, so there is none."""
         return self._inner.pass_cost
 
     @property
@@ -152,6 +142,7 @@ class WithExtremes(Evaluator):
         products = Products(shares, weights_length_of(parameters, shares.layout))
         gradient = products.gradient() if np.isfinite(products.loss) else np.full(1, np.nan)
         if np.isfinite(gradient).all():
+            # Every point is searched from one start, so that equal weights give equal bits, whoever measures them.
             ends = find_eigenpairs(
                 products,
                 1,

@@ -36,11 +36,9 @@ class MovedNetwork:
     """The network that an evaluator moves, as its other data sets see it; each is what ``PartitionedSet`` says.
 
     Attributes:
-        space: its description.
         forward_here: returns it where it is.
         visit: moves it.
         leave: moves it back to the plane's origin.
-        settings: returns the context in which everything is computed.
         measure: measures batches with a loss and metrics, where it is.
         samples_for_test: returns samples as ``forward_here`` takes them.
         use_batch_size: lets all data sets be measured in smaller batches.
@@ -59,17 +57,7 @@ class MovedNetwork:
 
 
 class FurtherSet(PartitionedSet):
-    """A data set beside the main one: its own samples, sums and partition, on the main one's network and plan.
-
-    Args:
-        name: of the data set.
-        network: that the evaluator moves.
-        samples: placed as the plan asks.
-        candidates: the ways to add the loss up; each set has sums of its own.
-        metrics: by name; the same.
-        plan: the evaluator's, as far as it is known.
-        notes: what the user should know of the samples.
-    """
+    """A data set beside the main one: its own samples, sums and partition, on the main one's network and plan."""
 
     def __init__(
         self,
@@ -92,13 +80,7 @@ class FurtherSet(PartitionedSet):
         )
 
     def take_plan(self, plan: MeasurementPlan, setup: MeasurementSetup, samples: Samples) -> None:
-        """Is measured in a plan from now on.
-
-        Args:
-            plan: the evaluator's, chosen for the main data set.
-            setup: what the evaluator was told.
-            samples: in the plan's layout.
-        """
+        """Is measured from now on in the plan that was chosen for the main data set; samples are in its layout."""
         self._samples = samples
         chosen = chosen_plan(plan, setup)
         self._plan = replace(chosen, batch_size=None) if self._keeps_batches else chosen

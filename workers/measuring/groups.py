@@ -44,12 +44,7 @@ class SampleGroups:
         return tuple(name_in_group("loss", label) for label in self.labels)
 
     def means(self, numerators: Any, denominators: Any) -> Any:
-        """Returns each group's loss, NaN where it has no sample, in NumPy or on a tensor's device, shape (groups,).
-
-        Args:
-            numerators: of each sample, float64, shape (n,).
-            denominators: the same, or None for a loss that is a sum.
-        """
+        """Returns groups' losses, (groups,), NaN without samples; of float64 (n,), denominators None for a sum."""
         if is_tensor(numerators):
             torch = sys.modules["torch"]
             ids = torch.as_tensor(self.ids, device=numerators.device)
@@ -66,12 +61,7 @@ class SampleGroups:
 
 
 class GroupedLoss(Total):
-    """A loss, and beside it the loss of each group of samples.
-
-    Args:
-        loss: a sum over samples.
-        groups: of all the samples that are added between two resets.
-    """
+    """A loss, and beside it that of each group of the samples; all samples are added between two resets."""
 
     splits = True
 
@@ -100,15 +90,7 @@ class GroupedLoss(Total):
 
 
 def check_splits(loss: Total, option: str = "groups") -> None:
-    """Checks that a loss has a value for each sample.
-
-    Args:
-        loss: as it is added up.
-        option: that needs these values.
-
-    Raises:
-        CallbackFunctionError: it has none.
-    """
+    """Checks that a loss has a value for each sample, which ``option`` needs."""
     if not loss.splits:
         raise CallbackFunctionError(
             f"{option} needs a loss that has a value for each sample, such as nn.CrossEntropyLoss, but this one gives "
@@ -120,19 +102,7 @@ def check_splits(loss: Total, option: str = "groups") -> None:
 def find_groups(
     choice: str | Callable[[Any, Any], Any], sets: Mapping[str, Samples]
 ) -> tuple[list[SampleGroups], list[str], str]:
-    """Returns the groups of each data set's samples.
-
-    Args:
-        choice: "target", or a function of (inputs, targets) that returns a whole number for each sample.
-        sets: the samples, by the data set's name.
-
-    Returns:
-        The groups, what the user should know, and a SHA-256 of all of them.
-
-    Raises:
-        SamplesError: there is no whole number for each sample.
-        CallbackFunctionError: there are more than 1,000 groups, or the function raises.
-    """
+    """Returns the data sets' groups, notes, and a SHA-256 of all; ``choice`` gives a whole number for each sample."""
     found: list[NDArray[np.int64]] = []
     for name, samples in sets.items():
         with naming_set(name):

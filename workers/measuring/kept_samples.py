@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 
 class KeptLoss(Total):
-    """A loss, and beside it that of each sample.
-
-    Args:
-        loss: a sum over samples.
-        shown: the same, perhaps with groups; it adds up.
-    """
+    """A loss, and beside it that of each sample; ``shown`` is this loss, perhaps with groups, and adds both up."""
 
     splits = True
 
@@ -48,12 +43,7 @@ class KeptLoss(Total):
 
 
 def own_losses(numerators: Any, denominators: Any) -> Any:
-    """Returns each sample's own loss, in NumPy or on a tensor's device; NaN for a sample that does not count.
-
-    Args:
-        numerators: float64, shape (..., samples).
-        denominators: of each sample, shape (samples,), or None for a loss that is a sum.
-    """
+    """Returns losses, (..., samples), NaN where one does not count; denominators, (samples,), are None for a sum."""
     if denominators is None:
         return numerators
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -72,12 +62,7 @@ def as_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Float32[np.ndarra
 
 
 def values_at(columns: Mapping[str, NDArray[Any]], row: int) -> dict[str, float]:
-    """Returns the metrics of one point.
-
-    Args:
-        columns: what an evaluator returned.
-        row: of the point.
-    """
+    """Returns the metrics of one point: a row of the columns that an evaluator returned."""
     return {name: float(column[row]) for name, column in columns.items() if column.ndim == 1}
 
 
@@ -90,13 +75,7 @@ def samples_at(columns: Mapping[str, NDArray[Any]], row: int) -> dict[str, Float
 def describe_kept(
     name: str, samples: Samples, denominators: Float64[np.ndarray, " samples"] | None = None
 ) -> KeptSamples:
-    """Returns what is known of the samples of a set, whatever the point.
-
-    Args:
-        name: of the data set.
-        samples: of it.
-        denominators: of each in the mean; None where that is not known yet, or where there is no mean.
-    """
+    """Returns what is known of a data set's samples at every point; no denominators: not known yet, or no mean."""
     numbers = [whole_numbers(targets_of(batch), batch) for batch in samples.own_batches]
     targets = b"" if any(item is None for item in numbers) else _bytes(item for item in numbers if item is not None)
     weights = b""

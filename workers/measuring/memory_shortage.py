@@ -51,15 +51,7 @@ class Measuring(Protocol):
 
 
 def within_memory(evaluator: Measuring, measure: Callable[[], _Measured]) -> _Measured:
-    """Returns what ``measure`` returns, with the evaluator's batches halved as often as memory runs out.
-
-    Args:
-        evaluator: which measures.
-        measure: calls it; called again after each halving.
-
-    Raises:
-        MemoryShortageError: the batches cannot be halved any further.
-    """
+    """Calls ``measure`` until memory suffices, and halves the evaluator's batches before each further call."""
     samples = evaluator.description.num_samples
     while True:
         size = evaluator.description.plan.batch_size
@@ -78,14 +70,7 @@ def within_memory(evaluator: Measuring, measure: Callable[[], _Measured]) -> _Me
 
 @contextlib.contextmanager
 def getting_ready(what: str) -> Iterator[None]:
-    """Gives memory that runs out before a point is measured an error that says so.
-
-    Args:
-        what: was being done, as a clause: "the network was put on its device".
-
-    Raises:
-        MemoryShortageError: memory ran out.
-    """
+    """Gives a shortage of memory before any point is measured an error that says what was being done, a clause."""
     try:
         yield
     except LandscapeError:

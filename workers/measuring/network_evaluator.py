@@ -36,11 +36,9 @@ if TYPE_CHECKING:
 
 
 class NetworkEvaluator(PartitionedSet, Evaluator):
-    """The base of each framework's evaluator: the main data set on a network that it moves, and others beside it.
+    """The base of each framework's evaluator: the main data set on a network that it moves, and others beside it."""
 
-    Its constructor does what ``PartitionedSet`` says, and adds the other data sets when its plan is chosen.
-    """
-
+    # A constructor does what ``OneSet`` says, and adds the other data sets when its plan is chosen.
     _further: Sequence[FurtherSet] = ()
     _groups_sha256 = ""
     _kept: tuple[KeptSamples, ...] = ()
@@ -87,13 +85,10 @@ class NetworkEvaluator(PartitionedSet, Evaluator):
         return replace(found, further=tuple(further))
 
     def measure_origin(self, far: Sequence[float]) -> OriginMeasurement | None:
-        """Measures the loaded plane's origin over all samples, and over its first batch again.
-
-        Where a forward pass draws random numbers, it does so in each batch; where a network changes its own state, that
-        shows in a batch before and after a whole pass. What differs between workers is compared on all samples.
-        """
+        """Measures the loaded plane's origin over all samples, and over its first batch again."""
         if self._samples.passes is not None:
             return None
+        # Each batch draws random numbers anew; a state that the network changes shows in a batch before and after all.
         origin, size = self._measured_origin or self._measure_whole_origin(len(far)), self._plan.batch_size
         try:
             elsewhere = self._measure_few_at(far)
@@ -137,15 +132,7 @@ class NetworkEvaluator(PartitionedSet, Evaluator):
         metrics: Mapping[str, Total],
         notes: Sequence[str],
     ) -> None:
-        """Adds a data set beside the main one, which is measured in the same plan where the network is.
-
-        Args:
-            name: of the data set.
-            samples: on the device.
-            candidates: the ways to add the loss up, as for ``_find_partition``.
-            metrics: by name.
-            notes: what the user should know of the samples.
-        """
+        """Adds a data set beside the main one, which is measured in the same plan where the network is."""
         network = MovedNetwork(
             self._space_of_test,
             self._forward_here,
@@ -205,12 +192,7 @@ class NetworkEvaluator(PartitionedSet, Evaluator):
     def _plan_sets(
         self, setup: MeasurementSetup, place: Callable[[Samples], Samples] = lambda samples: samples
     ) -> None:
-        """Lets the data sets beside the main one be measured in the plan that was chosen.
-
-        Args:
-            setup: what the evaluator was told.
-            place: returns samples in the plan's layout.
-        """
+        """Measures the other data sets in the chosen plan from now on; ``place`` puts samples in its layout."""
         for item in self._further:
             with naming_set(item.set_name):
                 item.take_plan(self._plan, setup, place(item.samples))
@@ -219,13 +201,7 @@ class NetworkEvaluator(PartitionedSet, Evaluator):
         return self._measure_set(batches, self._loss, self._totals_of_metrics)
 
     def _measure_set(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
-        """Measures batches of any data set, where the network was moved to last.
-
-        Args:
-            batches: of the plan's shapes.
-            loss: as it is added up.
-            metrics: by name.
-        """
+        """Measures batches of any data set, where the network was moved to last."""
         raise NotImplementedError
 
     def _sets_changed(self) -> None:

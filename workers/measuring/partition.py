@@ -49,21 +49,10 @@ class _Verdict:
 
 
 class PartitionTest:
-    """Measures under two partitions of the samples, at a few places, to find out how the loss is added up.
+    """Measures under two partitions of the samples, at a few places, to find out how the loss is added up."""
 
-    Two partitions agree by chance where all samples have the same loss (a head of zeros), and within rounding where
-    losses are tiny (a network that has learned its data by heart). So what counts is whether they agree where the
-    batches differ from each other.
-
-    Args:
-        forward: the network, where it is now.
-        samples: what is measured.
-        candidates: the ways to add the loss up; the first is for a loss that belongs to its batches.
-        metrics: by name; they follow the same rule as the loss.
-        closeness: how close two equal values are.
-        few: whether a few batches are looked at instead of all.
-    """
-
+    # Two partitions agree by chance where all samples have one loss (a head of zeros), and within rounding where losses
+    # are tiny (data learned by heart). So what counts is whether they agree where batches differ from each other.
     def __init__(
         self,
         forward: Callable[..., Any],
@@ -75,6 +64,7 @@ class PartitionTest:
         few: bool = False,
     ) -> None:
         self._forward, self._samples, self._closeness = forward, samples, closeness
+        # The first candidate is for a loss that belongs to its batches.
         self._totals = [*candidates, *metrics.values()]
         self._names = ["loss"] * len(candidates) + list(metrics)
         self._loss, self._metrics = range(len(candidates)), range(len(candidates), len(self._totals))
@@ -87,16 +77,11 @@ class PartitionTest:
         self._repeated = False
 
     def look(self) -> None:
-        """Measures under both partitions where the network is now.
-
-        Raises:
-            NondeterministicLossError: the same batches gave two losses.
-            Exception: what the network or a metric raises in the loader's own batches; also the loss, but at the first
-                place only ``decide`` raises that.
-        """
+        """Measures under both partitions where the network is now."""
         own_groups, other_groups = self._partitions.own_and_other()
         own = self._sums(own_groups)
         _raise_first(own[index].error for index in self._metrics)
+        # At the first place only ``decide`` raises what the loss did.
         if self._places:
             _raise_first([self._loss_failure(own)])
         other: Sequence[PartitionSum] | None = None
@@ -111,17 +96,7 @@ class PartitionTest:
         self._places.append(place)
 
     def look_in_pass(self, visits: Sequence[Callable[[], None]], passes: Passes) -> None:
-        """Measures under both partitions at several places, in one pass over samples that memory does not hold.
-
-        Args:
-            visits: each moves the network to a place.
-            passes: the samples.
-
-        Raises:
-            NondeterministicLossError: the same batches gave two losses.
-            ChangedSamplesError: the data set gave other samples than before.
-            Exception: what the network or a metric raises at the first place, in the loader's own batches.
-        """
+        """Measures under both partitions where visits move the network, in one pass over samples beyond memory."""
         own = [self._new_sums([total.fresh() for total in self._totals]) for _ in visits]
         other = [self._new_sums([total.fresh() for total in self._totals]) for _ in visits]
         failures: dict[int, Exception] = {}
@@ -224,16 +199,7 @@ class PartitionTest:
         return self._is_whole or (has_values and (self.is_told or not on_plane))
 
     def decide(self, *, on_plane: bool, at_once: bool = True) -> Partition:
-        """Returns how the loss is added up.
-
-        Args:
-            on_plane: whether the places are on a plane; at other weights, what is not told stays open.
-            at_once: whether all samples may be one batch, where they came without batches.
-
-        Raises:
-            SamplesError: no target counts.
-            CallbackFunctionError: the loss is no single number.
-        """
+        """Returns how the loss is added up; at weights off a plane, what the places do not show stays open."""
         chosen = self._choose(self._loss, on_plane)
         failure = next((place.own[0].error for place in self._places if place.own[0].error), None)
         if not any(math.isfinite(self._verdict(index).value) for index in self._loss):
@@ -251,11 +217,7 @@ class PartitionTest:
         return Partition(chosen or 0, chosen is None or bool(found) or is_open, at_once, found)
 
     def try_at_once(self, candidate: int) -> None:
-        """Measures all samples as one batch, to find out whether memory holds that.
-
-        Raises:
-            Exception: memory ran out, or whatever the user's code raises.
-        """
+        """Measures all samples as one batch, to find out whether memory holds that."""
         metrics = {self._names[index]: self._totals[index] for index in self._metrics}
         run_batches(self._forward, self._samples.all_at_once(True).own_batches, self._totals[candidate], metrics)
 

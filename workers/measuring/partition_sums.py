@@ -62,14 +62,7 @@ class PartitionSum:
 
 
 class PartitionSums:
-    """Adds batches up in several totals.
-
-    Args:
-        forward: the network, where it is now.
-        totals: what is added up; they are reset.
-        names: of each total's value.
-        always: the totals whose groups count even if it is known that they add batches up.
-    """
+    """Adds batches up in several totals."""
 
     def __init__(
         self, forward: Callable[..., Any], totals: Sequence[Total], names: Sequence[str], always: Container[int]
@@ -138,16 +131,7 @@ def agrees_on_all(
     expected: Mapping[str, float],
     closeness: Closeness,
 ) -> bool:
-    """Returns whether totals over all samples are what was measured in other batches.
-
-    Args:
-        forward: the network, where that was measured.
-        batches: all samples, in batches of other sizes.
-        loss_of_batch: the loss as it is.
-        totals: the loss as it is added up and then the metrics, by name.
-        expected: what was measured.
-        closeness: how close two equal values are.
-    """
+    """Returns whether totals (the loss's first) over all samples are ``expected``, as measured in other batches."""
     sums = PartitionSums(forward, [loss_of_batch, *totals.values()], ["loss", *totals], range(1 + len(totals)))
     sums.add([batch] for batch in batches)
     whole, *found = sums.finish()
@@ -169,13 +153,7 @@ def agrees_on_all(
 def best_of_own_batches(
     batches: Sequence[Batch], candidates: Sequence[Total], run: Callable[[Sequence[Batch], Total], dict[str, float]]
 ) -> int:
-    """Returns which way to add a loss up suits a data set's own batches: sums over samples, where they are the loss.
-
-    Args:
-        batches: the data set's own.
-        candidates: the ways; the first is for a loss that belongs to its batches.
-        run: measures batches with one of them.
-    """
+    """Returns which candidate suits a data set's batches: sums over samples where they are the loss, else the first."""
     few = batches[:1]
     try:
         whole = run(few, candidates[0])["loss"]

@@ -49,13 +49,7 @@ class PartitionedSet(OneSet):
         return found
 
     def _find_partition(self, space: WeightSpace, candidates: Sequence[Total], metrics: Mapping[str, Total]) -> None:
-        """Finds out with the weights that callback_fn gives how the loss is added up, as far as they tell.
-
-        Args:
-            space: the network's description.
-            candidates: the ways to add the loss up; the first is for a loss that belongs to its batches.
-            metrics: by name.
-        """
+        """Finds out with the weights that callback_fn gives how the loss is added up, as far as they tell."""
         self._space_of_test, self._candidates, self._totals_of_metrics = space, candidates, metrics
         with checks.callback_errors(), self._settings():
             if self._draws_alike:
@@ -80,11 +74,9 @@ class PartitionedSet(OneSet):
         return Partition(best_of_own_batches(batches, self._candidates, run), own_batches=True, at_once=False)
 
     def _agrees_everywhere(self, origin: OriginMeasurement, axes: int) -> bool:
-        """Returns whether what a few batches told of the partition is true of all samples.
-
-        A batch further on may hold padding, which only some ways to add up count rightly. Here all samples are needed;
-        but not for a loss that is known to be a sum over samples.
-        """
+        """Returns whether the partition that a few batches showed is true of all samples."""
+        # A batch further on may hold padding, which only some ways to add up count rightly. So all samples are needed,
+        # but not for a loss that is known to be a sum over samples.
         totals = {"loss": self._loss, **self._totals_of_metrics}
         if self._keeps_batches or all(total.adds_up for total in totals.values()):
             return True
@@ -129,7 +121,7 @@ class PartitionedSet(OneSet):
         return self._look_at_plane(far_points, few=False)
 
     def _look_in_passes(self, far_points: Sequence[Sequence[float]], passes: Passes) -> Partition:
-        """Does the same in one pass over the samples; in two where the first places tell nothing."""
+        """Looks at a plane in one pass over the samples; in two where the first places show nothing."""
         visits = [functools.partial(self._visit, point) for point in places_to_look_at(far_points)]
         with checks.callback_errors(), self._settings():
             test = self._new_test()

@@ -17,17 +17,7 @@ if TYPE_CHECKING:
 
 
 class SampleLossTotal(SampleSums):
-    """A loss with a reduction, as float64 sums of a numerator and a denominator for each sample.
-
-    NumPy arrays and PyTorch tensors are added up where ``in_float64`` has them.
-
-    Args:
-        elementwise: the loss without its reduction, of (outputs, targets).
-        reduction: "mean", "sum" or "batchmean".
-        class_weights: how much each class counts in the mean's denominator, shape (classes,).
-        ignore_index: the class target that counts nothing.
-        known: whether the loss is the framework's own, which has no other meaning of its reduction.
-    """
+    """A loss with a reduction (mean, sum, batchmean), as float64 sums of each sample's numerator and denominator."""
 
     def __init__(
         self,
@@ -38,9 +28,11 @@ class SampleLossTotal(SampleSums):
         *,
         known: bool = True,
     ) -> None:
+        # A loss of the framework has no other meaning of its reduction.
         self.adds_up = known
         self._elementwise = elementwise
         self._reduction = reduction
+        # How much each class counts in the mean's denominator, shape (classes,).
         self._class_weights = class_weights
         self._ignore_index = ignore_index
         self.reset()
@@ -121,17 +113,7 @@ def mean_over_samples(
     *,
     with_stderr: bool = True,
 ) -> dict[str, float]:
-    """Returns the loss, and its standard error over samples.
-
-    Args:
-        numerators: each sample's summed losses, shape (samples,).
-        denominators: each sample's weight in the mean, shape (samples,).
-        reduction: "mean" or "batchmean" (sum over sum), or "sum".
-        with_stderr: whether an entry is a sample.
-
-    Raises:
-        SamplesError: no sample counts.
-    """
+    """Returns the loss, a mean (sum over sum) or a sum, and its standard error where an entry is a sample."""
     if reduction != "sum":
         check_weight(float(denominators.sum()))
     _, mean, stderr = mean_and_stderr(numerators, denominators, reduction)
@@ -139,15 +121,8 @@ def mean_over_samples(
 
 
 def mean_and_stderr(numerators: Any, denominators: Any, reduction: str = "mean") -> tuple[Any, Any, Any]:
-    """Returns the weight of all samples, their mean, and its standard error (NaN for one sample).
-
-    Both are float64 arrays of NumPy or tensors of PyTorch, whose device is not waited for.
-
-    Args:
-        numerators: each sample's summed losses, shape (..., samples).
-        denominators: each sample's weight in the mean, shape (samples,).
-        reduction: "sum", where the weight is 1, or any other, which is a mean.
-    """
+    """Returns weight, mean, stderr (NaN for one sample) of numerators (..., samples), denominators (samples,)."""
+    # Float64 arrays of NumPy, or tensors of PyTorch, whose device is not waited for.
     count = numerators.shape[-1]
     weight = 1.0 if reduction == "sum" else denominators.sum()
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a loss may be infinite or NaN, and stays so
@@ -161,11 +136,7 @@ def mean_and_stderr(numerators: Any, denominators: Any, reduction: str = "mean")
 
 
 def check_weight(weight: float) -> None:
-    """Checks that some target counts.
-
-    Raises:
-        SamplesError: none does.
-    """
+    """Checks that some target counts."""
     if weight == 0:
         raise SamplesError(
             "dataset must hold at least one target that counts, but every target is ignored (ignore_index) or has "

@@ -23,16 +23,7 @@ class _Piece:
 
 
 class SharedBatches:
-    """Batches in pieces, numbered in order, of which none belongs to two shares.
-
-    Args:
-        batches: all samples, in order.
-        shares: how many there are; some hold nothing where there are fewer samples, or fewer whole batches.
-        whole: whether batches are kept, because a loss belongs to them; otherwise they are cut where a share ends, and
-            shares hold the same samples whatever the batch size. Of few samples, two or four neighbouring shares are
-            one, and the others of these hold nothing.
-        longest: samples of a piece, counted from where its share begins: few lengths, where each is compiled for.
-    """
+    """Batches in pieces, numbered in order, of which none belongs to two shares."""
 
     def __init__(self, batches: Sequence[Batch], shares: int, *, whole: bool, longest: int | None = None) -> None:
         self._batches, self._whole = batches, whole
@@ -43,17 +34,20 @@ class SharedBatches:
         self._pieces: list[_Piece] = []
         self.shares: list[range] = []
         """Of each share, the numbers of its pieces."""
+        # Of few samples, two or four neighbouring shares are one, and the others of these have none.
         joined = 1
         while not whole and 2 * joined <= _MOST_JOINED and self.count * joined < shares * _FEWEST_SAMPLES:
             joined *= 2
         for share in range(shares):
             first = len(self._pieces)
+            # Batches to which a loss belongs are kept; otherwise shares have the same samples in any batch size.
             if whole:
                 numbers = range(len(sizes) * share // shares, len(sizes) * (share + 1) // shares)
                 self._pieces += [_Piece(number, 0, sizes[number]) for number in numbers]
             else:
                 start, stop = (self.count * (end // joined * joined) // shares for end in (share, share + joined))
                 stop = start if share % joined else stop
+                # Pieces are counted from where their share begins: few lengths, where each is compiled for.
                 for number, (begin, size) in enumerate(zip(begins, sizes, strict=False)):
                     here = range(max(start - begin, 0), min(stop - begin, size), longest or max(size, 1))
                     self._pieces += [_Piece(number, piece, min(piece + here.step, here.stop)) for piece in here]

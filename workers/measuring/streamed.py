@@ -30,14 +30,7 @@ _BYTES_FOR_VALUES = 1 << 28
 
 
 class StreamedMeasurement:
-    """Measures places in passes, and learns how many are worth one.
-
-    Args:
-        stream: the samples.
-        forward: returns the network where it was moved to last.
-        batches: returns the batches of a part of the samples in which the network is run.
-        weights_size: bytes of the network's parameters.
-    """
+    """Measures places in passes, and learns how many are worth one; ``weights_size`` is in bytes."""
 
     def __init__(
         self,
@@ -54,17 +47,7 @@ class StreamedMeasurement:
     def measure(
         self, places: Sequence[_Place], visit: Callable[[_Place], None], totals: Sequence[Total]
     ) -> list[dict[str, float]]:
-        """Returns the values at each place, after one pass over the samples.
-
-        Args:
-            places: where the network is moved.
-            visit: moves it.
-            totals: the loss and the metrics, of which each place gets its own.
-
-        Raises:
-            PointsFailedError: the user's code raised at some places; it has the values of the others.
-            ChangedSamplesError: the data set gave other samples than before.
-        """
+        """Returns each place's values after one pass; a PointsFailedError has those of the places that did not fail."""
         start = time.perf_counter()
         sums: list[list[Total]] = [[total.fresh() for total in totals] for _ in places]
         errors: list[str | None] = [None] * len(places)
@@ -86,10 +69,8 @@ class StreamedMeasurement:
         return rows
 
     def _groups(self, block: Sequence[Samples]) -> Iterator[list[Samples]]:
-        """Yields the parts of a block that are measured at a place before the network moves to the next one.
-
-        A few of them stay in the processor's cache for all places; too few, and the moves take longer than the rest.
-        """
+        """Yields the parts of a block that are measured at a place before the network moves to the next one."""
+        # A few stay in the processor's cache for all places; with too few, the moves take longer than the rest.
         group: list[Samples] = []
         for part in block:
             group.append(part)

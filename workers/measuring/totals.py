@@ -40,12 +40,7 @@ class Pending:
         return self.finish([float(number) for number in self.numbers])
 
     def renamed(self, data_set: str, rename: Callable[[str], str]) -> Pending:
-        """Returns the same result under the names that it has in one of several data sets.
-
-        Args:
-            data_set: whose name is in the error where there is no result.
-            rename: from a metric to its name.
-        """
+        """Returns the result under its names in one of several data sets, which an error's text names."""
 
         def finish(numbers: Sequence[float]) -> dict[str, float]:
             with naming_set(data_set):
@@ -123,11 +118,7 @@ class SampleSums(Total):
     @property
     @abstractmethod
     def sums(self) -> tuple[Any, Any]:
-        """The numerators, float64, shape (samples,), and the denominators, or None for a sum, which has none.
-
-        Raises:
-            CallbackFunctionError: nothing tells which element belongs to which sample.
-        """
+        """The numerators, float64, shape (samples,), and the denominators, or None for a sum, which has none."""
 
 
 def no_samples_of_its_own() -> CallbackFunctionError:
@@ -139,14 +130,7 @@ def no_samples_of_its_own() -> CallbackFunctionError:
 
 
 class BatchMean(Total):
-    """The mean over batches of a function of (outputs, targets).
-
-    Args:
-        name: under which the result is stored.
-        label: what an error's text calls it.
-        function: returns one number for a batch.
-        weight: how much a batch counts; None counts its samples.
-    """
+    """The mean over batches of a function of (outputs, targets); a batch counts by its weight, or by its samples."""
 
     adds_up = False
 
@@ -215,11 +199,7 @@ def batch_loss(loss: Callable[[Any, Any], Any]) -> BatchMean:
 
 
 def scalar(label: str, value: Any) -> Any:
-    """Returns a loss or a metric, still on its device, after checking that it is a single number.
-
-    Raises:
-        CallbackFunctionError: it is not a single number.
-    """
+    """Returns a loss or a metric, still on its device, after checking that it is a single number."""
     if is_tensor(value):
         if value.numel() == 1:
             return in_float64(value.detach().reshape(()))
@@ -238,15 +218,7 @@ def scalar(label: str, value: Any) -> Any:
 
 
 def check_metrics(metrics: object, kinds: str) -> dict[str, Any]:
-    """Returns the metrics by name; None means none.
-
-    Args:
-        metrics: the fourth item that callback_fn returned.
-        kinds: what a metric may be, for an error's text.
-
-    Raises:
-        CallbackFunctionError: they are not a dict, or a name cannot be stored.
-    """
+    """Returns the metrics by name; None means none."""
     if metrics is None:
         return {}
     if not isinstance(metrics, Mapping):
@@ -261,12 +233,7 @@ _Result = TypeVar("_Result")
 
 
 class NamedMetric(Total):
-    """A metric whose name is in the error where the user's code raises.
-
-    Args:
-        label: what an error's text calls it, such as "metric 'accuracy'".
-        metric: adds it up.
-    """
+    """A metric whose name is in the error where the user's code raises."""
 
     def __init__(self, label: str, metric: Total) -> None:
         self._label, self._metric = label, metric
@@ -281,7 +248,7 @@ class NamedMetric(Total):
         named_call(self._label, self._metric.add, outputs, batch)
 
     def fresh(self) -> Total:
-        """Returns a new sum of the same."""
+        """Returns a new sum of this metric."""
         fresh = copy.copy(self)
         fresh._metric = self._metric.fresh()
         return fresh
@@ -292,24 +259,13 @@ class NamedMetric(Total):
 
 
 def named_call(label: str, function: Callable[..., _Result], *arguments: Any, **options: Any) -> _Result:
-    """Returns what a function returns.
-
-    Args:
-        label: what an error's text calls the metric.
-        function: the user's, or what calls it.
-        arguments: its own.
-        options: its own, by name.
-
-    Raises:
-        CallbackFunctionError: it raised; the original, with its traceback, is the cause. Errors that name the metric
-            already pass as they are, and so does a shortage of memory, which smaller batches mend.
-    """
+    """Calls a function of the user's metric, and puts the metric's name into what it raises."""
     try:
         return function(*arguments, **options)
-    except LandscapeError:
+    except LandscapeError:  # it names the metric already
         raise
     except Exception as error:
-        if is_memory_shortage(error):
+        if is_memory_shortage(error):  # smaller batches mend it
             raise
         raise metric_error(label, error) from error
 

@@ -27,6 +27,7 @@ _SHARE_OF_SAMPLES, _FEW_SAMPLES = 1 / 8, 8192
 _SHARE_WITH_COMPILATION = 1 / 2
 _FEWEST_BATCHES, _MOST_BATCHES = 3, 12
 _PASSES = 2
+# What a later candidate must be, so that noise rarely changes the choice.
 _CLEARLY_FASTER = 1.1
 # Several threads wait for the slowest of them, and where other programs run that may be ten times as long.
 _WORTH_SEVERAL_THREADS = 1.3
@@ -43,21 +44,7 @@ def tune(
     largest_first: bool = False,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[MeasurementPlan, float]:
-    """Returns the fastest of a few plans, and its samples per second.
-
-    A later candidate must be clearly faster than the best so far, so that noise rarely changes the choice; several
-    threads must be faster than one by far. A few batches are timed, in all an eighth of the samples or some thousand.
-
-    Args:
-        run: evaluates batches under a plan.
-        threads: CPU threads that may be used.
-        samples: what is measured.
-        fixed_batches: whether the data set's own batches must be kept.
-        ran_out_of_memory: says whether an exception means that a batch was too large, and frees what it held.
-        channels_last: returns the samples in that memory layout, where it is worth a try.
-        largest_first: whether one batch of all samples comes first, as suits a GPU, then smaller ones.
-        clock: by which everything is timed; returns seconds.
-    """
+    """Returns the fastest of a few plans, and its samples per second; ``ran_out_of_memory`` frees what a batch took."""
     start = clock()
     largest = min(samples.count, _BATCH_SIZES[-1])
     sizes = [None] if fixed_batches else [*(size for size in _BATCH_SIZES if size < largest), largest]
@@ -127,13 +114,7 @@ def samples_per_second(
 
 
 def plan_batches(setup: MeasurementSetup, *, fixed_batches: bool, choose: Callable[[], int]) -> MeasurementPlan:
-    """Returns the plan for a framework that itself decides on memory layout and compilation.
-
-    Args:
-        setup: its plan, or None, and the threads to use where there is none.
-        fixed_batches: whether the data set's own batches must be kept.
-        choose: returns the batch size, where there is no plan.
-    """
+    """Returns the plan for a framework that itself decides on memory layout and compilation."""
     plan = setup.plan or MeasurementPlan(None if fixed_batches else choose(), setup.threads)
     size = None if fixed_batches else plan.batch_size
     return MeasurementPlan(size, plan.threads, reason=plan.reason, details=plan.details)
@@ -147,15 +128,7 @@ def chosen_plan(plan: MeasurementPlan, setup: MeasurementSetup) -> MeasurementPl
 
 
 def choose_batch_size(run: Callable[[int], int], available: int, ran_out_of_memory: Callable[[Exception], bool]) -> int:
-    """Returns the fastest of a few batch sizes; compilation takes time, and does not count.
-
-    A later candidate must be clearly faster than the best so far, so that noise rarely changes the choice.
-
-    Args:
-        run: measures a batch of that size, and returns of how many samples.
-        available: how many samples there are.
-        ran_out_of_memory: says whether an exception means that a batch was too large.
-    """
+    """Returns the fastest of a few sizes, compiling not counted; ``run`` measures a batch and returns its samples."""
     deadline = time.perf_counter() + _BUDGET_SECONDS_WITH_COMPILATION
     best, best_rate = min(available, *_FEW_BATCH_SIZES), 0.0
     left = max(_SHARE_WITH_COMPILATION * available, _FEW_SAMPLES)

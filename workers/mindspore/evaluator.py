@@ -23,11 +23,7 @@ from .samples import read_mindspore_samples
 
 
 class MindSporeNetwork:
-    """A MindSpore cell, seen as arrays; see ``ArrayNetwork``.
-
-    Args:
-        network: the cell; it is put into eval mode until ``close``.
-    """
+    """A MindSpore cell, seen as arrays (``ArrayNetwork``), in eval mode until ``close``."""
 
     def __init__(self, network: Any) -> None:
         self._network = network
@@ -47,11 +43,7 @@ class MindSporeNetwork:
         return read(self._network)
 
     def write(self, state: State) -> None:
-        """Sets the named parameters and buffers, in their own element types; others stay.
-
-        Raises:
-            CallbackFunctionError: a registered buffer would have to change in graph mode.
-        """
+        """Sets the named parameters and buffers, in their own element types; others stay."""
         for name, value in state.items():
             entry = self._tensors[name]
             array = np.ascontiguousarray(value, self._dtypes[name]).reshape(np.shape(value))
@@ -100,14 +92,10 @@ def make_mindspore_evaluator(
     Args:
         model: a ``mindspore.train.Model`` with a loss_fn, or a loss function.
         network: an ``nn.Cell``.
-        dataset: a batched ``mindspore.dataset`` pipeline; see ``read_mindspore_samples``. Or a mapping of several by
-            name.
-        metrics: as ``Model`` takes them.
+        dataset: a batched ``mindspore.dataset`` pipeline, or what ``read_array_samples`` takes; or a mapping of several
+            by name.
+        metrics: as ``Model`` takes them, where a function of (outputs, targets) may stand for a metric.
         setup: what is measured, and how; the process's context says on which device.
-
-    Raises:
-        CallbackFunctionError: loss or metrics cannot be used.
-        LandscapeError: the network or the data cannot be measured; the subclass says why.
     """
     loss = loss_function(model)
     totals = make_metrics(metrics)

@@ -27,11 +27,7 @@ _Loss: TypeAlias = Callable[[Any, Any], Any]
 
 
 def loss_function(model: Any) -> _Loss:
-    """Returns the loss function of the first item that callback_fn returned: of outputs as tensors, targets as arrays.
-
-    Raises:
-        CallbackFunctionError: it has none.
-    """
+    """Returns the loss function of callback_fn's first item: of outputs as tensors and targets as arrays."""
     if not isinstance(model, mindspore.train.Model):
         return find_loss(model, "a mindspore.train.Model with a loss_fn or a loss function of (outputs, targets)")
     if model._loss_fn is None:
@@ -54,10 +50,7 @@ def as_tensor(leaf: Any) -> Any:
 
 
 def split_into_samples(loss: object) -> SampleLossTotal | None:
-    """Returns the loss without its reduction, or None when it has no reduction that we know.
-
-    The caller checks the result against the loss itself: a user's class may give ``reduction`` another meaning.
-    """
+    """Returns the loss without its reduction, or None when it has no reduction that we know; the caller checks it."""
     if not isinstance(loss, nn.LossBase):
         return None
     if any(isinstance(cell, nn.Cell) for cell in loss.cells()) or any(True for _ in loss.get_parameters()):
@@ -71,6 +64,7 @@ def split_into_samples(loss: object) -> SampleLossTotal | None:
     weights = loss.weight if by_class else None
     ignored = int(loss.ignore_index) if by_class else None
     in_numpy = functools.partial(call_loss, elementwise)
+    # A user's class may give ``reduction`` another meaning: the result is checked against the loss itself.
     known = type(loss).__module__.startswith("mindspore.")
     return SampleLossTotal(in_numpy, reduction, None if weights is None else to_array(weights), ignored, known=known)
 
@@ -98,15 +92,7 @@ class MetricTotal(Total):
 
 
 def make_metrics(metrics: Any) -> dict[str, Total]:
-    """Returns an accumulator for each metric; the loss, which is measured anyway, is left out.
-
-    Args:
-        metrics: as ``mindspore.train.Model`` takes them (name to ``Metric``, or a set of names), where a function of
-            (outputs, targets) may stand for a metric; None means none.
-
-    Raises:
-        CallbackFunctionError: it is not such a collection, or a name is unknown or cannot be stored.
-    """
+    """Returns an accumulator for each metric; the loss, which is measured anyway, is left out."""
     if metrics is None:
         return {}
     functions = {}

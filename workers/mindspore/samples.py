@@ -26,23 +26,7 @@ def read_mindspore_samples(
     options: MeasurementOptions,
     memory: SampleMemory = SampleMemory(),  # noqa: B008
 ) -> tuple[Samples, list[str]]:
-    """Reads the samples once, in data-set order: shuffling by the pipeline does not matter.
-
-    Args:
-        dataset: a ``mindspore.dataset`` pipeline whose last column is the target and whose others are the inputs; or
-            whatever ``read_array_samples`` takes.
-        options: how many samples, and which.
-        memory: where they are kept.
-
-    Returns:
-        The samples as NumPy arrays, and notes for the user.
-
-    Raises:
-        TypeError: the data set is of a kind that cannot be read.
-        ValueError: random samples of a pipeline were asked for.
-        SamplesError: it is empty, has no target column or no batches, or gives other samples each time.
-        SampleMemoryError: there is no room for them.
-    """
+    """Reads samples once, in data-set order without shuffling, as arrays; a pipeline's last column is the target."""
     if not isinstance(dataset, pipelines.Dataset):
         return read_array_samples(dataset, options, memory)
     notes: list[str] = []

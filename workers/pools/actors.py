@@ -12,12 +12,7 @@ class ActorError(Exception):
 
 
 class ActorTaskError(ActorError):
-    """A method raised.
-
-    Args:
-        cause: what it raised.
-        text: its traceback in the worker.
-    """
+    """A method raised ``cause``; the text is its traceback in the worker."""
 
     def __init__(self, cause: Exception, text: str) -> None:
         super().__init__(text)

@@ -24,7 +24,6 @@ class Chunk:
     """Points that travel together, or one set of weights.
 
     Attributes:
-        tasks: what to measure.
         kills: how many workers died of it.
         alone: whether it must not share a worker with another chunk, because its worker died before.
         copies: how many workers have it.
@@ -51,13 +50,7 @@ class Chunk:
 
 
 class ChunkQueue:
-    """The tasks that no worker has yet.
-
-    Args:
-        tasks: read only as far as they are needed.
-        workers: among how many they are shared; the last chunks are small, so that all finish together.
-        pass_cost: what a pass costs where samples are read anew in each: as many points are a chunk as it is worth.
-    """
+    """The tasks that no worker has yet, read as they are needed; the last chunks are small, so all end together."""
 
     def __init__(self, tasks: Iterable[Task | CurvatureTask], workers: int, pass_cost: PassCost | None = None) -> None:
         self._pass_cost = pass_cost
@@ -68,13 +61,7 @@ class ChunkQueue:
         self._workers = workers
 
     def next(self, speed: MeasuredSpeed, *, idle: bool) -> Chunk | None:
-        """Returns the next chunk for a worker, or None when there is none.
-
-        Args:
-            speed: the worker's.
-            idle: whether it has no other chunk in flight. Only then does it get a chunk whose worker died: with two in
-                flight it would be uncertain which one killed.
-        """
+        """Returns the next chunk for a worker, or None when there is none."""
         if self._pass_cost is not None:
             return self._next_pass(self._pass_cost.points, idle=idle)
         size = speed.points_in(CHUNK_SECONDS)
@@ -86,6 +73,7 @@ class ChunkQueue:
             share = max(len(self._ahead) // (2 * self._workers), speed.points_in(self._workers * _CALL_SECONDS))
             return self._points(min(size, share))
         # Chunks that killed a worker come last, so that they hold up nothing else.
+        # With two chunks in flight it would be uncertain which one killed, so only an idle worker gets one of these.
         return self._returned.popleft() if self._returned and idle else None
 
     def _next_pass(self, size: int, *, idle: bool) -> Chunk | None:
@@ -115,17 +103,10 @@ class ChunkQueue:
         return not (self._ahead or self._returned)
 
     def bring_back(self, chunk: Chunk, *, killed: bool) -> Chunk | None:
-        """Takes back a chunk whose worker died, unless another worker has it as well.
-
-        Args:
-            chunk: what that worker had.
-            killed: whether it was being measured, rather than waiting, when the worker died.
-
-        Returns:
-            The chunk if it has killed too often and cannot be split any further, else None.
-        """
+        """Takes back a dead worker's chunk; returns it if it killed too often and cannot be split, else None."""
         if chunk.settled:
             return None
+        # It has not killed if it was only waiting when the worker died.
         chunk.kills += killed
         chunk.alone = True
         if chunk.kills < KILLS_BEFORE_SPLIT:
@@ -174,13 +155,10 @@ class MeasuredSpeed:
         self._pace = statistics.median_high(seconds / points for points, seconds in self._chunks)
 
     def points_in(self, seconds: float) -> int:
-        """Returns how many points make a chunk of that length, at least one.
-
-        It is at most four times the longest of the last chunks: points that fail at once look fast, but one
-        worker should not get everything for that.
-        """
+        """Returns how many points make a chunk of that length, at least one."""
         pace = self.seconds_per_point
         if pace is None:
             return 1
+        # Points that fail at once look fast, but one worker should not get everything for that.
         longest = max(points for points, _ in self._chunks)
         return max(1, min(round(seconds / pace), _GROWTH * longest))

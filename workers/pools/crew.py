@@ -28,16 +28,11 @@ _LOOK_SECONDS = 2.0
 class Crew:
     """The workers of a pool.
 
-    Args:
-        actors: what runs them.
-        memory: where samples are kept.
-
     Attributes:
         workers: those that are placed, in the order of their devices.
         late: those that have no place yet; each joins the others when it has one.
         description: what they measure, once they are started; all of them agree on it.
         plane: what is loaded, for workers that are started again.
-        pass_cost: what a pass costs one worker where samples are read anew in each.
     """
 
     description: EvaluatorDescription
@@ -53,17 +48,7 @@ class Crew:
         self._memory = replace(memory, shared=True)
 
     def start(self, plan: MeasurementPlan | None, workload: Workload | None) -> None:
-        """Has every worker, which must be placed, build its evaluator.
-
-        Args:
-            plan: how to compute; None lets the first worker tune one for all.
-            workload: for how much work it is tuned.
-
-        Raises:
-            PoolError: a worker died, or what runs it.
-            CallbackFunctionError: callback_fn failed.
-            NondeterministicLossError: the workers were given different networks or samples by callback_fn.
-        """
+        """Has all workers, which must be placed, build their evaluators; without a plan the first one tunes it."""
         workers = self.workers
         first, *others = workers
         prepared = [worker.prepare() for worker in workers]
@@ -109,15 +94,7 @@ class Crew:
         self._memory = replace(self._memory, held=(*self._memory.held, *(item for item in held if item is not None)))
 
     def load(self, vectors: Sequence[Any], far_points: Sequence[Sequence[float]]) -> None:
-        """Puts a plane on every worker; all of them add the loss up as the first one finds right.
-
-        Args:
-            vectors: origin, directions and buffers, stored for all workers.
-            far_points: as for ``Evaluator.settle``.
-
-        Raises:
-            LandscapeError: the loss cannot be measured there, or the plane does not fit into a worker's memory.
-        """
+        """Puts a plane (origin, directions, buffers) on all workers, which add the loss up as the first finds right."""
         self.plane = LoadedPlane(vectors, far_points)
         raise_failures(self.ask_all("load", *vectors))
         # All at once, which takes no longer than one alone; rounding may differ between kinds of devices.
@@ -297,17 +274,10 @@ def _may_be_compiled(plan: MeasurementPlan | None, workload: Workload | None) ->
 
 
 class LateNodes:
-    """Watches a cluster for nodes that were not there when the pool started.
-
-    A node that replaces a lost one counts as new.
-
-    Args:
-        crew: to which the workers of new nodes are added.
-        recipe: how actors are made.
-        wanted: the largest number of workers; None takes all that new nodes have.
-    """
+    """Watches a cluster for nodes that come after the pool's start; one that replaces a lost node counts as new."""
 
     def __init__(self, crew: Crew, recipe: ActorRecipe, wanted: int | None) -> None:
+        # ``wanted`` is the largest number of workers; None takes all that new nodes have.
         self._crew, self._recipe, self._wanted = crew, recipe, wanted
         self._known = set(_nodes(crew.actors.ray))
         self._next_look = time.monotonic() + _LOOK_SECONDS

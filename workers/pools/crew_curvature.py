@@ -39,13 +39,7 @@ _SETS_OF_WEIGHTS = itertools.count()
 
 
 class CurvatureRun(CrewRun):
-    """Measures the curvature at sets of weights, each whole on one worker; which has one at a time, as they are long.
-
-    Args:
-        crew: who measures.
-        tasks: read only as far as they are needed.
-        late_nodes: looks for nodes that join meanwhile; None where the devices are fixed.
-    """
+    """Measures the curvature at sets of weights, each whole on one worker, which has one at a time."""
 
     _result = CurvatureResult
     _in_flight = 1
@@ -78,16 +72,7 @@ class CurvatureRun(CrewRun):
 
 
 class CrewShares(ShareProducts):
-    """Products of all shares, each made by one of a crew's workers; those of one that dies are made by the others.
-
-    Args:
-        crew: whose network is at other weights until this is closed.
-        settings: which products.
-
-    Raises:
-        CurvatureError: the workers' evaluators cannot differentiate.
-        PoolError: no worker is left.
-    """
+    """Products of all shares by a crew, whose networks stay moved until it closes; those of the dead go to others."""
 
     def __init__(self, crew: Crew, settings: ProductSettings) -> None:
         self._crew, self._put = crew, crew.actors.put
@@ -174,14 +159,7 @@ class CrewShares(ShareProducts):
         return self._ask(method, [[part]], *arguments, **options)[part]
 
     def _ask(self, method: str, parts: Sequence[list[range]], *arguments: Any, **options: Any) -> dict[range, Any]:
-        """Returns a sum for each part.
-
-        Args:
-            method: of ``ShareProducts``.
-            parts: for the first worker, the second and so on, as far as these are ready.
-            arguments: before the share.
-            options: of the method.
-        """
+        """Returns a ``ShareProducts`` method's sum for each part; the first list is for the first ready worker."""
         found: dict[range, Any] = {}
         while any(parts):
             calls = [

@@ -24,12 +24,7 @@ from .in_process import fit_in_parts, ones
 
 
 class CrewPool(Pool):
-    """Measures with a crew of actors.
-
-    Args:
-        session: ends with the pool.
-        crew: not started yet.
-    """
+    """Measures with a crew of actors, which is not started yet; the session ends with the pool."""
 
     _late_nodes: LateNodes | None = None
 
@@ -116,15 +111,7 @@ class CrewPool(Pool):
 
 
 def pickled_function(dumps: Callable[[Any], bytes], callback_fn: Callable[[], Any]) -> bytes:
-    """Returns callback_fn as it is sent to workers.
-
-    Args:
-        dumps: of cloudpickle.
-        callback_fn: the user's.
-
-    Raises:
-        CallbackFunctionError: it cannot be sent.
-    """
+    """Returns callback_fn as it is sent to workers, pickled by cloudpickle's ``dumps``."""
     try:
         return bytes(dumps(callback_fn))
     except Exception as error:

@@ -31,16 +31,7 @@ _UNKNOWN_SECONDS = 10.0
 
 
 class CrewRun:
-    """Measures tasks on a crew; the results are what it iterates over.
-
-    Towards the end two workers may have the same chunk: the first answer counts, and the other one is not awaited. The
-    slower worker keeps it in flight, even into the next run, where its answer is dropped.
-
-    Args:
-        crew: who measures.
-        tasks: read only as far as they are needed.
-        late_nodes: looks for nodes that join meanwhile; None where the devices are fixed.
-    """
+    """Measures tasks, read as they are needed, on a crew; iterates over their results."""
 
     _result: Callable[..., Any] = Result
     _in_flight = 2
@@ -96,6 +87,7 @@ class CrewRun:
         self._next_theft = now + _STEAL_SECONDS_PER_WORKER * len(self._crew.workers)
         for thief, chunk in chunks_to_steal(idle, self._crew.workers, now):
             if not chunk.settled:
+                # The first answer counts. The slower worker keeps the chunk, even into the next run, which drops it.
                 chunk.copies += 1
                 yield from self._send(thief, chunk)
 
@@ -234,13 +226,7 @@ def _source(worker: CrewWorker, chunk: Chunk) -> bytes | None:
 def chunks_to_steal(
     thieves: Sequence[CrewWorker], workers: Sequence[CrewWorker], now: float
 ) -> list[tuple[CrewWorker, Chunk]]:
-    """Returns which awaited chunk each idle worker should measure as well, where that clearly saves time.
-
-    Args:
-        thieves: have nothing in flight.
-        workers: all of the pool.
-        now: the time, as in ``CrewWorker.busy_since``.
-    """
+    """Returns which awaited chunk each idle worker should measure as well, where that clearly saves time."""
     paces = [pace for worker in workers if (pace := worker.speed.seconds_per_point) is not None]
     usual = statistics.median(paces) if paces else _UNKNOWN_SECONDS
     expected = _seconds_left(workers, usual, now)

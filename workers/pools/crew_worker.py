@@ -28,14 +28,9 @@ class ActorRecipe:
     """How an actor is made.
 
     Attributes:
-        actors: what runs them.
         callback: the pickled callback_fn, stored for all actors.
         frameworks: what callback_fn will import.
-        options: what is measured.
-        gpus: whether each actor needs a GPU.
         npus: whether each actor needs an Ascend device, which Ray calls NPU.
-        layout: how many devices each has, or how many share one.
-        actor: the class.
     """
 
     actors: Actors
@@ -82,7 +77,6 @@ class CrewWorker:
     """One device's actor, now or after it has been started again.
 
     Attributes:
-        recipe: how its actor is made.
         place: its devices and cores.
         shared: the device that it shares with others of the pool, or None.
         node: the id of the cluster's node where it should be placed if possible, or None.
@@ -90,7 +84,6 @@ class CrewWorker:
         busy_since: when it began the first of them.
         starting: the calls that start it again, in the order in which they run.
         started_at: when those were made.
-        speed: as measured.
         deaths: how often it died since it last measured something.
         failed_starts: how often it could not be started since then.
         cannot_read: the actor that could not read weights which this process could, if one did not; such an actor gets
@@ -180,14 +173,7 @@ class CrewWorker:
 
 
 class SharedDevice:
-    """One device and the CPUs of its workers, set apart by a Ray placement group.
-
-    Ray would give the free half of a GPU to anybody's actor; a group keeps it whole.
-
-    Args:
-        kind: "GPU" or "NPU".
-        workers: how many share it.
-    """
+    """One GPU or NPU and its workers' CPUs in a Ray placement group: a free half would go to anybody's actor."""
 
     def __init__(self, kind: str, workers: int) -> None:
         from ray.util.placement_group import placement_group, remove_placement_group

@@ -18,11 +18,7 @@ CurvatureOutcome: TypeAlias = tuple[CurvatureValues | None, str | None]
 
 
 class WorkerCurvature:
-    """Measures curvature with an evaluator, whose network is as it was found after each call but ``open``.
-
-    Args:
-        evaluator: of this worker.
-    """
+    """Measures curvature with an evaluator, whose network is as it was found after each call but ``open``."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
@@ -31,15 +27,7 @@ class WorkerCurvature:
         self._is_at: object = None
 
     def measure(self, read: Callable[[], tuple[State, State | None]], settings: CurvatureSettings) -> CurvatureOutcome:
-        """Measures the curvature at one set of weights; the first time the products are tried for symmetry.
-
-        Args:
-            read: as of ``CurvatureTask``.
-            settings: what is measured.
-
-        Raises:
-            CurvatureError: the evaluator cannot differentiate.
-        """
+        """Measures the curvature at one set of weights; the first time the products are tried for symmetry."""
         self.close()
         with self._evaluator.products(settings.products) as shares:
             values, error = measure_on(shares, read, settings, check=self._checked != settings.products)
@@ -48,11 +36,7 @@ class WorkerCurvature:
         return values, error
 
     def open(self, settings: ProductSettings) -> tuple[Layout, list[int]]:
-        """Gets ready for shares of the samples; returns how vectors are made, and the samples in each share.
-
-        Raises:
-            CurvatureError: the evaluator cannot differentiate.
-        """
+        """Gets ready for shares of the samples; returns how vectors are made, and the samples in each share."""
         self.close()
         self._shares = self._evaluator.products(settings)
         return self._shares.layout, [self._shares.samples_in(share) for share in range(SHARES)]
@@ -65,15 +49,8 @@ class WorkerCurvature:
         options: Mapping[str, Any],
         *arguments: Any,
     ) -> list[Any]:
-        """Returns what a method of ``ShareProducts`` gives for some shares, added up for each part of them.
-
-        Args:
-            where: identifies a set of weights; settings, for a worker that is not open; and reads those weights.
-            method: its name.
-            parts: as of ``whole_halves``.
-            options: of the method, by name.
-            arguments: before the share.
-        """
+        """Returns what a method of ``ShareProducts`` gives for some shares, added up for each part of them."""
+        # Which weights these are; settings, for a worker that is not open; and what reads the weights.
         key, settings, read = where
         if self._shares is None:
             self.open(settings)
@@ -107,11 +84,7 @@ class WorkerCurvature:
 def measure_on(
     shares: ShareProducts, read: Callable[[], tuple[State, State | None]], settings: CurvatureSettings, *, check: bool
 ) -> CurvatureOutcome:
-    """Measures the curvature at one set of weights; an exception becomes its traceback.
-
-    Raises:
-        PoolError: no worker is left.
-    """
+    """Measures the curvature at one set of weights; any exception but a PoolError becomes its traceback."""
     try:
         return measure_state_curvature(shares, *read(), settings, check=check), None
     except PoolError:

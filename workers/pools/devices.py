@@ -48,24 +48,18 @@ class WorkerPlace:
 class WorkerLayout:
     """How workers and devices belong together; at least one of the two numbers is 1.
 
-    With GPUs, both were tried only on logical ones, which Ray hands out although the machine has none.
-
     Attributes:
         devices_per_worker: GPUs that each worker sees, or slots whose cores it joins.
         workers_per_device: workers on each GPU, or among which a slot's cores are split.
     """
 
+    # With GPUs, both were tried only on logical ones, which Ray hands out although the machine has none.
     devices_per_worker: int = 1
     workers_per_device: int = 1
 
     @classmethod
     def checked(cls, devices_per_worker: object = 1, workers_per_device: object = 1) -> WorkerLayout:
-        """Returns the layout after checking what a user gave.
-
-        Raises:
-            TypeError: a number is not an int.
-            ValueError: a number is below 1, or both are above.
-        """
+        """Returns the layout after checking what a user gave."""
         layout = cls(
             check_int("devices_per_worker", devices_per_worker, minimum=1),
             check_int("workers_per_device", workers_per_device, minimum=1),
@@ -87,11 +81,7 @@ class WorkerLayout:
         return devices // self.devices_per_worker * self.workers_per_device
 
     def check_devices(self, devices: Sequence[int]) -> None:
-        """Checks that no device is left over.
-
-        Raises:
-            ValueError: the number of devices is not a multiple of ``devices_per_worker``.
-        """
+        """Checks that no device is left over: their number is a multiple of ``devices_per_worker``."""
         if len(devices) % self.devices_per_worker:
             raise wrong_value(
                 "device_ids",
@@ -100,12 +90,7 @@ class WorkerLayout:
             )
 
     def places(self, devices: Sequence[int], *, cores: tuple[int, ...] | None) -> tuple[WorkerPlace, ...]:
-        """Returns every worker's place; a device that would be left over has none.
-
-        Args:
-            devices: their ids.
-            cores: those that the devices share, or None where a cluster decides.
-        """
+        """Returns each worker's place, without cores where a cluster decides; a device that is left over has none."""
         together, parts = self.devices_per_worker, self.workers_per_device
         groups = [tuple(devices[start : start + together]) for start in range(0, len(devices) - together + 1, together)]
         places = []
@@ -123,10 +108,8 @@ def available_cores() -> tuple[int, ...]:
 
 
 def gpu_ids() -> tuple[int, ...]:
-    """Returns the ids of the NVIDIA GPUs that this process may use; loads no framework.
-
-    The driver says how many there are, and ``CUDA_VISIBLE_DEVICES`` which of them count: a name of none is no GPU.
-    """
+    """Returns the ids of the NVIDIA GPUs that this process may use; loads no framework."""
+    # The driver says how many there are, and ``CUDA_VISIBLE_DEVICES`` which of them count: a name of none is no GPU.
     count = driver_gpus()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None or not count:
@@ -151,11 +134,7 @@ def apple_gpu() -> str:
 
 
 def why_the_cpu(*, of_ray: bool = False) -> str:
-    """Returns why the CPU measures on a machine that may have a GPU; "" where nothing hints at one.
-
-    Args:
-        of_ray: whether a Ray cluster, which is running, says what there is.
-    """
+    """Returns why the CPU measures on a machine (or running Ray) that may have a GPU; "" where nothing hints at one."""
     count = driver_gpus()
     if of_ray:
         return f"Ray offers no GPU, but NVIDIA's driver has {count} here; see ray start --num-gpus" if count else ""
@@ -212,35 +191,20 @@ def _ask_driver() -> tuple[int, str]:
 
 
 def visible_gpus(variable: str) -> list[str]:
-    """Returns what ``CUDA_VISIBLE_DEVICES`` names: numbers, or the UUIDs of GPUs or of MIG instances.
-
-    CUDA itself sees none from the first invalid name on, such as -1.
-    """
+    """Returns what CUDA sees in ``CUDA_VISIBLE_DEVICES``: numbers or UUIDs (GPUs, MIG) up to an invalid name."""
     names = [name.strip() for name in variable.split(",")]
     return list(itertools.takewhile(lambda name: name not in ("", "-1", "NoDevFiles"), names))
 
 
 def gpu_numbers(names: Sequence[str], visible: Sequence[str]) -> tuple[int, ...]:
-    """Returns the ids of GPUs on their machine: their numbers or, where they have UUIDs, their places in the list.
-
-    Args:
-        names: of the GPUs, as ``CUDA_VISIBLE_DEVICES`` and Ray have them.
-        visible: the names of all that the machine offers; empty where that is not known.
-    """
+    """Returns GPUs' ids on their machine: numbers or, of UUIDs, places among the visible (empty where unknown)."""
     places = {name: place for place, name in enumerate(visible)}
     numbers = (int(name) if name.isdigit() else places.get(name) for name in names)
     return tuple(number for number in numbers if number is not None)
 
 
 def choose_devices(asked: tuple[int, ...] | None) -> tuple[int, ...]:
-    """Returns the device ids of a run on this machine.
-
-    Args:
-        asked: ids that the user named, or None: every GPU or, without GPUs, one slot for each group of four cores.
-
-    Raises:
-        ValueError: a GPU that was asked for is not there.
-    """
+    """Returns the device ids of a run on this machine; None takes all GPUs or, without any, a slot per four cores."""
     gpus = gpu_ids()
     if asked is None:
         return gpus or tuple(range(max(1, len(available_cores()) // CORES_PER_SLOT)))

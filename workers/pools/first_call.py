@@ -14,35 +14,19 @@ from ..evaluator import Evaluator
 
 
 class FirstCall:
-    """Is callback_fn itself, except that the first call in this process gets what it returned while it was described.
-
-    So the data set of a survey in this process is built once. What a worker in another process gets is the function.
-
-    Args:
-        function: callback_fn.
-
-    Attributes:
-        func: callback_fn, as in ``functools.partial``.
-        space: the network's description.
-
-    Raises:
-        TypeError: the function cannot be called.
-        CallbackFunctionError: it raised, or returned no network.
-    """
+    """Is callback_fn itself, but the first call in this process gets what it returned while it was described."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
+        # As in ``functools.partial``.
         self.func = check_instance("callback_fn", function, Callable, "a function without arguments")  # type: ignore[arg-type]
+        # So the data set of a survey in this process is built once. A worker in another process gets the function.
         self._results = [call_callback(function)]
         self.space = space_of(self._results[0])
         # By it a pool of processes sees which frameworks they need.
         self.__code__ = getattr(function, "__code__", None)
 
     def network(self) -> object:
-        """Returns the network; it must be asked for before the call.
-
-        Raises:
-            CallbackFunctionError: the function returns an Evaluator, whose network nobody else knows.
-        """
+        """Returns the network; it must be asked for before the call."""
         result = self._results[0]
         if isinstance(result, Evaluator):
             raise CallbackFunctionError(
@@ -51,12 +35,7 @@ class FirstCall:
         return result[1]
 
     def example(self, count: int = 32) -> Any:
-        """Returns the inputs of the first samples, as a PyTorch network takes them; must be asked for before the call.
-
-        Raises:
-            CallbackFunctionError: the network is of another framework, or the function returns an Evaluator.
-            SamplesError: there are no samples, or the network does not take them.
-        """
+        """Returns the first samples' inputs, as a PyTorch network takes them; to be asked for before the call."""
         network = self.network()
         if framework_of(network) != "torch":
             raise CallbackFunctionError(

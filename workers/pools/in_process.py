@@ -50,17 +50,7 @@ class Outcome(NamedTuple):
 
 
 class InProcessPool(Pool):
-    """Measures in this process: nothing to start, nothing open.
-
-    Args:
-        callback_fn: takes no argument; returns (model, network, dataset, metrics), or an Evaluator.
-        options: what is measured.
-        device_id: which GPU, where NVIDIA's driver has GPUs.
-        device: PyTorch's name of another one, or "".
-        plan: how to compute; None tunes one.
-        workload: for how much work it is tuned.
-        memory: where samples are kept.
-    """
+    """Measures in this process: nothing to start, nothing open."""
 
     def __init__(
         self,
@@ -73,6 +63,7 @@ class InProcessPool(Pool):
         workload: Workload | None = None,
         memory: SampleMemory = SampleMemory(),  # noqa: B008
     ) -> None:
+        # PyTorch's name of a device that is not NVIDIA's goes before a number.
         device = device or (f"cuda:{device_id}" if gpu_ids() else "cpu")
         threads = len(available_cores())
         setup = MeasurementSetup(options, threads, device, plan, workload=workload, memory=memory, devices=(device,))
@@ -169,16 +160,11 @@ def load_plane(
     buffers: State,
     end_buffers: Sequence[State],
 ) -> None:
-    """Puts a plane on an evaluator's device; the fourth argument only where there is something to interpolate.
-
-    A user's own evaluator need not know it.
-
-    Raises:
-        MemoryShortageError: the plane does not fit beside the network.
-    """
+    """Puts a plane on an evaluator's device; a user's evaluator need not know buffers that are interpolated."""
     vectors = sum(array.nbytes for state in (origin, *directions) for array in state.values())
     held = f"the origin and {len(directions)} direction{'' if len(directions) == 1 else 's'}, {vectors / 1e9:.2g} GB"
     with getting_ready(f"a plane was loaded: beside the network, each worker holds {held}"):
+        # The fourth argument goes along only where there is something to interpolate.
         evaluator.load(origin, directions, buffers, *([end_buffers] if end_buffers else []))
 
 
@@ -202,11 +188,7 @@ def measure_points(evaluator: Evaluator, points: Sequence[tuple[float, ...]]) ->
 
 
 def measure_task_state(evaluator: Evaluator, parameters: State, buffers: State | None) -> Outcome:
-    """Measures one set of weights; an exception becomes its traceback.
-
-    Raises:
-        ChangedSamplesError: the data set gave other samples than before.
-    """
+    """Measures one set of weights; any exception but a ChangedSamplesError becomes its traceback."""
     try:
         return Outcome(within_memory(evaluator, lambda: evaluator.measure_state(parameters, buffers)))
     except ChangedSamplesError:
@@ -226,13 +208,7 @@ def measure_sample_losses(evaluator: Evaluator, points: Sequence[Sequence[float]
 
 
 def fit_in_parts(task: CurveTask, begun: Fitting | None, fit: Callable[[Fitting | None], Fitting]) -> Iterator[Fitting]:
-    """Yields how far a curve is fitted until all steps are done.
-
-    Args:
-        task: the curve.
-        begun: how far it is; None begins.
-        fit: goes on for a while.
-    """
+    """Yields how far a curve is fitted until all steps are done; ``fit`` goes on for a while from there."""
     while begun is None or begun.step < task.settings.steps:
         begun = fit(begun)
         yield begun
@@ -244,13 +220,11 @@ def ones(axes: int) -> list[tuple[float, ...]]:
 
 
 def measure_origin(evaluator: Evaluator, far: Sequence[float]) -> OriginMeasurement:
-    """Returns the loaded plane's origin, measured so that it shows whether it comes out again.
-
-    Where an evaluator measures nothing less than all samples, it does so twice, and far from it in between.
-    """
+    """Returns the loaded plane's origin, measured so that it shows whether it comes out again."""
     measured = evaluator.measure_origin(far)
     if measured is not None:
         return measured
+    # An evaluator that measures nothing less than all samples does so twice, and far from the origin in between.
     origin, start = [0.0] * len(far), time.perf_counter()
     if evaluator.description.streamed:
         values, elsewhere = _measure_origin_in_pass(evaluator, np.array([origin, far, origin], np.float64))

@@ -25,15 +25,7 @@ _LAST_BYTES = 4096
 
 
 class LocalActors(Actors):
-    """Starts actors on this machine.
-
-    Args:
-        modules: that actors need; those that start threads when they are imported must not be among them.
-        forked: whether workers are forked from a process that has imported them; None where the system can do that.
-
-    Raises:
-        PoolError: no process can be started.
-    """
+    """Starts actors, which need ``modules``, on this machine; to be forked, these must start no threads on import."""
 
     def __init__(self, modules: Sequence[str], *, forked: bool | None = None) -> None:
         self._stderr: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)

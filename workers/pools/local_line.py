@@ -21,13 +21,7 @@ _ALIGNMENT = 64
 
 
 class StoredValue:
-    """A value in a file that other processes map; nobody may change it.
-
-    Args:
-        handle: where they find the file.
-        spans: where the pickled value and its arrays begin in it, and their sizes in bytes.
-        file: which is freed with this object.
-    """
+    """A value in a file that others map and nobody may change; spans are (start, bytes) of its pickle and arrays."""
 
     def __init__(
         self, handle: FileHandle | None, spans: Sequence[tuple[int, int]], file: SampleFile | None = None
@@ -36,11 +30,7 @@ class StoredValue:
 
     @classmethod
     def of(cls, value: Any, folder: str | None = None) -> StoredValue:
-        """Returns a copy of a value, whose arrays are not copied again where it is read.
-
-        Raises:
-            PoolError: there is no room for it.
-        """
+        """Returns a copy of a value, whose arrays are not copied again where it is read."""
         buffers: list[pickle.PickleBuffer] = []
         pickled = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         parts = [memoryview(pickled), *(buffer.raw() for buffer in buffers)]
@@ -72,23 +62,14 @@ def framed(content: Any) -> bytes:
 
 
 class Inbox:
-    """Puts together the messages that come through a connection.
-
-    Args:
-        read: returns at most so many bytes that have come, and none once the other end is gone.
-    """
+    """Puts together the messages that come through a connection; ``read`` gives no bytes once the other end is gone."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
         self._bytes = bytearray()
 
     def receive(self) -> bool:
-        """Takes what has come, or waits for something; returns False where the other end is gone.
-
-        Raises:
-            BlockingIOError: the connection does not block, and nothing has come.
-            TimeoutError: nothing has come in time.
-        """
+        """Takes what comes; False where the other end is gone, BlockingIOError or TimeoutError where nothing came."""
         try:
             data = self._read(2**20)
         except ConnectionError:
@@ -110,11 +91,7 @@ class Inbox:
 
 
 class Call:
-    """A method's call, and its answer once that has come.
-
-    Args:
-        arguments: are kept until then, because the process reads stored values when it comes to them.
-    """
+    """A method's call, and its answer once that has come; until then it keeps stored values in its arguments alive."""
 
     def __init__(self, arguments: Sequence[Any]) -> None:
         self._arguments: Sequence[Any] = arguments
@@ -127,11 +104,7 @@ class Call:
         self.answer, self.error, self.is_done, self._arguments = answer, error, True, ()
 
     def get(self) -> Any:
-        """Returns the answer.
-
-        Raises:
-            ActorError: there is none.
-        """
+        """Returns the answer."""
         if self.error is not None:
             raise self.error
         return self.answer
@@ -148,24 +121,17 @@ class Process(Protocol):
 
 
 class Line:
-    """An actor of this machine as its driver sees it: the connection with its process.
-
-    Args:
-        process: in which it runs.
-        connection: the driver's end.
-        changed: is called when there begins or ends to be something unsent.
-
-    Attributes:
-        death: why nothing comes any more; None while it lives.
-    """
+    """An actor of this machine as its driver sees it: the connection with its process."""
 
     def __init__(self, process: Process, connection: socket.socket, changed: Callable[[Line], None]) -> None:
         connection.setblocking(False)
         self.process, self.connection, self._changed = process, connection, changed
         self._inbox = Inbox(connection.recv)
+        # ``changed`` is called when there begins or ends to be something unsent.
         self._unsent: deque[memoryview] = deque()
         self._numbers = itertools.count()
         self._waiting: dict[int, Call] = {}
+        # Why nothing comes any more; None while it lives.
         self.death: ActorError | None = None
 
     def call(self, method: str | None, arguments: Sequence[Any]) -> Call:

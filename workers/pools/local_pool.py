@@ -40,24 +40,7 @@ class LocalActor(MeasurementActor):
 
 
 class LocalPool(CrewPool):
-    """Measures in several processes of this machine, which need no Ray.
-
-    Args:
-        callback_fn: as of ``RayPool``.
-        options: what is measured.
-        device_ids: slots that share the CPU cores.
-        plan: how to compute; None lets the first worker tune one for all.
-        workload: for how much work it is tuned.
-        layout: how many slots a worker has, or how many workers share one.
-        memory: where samples are kept.
-        forked: as of ``LocalActors``.
-
-    Raises:
-        ValueError: the number of devices is not a multiple of ``layout.devices_per_worker``.
-        PoolError: no worker could be started.
-        CallbackFunctionError: callback_fn cannot be sent to the workers, or failed there.
-        NondeterministicLossError: the workers were given different networks or samples by callback_fn.
-    """
+    """Measures in several processes of this machine, which need no Ray."""
 
     def __init__(
         self,

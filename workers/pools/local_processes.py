@@ -54,26 +54,16 @@ class _Spawned:
 
 
 class SpawnedProcesses:
-    """Starts each worker from nothing, on every system.
+    """Starts each worker from nothing, on every system."""
 
-    Args:
-        stderr: where workers write their errors to.
-
-    Attributes:
-        control: what news of the processes come through, if they come so.
-    """
-
+    # No news of the processes come: they are asked.
     control: socket.socket | None = None
 
     def __init__(self, stderr: BinaryIO) -> None:
         self._stderr = stderr
 
     def start(self, connection: socket.socket) -> Process:
-        """Starts a worker, which takes the connection.
-
-        Raises:
-            PoolError: it cannot be started.
-        """
+        """Starts a worker, which takes the connection."""
         return _Spawned(_start("work_alone", connection, self._stderr))
 
     def take_news(self) -> None:
@@ -107,20 +97,10 @@ class _Forked:
 
 
 class ForkedProcesses:
-    """Forks workers from a process that has imported what they need, which is faster and takes less memory.
-
-    Args:
-        modules: that workers need; those that start threads when they are imported must not be among them.
-        stderr: where workers write their errors to.
-
-    Attributes:
-        control: what news of the processes come through.
-
-    Raises:
-        PoolError: no process can be started.
-    """
+    """Forks workers from a process that has imported what they need, which is faster and takes less memory."""
 
     def __init__(self, modules: Sequence[str], stderr: BinaryIO) -> None:
+        # News of the processes come through ``control``.
         self.control, theirs = socket.socketpair()
         self._inbox = Inbox(self.control.recv)
         self._tokens = itertools.count(1)
@@ -128,6 +108,7 @@ class ForkedProcesses:
         self._by_number: dict[int, _Forked] = {}
         with theirs:
             self._template = _start("serve", theirs, stderr)
+        # Modules that start threads when they are imported must not be among them.
         self.order("import", tuple(modules))
 
     def start(self, connection: socket.socket) -> Process:

@@ -40,10 +40,8 @@ def work_alone() -> None:
 
 
 def serve() -> None:
-    """Forks workers until the driver is gone, and ends them then.
-
-    This process has one thread, and imports what workers need before it is forked: they start at once.
-    """
+    """Forks workers until the driver is gone, and ends them then."""
+    # This process has one thread, and imports what workers need before it is forked: they start at once.
     control = system.connection_of_parent()
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake)

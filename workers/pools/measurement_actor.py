@@ -46,15 +46,7 @@ from .in_process import (
 
 
 class MeasurementActor:
-    """One worker of a pool.
-
-    Args:
-        cores: the CPU cores that are its own, or None to stay where the cluster put it.
-        threads: how many it may use.
-        devices: the framework's names of its devices; a network on one device is on the first.
-        search_path: where the driver looks for modules, so that those of callback_fn are found here.
-        workers_per_device: how many workers share that device's memory.
-    """
+    """One worker of a pool."""
 
     def __init__(
         self,
@@ -64,13 +56,16 @@ class MeasurementActor:
         search_path: Sequence[str],
         workers_per_device: int = 1,
     ) -> None:
+        # Without cores it stays where the cluster put it.
         if cores is not None:
             pin_process(cores)
         if workers_per_device > 1:
             # JAX sets three quarters of a GPU's memory aside for itself, whoever else is there.
             os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.75 / workers_per_device:.3f}")
         self._threads = threads
+        # The framework's names; a network on one device is on the first.
         self._devices = tuple(devices)
+        # Where the driver looks for modules, so that those of callback_fn are found.
         sys.path.extend(path for path in search_path if path not in sys.path)
         self._evaluator: Evaluator | None = None
 
@@ -173,38 +168,25 @@ class MeasurementActor:
         return self._evaluator.description.device, measured, self._evaluator.pass_cost
 
     def measure_points(self, points: Sequence[tuple[float, ...]]) -> tuple[list[Outcome], float, int | None]:
-        """Measures points; returns their outcomes, the seconds it took and the batch size that memory allowed.
-
-        Raises:
-            ChangedSamplesError: the data set gave other samples than before.
-        """
+        """Measures points; returns their outcomes, the seconds it took and the batch size that memory allowed."""
         assert self._evaluator is not None
         start = time.perf_counter()
         outcomes = measure_points(self._evaluator, points)
         return outcomes, time.perf_counter() - start, self._evaluator.description.plan.batch_size
 
     def measure_state(self, parameters: State, buffers: State | None) -> tuple[list[Outcome], float, int | None]:
-        """Measures one set of weights; returns its outcome, the seconds and the batch size that memory allowed.
-
-        Raises:
-            ChangedSamplesError: the data set gave other samples than before.
-        """
+        """Measures one set of weights; returns its outcome, the seconds and the batch size that memory allowed."""
         assert self._evaluator is not None
         start = time.perf_counter()
         outcome = measure_task_state(self._evaluator, parameters, buffers)
         return [outcome], time.perf_counter() - start, self._evaluator.description.plan.batch_size
 
     def measure_source(self, source: bytes) -> tuple[list[Outcome], float, int | None] | None:
-        """Reads a set of weights (a pickled ``StateTask.source``) and measures it; None where they are not in reach.
-
-        Whatever keeps this process from reading, the driver tries next, and says what is wrong if it cannot either.
-
-        Raises:
-            ChangedSamplesError: the data set gave other samples than before.
-        """
+        """Reads weights (a pickled ``StateTask.source``) and measures them; None where they are not in reach."""
         try:
             parameters, buffers = pickle.loads(source)()
         except Exception:
+            # Whatever keeps this process from reading, the driver tries next, and says what is wrong if it fails too.
             return None
         return self.measure_state(parameters, buffers)
 
@@ -230,7 +212,7 @@ class MeasurementActor:
     def measure_curvature_source(
         self, settings: CurvatureSettings, source: bytes
     ) -> tuple[list[CurvatureOutcome], float, None] | Exception | None:
-        """Does the same at weights that it reads itself, as ``measure_source`` does."""
+        """Measures the curvature at weights that it reads itself, as ``measure_source`` does."""
         try:
             parameters, buffers = pickle.loads(source)()
         except Exception:
@@ -260,15 +242,7 @@ class MeasurementActor:
         options: Mapping[str, Any],
         *arguments: Any,
     ) -> list[Any]:
-        """Returns what ``WorkerCurvature.add`` does.
-
-        Args:
-            where: as there, with references of parameters and buffers, which are fetched where they are new.
-            method: as there.
-            parts: as there.
-            options: as there.
-            arguments: as there.
-        """
+        """Returns what ``WorkerCurvature.add`` does; weights are references, which are fetched where they are new."""
         key, settings, weights = where
 
         def read() -> tuple[State, State | None]:

@@ -46,35 +46,11 @@ def open_pool(
     workers_per_device: int = 1,
     sample_memory: int | str = AUTO,
 ) -> Pool:
-    """Returns a pool on the asked devices.
-
-    Where one worker is enough and no Ray is running or named, everything happens in this process: nothing is started.
-    Several workers without GPUs are processes of this machine; Ray hands out GPUs, and joins several machines.
-
-    Args:
-        callback_fn: takes no argument; returns (model, network, dataset, metrics), or an Evaluator.
-        options: what is measured.
-        device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all, or a Mac's GPU.
-        address: of a Ray cluster; "local" starts a private Ray also where nothing needs one.
-        plan: how to compute; None tunes one.
-        compile: whether the network is compiled: True, False or "auto" (where the forecast says that it pays off).
-        points: how many will be measured, as far as that is known.
-        seconds: the budget of measuring them, or None.
-        rehearsal: whether only a forecast is wanted: nothing is compiled.
-        devices_per_worker: how many GPUs each worker sees, the first of which is its ``cuda:0``; without GPUs, how
-            many slots' cores it joins. A network that callback_fn spreads over them stays where it is.
-        workers_per_device: how many workers share each GPU and its memory; without GPUs, a slot's cores.
-        sample_memory: how much memory of a machine samples may take: "auto" (half of what is free), bytes, or text.
-
-    Raises:
-        TypeError: callback_fn cannot be called, or another argument has the wrong type.
-        ValueError: device_ids is empty, or an id is repeated, negative or not there; or it is not a multiple of
-            devices_per_worker; or both that and workers_per_device exceed 1; or compile is unknown text.
-        LandscapeError: the workers could not start; the subclass says why.
-    """
+    """Returns a pool on the asked devices: this process, processes of this machine, or Ray for GPUs and clusters."""
     budget = math.inf if seconds is None else seconds
     workload = Workload(check_compile(compile), points, budget, rehearsal=rehearsal)
     check_instance("callback_fn", callback_fn, Callable, "a function without arguments")  # type: ignore[arg-type]
+    # "local" starts a private Ray also where nothing needs one.
     if address is not None:
         check_instance("address", address, str, "the address of a Ray cluster (str) or None")
     if plan is not None and not isinstance(workload.compile, str):
@@ -83,6 +59,7 @@ def open_pool(
         plan = replace(plan, compile=False, compiler="", reason=f"not compiled: {NOT_IN_A_REHEARSAL}")
     settle()
     memory = SampleMemory(limit=memory_limit(sample_memory))
+    # GPUs or, without these, slots that share the CPU cores; None means all, or a Mac's GPU.
     asked = check_device_ids("device_ids", device_ids)
     layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
     if not ray_is_running() and ray_address(address) is None:
@@ -127,12 +104,10 @@ def _devices_here(
 
 
 def where_it_runs(devices: tuple[int, ...], layout: WorkerLayout, address: str | None) -> str:
-    """Returns where the workers of this machine are: "in process", in "processes" of ours, or on a "private Ray".
-
-    One worker is this process itself, unless it has several GPUs: then it is a process that sees no other ones.
-    """
+    """Returns where the workers of this machine are: "in process", in "processes" of ours, or on a "private Ray"."""
     if ray_is_asked_for(address):
         return "private Ray"
+    # One worker is this process itself, unless it has several GPUs: then it is a process that sees no other ones.
     if layout.workers(len(devices)) == 1 and (len(devices) == 1 or not gpu_ids()):
         return "in process"
     return "processes" if local_processes_suffice() else "private Ray"
@@ -146,7 +121,6 @@ class PlannedWorker:
         name: the one in error texts.
         devices: ids of its GPUs or slots; on a cluster with GPUs they are Ray's choice, and None.
         cores: the CPU cores that are its own; None where a cluster decides.
-        threads: how many CPU threads it may use.
     """
 
     name: str
@@ -157,14 +131,7 @@ class PlannedWorker:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """One machine of a cluster.
-
-    Attributes:
-        name: its host name.
-        address: the one that Ray uses.
-        resources: how many "GPU", "NPU" and "CPU" it has.
-        free: how many of them are not in use; None where Ray does not say.
-    """
+    """One machine of a cluster: its "GPU", "NPU" and "CPU", and how many are free; None where Ray does not say."""
 
     name: str
     address: str
@@ -179,7 +146,6 @@ class DeviceReport:
     Attributes:
         where: "in process", "processes" (of this machine), "private Ray" or "cluster".
         kind: "GPU", "Apple GPU", or "CPU" where devices are slots that share the CPU cores.
-        workers: all of them.
         nodes: of the cluster; a single machine is not listed.
     """
 
@@ -221,19 +187,7 @@ def report_devices(
     devices_per_worker: int = 1,
     workers_per_device: int = 1,
 ) -> DeviceReport:
-    """Returns what a run with these arguments would compute on; of a cluster, what is free now.
-
-    Args:
-        device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-        address: of a Ray cluster, which is joined for a moment; nothing is started on it.
-        devices_per_worker: as in ``open_pool``.
-        workers_per_device: as in ``open_pool``.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong value, or names a GPU that is not there.
-        PoolError: there is no cluster at the address.
-    """
+    """Returns what a run with these arguments would compute on, and starts nothing; of a cluster, what is free now."""
     asked = check_device_ids("device_ids", device_ids)
     layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
     if ray_is_running() or ray_address(address) is not None:

@@ -38,15 +38,7 @@ def local_workers(recipe: ActorRecipe, ids: tuple[int, ...]) -> list[CrewWorker]
 
 
 def cluster_workers(recipe: ActorRecipe, asked: tuple[int, ...] | None) -> list[CrewWorker]:
-    """Returns the workers of a cluster, not placed yet.
-
-    Args:
-        recipe: how actors are made.
-        asked: device ids; None means all that are free.
-
-    Raises:
-        PoolError: too few devices are free for one worker.
-    """
+    """Returns the workers of a cluster, not placed yet; without ids, those of all devices that are free."""
     # Which GPU an actor gets is Ray's choice, so all free ones are taken and the others are released.
     numbers = free_devices(recipe.actors.ray, recipe.kind, None if recipe.gpus else asked, recipe.layout)
     workers = new_workers(recipe, numbers)
@@ -70,14 +62,7 @@ def free_devices(
     asked: tuple[int, ...] | None,
     layout: WorkerLayout = WorkerLayout(),  # noqa: B008
 ) -> tuple[int, ...]:
-    """Returns a number for every device of a cluster that a run may take.
-
-    Args:
-        ray: the module, connected.
-        kind: "GPU", "NPU", or None for slots, each of which is one CPU for each worker on it.
-        asked: which ones; None means all that are free.
-        layout: how they become workers.
-    """
+    """Returns a number for every device of a cluster that a run may take; slots have a CPU for each worker on them."""
     if asked is not None:
         return asked
     free = _free(ray, kind or "CPU")
@@ -135,19 +120,7 @@ def _wait_for_environment(actors: Actors, kind: str | None) -> None:
 
 
 def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = None) -> list[CrewWorker]:
-    """Makes the actors and waits until they have a place, but not for those that are much later than the others.
-
-    Args:
-        workers: all of one pool; those that are late or left out are removed.
-        asked: ids of the GPUs that are wanted of a cluster; None means all of them.
-
-    Returns:
-        Those that are late and still seek a place. Where GPUs of a cluster were asked for, they are left out: Ray might
-        give them others.
-
-    Raises:
-        PoolError: no worker found a place, or a GPU that was asked for is busy or absent.
-    """
+    """Makes the actors; workers much later than the others leave the list, and are returned if they may still join."""
     recipe = workers[0].recipe
     actors = recipe.actors
     is_private = workers[0].place.cores is not None
@@ -174,6 +147,7 @@ def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = Non
     except ActorError as error:
         raise PoolError(f"a worker could not start. The error was: {error}") from error
     of_cluster = recipe.gpus and not is_private
+    # Ray might give late ones other GPUs of a cluster than those that were asked for.
     can_join = not (of_cluster and asked is not None)
     if behind:
         then = "the run begins, and each joins when it finds one" if can_join else "going on without"

@@ -12,12 +12,9 @@ from ..users_code import OUR_PACKAGES, is_installed
 
 
 def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
-    """Returns the ``runtime_env`` with which Ray sends the code to nodes that do not have it.
-
-    It holds our packages in this process's version and every ``.py`` file and package from the folder of callback_fn's
-    module (or of the script). Data files elsewhere are not sent, nor what is installed in the Python environment:
-    every node needs its own.
-    """
+    """Returns the ``runtime_env`` with which Ray sends the code to nodes that do not have it."""
+    # Our packages in this process's version, and the modules and packages beside callback_fn's. Data files elsewhere
+    # and what is installed in the Python environment are not sent: every node needs its own.
     modules = [str(Path(__file__).parents[2] / name) for name in OUR_PACKAGES]
     for folder in _folders(callback_fn):
         modules += [str(path) for path in _importable(folder) if path.stem not in OUR_PACKAGES]

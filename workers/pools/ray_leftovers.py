@@ -31,13 +31,8 @@ def owned(folder: Path) -> Iterator[None]:
 
 
 def remove_dead_sessions(parent: str | os.PathLike[str]) -> None:
-    """Ends the processes and removes the folders of private Rays whose owner was killed.
-
-    Ray's processes notice by themselves that their driver is gone, but only after about a minute.
-
-    Args:
-        parent: the folder that holds theirs.
-    """
+    """Ends private Rays whose owner was killed, and removes their folders in ``parent``."""
+    # Ray's processes notice by themselves that their driver is gone, but only after about a minute.
     for folder in folders_of_dead_processes(parent, FOLDER_PREFIX):
         # The lock also shows owners whose process id means nothing here, as in another container with the same /tmp.
         if not _is_owned(folder):
@@ -51,11 +46,7 @@ def end_session(folder: Path) -> None:
 
 
 def end_processes(session: str) -> None:
-    """Kills every process of a private Ray, and waits until they are gone.
-
-    Args:
-        session: the name of its folder.
-    """
+    """Kills every process of the private Ray with a folder of that name, and waits until they are gone."""
     deadline = time.monotonic() + _END_SECONDS
     # A raylet may start one more worker while its processes are being listed.
     while processes := session_processes(session):

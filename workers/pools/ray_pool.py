@@ -29,11 +29,7 @@ _LOOK_SECONDS = 1.0
 
 
 class RayActors(Actors):
-    """Ray's actors.
-
-    Args:
-        ray: the module, connected.
-    """
+    """Ray's actors."""
 
     def __init__(self, ray: Any) -> None:
         self.ray = ray
@@ -96,25 +92,7 @@ class RayActors(Actors):
 
 
 class RayPool(CrewPool):
-    """Measures on several devices at once.
-
-    Args:
-        callback_fn: takes no argument; returns (model, network, dataset, metrics), or an Evaluator. It may be a lambda,
-            a closure or a notebook's function.
-        options: what is measured.
-        device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-        address: of a Ray cluster to join; None uses a Ray that runs already, or starts a private one.
-        plan: how to compute; None lets the first worker tune one for all.
-        workload: for how much work it is tuned.
-        layout: how many devices a worker has, or how many workers share one.
-        memory: where samples are kept.
-
-    Raises:
-        ValueError: the number of devices is not a multiple of ``layout.devices_per_worker``.
-        PoolError: no worker could be started.
-        CallbackFunctionError: callback_fn cannot be sent to the workers, or failed there.
-        NondeterministicLossError: the workers were given different networks or samples by callback_fn.
-    """
+    """Measures on several devices of a Ray: one that runs already, a cluster's at an address, or a private one."""
 
     def __init__(
         self,

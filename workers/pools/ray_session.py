@@ -52,21 +52,7 @@ def ray_is_asked_for(address: str | None) -> bool:
 
 
 class RaySession:
-    """A Ray that is already initialized, else the cluster at an address, else a private one.
-
-    The private one has no dashboard, asks for a token, keeps its files in a folder of its own, and is gone after
-    ``close``.
-
-    Args:
-        address: of a cluster; None looks at RAY_ADDRESS.
-        slots: how many workers the private one is sized for.
-        gpus: ids of the GPUs it may see.
-        runtime_env: makes Ray's runtime environment for the nodes of a cluster that is joined here. A Ray that is
-            already initialized and a job that was submitted keep their own.
-
-    Raises:
-        PoolError: there is no cluster at the address, or Ray cannot start.
-    """
+    """A Ray that is already initialized, else the cluster at an address (or RAY_ADDRESS), else a private one."""
 
     def __init__(
         self,
@@ -79,6 +65,7 @@ class RaySession:
         self.private = False
         self._folder: Path | None = None
         self._ended = contextlib.ExitStack()
+        # A Ray that is initialized already keeps its runtime environment, and so does a job that was submitted.
         if ray_is_running():
             self.ray: Any = sys.modules["ray"]
             return
@@ -90,6 +77,7 @@ class RaySession:
                 if address is not None:
                     self._join(address, runtime_env)
                 else:
+                    # It has no dashboard, asks for a token, and is gone after ``close``, as its folder is.
                     self._start(slots, gpus)
         except BaseException:
             self.close()
@@ -264,11 +252,9 @@ def _termination_as_before() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_monitors() -> Iterator[None]:
-    """Keeps Ray from starting its autoscaler's and its log monitor.
-
-    Neither serves a private Ray; they cost about a second at the start and another at the end. Ray has no public
-    switch for them, so this does nothing if its internals have changed.
-    """
+    """Keeps Ray from starting its autoscaler's and its log monitor."""
+    # Neither serves a private Ray; they cost about a second at the start and another at the end. Ray has no public
+    # switch for them, so this does nothing if its internals have changed.
     from ray._private import parameter
 
     original = getattr(parameter, "RayParams", None)
@@ -285,12 +271,9 @@ def _without_monitors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_dashboard() -> Iterator[None]:
-    """Keeps Ray from starting the server of its dashboard, and keeps that server's agent small.
-
-    Ray starts both also where no dashboard is wanted, and waits for them. Actors, tasks and objects do without: so Ray
-    itself works where the dashboard's web framework is not installed. It has no public switch for either, so this
-    leaves in place what its internals no longer know.
-    """
+    """Keeps Ray from starting the server of its dashboard, and keeps that server's agent small."""
+    # Ray would wait for both, but actors, tasks and objects do without: so Ray works where the dashboard's web
+    # framework is not installed. It has no public switch, so this leaves in place what its internals no longer know.
     from ray._private import services, utils
 
     instead = (
@@ -310,11 +293,9 @@ def _without_dashboard() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _on_loopback() -> Iterator[dict[str, str]]:
-    """Yields the options that make Ray bind its ports to the loopback interface only.
-
-    Ray does so for a node at 127.0.0.1, but replaces that address by one that other machines can reach. It
-    has no public switch for that, so this yields no options if its internals have changed.
-    """
+    """Yields the options that make Ray bind its ports to the loopback interface only."""
+    # Ray replaces 127.0.0.1 by an address that other machines can reach, and has no public switch for that: this yields
+    # no options if its internals have changed.
     from ray._private import services
 
     original = getattr(services, "resolve_ip_for_localhost", None)

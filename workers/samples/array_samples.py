@@ -26,23 +26,7 @@ def read_array_samples(
     options: MeasurementOptions,
     memory: SampleMemory = SampleMemory(),  # noqa: B008
 ) -> tuple[Samples, list[str]]:
-    """Reads the samples once, in data-set order.
-
-    Args:
-        dataset: a pair (inputs, targets) of arrays or of nested tuples, lists and dicts of arrays; an iterable of
-            batches of such pairs; or a PyTorch DataLoader or Dataset.
-        options: how many samples, and which.
-        memory: where they are kept.
-
-    Returns:
-        The samples, every array and tensor as a NumPy array, and notes for the user.
-
-    Raises:
-        TypeError: the data set is of a kind that cannot be read.
-        ValueError: random samples of a stream were asked for.
-        SamplesError: it is empty, unlabelled, or gives other samples each time.
-        SampleMemoryError: there is no room for them.
-    """
+    """Reads the samples once, in data-set order, each array and tensor as one of NumPy; returns notes as well."""
     notes: list[str] = []
     if is_pair_of_arrays(dataset):
         return read_source(_pair_source(dataset, options, notes), options, notes, memory), notes

@@ -24,9 +24,7 @@ class Batch:
     """Inputs and targets of a few samples; nested tuples, lists and dictionaries of arrays or tensors.
 
     Attributes:
-        inputs: what the network gets.
         targets: what the loss gets beside the outputs.
-        size: how many samples there are.
         can_be_cut: whether each array's first axis numbers the samples, or none of them; it does not in graphs and in
             lists of samples.
     """
@@ -73,11 +71,7 @@ MakeBatch = Callable[[object, "int | None"], Batch]
 
 
 def as_batch(item: object, count: int | None = None) -> Batch:  # noqa: ARG001 - its targets say how many there are
-    """Returns a batch of (inputs, targets).
-
-    Raises:
-        SamplesError: the batch is not a pair, or has no tensor that says how many samples there are.
-    """
+    """Returns a batch of (inputs, targets)."""
     if not isinstance(item, tuple | list) or len(item) != 2:
         shown = f"a {type(item).__name__}" + (f" of {len(item)}" if isinstance(item, tuple | list) else "")
         raise SamplesError(
@@ -104,16 +98,7 @@ def as_batch(item: object, count: int | None = None) -> Batch:  # noqa: ARG001 -
 
 
 def as_whole_batch(item: object, count: int | None = None, samples: Callable[[Any], int] | None = None) -> Batch:
-    """Returns a batch that is handed to the network as it is, without separate targets.
-
-    Args:
-        item: what the data set gave.
-        count: how many samples its loader put into it, where that is known.
-        samples: the user's function from a batch to how many samples it holds; it goes before the count.
-
-    Raises:
-        SamplesError: nothing says how many samples there are.
-    """
+    """Returns a batch for the network as it is, without targets; ``samples``, the user's, goes before the count."""
     arrays = [leaf for leaf in leaves(item) if is_array(leaf) and leaf.ndim > 0]
     if not arrays:
         raise SamplesError(
@@ -218,10 +203,7 @@ def _count_graphs(item: Any) -> int | None:
 
 
 def _count_listed(item: Any) -> int | None:
-    """Returns the number of samples in (samples, targets) that are lists of them; None for other batches.
-
-    Images of different sizes come so, each with a dictionary of targets or with its entry in an array.
-    """
+    """Returns the number of samples in (samples, targets) that are lists, as of images of several sizes; else None."""
     if not isinstance(item, tuple | list) or len(item) != 2:
         return None
     samples, targets = item

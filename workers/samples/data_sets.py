@@ -37,20 +37,8 @@ class DataSet:
 
 
 def find_data_sets(dataset: object, options: MeasurementOptions) -> list[DataSet]:
-    """Returns the data sets that callback_fn's third item stands for, the main one first.
-
-    A mapping always stands for several data sets by name, and anything else for one. A batch may be a mapping as well,
-    but a batch is no data set: it lies in a list or comes from a loader. So the two cannot be taken for each other.
-
-    Args:
-        dataset: the third item.
-        options: how many samples of each.
-
-    Raises:
-        SamplesError: the mapping is empty, or an entry is an array or a batch instead of a data set.
-        CallbackFunctionError: a landscape file cannot store values under a name.
-        ValueError: the options name a data set that is not there.
-    """
+    """Returns the data sets that callback_fn's third item stands for, the main one first."""
+    # A batch may be a mapping too, but it lies in a list or comes from a loader: a mapping always names data sets.
     if not isinstance(dataset, Mapping):
         if isinstance(options.num_samples, Mapping):
             raise ValueError(
@@ -85,13 +73,7 @@ def find_data_sets(dataset: object, options: MeasurementOptions) -> list[DataSet
 
 @dataclass(frozen=True)
 class ReadSet:
-    """A data set whose samples are read.
-
-    Attributes:
-        name: "" where there is one data set without a name.
-        samples: wherever they are.
-        notes: what the user should know of them.
-    """
+    """A data set whose samples are read; its name is "" where there is one data set without a name."""
 
     name: str
     samples: Samples
@@ -104,21 +86,7 @@ def read_sets(
     memory: SampleMemory,
     read: Callable[[Any, MeasurementOptions, SampleMemory], tuple[Samples, list[str]]],
 ) -> list[ReadSet]:
-    """Returns the data sets that callback_fn's third item stands for with their samples, the main one first.
-
-    What data sets draw at random leaves the process's generators as they were.
-
-    Args:
-        dataset: the third item.
-        options: how many samples of each, and which.
-        memory: where all of them are kept.
-        read: returns the samples of one, and notes.
-
-    Raises:
-        LandscapeError: a data set cannot be measured; the text names it.
-        TypeError: a data set is of a kind that cannot be read.
-        ValueError: the options do not fit the data sets.
-    """
+    """Reads the data sets of callback_fn's third item, main one first; the process's generators stay as they are."""
     found = find_data_sets(dataset, options)
     sets: list[ReadSet] = []
     for index, item in enumerate(found):
@@ -155,14 +123,7 @@ def note_of_set(name: str, note: str) -> str:
 
 
 def _memory_of_set(memory: SampleMemory, index: int, before: Sequence[Samples], *, alone: bool) -> SampleMemory:
-    """Returns where the samples of one of several named data sets are kept.
-
-    Args:
-        memory: of all of them.
-        index: which one.
-        before: the samples that are kept already.
-        alone: whether it is the only one.
-    """
+    """Returns where the samples of one of several named data sets are kept."""
     held = [pickle.loads(item)[index] for item in memory.held]
     limit = memory.limit
     if isinstance(limit, int):

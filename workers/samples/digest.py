@@ -38,10 +38,8 @@ class SampleDigest:
 
 
 def quick_mark(batch: Batch) -> int:
-    """Returns a number that other values of a batch, or another order of them, hardly ever have.
-
-    It is as fast as memory: a sum of all values as whole numbers, and a checksum of the first and the last few.
-    """
+    """Returns a number that other values of a batch, or another order of them, hardly ever have."""
+    # As fast as memory: a sum of all values as whole numbers, and a checksum of the first and the last few.
     mark = 0
     for leaf in leaves((batch.inputs, batch.targets)):
         kind, values = _kind_and_values(leaf, batch.size)

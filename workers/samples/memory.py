@@ -14,15 +14,7 @@ _EXPECTED = '"auto" (half of what is free), a number of bytes, or text such as "
 
 
 def memory_limit(value: object) -> int | float:
-    """Returns the largest number of bytes that samples may take (int), or the share of what is free (float).
-
-    Args:
-        value: "auto", a number of bytes, or text such as "8GB" or "25%".
-
-    Raises:
-        TypeError: it is neither text nor a whole number.
-        ValueError: it is no size.
-    """
+    """Returns the bytes that samples may take (int), or their share of free memory (float): "auto", 8, "8GB", "25%"."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise wrong_type("sample_memory", _EXPECTED, value)
     if value == AUTO:

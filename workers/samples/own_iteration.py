@@ -19,15 +19,7 @@ _ENDLESS = 16
 
 
 def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[str]) -> Iterable[Any] | None:
-    """Returns the batches of a loader with an ``__iter__`` of its own; None where its data set is to be read instead.
-
-    That is so where it gives all samples of its data set in any order, other ones each time, or what is no batch.
-
-    Args:
-        loader: of a data set that is read by index.
-        make_batch: checks a batch.
-        notes: for the user. One is added, with a warning, where the loader gives other samples each time.
-    """
+    """Returns the batches of a loader with an ``__iter__`` of its own; None where its data set is read instead."""
     if type(loader).__iter__ is DataLoader.__iter__:
         return None
     dataset: Any = loader.dataset
@@ -51,6 +43,7 @@ def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[st
         warnings.warn(text, stacklevel=2)
         notes.append(text)
         return None
+    # What gives all samples, in any order, is read as its data set.
     if len(first) == len(dataset):
         plain = (loader.collate_fn([dataset[index]]) for index in range(len(dataset)))
         if Counter(first) == Counter(mark for mark, _ in _samples(plain, make_batch)):

@@ -35,19 +35,11 @@ class FileHandle:
 
 
 class SampleFile:
-    """A file that grows until it is sealed and is then mapped.
-
-    On Linux it lies in memory (``memfd_create``), which no size of ``/dev/shm`` limits, and nothing is left of it
-    however its processes end. Elsewhere it is a temporary file on the disk.
-
-    Args:
-        folder: where it goes elsewhere if other processes need it; who made the folder removes it.
-
-    Raises:
-        SampleMemoryError: there is no room for it.
-    """
+    """A file that grows until it is sealed and is then mapped: in memory on Linux, a temporary one elsewhere."""
 
     def __init__(self, folder: str | None = None) -> None:
+        # ``memfd_create`` has no limit as ``/dev/shm`` has, and nothing is left of it however its processes end.
+        # Elsewhere a file goes into the folder, if other processes need it; who made the folder removes it.
         self._descriptor, self._path = system.shared_file("landscape", folder)
         self._owner = os.getpid()
         self.size = 0
@@ -73,11 +65,7 @@ class SampleFile:
         system.seal(self._descriptor)
 
     def map(self, *, writable: bool = True) -> NDArray[np.uint8]:
-        """Returns all bytes.
-
-        Args:
-            writable: whether they may be written to, which nobody else sees: the pages written become copies.
-        """
+        """Returns all bytes; pages that are written to become copies, which nobody else sees."""
         if not self.size:
             return np.empty(0, np.uint8)
         try:

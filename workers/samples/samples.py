@@ -48,18 +48,7 @@ class Passes(Protocol):
 
 
 class Samples:
-    """Samples in the loader's own batches or in batches of another size.
-
-    Samples that came without batches (a pair of tensors, a Dataset) are one batch, because no other size means
-    anything; they are read and tried out in smaller ones.
-
-    Args:
-        batches: the loader's own batches, or those in which samples without batches were read.
-        whole: all samples as one batch, or None where batches do not fit together (padded to their own lengths).
-        without_batches: whether the samples came without batches of their own.
-        digest: the SHA-256 of all samples as the data set gave them; None computes it when it is asked for.
-        store: what keeps them in memory, if anything does.
-    """
+    """Samples in the loader's own batches or in batches of another size."""
 
     def __init__(
         self,
@@ -71,13 +60,16 @@ class Samples:
         store: object = None,
     ) -> None:
         self.count = sum(batch.size for batch in batches)
+        # The digest is the SHA-256 of the samples as the data set gave them; None computes it when it is asked for.
         self.store, self._digest = store, digest
         self._on_use: tuple[Callable[[Batch], Batch], ...] = ()
         self.moved_on_use = False
         """Whether they stay on the host, and batches go to their device each time they are used."""
         self.passes: Passes | None = None
         """All samples, where those in memory are only the first of them."""
+        # None where batches do not fit together (padded to their own lengths).
         self._whole = whole
+        # Without batches no size but all means anything; such samples are read and tried out in smaller ones.
         self._at_once = without_batches and whole is not None
         self._read_batches = batches if whole is None else _cut_like(whole, [batch.size for batch in batches])
         self.without_batches = without_batches
@@ -190,14 +182,7 @@ class Samples:
         return _on_use([picked(self._whole, rows)], self._on_use)[0]
 
     def changed_on_use(self, function: Callable[[Batch], Batch], *, moves: bool = False) -> Samples:
-        """Returns the same samples, whose batches are changed one by one each time they are used.
-
-        A changed copy of all of them would take as much memory again.
-
-        Args:
-            function: changes a batch, after the functions of earlier calls.
-            moves: whether it puts the batch on another device.
-        """
+        """Returns the samples with batches changed on each use, as a changed copy of all takes as much memory again."""
         changed = copy.copy(self)
         changed._on_use = (*self._on_use, function)
         changed.moved_on_use = self.moved_on_use or moves
@@ -205,11 +190,7 @@ class Samples:
         return changed
 
     def sha256(self, *, with_batches: bool) -> str:
-        """Returns the SHA-256 of all samples.
-
-        Args:
-            with_batches: whether the sizes of the loader's own batches count too.
-        """
+        """Returns the SHA-256 of all samples and, with batches, of the sizes of the loader's own batches."""
         if self.passes is not None:
             return self.passes.sha256(with_batches=with_batches)
         if self._digest is None:
@@ -330,13 +311,10 @@ def _cut_like(whole: Batch, sizes: Sequence[int]) -> list[Batch]:
 
 
 def _pieces(batch: Batch) -> list[Batch]:
-    """Returns a batch in two pieces, about two thirds and one third, or as it is.
-
-    Their sizes have no common divisor: what is regular in the data (every third target counts nothing) would otherwise
-    be in both pieces alike.
-    """
+    """Returns a batch in two pieces, about two thirds and one third, or as it is."""
     if batch.size < 2 or not batch.can_be_cut:
         return [batch]
+    # Without a common divisor of their sizes, nothing regular (every third target counts nothing) is in both alike.
     aim = 2 * batch.size / 3
     middle = min(
         (size for size in range(1, batch.size) if math.gcd(size, batch.size) == 1), key=lambda size: abs(size - aim)

@@ -54,12 +54,7 @@ class SampleSource:
 
 @dataclass(frozen=True)
 class Stream:
-    """Batches that can be read again: each time one asks for them, from the start.
-
-    Attributes:
-        read: begins to read them.
-        source: has as many batches, if it has a length.
-    """
+    """Batches that can be read again from the start; there are as many as in ``source``, if that has a length."""
 
     read: Callable[[], Iterator[Any]]
     source: object = None
@@ -82,21 +77,7 @@ def indexed_source(
     without_batches: bool,
     read_all: Callable[[Sequence[Sequence[int]]], Iterator[Any]] | None = None,
 ) -> SampleSource:
-    """Returns the source for a data set that is read by index.
-
-    Args:
-        read: returns the batch of some indices.
-        available: the indices that there are, in data-set order.
-        batch_size: samples per batch.
-        options: how many samples, and which.
-        notes: for the user; more may be added.
-        make_batch: checks a batch.
-        without_batches: whether the batches are ours, because the data set has none.
-        read_all: returns the batches of several lists of indices, in processes that the user asked for.
-
-    Raises:
-        SamplesError: it is empty.
-    """
+    """Returns the source for a data set that is read by index; ``read_all`` reads in the processes of its loader."""
     if not available:
         raise no_samples()
     count = count_samples(len(available), options.count, notes)
@@ -129,19 +110,7 @@ def stream_source(
     make_batch: MakeBatch = as_batch,
     without_batches: bool = False,
 ) -> SampleSource:
-    """Returns the source for an iterable of batches, of which as many are read as are needed.
-
-    Args:
-        dataset: the batches.
-        options: how many samples.
-        make_batch: checks a batch.
-        without_batches: whether the batches are ours, because the data set has none.
-
-    Raises:
-        ValueError: random samples were asked for.
-        SamplesError: while it is read: it has no end after ten million samples and all batches of its length, or gives
-            as many batches without samples.
-    """
+    """Returns the source for an iterable of batches, of which as many are read as are needed."""
     if options.samples == "random":
         raise ValueError('samples="random" needs a data set that is read by index; use samples="first" for a stream.')
 
@@ -174,18 +143,7 @@ def read_source(
     notes: list[str],
     memory: SampleMemory = SampleMemory(),  # noqa: B008
 ) -> Samples:
-    """Returns the samples of a source: those that another worker of this machine holds, or read now.
-
-    Args:
-        source: the data set.
-        options: how many samples.
-        notes: for the user; more may be added.
-        memory: how much they may take, what other workers hold, and whether these are kept for others.
-
-    Raises:
-        SamplesError: it is empty, unlabelled, or gives other samples each time.
-        SampleMemoryError: there is no room for them, and they cannot be read in passes.
-    """
+    """Returns the samples of a source, from another worker of this machine or read now; more notes may be added."""
     limit = memory.limit if isinstance(memory.limit, int) else memory.limit * free_memory()
     if memory.obstacle and not isinstance(memory.limit, int):
         limit *= 2
@@ -276,11 +234,7 @@ def _with_passes(source: SampleSource, limit: float, facts: PassFacts | None = N
 
 
 def check_first_batch(source: SampleSource, first: Batch) -> None:
-    """Reads the first batch again and compares it; a source that can be read only once is not asked.
-
-    Raises:
-        SamplesError: it changed.
-    """
+    """Reads the first batch again and compares it; a source that can be read only once is not asked."""
     again = None if source.only_once else next(source.few(), None)
     if again is not None and not _are_same(again[1], first):
         raise SamplesError(
@@ -312,14 +266,7 @@ def _length(dataset: object) -> int | None:
 
 
 def _check_end(dataset: object, number: int, seen: int, empty: int) -> None:
-    """Raises SamplesError where a stream may have no end.
-
-    Args:
-        dataset: the stream.
-        number: of batches that it has given.
-        seen: samples that it has given; 0 where it is known how many are read.
-        empty: batches that it has given without any.
-    """
+    """Raises SamplesError where a stream may have no end; ``seen`` is 0 where it is known how many samples are read."""
     if max(seen, empty) <= _ENDLESS or number <= ((length := _length(dataset)) or 0):
         return
     if empty > _ENDLESS:

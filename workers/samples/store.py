@@ -49,7 +49,6 @@ class HeldSamples:
     """Samples that a process of this machine holds, for others to map.
 
     Attributes:
-        files: where they are.
         content: the pickled batches, whole batch and settings, with places in the files instead of arrays.
     """
 
@@ -58,13 +57,7 @@ class HeldSamples:
 
 
 class SampleWriter:
-    """Puts batches into files as they come, each array of a batch into a file of its own.
-
-    So the samples lie in memory once while they are read, too: arrays that fit together are one array in the end.
-
-    Args:
-        folder: as of ``SampleFile``.
-    """
+    """Puts batches into files as they come, one for each array of a batch, so that samples lie in memory only once."""
 
     def __init__(self, folder: str | None = None) -> None:
         self._folder = folder
@@ -79,22 +72,14 @@ class SampleWriter:
         return sum(file.size for file in self._files)
 
     def add(self, batch: Batch) -> None:
-        """Adds the next samples.
-
-        Raises:
-            SampleMemoryError: there is no room for them.
-        """
+        """Adds the next samples."""
         self._digest.add(batch)
         positions = iter(range(sys.maxsize))
         self._batches.append(map_batch(lambda leaf: self._written(next(positions), leaf), batch))
         self.count += batch.size
 
     def finish(self, *, without_batches: bool) -> Samples:
-        """Returns everything that was added.
-
-        Args:
-            without_batches: whether the batches are ours, because the data set has none.
-        """
+        """Returns everything that was added."""
         for file in self._files:
             file.seal()
         whole = _joined(self._batches)

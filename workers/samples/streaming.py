@@ -38,24 +38,16 @@ class PassFacts:
 
 
 class SampleStream:
-    """Samples that are read anew in each pass.
-
-    Args:
-        read: begins a pass over their batches.
-        facts: what the first pass found.
-        block_size: bytes that are in memory at once.
-        copied: whether the batches must be copied, because a stream may fill the same arrays again.
-
-    Attributes:
-        seconds: what reading took in the last whole pass.
-    """
+    """Samples that are read anew in each pass, at most ``block_size`` bytes of them in memory at once."""
 
     def __init__(
         self, read: Callable[[], Iterator[Batch]], facts: PassFacts, block_size: float, *, copied: bool
     ) -> None:
+        # Batches are copied where a stream may fill the same arrays again.
         self._read, self.facts, self._block_size, self._copied = read, facts, block_size, copied
         self._changes: tuple[Callable[[Batch], Batch], ...] = ()
         self._random_state = OwnRandomState()
+        # What reading took in the last whole pass.
         self.seconds = 0.0
 
     @property
@@ -81,14 +73,7 @@ class SampleStream:
         return changed
 
     def blocks(self) -> Iterator[list[Samples]]:
-        """Reads all samples once; the process's generators stay as they are.
-
-        Yields:
-            As many as may be in memory, in parts, each of a batch or of several small ones.
-
-        Raises:
-            ChangedSamplesError: they are others than in the first pass.
-        """
+        """Yields all samples, as many as memory may hold at once, in parts; ChangedSamplesError where they changed."""
         return self._random_state.iterate(self._blocks())
 
     def _blocks(self) -> Iterator[list[Samples]]:
@@ -147,20 +132,7 @@ def first_pass(
     without_batches: bool,
     facts: PassFacts | None = None,
 ) -> tuple[Samples, PassFacts]:
-    """Reads all samples once.
-
-    Args:
-        read: begins a pass over their batches.
-        head_size: bytes of the head; it has two batches at least.
-        without_batches: whether the batches are ours, because the data set has none.
-        facts: what another worker's first pass found; then only the head is read.
-
-    Returns:
-        Their head, which is kept in memory, and what the pass found.
-
-    Raises:
-        SamplesError: there are none.
-    """
+    """Reads all samples once; returns the head (two batches at least), which stays in memory, and the facts of all."""
     digest, head = SampleDigest(), SampleWriter()
     sizes: list[int] = []
     marks: list[int] = []
@@ -169,6 +141,7 @@ def first_pass(
         if in_head:
             head.add(batch)
         elif facts is not None:
+            # Another worker's pass has found the rest.
             break
         digest.add(batch)
         sizes.append(batch.size)

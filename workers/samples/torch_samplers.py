@@ -37,19 +37,8 @@ class _Visits:
 
 
 def visited_indices(loader: DataLoader[Any], asked: int | None, notes: list[str]) -> list[int] | None:
-    """Returns the indices of the samples that a loader visits, in data-set order; None for all of them.
-
-    A subset is part of the data's meaning: a validation split, a process's share, all but the rest that ``drop_last``
-    leaves out. The order in which a sampler visits it is not. Indices that are listed count as often as they are
-    listed.
-
-    The process's generators may move. The sampler and its own generators stay as they are.
-
-    Args:
-        loader: of a data set that is read by index.
-        asked: how many samples the user asked for; None for all.
-        notes: for the user. One is added, with a warning, where the loader visits no fixed set of samples.
-    """
+    """Returns the indices of the samples that a loader visits, in data-set order; None for all of them."""
+    # The process's generators may move. The sampler and its own generators stay as they are.
     found = _visits_of_loader(loader)
     if found.problem:
         count = len(loader.dataset if found.indices is None else found.indices)  # type: ignore[arg-type]
@@ -62,6 +51,8 @@ def visited_indices(loader: DataLoader[Any], asked: int | None, notes: list[str]
         )
         warnings.warn(text, stacklevel=2)
         notes.append(text)
+    # A subset is part of the data's meaning (a validation split, a process's share), and so is how often an index is
+    # listed; the order of a visit is not.
     return None if found.indices is None else sorted(found.indices)
 
 
@@ -114,13 +105,7 @@ def _visits_of(sampler: Any, dataset: Any) -> _Visits:
 
 
 def _looked_at(sampler: Any, dataset: Any, flat: Callable[[Any], Iterable[Any]]) -> _Visits:
-    """Returns what a sampler visits in two rounds.
-
-    Args:
-        sampler: of any kind.
-        dataset: whose samples it visits.
-        flat: returns the indices of what the sampler gives.
-    """
+    """Returns what a sampler visits in two rounds; ``flat`` returns the indices of what it gives."""
     try:
         count = len(dataset)
     except TypeError:

@@ -35,21 +35,7 @@ _PASS_SHARE = 0.25
 def place_samples(
     samples: Samples, device: torch.device, channels_last: bool = False, targets: torch.device | None = None
 ) -> Samples:
-    """Returns the samples on a device, images channels-last where asked.
-
-    Samples for which a device has no room stay on the host, and their batches are moved each time they are used. On the
-    host many images are laid out batch by batch in the same way: all workers share the ones that were read, and a
-    second copy may not fit.
-
-    Args:
-        samples: wherever they are.
-        device: where the network takes them.
-        channels_last: the memory layout of images.
-        targets: where the network's outputs are; None means the same device.
-
-    Raises:
-        SamplesError: they are in float64, which the device does not have.
-    """
+    """Returns the samples on a device, images channels-last where asked; targets may go to another one."""
 
     def to(place: torch.device, value: Any) -> Any:
         return map_leaves(lambda leaf: _on(place, leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
@@ -57,11 +43,13 @@ def place_samples(
     def move(batch: Batch) -> Batch:
         return replace(batch, inputs=to(device, batch.inputs), targets=to(targets or device, batch.targets))
 
+    # Samples for which a device has no room stay on the host, and are moved each time they are used.
     if not samples.moved_on_use:
         samples = _moved(samples, move, device)
     if not channels_last:
         return samples
     lay_out = functools.partial(map_batch, _lay_out)
+    # On the host all workers share the ones that were read, and a second copy of many may not fit.
     many = device.type == "cpu" and samples.nbytes > _LAID_OUT_AT_ONCE
     if not many and not samples.moved_on_use:
         with contextlib.suppress(torch.cuda.OutOfMemoryError):
@@ -120,25 +108,7 @@ def read_samples(
     make_batch: MakeBatch = as_batch,
     memory: SampleMemory = SampleMemory(),  # noqa: B008
 ) -> tuple[Samples, list[str]]:
-    """Reads the samples once, in data-set order.
-
-    Args:
-        dataset: a DataLoader (read through its ``dataset`` and ``collate_fn``, so that shuffling does not
-            matter; where its sampler visits a fixed subset, that is read), a Dataset, a pair of tensors
-            (inputs, targets), or an iterable of batches.
-        options: how many samples, and which.
-        make_batch: ``as_batch`` for batches of (inputs, targets), ``as_whole_batch`` for any.
-        memory: where they are kept.
-
-    Returns:
-        The samples, and notes for the user.
-
-    Raises:
-        TypeError: the data set is of a kind that cannot be read.
-        ValueError: random samples of a stream were asked for.
-        SamplesError: it is empty, unlabelled, or gives other samples each time.
-        SampleMemoryError: there is no room for them.
-    """
+    """Reads the samples once, in data-set order, however a loader shuffles; returns notes for the user too."""
     notes: list[str] = []
     if isinstance(dataset, tuple | list) and len(dataset) == 2 and all(isinstance(x, torch.Tensor) for x in dataset):
         if len(dataset[0]) != len(dataset[1]):

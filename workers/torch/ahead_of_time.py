@@ -45,17 +45,7 @@ class PackageError(Exception):
 def compile_ahead(
     network: nn.Module, inputs: tuple[torch.Tensor, ...], options: dict[str, Any], tensors: Collection[str]
 ) -> bytes:
-    """Returns a library that computes what the network does, for inputs of these shapes.
-
-    Args:
-        network: in eval mode, on the CPU.
-        inputs: of the network.
-        options: of the compiler.
-        tensors: the names of the network's parameters and buffers.
-
-    Raises:
-        PackageError: the network has no such form, or the compiler failed.
-    """
+    """Returns a library for an eval-mode network on the CPU and inputs of these shapes, or raises PackageError."""
     # Other workers of this machine wait meanwhile for what is compiled here.
     beside = ThreadPoolExecutor(initializer=unpin_thread)
     with warnings.catch_warnings(), torch.no_grad(), beside as threads:
@@ -90,6 +80,7 @@ def _export(
         raise PackageError("it changes its buffers or inputs")
     if len(signature.user_outputs) != 1 or not program.call_spec.out_spec.is_leaf():
         raise PackageError("its output is not one tensor")
+    # ``tensors`` are the names of its parameters and buffers; other constants are made in its code.
     if not set(program.constants) <= set(tensors):
         raise PackageError("it makes tensors of numbers")
     return program
@@ -119,10 +110,7 @@ def _forget_instructions() -> None:
 
 @contextlib.contextmanager
 def _side_by_side(threads: ThreadPoolExecutor) -> Iterator[None]:
-    """Lets the C++ compiler make all parts of a library at once; PyTorch makes one after another.
-
-    The others are waited for before a library is made of them. Where PyTorch has no such builder, nothing changes.
-    """
+    """Lets the C++ compiler make all parts of a library at once; PyTorch makes one after another."""
     from torch._inductor import cpp_builder
 
     kind = getattr(cpp_builder, "CppBuilder", None)
@@ -138,6 +126,7 @@ def _side_by_side(threads: ThreadPoolExecutor) -> Iterator[None]:
         elif os.fspath(builder.get_target_file_path()).endswith(_PARTS):
             parts.append(threads.submit(contextvars.copy_context().run, build, builder))
         else:
+            # A library is made of all its parts.
             while parts:
                 parts.pop().result()
             build(builder)

@@ -11,16 +11,13 @@ from torch.overrides import TorchFunctionMode
 
 
 class PlainBatchNorm(TorchFunctionMode):
-    """Makes batch normalization in eval mode inside of one product and one sum.
-
-    PyTorch's second derivative takes it for one in training: a seventh of a product with ResNet-20's Hessian.
-    """
+    """While it is entered, batch normalization in eval mode is one product and one sum."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """Calls a function of PyTorch's."""
         kwargs = kwargs or {}
+        # PyTorch's second derivative takes it for one in training: a seventh of a product with ResNet-20's Hessian.
         if function is functional.batch_norm:
             made = _made(*args, **kwargs)
             if made is not None:

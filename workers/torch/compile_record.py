@@ -70,12 +70,7 @@ class CompileRecord:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> CompileRecord:
-        """Returns a record that was read from a file.
-
-        Raises:
-            TypeError: an entry is missing, unknown or of the wrong type.
-            ValueError: an entry has a wrong value.
-        """
+        """Returns a record that was read from a file; TypeError or ValueError where its entries are not a record's."""
         found = cls(**record)
         for name in ("cold_seconds", "warm_seconds", "speed_up", "missed_seconds"):
             check_float(name, getattr(found, name), minimum=0)
@@ -90,7 +85,6 @@ class CompileForecast:
     """Whether compiling pays off.
 
     Attributes:
-        pays: whether it does.
         reason: why, in words without a measured figure.
         details: the figures.
         gain: seconds that compiled code would save.
@@ -105,17 +99,7 @@ class CompileForecast:
 def forecast_compile(
     record: CompileRecord, seconds_per_point: float, workload: Workload, shapes: int
 ) -> CompileForecast:
-    """Returns whether compiling pays off.
-
-    It does where it saves more than it costs; also over several runs, because compiled code is kept: where runs that
-    were not compiled could have saved its cost by now, the next one of them compiles.
-
-    Args:
-        record: what it costs and gains.
-        seconds_per_point: of the eager network, on one worker.
-        workload: how many points are measured.
-        shapes: how many shapes of batches there are, each of which is compiled separately.
-    """
+    """Returns whether compiling saves more than it costs; the seconds are of the eager network on one worker."""
     if shapes > _MOST_SHAPES:
         return CompileForecast(False, f"batches have {shapes} shapes, and each would be compiled separately")
     known = "measured before" if record.compiled else "an estimate"
@@ -136,6 +120,7 @@ def forecast_compile(
         f"{f'the budget is {eager:.0f} s' if limited else work}, compiling takes {cost:.0f} s "
         f"and makes it {record.speed_up:.2f} times as fast ({known})"
     )
+    # Compiled code is kept: where runs without it could have saved its cost by now, the next one compiles.
     if gain <= cost < gain + record.missed_seconds:
         text += f", which would have saved {record.missed_seconds:.0f} s in earlier runs"
         return CompileForecast(True, "compiling pays off over several runs", text, gain)
@@ -144,17 +129,7 @@ def forecast_compile(
 
 
 class CompileCache:
-    """Compiled code, and records of what compiling cost, in one folder, so that they vanish together.
-
-    Args:
-        network: what is compiled.
-        plan: how it will run.
-        samples: in the layout that it will get them.
-        device: where.
-
-    Attributes:
-        key: of the records, which are those of the same network, shapes, threads, versions and hardware.
-    """
+    """Compiled code, and records of what compiling cost, in one folder, so that they vanish together."""
 
     def __init__(self, network: nn.Module, plan: MeasurementPlan, samples: Samples, device: torch.device) -> None:
         users = _users_folder()
@@ -170,6 +145,7 @@ class CompileCache:
                 str(network),
                 [(name, tuple(item.shape), str(item.dtype)) for name, item in network.named_parameters()],
                 samples.count,
+                # In the layout in which the network will get them.
                 _shape(samples.own_batches[0], 1),
                 plan.batch_size is None,
                 plan.threads,
@@ -268,11 +244,9 @@ def write_record(path: Path, record: Mapping[str, object]) -> None:
 
 
 def wanted_options(device: torch.device) -> dict[str, str | int | bool | Callable[..., Any]]:
-    """Returns what makes PyTorch's CPU code fast where an activation comes before a pooling layer.
-
-    Left alone, the compiler computes the activation inside the pooling loop, which steps over its input and so runs
-    without vector instructions; and its vectorized tanh is several times as slow as the same from a sigmoid.
-    """
+    """Returns what makes PyTorch's CPU code fast where an activation comes before a pooling layer."""
+    # Left alone, the compiler computes the activation inside the pooling loop, which steps over its input and so runs
+    # without vector instructions; and its vectorized tanh is several times as slow as one made of a sigmoid.
     return {"realize_acc_reads_threshold": 0, "cpp.use_decompose_tanh": True} if device.type == "cpu" else {}
 
 

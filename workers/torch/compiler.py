@@ -32,7 +32,7 @@ class Compiled:
         network: the compiled network, or None where it cannot be used.
         seconds: what it cost, the first pass included.
         problem: why it cannot be used.
-        compiler: what compiled it.
+        compiler: "AOTInductor" or "torch.compile".
         not_packaged: why it was not compiled ahead of time, where that was tried.
     """
 
@@ -51,21 +51,10 @@ def compile_network(
     plan: MeasurementPlan,
     first_layer: FirstLayer | None = None,
 ) -> Compiled:
-    """Compiles a network for its own weights as inputs, so that it may be moved afterwards.
-
-    On a CPU it becomes a package, which later runs and other workers load without the compiler; where that cannot be
-    done, ``torch.compile`` compiles it in this process.
-
-    Args:
-        network: in eval mode, on its device.
-        device: where it is.
-        cache: keeps the compiled code.
-        measure: returns the loss and all metrics that a network gives.
-        plan: how many threads it uses, and who compiles it if that is no free choice.
-        first_layer: is left out of a package; None where nothing is.
-    """
+    """Compiles an eval-mode network for its own weights as inputs, so that it may be moved, and checks its values."""
     expected = measure(network)
     not_packaged = ""
+    # A package is loaded by later runs and other workers without the compiler.
     if device.type == "cpu" and plan.compiler != "torch.compile":
         start = time.perf_counter()
         try:

@@ -41,14 +41,7 @@ _SAVED = 0.7
 
 @dataclass(frozen=True)
 class SettledPlan:
-    """How the network is run.
-
-    Attributes:
-        plan: with the choice, and its reason where tuning chose.
-        samples: in the plan's layout.
-        network: the network, or its compiled form.
-        note: what the user should know where what was asked for could not be done.
-    """
+    """How a network is run: plan, samples in its layout, and a note where what was asked for could not be done."""
 
     plan: MeasurementPlan
     samples: Samples
@@ -57,17 +50,7 @@ class SettledPlan:
 
 
 class PlanChooser:
-    """Compiles a network where that was asked for, or pays off.
-
-    Args:
-        network: in eval mode, on its device.
-        samples: on the device, in the plan's layout.
-        device: where.
-        run: returns the loss and all metrics of a network over batches.
-        obstacle: why the network must not be compiled, where that is known.
-        first_layer: is not compiled with the rest; None where all of it is.
-        others: the samples of data sets beside the main one, on the device; compiled code is made for their shapes too.
-    """
+    """Compiles a network where that was asked for, or pays off."""
 
     def __init__(
         self,
@@ -94,13 +77,7 @@ class PlanChooser:
         return self._compiled(plan, self._samples, eager, cache, True)
 
     def from_tuning(self, plan: MeasurementPlan, samples_per_second: float, workload: Workload) -> SettledPlan:
-        """Returns the tuned plan, compiled where that was asked for or pays off.
-
-        Args:
-            plan: the fastest without compilation.
-            samples_per_second: how fast it is.
-            workload: what was asked for, and for how many points.
-        """
+        """Returns the tuned plan (the fastest without compilation), compiled where that was asked for or pays off."""
         if not workload.compile:
             return SettledPlan(plan, self._samples, self._network)
         if self._obstacle and workload.compile == "auto":
@@ -144,11 +121,9 @@ class PlanChooser:
         return replace(settled, plan=replace(settled.plan, reason=f"compiled: {reason}", details=details))
 
     def _compiled_batch_size(self, eager: int | None) -> int | None:
-        """Returns the batch size for compiled code, of which each shape costs a compilation: none is tried.
-
-        On a CPU it is the largest whose activations stay in a cache; that is not the one which suits eager code.
-        """
+        """Returns the batch size for compiled code, of which each shape costs a compilation: none is tried."""
         if eager is not None and self._device.type == "cpu":
+            # The largest whose activations stay in a cache; that is not the one which suits eager code.
             each = self._largest_activation(eager)
             fitting = [size for size in _COMPILED_BATCHES if size * each <= _CACHED_BYTES]
             eager = min((*fitting, _COMPILED_BATCHES[-1])[0], self._samples.count)

@@ -117,17 +117,14 @@ _AXES: Mapping[Any, tuple[int, bool]] = {
 
 
 class OwnConvolutions(TorchFunctionMode):
-    """Makes the convolutions inside with derivatives of ours.
-
-    PyTorch's second derivative makes the one by the inputs also where these are data, by a slow kernel: two fifths of a
-    product with LeNet-5's Hessian.
-    """
+    """While it is entered, convolutions have derivatives by what needs them alone."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """Calls a function of PyTorch's."""
         kwargs = kwargs or {}
+        # PyTorch's second derivative makes the one by the inputs also where these are data, by a slow kernel: two
+        # fifths of a product with LeNet-5's Hessian.
         if function in _AXES:
             made = _made(*_AXES[function], *args, **kwargs)
             if made is not None:

@@ -22,11 +22,7 @@ GraphOfSum: TypeAlias = tuple["ProductSum", BatchGraph, bool]
 
 
 class ProductSum:
-    """A sum of vectors in float64.
-
-    Args:
-        parameters: in whose shapes they are.
-    """
+    """A sum of vectors in float64, which are given as parts in the parameters' shapes."""
 
     def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
         self._totals = [
@@ -45,16 +41,10 @@ class ProductSum:
 
 
 class CoreProducts:
-    """Makes products on all cores: a batch on each, which keeps them busier than a batch on all of them.
-
-    Whether it does is a matter of the network and of the plan's threads alone, so that all workers get the same bits.
-    Only derivatives are made on threads: the network and the loss are the user's, who may count on a single one.
-
-    Args:
-        parameters: by which is differentiated.
-    """
+    """Makes products on all cores: a batch on each, which keeps them busier than a batch on all of them."""
 
     def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
+        # A matter of the network and of the plan's threads alone, so that all workers get the same bits.
         self.is_wanted = (
             all(parameter.device.type == "cpu" for parameter in parameters)
             and sum(parameter.numel() for parameter in parameters) <= _MOST_WEIGHTS
@@ -63,18 +53,15 @@ class CoreProducts:
         self._pool: ThreadPoolExecutor | None = None
 
     def add(self, work: Iterable[GraphOfSum], vectors: Sequence[torch.Tensor]) -> None:
-        """Adds the products of batches to their sums, in order.
-
-        Args:
-            work: is read on the calling thread, no further than necessary.
-            vectors: in the parameters' shapes.
-        """
+        """Adds the products of batches with a vector, which is in the parameters' shapes, to their sums, in order."""
         threads = torch.get_num_threads()
         if not self.is_wanted or threads == 1:
             for total, graph, kept in work:
                 total.add(graph.product(vectors, keep=kept))
             return
         ready: list[GraphOfSum] = []
+        # Read on the calling thread, no further than necessary: the network and the loss are the user's, who may count
+        # on a single one. Only derivatives are made on others.
         for item in work:
             ready.append(item)
             # Graphs that are not kept take memory until their product is made.

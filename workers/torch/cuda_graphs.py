@@ -1,7 +1,4 @@
-"""CUDA graphs: found out first whether work can be recorded, then recorded, with nothing left behind if that fails.
-
-Tried on one NVIDIA H100 with PyTorch 2.11, except that random generators draw again after a recording that failed.
-"""
+"""CUDA graphs: found out first whether work can be recorded, then recorded, with nothing left behind if that fails."""
 
 from __future__ import annotations
 
@@ -12,21 +9,14 @@ from typing import Any
 
 import torch
 
+# Tried on one NVIDIA H100 with PyTorch 2.11, except that random generators draw again after a recording that failed.
 _WARM_UP = 3
 # The allocator of pinned memory keeps asking a recording that could not be ended, and PyTorch has no way to stop it.
 _FAILED: list[torch.cuda.CUDAGraph] = []
 
 
 def capture_cuda_graph(work: Callable[[], torch.Tensor], device: torch.device) -> Callable[[], torch.Tensor]:
-    """Records work that always uses the same memory; returns the function that does it again.
-
-    Args:
-        work: what is recorded; called a few times before.
-        device: where, which need not be the current one.
-
-    Raises:
-        RuntimeError: the work waits for the device, or does something else that cannot be recorded.
-    """
+    """Records work that always uses the same memory; returns what repeats it. RuntimeError: it cannot be recorded."""
     with torch.cuda.device(device):
         before = torch.cuda.current_stream()
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]

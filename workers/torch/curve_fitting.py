@@ -32,13 +32,7 @@ _EPSILON = 1e-8
 
 
 class CurveSamples:
-    """From what a step's batch is taken.
-
-    Args:
-        samples: all of them.
-        keeps_batches: whether only whole batches of the data set have a loss.
-        settings: how the curve is fitted.
-    """
+    """Gives a step's batch: samples in the epoch's order, or a whole batch of the data set's where they are kept."""
 
     def __init__(self, samples: Samples, keeps_batches: bool, settings: FittingSettings) -> None:
         self._samples, self._settings, self._keeps_batches = samples, settings, keeps_batches
@@ -60,17 +54,7 @@ class CurveSamples:
 
 
 class CurveFitter(MovedNetwork):
-    """A network that is moved along a curve whose bends follow the gradient of the loss.
-
-    The gradient of a bend is that of the loss at a point, times the bend's weight in that point, so that any network
-    will do (Garipov et al. 2018). Batch normalization computes with the statistics of the batch; all else is in eval
-    mode.
-
-    Args:
-        network: what the evaluator gives.
-        samples: from which batches are taken.
-        task: the curve.
-    """
+    """A network that is moved along a curve whose bends follow the gradient of the loss (Garipov et al. 2018)."""
 
     def __init__(self, network: DifferentiatedNetwork, samples: CurveSamples, task: CurveTask) -> None:
         super().__init__(network)
@@ -90,15 +74,7 @@ class CurveFitter(MovedNetwork):
             raise
 
     def fit(self, begun: Fitting | None, seconds: float) -> Fitting:
-        """Makes steps until all are done or the time is over, one at least.
-
-        Args:
-            begun: how far an earlier call came; None begins on the straight line.
-            seconds: how long.
-
-        Raises:
-            CurveError: the loss is not finite.
-        """
+        """Makes steps until all are done or the seconds are over, one at least; None begins on the straight line."""
         settings, device = self._task.settings, self._ends[0].device
         held = self._straight() if begun is None else begun
         bends, first, second = (
@@ -113,6 +89,7 @@ class CurveFitter(MovedNetwork):
                 self._place(weights, bends)
                 loss, slope = self._gradient(self._fitting(batch), number)
                 losses.append(self._checked(loss, slope, t, step))
+                # The gradient by a bend is that by the point's weights, times the bend's weight in the point.
                 _adam(bends, first, second, weights[1:-1, None] * slope, settings, step)
                 step += 1
                 if time.perf_counter() > stop:
@@ -121,13 +98,7 @@ class CurveFitter(MovedNetwork):
         return Fitting(step, found, means, squares, np.array(losses, np.float64))
 
     def gradient(self, bends: NDArray[Any], t: float, batch: Batch) -> tuple[float, NDArray[Any]]:
-        """Returns the loss at a place of the curve, and its gradient by the bends.
-
-        Args:
-            bends: shape (bends, weights).
-            t: from 0 to 1.
-            batch: on which.
-        """
+        """Returns a batch's loss at t (0 to 1) of the curve, and its gradient by the bends, shape (bends, weights)."""
         with self._computing():
             held = torch.from_numpy(np.array(bends)).to(self._ends[0].device)
             weights = torch.from_numpy(self._task.settings.shape.weights(t)[0]).to(held.dtype).to(held.device)

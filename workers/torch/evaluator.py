@@ -69,16 +69,6 @@ class TorchEvaluator(PlannedNetwork):
             that computes its own loss. Or a mapping of several of these by name.
         metrics: name to torchmetrics object or function of (outputs, targets), or of (outputs, batch).
         setup: what is measured, and how.
-
-    Raises:
-        FrozenNetworkError: no parameter is trainable.
-        SamplesError: the samples cannot be measured.
-        CallbackFunctionError: the network, the loss or a metric raises, or gives no single number; or the network is
-            spread over devices that the worker does not have, or replaces its weights while it computes.
-        TypeError: an argument has the wrong type, or the network has a tensor without values, or a trainable one whose
-            elements share memory.
-        ValueError: ``buffers="recalibrate"`` is asked for, but the network's statistics are offloaded; or a precision
-            that the device does not have, or that changes nothing.
     """
 
     def __init__(
@@ -175,7 +165,7 @@ class TorchEvaluator(PlannedNetwork):
 
     @property
     def can_differentiate(self) -> bool:
-        """Whether the network is on one device, and its samples are held there."""
+        """Whether the network is on one device, with all samples in memory."""
         return not self._placement.is_kept and self._samples.passes is None
 
     def products(self, settings: ProductSettings) -> ShareProducts:

@@ -20,26 +20,17 @@ from .user_data import read_user_data
 
 
 def example_inputs(model: object, network: nn.Module, dataset: object, count: int) -> Any:
-    """Returns the inputs of the first samples: a tensor, a tuple of positions, or a dict of keywords.
-
-    Args:
-        model: the first item that callback_fn returned.
-        network: stays as it is. One that computes its own loss is called once, as a copy, to see what it takes.
-        dataset: the third item; of several data sets, the first one counts.
-        count: how many samples.
-
-    Raises:
-        SamplesError: there are no samples, or the network does not take them.
-        CallbackFunctionError: the network's own loss fails, or never calls the network.
-    """
+    """Returns the inputs of the first samples: a tensor, a tuple of positions, or a dict of keywords."""
     module = unwrap(network)
     own_loss = own_loss_of(model, module)
+    # Of several data sets, the first one counts.
     first = find_data_sets(dataset, MeasurementOptions(count))[0]
     samples, _ = read_user_data(first.data, first.options, SampleMemory(), network=module, own_loss=own_loss)
     batch = samples.own_batches[0]
     if own_loss is None:
         return tuple(batch.inputs) if isinstance(batch.inputs, list) else batch.inputs
     seen: list[dict[str, Any]] = []
+    # Called once, to see what it takes; the user's network stays as it is.
     twin = copy.deepcopy(module).eval()
     signature = inspect.signature(twin.forward)
 

@@ -34,17 +34,8 @@ _SHARE_OF_MEMORY = 0.25
 def find_first_layer(
     network: nn.Module, forward: Callable[..., Any], samples: Samples, batch_size: int | None, most_bytes: float | None
 ) -> FirstCall | None:
-    """Returns the first layer where it can be computed once for a plane; None where it cannot, or is not worth it.
-
-    What decides are shapes and never a clock: every worker and every run must find the same.
-
-    Args:
-        network: in eval mode, on a CPU.
-        forward: makes outputs of a batch's inputs with it.
-        samples: in the layout in which they are measured.
-        batch_size: in which they are.
-        most_bytes: that may be kept; None takes a layer whether it is worth it or not.
-    """
+    """Returns the first layer where it can be computed once for a plane; None where it cannot, or is not worth it."""
+    # Shapes decide, and never a clock: every worker and every run must find the same.
     if (
         most_bytes == 0
         or samples.passes is not None
@@ -67,6 +58,7 @@ def _find(
     found: FirstCall | None = None
     for batch in {0: batches[0], len(batches) - 1: batches[-1]}.values():  # the last one may have another size
         calls = _watch(network, forward, batch)
+        # None takes a layer whether it is worth it or not.
         if most_bytes is not None:
             kept = _KEPT * samples.count / batch.size
             calls = [call for call in calls if call.is_worth_it and kept * call.output.nbytes <= most_bytes]
@@ -78,12 +70,7 @@ def _find(
 
 
 def most_bytes_kept(limit: int | float, workload: Workload) -> float:
-    """Returns how many bytes a worker may keep; 0 for work that is too little.
-
-    Args:
-        limit: of what samples may take, in bytes (int) or as a share of what is free (float).
-        workload: how many points there are, and how many workers share the memory.
-    """
+    """Returns how many bytes a worker may keep; the limit is in bytes (int) or a share of what is free (float)."""
     if workload.points < _LEAST_POINTS:
         return 0.0
     room = limit if isinstance(limit, int) else limit * free_memory()
@@ -92,13 +79,7 @@ def most_bytes_kept(limit: int | float, workload: Workload) -> float:
 
 @dataclass(frozen=True)
 class FirstCall:
-    """A layer's call on a batch's own tensor.
-
-    Attributes:
-        layer: that was called.
-        output: what it gave.
-        share: of the network's multiplications that this takes.
-    """
+    """A layer's call on a batch's own tensor, and its share of the network's multiplications."""
 
     layer: nn.Module
     output: torch.Tensor
@@ -168,7 +149,7 @@ class Own:
         self._versions = self._counted()
 
     def holds(self, values: object) -> bool:
-        """Returns whether a layer's input is the memory of one of them."""
+        """Returns whether a layer's input lies in the memory of one of them."""
         if type(values) is not torch.Tensor or values.layout is not torch.strided or values.dtype not in _TYPES:
             return False
         return values.numel() > 0 and values.untyped_storage().data_ptr() in self._places

@@ -1,10 +1,4 @@
-"""The first layer of a network, computed once for a plane instead of at each point (PyTorch, on CPUs).
-
-A layer that is linear in its weights, and whose input is the batch itself, has the output ``A0 + b * A2 + a * A1`` at
-the point (a, b): ``A0`` is that of the plane's origin, and ``A1`` and ``A2`` are those of the directions. One sum takes
-the place of a matrix product or a convolution. Of LeNet-5 the first layer is two fifths of the time, of a perceptron on
-784 inputs more than two thirds.
-"""
+"""The first layer of a network, computed once for a plane instead of at each point (PyTorch, on CPUs)."""
 
 from __future__ import annotations
 
@@ -47,18 +41,15 @@ class _Part:
 
 
 class FirstLayer:
-    """The first layer of a network on a plane.
-
-    Args:
-        layer: of the network; its input is a batch's own tensor.
-        forward: makes outputs of a batch's inputs, with the network that has the layer.
-        parameters: the layer's, by name.
-        share: of the network's multiplications that are the layer's.
-    """
+    """A network's first layer, which gives ``A0 + b * A2 + a * A1`` at the point (a, b) of a plane."""
 
     def __init__(
         self, layer: nn.Module, forward: Callable[..., Any], parameters: Mapping[str, torch.Tensor], share: float = 0.0
     ) -> None:
+        # A layer that is linear in its weights, and whose input is the batch itself, has such outputs: A0 is that of
+        # the plane's origin, A1 and A2 are those of the directions. One sum takes the place of a matrix product or a
+        # convolution. Of LeNet-5 the first layer is two fifths of the time, of a perceptron on 784 inputs more than
+        # two thirds. The share is of the network's multiplications.
         self.share = share
         self.layer, self._forward, self._parameters = layer, forward, parameters
         self._plain: Callable[..., torch.Tensor] = layer.forward
@@ -79,11 +70,7 @@ class FirstLayer:
         return cls(call.layer, forward, parameters, call.share)
 
     def load(self, states: Sequence[State]) -> None:
-        """Takes over a plane.
-
-        Args:
-            states: at the origin and along each direction, values by name; what does not move has none there.
-        """
+        """Takes over a plane: values by name at the origin and along each direction (none of what does not move)."""
         self._parts, self._parts_of_inputs = {}, {}
         # Copies, because an array may be a small part of shared memory that would be kept for it.
         self._states = [
@@ -91,12 +78,7 @@ class FirstLayer:
         ]
 
     def prepare(self, batches: Sequence[Batch], *, compiled: bool) -> None:
-        """Computes what is kept for each batch; the layer's parameters must be set to the origin's afterwards.
-
-        Args:
-            batches: whose memory stays what and where it is.
-            compiled: whether the network is a ``SplitNetwork``, which asks for ``outputs_for``.
-        """
+        """Computes what is kept for batches, whose memory must stay; then the layer must be put back to the origin."""
         self._parts, self._parts_of_inputs, self._row, self._compiled = {}, {}, None, compiled
         found = [(batch, self._input_for(batch)) for batch in batches]
         inputs = [(batch, values) for batch, values in found if values is not None]
@@ -110,16 +92,12 @@ class FirstLayer:
             # Along a line there is but one row.
             part = _Part(origin, along, torch.empty_like(origin) if len(along) > 1 else origin)
             self._parts[_key(values)] = part
+            # The network is a ``SplitNetwork``, which asks for ``outputs_for``.
             if compiled:
                 self._parts_of_inputs[_keys(batch.inputs)] = part
 
     def rehearse(self, batches: Sequence[Batch], *, compiled: bool) -> None:
-        """Gets ready for the point 0 of a line through where the network is, to be timed there.
-
-        Args:
-            batches: a few.
-            compiled: as for ``prepare``.
-        """
+        """Gets ready for the point 0 of a line through where the network is, to be timed there."""
         here = {name: tensor.clone() for name, tensor in self._parameters.items()}
         self._states = [here, {}]
         try:
@@ -130,14 +108,9 @@ class FirstLayer:
 
     @contextlib.contextmanager
     def at(self, coordinates: Sequence[float]) -> Iterator[None]:
-        """Lets the layer give what was kept, at a point of the plane.
-
-        The order of the additions is always the same, whether a row is at hand or not.
-
-        Args:
-            coordinates: of the point.
-        """
+        """Lets the layer give what was kept, at a point of the plane."""
         self._coordinate, *others = (coordinate + 0.0 for coordinate in coordinates)  # of two zeros, the positive one
+        # The order of the additions is always the same, whether a row is at hand or not.
         row = tuple(others)
         if row != self._row:
             self._row = None
@@ -153,11 +126,7 @@ class FirstLayer:
                 self._on_plane = False
 
     def outputs_for(self, inputs: tuple[Any, ...]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
-        """Returns a row, a direction and a coordinate, whose sum and product are the layer's outputs where it is now.
-
-        Args:
-            inputs: of the network; None is returned where the layer does not get one of them.
-        """
+        """Returns (row, along, coordinate): the layer gives row + coordinate * along; None if no input reaches it."""
         part = self._parts_of_inputs.get(_keys(inputs)) if self._on_plane else None
         if part is not None:
             return part.row, part.along[0], torch.tensor(self._coordinate, dtype=part.row.dtype)

@@ -21,17 +21,7 @@ from .precision import Float32Losses, in_bfloat16, with_float32_outputs
 
 
 class ForwardPass:
-    """Makes of a network the function whose outputs the loss and the metrics are given.
-
-    Outputs are widened to at least float32. Those of a network that computes its own loss are so only where that loss
-    shows the need: looking in costs time.
-
-    Args:
-        own_loss: the network's; None where the loss is a function of outputs.
-        options: with the precision in which the network computes, and its loss only where that is its own.
-        devices: on which it does.
-        gradients: whether everything is recorded for them; None records nothing.
-    """
+    """Makes of a network the function whose outputs, in at least float32, the loss and the metrics are given."""
 
     def __init__(
         self,
@@ -44,14 +34,12 @@ class ForwardPass:
         self._own_loss = own_loss
         self.gradients = Gradients() if gradients is None else gradients
         self._types = sorted({device.type for device in devices}) if options.precision == "bfloat16" else []
+        # Outputs of a network that computes its own loss are widened only where that loss shows the need: looking in
+        # costs time.
         self._widens = own_loss is None
 
     def of(self, network: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the function.
-
-        Args:
-            network: the network, perhaps compiled.
-        """
+        """Returns the function from inputs to outputs, or from a batch to loss and outputs for a network's own loss."""
         if self._own_loss is not None:
             return self._without_graph(self._own_loss.forward(network, self._around_step))
         if self._types:
@@ -95,12 +83,7 @@ class ForwardPass:
         return "its own loss is computed in float32 although the network is not" if widened else ""
 
     def ways_to_add_up(self, loss: Callable[..., Any] | None, batches: Sequence[Batch]) -> list[Total]:
-        """Returns the candidates for the test of the partition.
-
-        Args:
-            loss: of outputs and targets; None where the network computes its own.
-            batches: the data set's own.
-        """
+        """Returns the candidates for the test of the partition: the loss as it may be added up over batches."""
         if self._own_loss is not None:
             return weightings(self._own_loss, batches[0])
         assert loss is not None
@@ -114,17 +97,7 @@ class ForwardPass:
         return [*more, *notes]
 
     def find_in_float32(self, find: Callable[[], Total]) -> list[str]:
-        """Finds out how the loss is added up, computed from outputs in at least float32 where that can be done.
-
-        Args:
-            find: finds it out with what ``of`` returns now, and returns the loss.
-
-        Returns:
-            What the user should know, in sentences.
-
-        Raises:
-            CallbackFunctionError: the network, the loss or a metric raised.
-        """
+        """Finds out how the loss is added up, in at least float32 where that works; returns notes for the user."""
         try:
             loss = find()
         except CallbackFunctionError as error:

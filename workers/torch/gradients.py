@@ -30,13 +30,7 @@ _SIGNS = ("does not require grad", "requires_grad=False", "doesn't require gradi
 
 
 class Gradients:
-    """Whether what the user's code computes is recorded for gradients; it is not, until a loss shows the need.
-
-    Args:
-        modules: the network, and the loss where that is one. What a loss leaves in the ``grad`` of their parameters is
-            removed after each batch.
-        restore: whether ``close`` puts back the gradients that were there before.
-    """
+    """Whether what the user's code computes is recorded for gradients; it is not, until a loss shows the need."""
 
     def __init__(self, modules: Iterable[object] = (), *, restore: bool = False) -> None:
         self._parameters = [
@@ -54,11 +48,7 @@ class Gradients:
         self._clear()
 
     def retried(self, work: Callable[[], _Result]) -> tuple[_Result, list[str]]:
-        """Returns what some work gives, with gradients where it fails for the want of them, and notes for the user.
-
-        Raises:
-            CallbackFunctionError: the work raised, with gradients on where it needs them.
-        """
+        """Returns what some work gives, with gradients where it fails for the want of them, and notes for the user."""
         try:
             return work(), []
         except CallbackFunctionError as error:
@@ -111,7 +101,7 @@ class Gradients:
             with torch.inference_mode(False), torch.enable_grad():
                 yield
         finally:
-            self._clear()
+            self._clear()  # what a loss leaves in ``grad``
 
     def _clear(self) -> None:
         for parameter in self._parameters:
@@ -120,11 +110,7 @@ class Gradients:
 
 
 class RecordedOutputs:
-    """Outputs with what a loss needs to differentiate them, which it may use up.
-
-    Args:
-        compute: makes them.
-    """
+    """Outputs with what a loss needs to differentiate them, which it may use up."""
 
     def __init__(self, compute: Callable[[], Any]) -> None:
         self._compute = compute

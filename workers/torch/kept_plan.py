@@ -22,19 +22,10 @@ _LEAST_SHARE = 0.9
 
 
 class KeptPlan:
-    """The tuned plan of one network, shape of samples, number of threads, version and machine.
-
-    It lies in the folder of the records of compiling.
-
-    Args:
-        network: that is timed.
-        samples: on the device, as they were read.
-        device: where.
-        asked: what is not a matter of tuning: the threads that may be used, the precision, and whether batches are kept
-            (None as their size).
-    """
+    """The tuned plan of a network, shape of samples, threads, version and machine, in the folder of compile records."""
 
     def __init__(self, network: nn.Module, samples: Samples, device: torch.device, asked: MeasurementPlan) -> None:
+        # ``asked`` is what tuning does not choose: threads, precision, and batch_size=None where own batches are kept.
         cache = CompileCache(network, asked, samples, device)
         self._path = cache.folder / "summary_landscape" / "plans" / f"{cache.key}.json"
         self._is_gpu = device.type != "cpu"
@@ -52,11 +43,7 @@ class KeptPlan:
         return None
 
     def tuned(self, tune: Callable[[], tuple[MeasurementPlan, float]]) -> tuple[MeasurementPlan, float]:
-        """Returns what tuning chooses, and keeps it unless other programs disturbed it.
-
-        Args:
-            tune: returns a plan and its samples per second.
-        """
+        """Returns what tuning chooses, and keeps it unless other programs disturbed it."""
         wall, cpu = time.perf_counter(), time.thread_time()
         plan, rate = tune()
         share = (time.thread_time() - cpu) / max(time.perf_counter() - wall, 1e-9)

@@ -31,16 +31,11 @@ class WeighedMean(BatchMean):
 
 
 class LabelMean(WeighedMean):
-    """The mean over batches of a loss, weighted by their labels that count.
-
-    Args:
-        label: what an error's text calls the loss.
-        function: returns one number for a batch.
-        first: how many labels of each sequence never count: 1 where each is predicted from those before it.
-    """
+    """The mean over batches of a loss, weighted by their labels that count."""
 
     def __init__(self, label: str, function: Callable[[Any, Any], Any], first: int) -> None:
         super().__init__("loss", label, function, self._counted)
+        # So many labels of each sequence never count: 1 where each is predicted from those before it.
         self._first = first
 
     def halves(self, batch: Batch) -> list[Batch] | None:
@@ -61,13 +56,7 @@ class LabelMean(WeighedMean):
 
 
 def label_means(label: str, function: Callable[[Any, Any], Any], batch: Batch) -> list[LabelMean]:
-    """Returns the ways in which a loss may be a mean over labels, as far as a batch shows class labels.
-
-    Args:
-        label: what an error's text calls the loss.
-        function: of outputs and targets.
-        batch: any of those that are measured.
-    """
+    """Returns the ways in which a loss may be a mean over labels, as far as a batch shows class labels."""
     labels = _labels(batch)
     return [] if labels is None else [LabelMean(label, function, first) for first in range(min(labels.ndim, 2))]
 

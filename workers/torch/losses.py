@@ -27,14 +27,7 @@ _REDUCTIONS = ("mean", "sum", "batchmean", "none")
 def split_into_samples(
     loss: Callable[..., Any], called: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda loss: loss
 ) -> SampleLossTotal | None:
-    """Returns the loss without its reduction, or None when it has no reduction that we know.
-
-    The caller checks the result against the loss itself: a user's class may give ``reduction`` another meaning.
-
-    Args:
-        loss: of outputs and targets.
-        called: from a loss to the function that is called in its place.
-    """
+    """Returns the loss without its reduction, or None when it has no reduction that we know; the caller checks it."""
     elementwise: Any
     keywords: dict[str, Any]
     if isinstance(loss, nn.Module):
@@ -59,6 +52,7 @@ def split_into_samples(
         by_class = function in (functional.cross_entropy, functional.nll_loss)
     ignored = keywords.get("ignore_index", -100) if by_class else None
     weights = keywords.get("weight") if by_class else None
+    # A user's class may give ``reduction`` another meaning: the result is checked against the loss itself.
     known = not isinstance(loss, nn.Module) or type(loss).__module__.startswith("torch.nn.")
     reduction = "mean" if reduction == "none" else str(reduction)
     return SampleLossTotal(called(elementwise), reduction, weights, ignored, known=known)
@@ -101,7 +95,7 @@ class TorchmetricsTotal(Total):
         self._metric.update(outputs, batch.targets)
 
     def fresh(self) -> Total:
-        """Returns a new sum of the same, with a state of its own."""
+        """Returns a new sum for the metric, with a state of its own."""
         # Not a copy of the one that is in use: not every device lets tensors be copied in that way.
         fresh = TorchmetricsTotal(self._name, self._given, self._device)
         fresh.reset()
@@ -114,17 +108,7 @@ class TorchmetricsTotal(Total):
 
 
 def make_metrics(metrics: object, device: torch.device, named: type[NamedMetric] = OutputMetric) -> dict[str, Total]:
-    """Returns an accumulator for each metric.
-
-    Args:
-        metrics: name to torchmetrics object, function of (outputs, targets) or name of a metric, or a set of such
-            names; None means none. The mean loss, which is measured anyway, is left out.
-        device: where the network runs.
-        named: puts the metric's name into errors, and takes batches as the network does.
-
-    Raises:
-        CallbackFunctionError: it is not such a dictionary, or a name cannot be stored.
-    """
+    """Returns an accumulator for each torchmetrics object, function of (outputs, targets), or name of a metric."""
     totals: dict[str, Total] = {}
     kinds = "torchmetrics object or function of outputs and targets"
     for name, metric in check_metrics(_without_names(metrics), kinds).items():
@@ -142,7 +126,7 @@ def make_metrics(metrics: object, device: torch.device, named: type[NamedMetric]
 
 
 def _without_names(metrics: object) -> object:
-    """Returns the metrics with objects in the place of names, and without the loss."""
+    """Returns the metrics with objects in the place of names, and without the loss, which is measured anyway."""
     if isinstance(metrics, set | frozenset) and all(isinstance(item, str) for item in metrics):
         metrics = {name: name for name in sorted(metrics)}
     if not isinstance(metrics, Mapping):

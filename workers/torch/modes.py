@@ -13,13 +13,7 @@ from ..errors import CallbackFunctionError
 
 
 def evaluate_mode(module: nn.Module) -> None:
-    """Puts a network into eval mode, which must leave its weights alone.
-
-    Layers such as loralib's merge a low-rank part into their weight there: what moves afterwards is not what counts.
-
-    Raises:
-        CallbackFunctionError: its weights are others afterwards; it is what it was before.
-    """
+    """Puts a network into eval mode; CallbackFunctionError where that changes its weights, which are put back."""
     if not any(map(_switches, module.modules())):
         module.eval()
         return

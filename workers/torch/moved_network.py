@@ -26,16 +26,12 @@ _LOW = (torch.float16, torch.bfloat16)
 
 @dataclass(frozen=True)
 class DifferentiatedNetwork:
-    """What an evaluator gives of its network and loss.
+    """What an evaluator gives of its network, which is in eval mode where it computes, and of its loss.
 
     Attributes:
-        module: the network, in eval mode, where it computes.
-        forward: makes the outputs for the loss.
-        total: adds the loss up.
         batches: from a batch size to the samples; None gives the data set's own batches.
         batch_size: of the plan; None where the data set's own batches are kept.
         settings: makes the context in which everything is computed.
-        devices: on which the network computes.
         start_batch: is called with a batch's number before it is computed.
     """
 
@@ -50,11 +46,7 @@ class DifferentiatedNetwork:
 
 
 class MovedNetwork:
-    """A network that is moved in place; one in bfloat16 or float16 is computed in float32 meanwhile.
-
-    Args:
-        network: what the evaluator gives.
-    """
+    """A network that is moved in place; one in bfloat16 or float16 is computed in float32 meanwhile."""
 
     def __init__(self, network: DifferentiatedNetwork) -> None:
         self._network = network

@@ -23,14 +23,7 @@ _SMALL = 1 << 16  # elements; below that a tensor costs more for being one than 
 
 
 class NetworkInPlace:
-    """A network whose parameters move along directions in place; storage, strides, types and ties stay.
-
-    Args:
-        network: the user's network, already on its device.
-
-    Raises:
-        TypeError: two parameters share a part of their memory.
-    """
+    """A network whose parameters move along directions in place; storage, strides, types and ties stay."""
 
     def __init__(self, network: nn.Module) -> None:
         entries = named_tensors(network)
@@ -131,11 +124,7 @@ class NetworkInPlace:
         self.reset_buffers()
 
     def check_in_place(self, network: nn.Module) -> None:
-        """Checks, after a forward pass, that the network still computes with the tensors that are moved here.
-
-        Raises:
-            CallbackFunctionError: it replaced some of them.
-        """
+        """Checks, after a forward pass, that the network still computes with the tensors that are moved here."""
         replaced = self._replaced_by(network)
         if replaced:
             raise CallbackFunctionError(
@@ -165,12 +154,7 @@ class NetworkInPlace:
 
 
 class _Direct:
-    """Large tensors, moved where they are.
-
-    Args:
-        targets: the parameters.
-        states: origin and directions, each an array per target.
-    """
+    """Large tensors, moved where they are; the states are the origin and the directions, each an array per target."""
 
     def __init__(self, targets: list[torch.Tensor], states: Sequence[Sequence[NDArray[Any]]]) -> None:
         self._targets = targets
@@ -193,13 +177,7 @@ class _Direct:
 
 
 class _Stage:
-    """Small tensors, and those of low precision: moved side by side in one vector, then copied to their places.
-
-    Args:
-        targets: the parameters.
-        dtype: in which points are computed.
-        states: origin and directions, each an array per target.
-    """
+    """Small tensors, and those of low precision: moved side by side in one vector, then copied to their places."""
 
     def __init__(
         self, targets: list[torch.Tensor], dtype: torch.dtype, states: Sequence[Sequence[NDArray[Any]]]
@@ -269,13 +247,7 @@ def _once(array: NDArray[Any], target: torch.Tensor) -> NDArray[Any]:
 
 
 class _Between:
-    """The buffers that change between the networks of a plane, where they are.
-
-    Args:
-        between: which they are.
-        buffers: the network's, by name.
-        groups: names of those that are interpolated, one list for each device.
-    """
+    """The buffers that change between a plane's networks; groups name the interpolated ones, a list per device."""
 
     def __init__(
         self, between: BuffersBetween, buffers: dict[str, torch.Tensor], groups: Sequence[Sequence[str]]
@@ -306,7 +278,7 @@ class _Between:
         return False
 
     def move_on_device(self, coordinates: torch.Tensor) -> None:
-        """Does what ``move`` does with coordinates that are on the device, shape (axes,)."""
+        """Does what ``move`` does with coordinates that are on the device, shape (axes,), so that nothing waits."""
         kept = torch.cat([1 - coordinates.sum(0, keepdim=True), coordinates]).clamp(min=0)
         for stage in self._stages:
             stage.move_on_device(kept / kept.sum())
@@ -325,13 +297,7 @@ class _Between:
 
 
 class NetworkSnapshot:
-    """A user's module as it was found, to be put on a device for a while.
-
-    Args:
-        module: the network, or a loss that is a module.
-        device: where it is needed; None leaves every part where it is.
-        restore: whether ``restore`` will be called; without it nothing is remembered.
-    """
+    """A user's module as it was found, to be put on a device (None: left in place) and, if asked for, restored."""
 
     def __init__(self, module: nn.Module, device: torch.device | None, *, restore: bool) -> None:
         self._module = module
@@ -359,11 +325,7 @@ class NetworkSnapshot:
         self._buffers = [(layer, name, buffer) for layer in layers for name, buffer in layer._buffers.items()]
 
     def apply(self) -> None:
-        """Puts the module on the device, in eval mode.
-
-        Raises:
-            CallbackFunctionError: that changes its weights.
-        """
+        """Puts the module on the device, in eval mode."""
         tensors = (*self._module.parameters(), *self._module.buffers())
         if self._device is not None and any(tensor.device != self._device for tensor in tensors):
             for _, _, parameter, _, _ in self._moved:
@@ -390,14 +352,8 @@ class NetworkSnapshot:
 
 
 def collapsed(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
-    """Returns a view in which each element in memory occurs once.
-
-    An expanded tensor (``torch.arange(n).expand(batch, n)`` as a buffer) cannot be written to as it is.
-
-    Args:
-        tensor: the tensor to view.
-        like: the expanded tensor of the same shape whose repeated axes are meant; None means itself.
-    """
+    """Returns a view in which each element in memory occurs once; ``like`` may show which axes are expanded."""
+    # An expanded tensor (``torch.arange(n).expand(batch, n)`` as a buffer) cannot be written to as it is.
     template = tensor if like is None else like
     for axis, (stride, size) in enumerate(zip(template.stride(), template.shape, strict=True)):
         if stride == 0 and size > 1:

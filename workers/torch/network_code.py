@@ -40,14 +40,9 @@ class UnknownCodeError(Exception):
 
 
 def code_of_network(network: nn.Module) -> str:
-    """Returns a hash of all that decides what a network computes, but for the values of its weights and buffers.
-
-    That are the layers with their settings, shapes and memory layouts, and the byte code of every function that these
-    reach by name. PyTorch, NumPy and Python count by their versions.
-
-    Raises:
-        UnknownCodeError: the network reaches something that cannot be compared, such as an open file.
-    """
+    """Returns a hash of what decides what a network computes but for weights' values, or raises UnknownCodeError."""
+    # That are the layers with their settings, shapes and memory layouts, and the byte code of every function that these
+    # reach by name. PyTorch, NumPy and Python count by their versions.
     description = _Description()
     try:
         description.add(network)
@@ -250,13 +245,11 @@ def _built_in_base(class_: type) -> type:
 
 
 def _is_written_in_python(class_: type) -> bool:
-    """Returns whether its objects hold what the base class holds, slots, a dictionary and weak references, and no more.
-
-    Classes of C are heap types as well, more of them with each version of Python.
-    """
+    """Returns whether its objects hold what the base's hold, slots, a dictionary and weak references, and no more."""
     base = class_.__base__
     if base is None or not class_.__flags__ & _HEAP_TYPE:
         return False
+    # Classes of C are heap types as well, more of them with each version of Python.
     pointers = sum(isinstance(item, types.MemberDescriptorType) for item in vars(class_).values())
     pointers += class_.__dictoffset__ not in (0, -1, base.__dictoffset__)  # -1: Python keeps it before the object
     pointers += class_.__weakrefoffset__ > 0 and class_.__weakrefoffset__ != base.__weakrefoffset__

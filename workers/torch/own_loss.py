@@ -119,12 +119,7 @@ def own_loss_of(model: object, network: object) -> OwnLoss | None:
 
 
 def weightings(own_loss: OwnLoss, batch: Batch) -> list[Total]:
-    """Returns the totals that may make batch size free; the first weighs by samples.
-
-    Args:
-        own_loss: the network's.
-        batch: any of those that are measured.
-    """
+    """Returns the totals that may make batch size free; the first weighs by samples."""
     what = ("the network's own loss", _loss_of)
     by_samples = WeighedMean("loss", *what)
     return [by_samples, *(label_means(*what, batch) if own_loss.samples is None else ())]

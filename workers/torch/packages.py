@@ -30,12 +30,7 @@ _WRITABLE = 0o022  # by others
 
 
 class PackageFolder:
-    """The folder of packages: this user's alone, because what lies in it is run.
-
-    Args:
-        path: of the folder.
-        compiling: enters the environment in which the compiler runs.
-    """
+    """The folder of packages: this user's alone, because what lies in it is run."""
 
     def __init__(self, path: Path, compiling: Callable[[], AbstractContextManager[None]]) -> None:
         self.path, self.compiling = path, compiling
@@ -53,11 +48,7 @@ class PackageFolder:
         return None
 
     def keep(self, key: str, library: bytes) -> Path:
-        """Writes a package's library and returns its path; the packages that were used least recently make room.
-
-        Raises:
-            PackageError: the folder is not safe, or cannot be written.
-        """
+        """Writes a package's library and returns its path; the packages that were used least recently make room."""
         try:
             make_private(self.path)
             path = self.path / f"{key}.so"
@@ -86,11 +77,7 @@ class PackageFolder:
 
 
 def make_private(path: Path) -> None:
-    """Makes a folder of ours from which code is run, for this user alone.
-
-    Raises:
-        OSError: it cannot be made, or somebody else could put code there.
-    """
+    """Makes a folder from which code is run, for this user alone; OSError where somebody else could put code there."""
     # Where a user's files are the group's by default, the folder around it would be refused.
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
@@ -101,12 +88,7 @@ def make_private(path: Path) -> None:
 
 
 def check_private(path: Path, forbidden: int = 0o077) -> None:
-    """Raises OSError where somebody else could put files into a folder, or put another one in its place.
-
-    Args:
-        path: of the folder.
-        forbidden: bits of its mode.
-    """
+    """Raises OSError where somebody else could put files into a folder, or put another one in its place."""
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or not system.is_private(found, forbidden):
         raise PermissionError(f"{path} is not a folder of this user alone (mode 0700)")
@@ -119,20 +101,7 @@ def check_private(path: Path, forbidden: int = 0o077) -> None:
 
 
 class PackagedNetwork:
-    """A network that runs from packages, one for each shape of its inputs; what there is none of is compiled.
-
-    The packages hold no weights: they read the network's own, wherever these are moved. Attributes are the network's.
-
-    Args:
-        network: in eval mode, on the CPU; its tensors stay where they are.
-        folder: keeps packages.
-        threads: for which it is compiled.
-        options: of the compiler.
-        code: tells networks apart by what they compute.
-
-    Raises:
-        PackageError: the network cannot be packaged.
-    """
+    """A network that runs from packages, one for each shape of its inputs; what there is none of is compiled."""
 
     def __init__(
         self,
@@ -143,6 +112,7 @@ class PackagedNetwork:
         code: Callable[[nn.Module], str] = code_of_network,
     ) -> None:
         self._network, self._folder, self._options = network, folder, {**options, **OPTIONS}
+        # Packages hold no weights: they read these where they lie, whatever their values.
         self._tensors = {
             name: tensor.detach()
             for tensors in (network.named_parameters, network.named_buffers)
@@ -163,11 +133,7 @@ class PackagedNetwork:
         """Whether a package was there."""
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """Runs the network.
-
-        Raises:
-            PackageError: it cannot be packaged for these inputs.
-        """
+        """Runs the network; PackageError where it cannot be packaged for these inputs."""
         if named or not inputs or not all(type(item) is torch.Tensor for item in inputs):
             raise PackageError("its inputs are not tensors alone")
         # A package does not check what it is given: it would write beyond its memory.

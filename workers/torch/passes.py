@@ -24,15 +24,7 @@ RECALIBRATED = (
 
 
 class NetworkInPasses:
-    """Moves a network and measures it, batch by batch.
-
-    Args:
-        passes: the samples.
-        moves: moves the network.
-        forward: returns the network, perhaps compiled.
-        batches: returns the batches of a part of the samples.
-        totals: returns the loss and the metrics.
-    """
+    """Moves a network and measures it, batch by batch."""
 
     def __init__(
         self,
@@ -52,12 +44,7 @@ class NetworkInPasses:
         return self._streamed.cost
 
     def measure(self, points: Sequence[Sequence[float]]) -> list[dict[str, float]]:
-        """Returns the values at points of the loaded plane.
-
-        Raises:
-            PointsFailedError: the user's code raised at some of them.
-            ChangedSamplesError: the data set gave other samples than before.
-        """
+        """Returns values at points of the loaded plane; PointsFailedError: the user's code raised at some of them."""
 
         def visit(point: Sequence[float]) -> None:
             torch.clear_autocast_cache()  # it would hold the weights of the point before
@@ -66,12 +53,7 @@ class NetworkInPasses:
         return self._streamed.measure(points, visit, self._totals())
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
-        """Returns the values of one full set of weights.
-
-        Raises:
-            CallbackFunctionError: the user's code raised.
-            ChangedSamplesError: the data set gave other samples than before.
-        """
+        """Returns the values of one full set of weights."""
 
         def visit(_: object) -> None:
             torch.clear_autocast_cache()

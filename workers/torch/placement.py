@@ -27,7 +27,6 @@ class Placement:
         inputs: where it takes its batches.
         devices: all on which it computes, without repetition.
         is_kept: whether its parts stay where callback_fn has put them; otherwise all of it is on ``inputs``.
-        note: what the user should know of that.
     """
 
     inputs: torch.device
@@ -50,26 +49,14 @@ class Placement:
 
 
 def find_placement(network: nn.Module, device: str, available: Sequence[str] = ()) -> Placement:
-    """Returns where a network computes: on a device, or where its parts are if they are on several ones.
-
-    A network that hooks of Accelerate run (``device_map``), or whose parameters are on several devices, keeps its
-    placement. Its batches go to the device of its first hook, or else of its first parameter.
-
-    Args:
-        network: as callback_fn gave it.
-        device: of the worker.
-        available: all devices of the worker; empty where nobody says so.
-
-    Raises:
-        CallbackFunctionError: it is spread over devices that the worker does not have.
-        TypeError: a parameter or buffer has no values.
-    """
+    """Returns where a network computes: on a device, or where its parts are if they are on several ones."""
     check_values(network)
     hooks = [hook for _, _, hook in hooks_of(network)]
     executing = [getattr(hook, "execution_device", None) for hook in hooks]
     found = [full_device(place) for place in executing if place is not None]
     found += [parameter.device for parameter in network.parameters()]
     devices = tuple(dict.fromkeys(place for place in found if place.type != "meta"))
+    # A network that hooks of Accelerate run (``device_map``) keeps its placement, as one on several devices does.
     if not hooks and len(devices) < 2:
         own, note = _usable(device)
         return Placement(own, (own,), note=note or _without_float64(network, own))
@@ -82,15 +69,12 @@ def find_placement(network: nn.Module, device: str, available: Sequence[str] = (
             f"{_named(known)} only. Give each worker enough devices, such as device_ids=[0, 1] with "
             "devices_per_worker=2: it sees no other ones then, and counts its own from cuda:0 on."
         )
+    # Its batches go to the device of its first hook, or else of its first parameter.
     return Placement(devices[0], devices, is_kept=True)
 
 
 def _without_float64(network: nn.Module, device: torch.device) -> str:
-    """Returns what the user should know of a device that has no float64, or "".
-
-    Raises:
-        CallbackFunctionError: the network needs it.
-    """
+    """Returns what the user should know of a device that has no float64, or ""."""
     if float64_device(device) == device:
         return ""
     for name, tensor in (*network.named_parameters(), *network.named_buffers()):
@@ -137,14 +121,7 @@ def device_of(outputs: Any) -> torch.device | None:
 
 
 class HeldWeights:
-    """Offloaded weights, held in host memory where they can be moved; the hooks take them from here.
-
-    Neither the user's own tensors nor the files that hooks read are written to.
-
-    Args:
-        network: the network; nothing is done to one without such weights.
-        restore: whether ``release`` will be called; without it, weights that are in memory already are moved there.
-    """
+    """Offloaded weights in host memory, where they can be moved; hooks take them from there until ``release``."""
 
     def __init__(self, network: nn.Module, *, restore: bool) -> None:
         values = offloaded_values(network)
@@ -152,6 +129,7 @@ class HeldWeights:
         own = {tensor.data_ptr() for tensor in (*network.parameters(), *network.buffers()) if not tensor.is_meta}
 
         def held(value: torch.Tensor) -> torch.Tensor:
+            # With ``restore`` the user's own tensors are not written to; files that hooks read never are.
             # What is tied to a parameter outside stays that parameter, which is moved in its place.
             if not restore or value.data_ptr() in own:
                 return value

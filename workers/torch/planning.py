@@ -28,17 +28,7 @@ _Result = TypeVar("_Result")
 
 
 class NetworkPlanning:
-    """Times a network, and settles on a plan.
-
-    Args:
-        network: in eval mode, where it computes.
-        placement: where that is.
-        forward: makes of it what is timed.
-        loss: is added up over batches.
-        metrics: by name, beside it.
-        settings: from threads to the context in which everything is computed.
-        others: the samples of data sets beside the main one, which compiled code must fit as well.
-    """
+    """Times a network, and settles on a plan."""
 
     def __init__(
         self,
@@ -62,15 +52,7 @@ class NetworkPlanning:
         fixed_batches: bool,
         precision: str,
     ) -> tuple[MeasurementPlan, float]:
-        """Returns the fastest plan without compiling, and its samples per second; one that is kept is not timed.
-
-        Args:
-            samples: on the device.
-            threads: CPU threads that may be used.
-            channels_last: returns the samples in that memory layout.
-            fixed_batches: whether the data set's own batches must be kept.
-            precision: in which the network computes.
-        """
+        """Returns the fastest plan without compiling, and its samples per second; one that is kept is not timed."""
         asked = MeasurementPlan(None if fixed_batches else 1, threads, precision=precision)
         kept = KeptPlan(self._network, samples, self._placement.inputs, asked)
         return kept.find() or kept.tuned(
@@ -93,15 +75,7 @@ class NetworkPlanning:
         workload: Workload,
         first_layer: FirstLayer | None = None,
     ) -> SettledPlan:
-        """Returns the plan, compiled or not, and the network that runs so.
-
-        Args:
-            samples: on the device, in the plan's layout.
-            plan: tuned, or from elsewhere.
-            rate: samples per second that tuning measured; None for a plan from elsewhere.
-            workload: what was asked for, and for how many points.
-            first_layer: is not compiled with the rest; None where all of it is.
-        """
+        """Returns the plan, compiled or not, and its network; rate: samples per second, None for a given plan."""
         obstacle = self._forward.obstacle
         if self._placement.is_kept:
             obstacle = "it is spread over devices, or hooks of Accelerate run it"
@@ -126,13 +100,7 @@ class NetworkPlanning:
 def within_memory(
     measure: Callable[[MeasurementPlan], _Result], plan: MeasurementPlan, count: int
 ) -> tuple[_Result, MeasurementPlan]:
-    """Returns what is measured, and the plan in smaller batches where memory does not suffice for its own.
-
-    Args:
-        measure: measures under a plan; one from elsewhere may ask for larger batches than fit here.
-        plan: the first that is tried.
-        count: how many samples there are.
-    """
+    """Returns what is measured of so many samples, and the plan, in smaller batches where memory does not suffice."""
     while True:
         size = plan.batch_size
         try:

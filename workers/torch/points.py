@@ -27,16 +27,7 @@ _SHOWN = 8
 
 
 class PointRunner:
-    """Moves the network and computes, without reading anything from the device.
-
-    Args:
-        moves: moves the network.
-        compute: computes the loss and all metrics where the network is.
-        treat_buffers: is called after each move.
-        device: where.
-        capture: records a CUDA graph; None where there is none, or where buffers are treated on the host.
-        first_layer: what is computed once for a plane; None where nothing is.
-    """
+    """Moves the network and computes, without reading anything from the device."""
 
     def __init__(
         self,
@@ -47,6 +38,7 @@ class PointRunner:
         capture: Capture | None,
         first_layer: FirstLayer | None = None,
     ) -> None:
+        # ``capture`` is None where there are no CUDA graphs, or where buffers are treated on the host.
         self.first_layer = first_layer
         self._moves, self._compute, self._treat_buffers = moves, compute, treat_buffers
         self._device, self._capture = device, capture
@@ -54,10 +46,7 @@ class PointRunner:
         self._parts: Sequence[Pending] = ()
 
     def check(self) -> str:
-        """Finds out, before a plane is loaded, whether the forward pass can be recorded; returns why not, or "".
-
-        That memory does not suffice is not said: it may with the plane's own batches.
-        """
+        """Returns why the forward pass cannot be recorded, or "", before a plane is loaded; memory is no reason yet."""
         return self._record(axes=0) if self._capture is not None else ""
 
     def record(self, axes: int) -> None:
@@ -112,17 +101,7 @@ def capture_of(device: torch.device) -> Capture | None:
 
 
 class PointGraph:
-    """Measures points by one launch each.
-
-    Args:
-        run: from coordinates on the device, shape (axes,), to the numbers of a point, shape (numbers,).
-        axes: of the plane.
-        device: where.
-        capture: records work.
-
-    Raises:
-        RuntimeError: the work cannot be recorded, or gives other values when it is done again.
-    """
+    """Measures points by one launch each of ``run``, from coordinates, shape (axes,), to numbers, shape (numbers,)."""
 
     def __init__(
         self, run: Callable[[torch.Tensor], torch.Tensor], axes: int, device: torch.device, capture: Capture
@@ -200,11 +179,7 @@ def all_on_device(point: PendingPoint) -> bool:
 
 
 def read_points(points: Sequence[PendingPoint]) -> tuple[list[dict[str, float]], list[dict[str, NDArray[Any]]]]:
-    """Returns the results of all points after one transfer, and the losses of samples where these are kept.
-
-    Raises:
-        SamplesError: no target counts.
-    """
+    """Returns the results of all points after one transfer, and the losses of samples where these are kept."""
     if not points:
         return [], []
     rows = torch.stack([point.numbers for point in points]).cpu().numpy()

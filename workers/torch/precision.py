@@ -26,16 +26,7 @@ _LOSSES = {
 
 
 def check_precision(precision: str, devices: Collection[torch.device], space: WeightSpace) -> None:
-    """Checks that a network can be measured in a precision.
-
-    Args:
-        precision: of the forward passes.
-        devices: on which it computes.
-        space: the network's description.
-
-    Raises:
-        ValueError: the devices cannot compute so, or the precision would change nothing.
-    """
+    """Raises ValueError where the devices cannot compute in a precision, or it would change nothing for the weights."""
     if precision == "float32":
         return
     foreign = [device for device in devices if device.type not in ("cpu", "cuda")]
@@ -79,11 +70,7 @@ def in_bfloat16(types: Collection[str]) -> Iterator[None]:
 
 
 def at_least_float32(value: Any) -> Any:
-    """Returns a network's outputs with every tensor of fewer digits than float32 as float32.
-
-    Containers stay what they are: lists, tuples, mappings, dataclasses, and the outputs of Transformers. What holds no
-    such tensor is returned itself.
-    """
+    """Returns outputs with each tensor of fewer digits than float32 as float32; what has no such tensor, itself."""
     if isinstance(value, torch.Tensor):
         return value.float() if value.is_floating_point() and value.element_size() < _FLOAT32_BYTES else value
     if isinstance(value, Mapping):
@@ -125,15 +112,11 @@ def with_float32_weights(loss: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Float32Losses(TorchFunctionMode):
-    """While it is entered, the loss functions of PyTorch get what they are called with in at least float32.
-
-    It is for networks that compute their own loss, whose outputs nobody else sees before.
-    """
+    """While it is entered, PyTorch's loss functions get at least float32, for networks that compute their own loss."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[Any], args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Calls a function of PyTorch."""
         if func in _LOSSES:
             args, kwargs = at_least_float32(args), at_least_float32(kwargs or {})
         return func(*args, **(kwargs or {}))

@@ -52,15 +52,7 @@ _PROBED = 4  # samples whose bytes are counted
 
 
 class TorchProducts(MovedNetwork, ShareProducts):
-    """Products on the user's own network, which is moved in place and ends as it was found (``close``).
-
-    A network in bfloat16 or float16 is computed in float32 meanwhile. First derivatives are kept for as many batches as
-    memory allows, which makes a product twice as fast, and made anew for the others.
-
-    Args:
-        network: what the evaluator gives.
-        settings: which products.
-    """
+    """Products on the user's own network, moved in place, in at least float32; it ends as it was found."""
 
     def __init__(self, network: DifferentiatedNetwork, settings: ProductSettings) -> None:
         super().__init__(network)
@@ -247,6 +239,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
         needed = self._bytes_per_sample * size
         if self._budget is None:
             self._budget = self._memory()
+        # First derivatives that are kept make a product twice as fast; beyond the memory for them they are made anew.
         if needed > self._budget:
             return graph, False
         self._budget -= needed
@@ -317,11 +310,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
 def check_products(
     settings: ProductSettings, placement: Placement, samples: Samples, own_loss: OwnLoss | None, gradients: Gradients
 ) -> None:
-    """Checks that a network and its loss have the products that are asked for.
-
-    Raises:
-        CurvatureError: they have not.
-    """
+    """Raises CurvatureError where a network and its loss do not have the products that are asked for."""
     if placement.is_kept:
         raise CurvatureError(
             "the network is spread over several devices, and products of its Hessian are made on one: let callback_fn "

@@ -22,18 +22,7 @@ _ANOTHER = 0x5EED  # so that no draw is that of a user's own torch.manual_seed(0
 
 
 class RandomNumbers:
-    """Seeds PyTorch's generators (of the CPU and of the GPUs in use), NumPy's and Python's, or leaves all as they are.
-
-    A batch's numbers depend on the seed and on the batch's place among the data set's own batches, and on nothing else:
-    not on the point, on what was measured before, or on the worker.
-
-    Args:
-        seed: of the survey; None seeds nothing.
-        devices: on which the network computes.
-
-    Raises:
-        ValueError: one of them has generators that cannot be put back.
-    """
+    """Seeds the generators of PyTorch (CPU and used GPUs), NumPy and Python for each batch; None seeds nothing."""
 
     def __init__(self, seed: int | None, devices: Collection[torch.device]) -> None:
         others = sorted({device.type for device in devices} - {"cpu", "cuda"})
@@ -90,5 +79,7 @@ class RandomNumbers:
 
 @functools.lru_cache(maxsize=1 << 12)
 def _seed_of_batch(seed: int, number: int) -> int:
+    # By the seed and the batch's place among the data set's own batches, and by nothing else: not by the point, by what
+    # was measured before, or by the worker.
     # PyTorch's generator of the CPU takes 32 bits.
     return int(np.random.SeedSequence([_ANOTHER, seed, number]).generate_state(1)[0])

@@ -39,18 +39,7 @@ CHANGED_IN_PLACE = (
 
 
 class BatchGraph:
-    """The derivatives of a batch's sum of losses, kept for many products, or made for one.
-
-    Args:
-        outputs: of the network, where it computes.
-        batch: of which.
-        total: adds the loss up.
-        weights: by which is differentiated.
-        matrix: of which products are wanted.
-
-    Raises:
-        CurvatureError: the loss is not recorded for gradients, or not to be differentiated.
-    """
+    """The derivatives of a batch's sum of losses, kept for many products, or made for one."""
 
     def __init__(self, outputs: Any, batch: Batch, total: Total, weights: Weights, matrix: Matrix) -> None:
         self._weights, parameters = weights, weights.tensors
@@ -105,12 +94,7 @@ class BatchGraph:
         return self._pulled_back(slopes, keep=True)
 
     def product(self, vectors: Sequence[torch.Tensor], *, keep: bool) -> Sequence[torch.Tensor | None]:
-        """Returns the matrix times a vector, in the parameters' shapes; None for parameters without effect.
-
-        Args:
-            vectors: in the parameters' shapes.
-            keep: whether there will be another product.
-        """
+        """Returns the matrix times a vector, both in the parameters' shapes; None for parameters without effect."""
         vectors = self._weights.spread(vectors)
         if self._dual is not None:
             return self._through_outputs(vectors, self._dual, keep=keep)
@@ -162,30 +146,21 @@ def _present(
 
 
 def check_graph(graph: BatchGraph) -> None:
-    """Checks that derivatives go through every operator, which costs a walk over the graph.
-
-    A Function whose backward is ``once_differentiable`` ends the graph without an error, as if it were constant.
-
-    Raises:
-        RuntimeError: they do not.
-    """
+    """Raises RuntimeError where derivatives do not go through every operator, by a walk over the graph."""
     seen, waiting = set(), [slope.grad_fn for slope in graph.slopes if slope.grad_fn is not None]
     while waiting:
         node = waiting.pop()
         if node in seen:
             continue
         seen.add(node)
+        # A Function whose backward is ``once_differentiable`` ends the graph without an error, as if it were constant.
         if node.name() == "torch::autograd::Error":
             raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
         waiting += [following for following, _ in node.next_functions if following is not None]
 
 
 class SavedBytes:
-    """Counts the bytes of tensors that are saved for derivatives, each storage once.
-
-    Args:
-        others: which are there anyway.
-    """
+    """Counts the bytes of tensors that are saved for derivatives, each storage once, without those of ``others``."""
 
     def __init__(self, others: Sequence[torch.Tensor]) -> None:
         self._seen = {tensor.untyped_storage().data_ptr() for tensor in others}
@@ -208,11 +183,9 @@ class SavedBytes:
 
 @contextlib.contextmanager
 def twice_differentiable(network: nn.Module, devices: Collection[torch.device]) -> Iterator[None]:
-    """Lets PyTorch compute with operators that have second derivatives, without compiled code.
-
-    Attention's fused kernels, the fast path of transformer layers, cuDNN's recurrent layers and the sparse gradients of
-    embeddings have none.
-    """
+    """Lets PyTorch compute with operators that have second derivatives, without compiled code."""
+    # Attention's fused kernels, the fast path of transformer layers, cuDNN's recurrent layers and the sparse gradients
+    # of embeddings have none.
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
@@ -238,11 +211,7 @@ def changes_in_place(error: RuntimeError) -> bool:
 
 @contextlib.contextmanager
 def second_derivative_errors(matrix: Matrix) -> Iterator[None]:
-    """Lets errors about derivatives that do not exist name the operator and the remedy.
-
-    Raises:
-        CurvatureError: an operator has none.
-    """
+    """Turns errors about derivatives that do not exist into CurvatureError, which names the operator and the remedy."""
     try:
         yield
     except RuntimeError as error:

@@ -22,14 +22,8 @@ _FULL = ("ieee", "none")
 
 @contextlib.contextmanager
 def measurement_settings(devices: Collection[torch.device], threads: int, precision: str = "float32") -> Iterator[None]:
-    """No gradients, no autocast, full float32 precision, no autotuning, and a number of CPU threads.
-
-    Args:
-        devices: on which the network computes.
-        threads: of the CPU.
-        precision: "tf32" lets GPUs use TensorFloat-32; autocast for "bfloat16" is entered by ``ForwardPass`` alone, so
-            that loss and metrics are computed outside it.
-    """
+    """No gradients, no autocast, full float32 precision, no autotuning, and a number of CPU threads."""
+    # Autocast for "bfloat16" is entered by ``ForwardPass`` alone, so that loss and metrics are computed outside it.
     tf32 = precision == "tf32"
     types = sorted({device.type for device in devices})
     with contextlib.ExitStack() as stack:
@@ -53,11 +47,8 @@ def measurement_settings(devices: Collection[torch.device], threads: int, precis
 
 
 def _cudnn(stack: contextlib.ExitStack, *, tf32: bool = False) -> None:
-    """Lets cuDNN compute without autotuning and the same way each time.
-
-    ``torch.backends.cudnn.flags`` would do, but it also reads ``allow_tf32``, which raises where the user has set
-    ``fp32_precision``.
-    """
+    """Lets cuDNN compute without autotuning and the same way each time."""
+    # Its ``flags`` would do, but they also read ``allow_tf32``, which raises where the user has set ``fp32_precision``.
     cudnn = torch.backends.cudnn
     for name, value in (("enabled", True), ("benchmark", False), ("deterministic", True)):
         _set(stack, cudnn, name, value)
@@ -96,18 +87,14 @@ def _put_back(before: Sequence[tuple[Any, str]]) -> None:
 
 
 def _precision_owners(types: Collection[str], *, with_views: bool = True) -> list[Any]:
-    """Returns what has an ``fp32_precision`` (since PyTorch 2.9), the general before the particular.
-
-    Args:
-        types: of devices.
-        with_views: whether oneDNN's own is among them, which sets the one of all.
-    """
+    """Returns what has an ``fp32_precision`` (since PyTorch 2.9), the general before the particular."""
     backends = torch.backends
     owners: list[Any] = [backends]
     if "cuda" in types:
         owners += [backends.cuda.matmul, *(getattr(backends.cudnn, name, None) for name in ("conv", "rnn"))]
     if set(types) != {"cuda"}:
         mkldnn = getattr(backends, "mkldnn", None)
+        # oneDNN's own sets the one of all.
         owners += [mkldnn] if with_views else []
         owners += [getattr(mkldnn, name, None) for name in ("matmul", "conv", "rnn")]
     return [owner for owner in owners if hasattr(owner, "fp32_precision")]
@@ -130,12 +117,7 @@ def normalization_layers(network: nn.Module) -> list[_NormBase]:
 
 
 def check_recalibration(layers: Sequence[_NormBase], batches: Sequence[Batch]) -> list[str]:
-    """Checks that running statistics can be recalibrated; returns what the user should know.
-
-    Raises:
-        ValueError: they are offloaded.
-        SamplesError: no batch has the two samples that a variance needs.
-    """
+    """Checks that running statistics can be recalibrated; returns what the user should know."""
     if not layers:
         return ['buffers="recalibrate" changes nothing: the network has no normalization statistics.']
     if any(layer.running_mean is not None and layer.running_mean.is_meta for layer in layers):
@@ -152,16 +134,13 @@ def check_recalibration(layers: Sequence[_NormBase], batches: Sequence[Batch]) -
 
 
 def recalibrate(network: Callable[..., Any], layers: Sequence[_NormBase], batches: Iterable[Batch]) -> None:
-    """Sets running statistics to their cumulative average over the batches; the layers alone are in train mode.
-
-    A batch of one sample is left out: normalization in train mode raises on it, and it would count as much as a
-    full one.
-    """
+    """Sets running statistics to their cumulative average over the batches; the layers alone are in train mode."""
     momenta = [layer.momentum for layer in layers]
     try:
         for layer in layers:
             layer.reset_running_stats()
             layer.train()
+        # Normalization in train mode raises on a batch of one sample, which would count as much as a full one.
         for number, batch in enumerate((batch for batch in batches if batch.size > 1), start=1):
             for layer in layers:
                 # None makes batch normalization average by itself, also in a layer that is used twice in one pass.

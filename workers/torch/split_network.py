@@ -18,29 +18,14 @@ _VERSION = 1
 
 
 class SplitNetwork:
-    """A network whose first layer is computed by PyTorch, or once for a plane, and whose rest is a package.
-
-    There is one package for points of a plane and for all other weights. Attributes are the network's.
-
-    Args:
-        network: in eval mode, on the CPU.
-        first_layer: of it.
-        package: makes a package of the rest, and takes the function that tells it apart from others as ``code``.
-
-    Raises:
-        PackageError: the network cannot be packaged.
-    """
+    """A network whose first layer is computed by PyTorch, or once for a plane; the rest is one package for both."""
 
     def __init__(self, network: nn.Module, first_layer: FirstLayer, package: Callable[..., PackagedNetwork]) -> None:
         self._network, self._first_layer = network, first_layer
         self._rest = package(_Rest(network, first_layer.layer).eval(), code=_code)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """Runs the network.
-
-        Raises:
-            PackageError: it cannot be packaged for these inputs.
-        """
+        """Runs the network; PackageError where it cannot be packaged for these inputs."""
         if named:
             raise PackageError("its inputs are not tensors alone")
         given = self._first_layer.outputs_for(inputs)
@@ -66,12 +51,7 @@ def _code(rest: _Rest) -> str:
 
 
 class _Rest(nn.Module):
-    """What is compiled.
-
-    Args:
-        network: whole.
-        layer: of it, whose outputs are given.
-    """
+    """What is compiled: a network to which the outputs of one of its layers are given."""
 
     def __init__(self, network: nn.Module, layer: nn.Module) -> None:
         super().__init__()

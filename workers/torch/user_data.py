@@ -30,15 +30,7 @@ _OTHERWISE = "Return an OwnLoss in place of the loss if that is not what you mea
 
 
 class Rows(Dataset[Any]):
-    """The samples of (inputs, targets), which are tensors or nested tuples, lists and dictionaries of them.
-
-    Args:
-        inputs: of all samples.
-        targets: of all samples.
-
-    Raises:
-        SamplesError: their lengths differ.
-    """
+    """The samples of (inputs, targets), which are tensors or nested tuples, lists and dictionaries of them."""
 
     def __init__(self, inputs: Any, targets: Any) -> None:
         self._pair = inputs, targets
@@ -59,18 +51,7 @@ class Rows(Dataset[Any]):
 def read_user_data(
     dataset: object, options: MeasurementOptions, memory: SampleMemory, *, network: nn.Module, own_loss: OwnLoss | None
 ) -> tuple[Samples, list[str]]:
-    """Reads the samples once, in data-set order; see ``read_samples``.
-
-    Args:
-        dataset: a data set that callback_fn returned.
-        options: how many samples, and which.
-        memory: where they are kept.
-        network: that takes its batches.
-        own_loss: the network's, where a batch is handed to it as it is.
-
-    Returns:
-        The samples, and notes for the user.
-    """
+    """Reads the samples once, in data-set order, and returns them with notes for the user; see ``read_samples``."""
     notes: list[str] = []
     if own_loss is not None:
         return read_samples(dataset, options, functools.partial(as_whole_batch, samples=own_loss.samples), memory)
@@ -79,16 +60,7 @@ def read_user_data(
 
 
 def _as_torch_data(dataset: object, network: nn.Module, notes: list[str]) -> object:
-    """Returns the data set with a pair of NumPy arrays as tensors, in the element types that networks and losses take.
-
-    Args:
-        dataset: the user's; one that is no pair of arrays is returned itself.
-        network: whose floating-point type the inputs get where NumPy has another one.
-        notes: for the user; more may be added.
-
-    Raises:
-        SamplesError: an array holds objects, or the lengths differ.
-    """
+    """Returns a pair of NumPy arrays as tensors of the types that network and loss take, any other data set itself."""
     if isinstance(dataset, tuple | list) and len(dataset) == 2 and all(isinstance(x, torch.Tensor) for x in dataset):
         return dataset
     if not is_pair_of_arrays(dataset):
@@ -110,15 +82,7 @@ def _as_torch_data(dataset: object, network: nn.Module, notes: list[str]) -> obj
 
 
 def _batch_maker(network: nn.Module, notes: list[str]) -> MakeBatch:
-    """Returns what makes a batch of (inputs, targets) from what the data set gives, for a loss of outputs and targets.
-
-    A pair is one. A dictionary or a longer tuple is one too where the network's ``forward`` leaves no doubt: it takes
-    all entries but one, by their names or their number, and that one is the targets.
-
-    Args:
-        network: the network.
-        notes: for the user; says how such batches were understood.
-    """
+    """Returns what makes a batch of (inputs, targets) of what the data set gives; notes tell how it was understood."""
 
     def make(item: object, _: int | None) -> Batch:
         found = _split(item, network)
@@ -167,6 +131,8 @@ def _as_tensor(leaf: Any, dtype: torch.dtype | None, changed: set[str], *, targe
 
 def _split(item: object, network: nn.Module) -> tuple[Any, Any, str] | None:
     """Returns inputs, targets and how they were found; None where a network's ``forward`` does not say."""
+    # It leaves no doubt where it takes all entries of a dictionary or of a longer tuple but one, by their names or
+    # their number: that one is the targets.
     taken = _parameters(network)
     if taken is None:
         return None

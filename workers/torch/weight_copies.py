@@ -26,18 +26,11 @@ _MOST_TRIALS = 32
 
 
 def weight_copies_warning(network: DifferentiatedNetwork, batch: Batch, space: WeightSpace) -> str | None:
-    """Returns a sentence that names weights which move without effect because their layers compute with copies of them.
-
-    Only layers that keep tensors of their own besides parameters can do that, so that most networks cost nothing. Of
-    others a graph is recorded of a few samples, which shows what computes with which weights; it is not differentiated.
-    What no layer computes with, it seems, is changed for a trial. A head that the loss does not need is no such weight:
-    its own outputs depend on it. Nothing is said where that cannot be found out.
-
-    Args:
-        network: ends as it was found, as do random numbers.
-        batch: a few samples.
-        space: the network's description.
-    """
+    """Returns a sentence that names weights which move without effect: their layers compute with copies of them."""
+    # Only layers that keep tensors of their own besides parameters can do that, so that most networks cost nothing. Of
+    # others a graph is recorded of a few samples, which shows what computes with which weights; it is not
+    # differentiated. What no layer computes with, it seems, is changed for a trial. A head that the loss does not need
+    # is no such weight: its own outputs depend on it.
     try:
         names = _Trials(network, batch, space).find()
     except Exception:  # a network may allow no graph, need more memory for one, or refuse other weights
@@ -54,12 +47,7 @@ def weight_copies_warning(network: DifferentiatedNetwork, batch: Batch, space: W
 
 @dataclass
 class _Suspect:
-    """A weight that a layer may have copied.
-
-    Attributes:
-        tensors: its parameters, which lie in the same memory.
-        layers: those that may keep the copy.
-    """
+    """A weight that a layer may have copied: its parameters, in one memory, and the layers that may keep the copy."""
 
     tensors: list[torch.Tensor] = field(default_factory=list)
     layers: list[nn.Module] = field(default_factory=list)
@@ -67,12 +55,7 @@ class _Suspect:
 
 @dataclass(frozen=True)
 class _Pass:
-    """What a forward pass gave.
-
-    Attributes:
-        value: the loss.
-        outputs: the tensors that each layer returned.
-    """
+    """The loss of a forward pass, and the tensors that each layer returned."""
 
     value: torch.Tensor
     outputs: Mapping[nn.Module, Sequence[torch.Tensor]]

@@ -10,16 +10,13 @@ from torch.overrides import TorchFunctionMode
 
 
 class PlainWeightNorm(TorchFunctionMode):
-    """Makes the weight of ``weight_norm`` from its direction and length inside, step by step.
-
-    The second derivative of PyTorch's own operator takes the norm for a constant: its Hessian is not symmetric.
-    """
+    """While it is entered, ``weight_norm`` makes a weight from its direction and length step by step."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """Calls a function of PyTorch's."""
         kwargs = kwargs or {}
+        # The second derivative of PyTorch's own operator takes the norm for a constant: its Hessian is not symmetric.
         return _made(*args, **kwargs) if function is torch._weight_norm else function(*args, **kwargs)
 
 

@@ -13,10 +13,8 @@ class _Tied:
     """A parameter or a buffer in the memory of a weight.
 
     Attributes:
-        tensor: the parameter or buffer.
         weight: the number of the weight.
         elements: which of the weight's elements, in the order of its shape, stands where in the tensor.
-        was_trainable: whether it required gradients when it was found.
     """
 
     tensor: torch.Tensor
@@ -26,20 +24,11 @@ class _Tied:
 
 
 class Weights:
-    """Differentiates by a network's weights.
-
-    ``decoder.weight = nn.Parameter(encoder.weight.t())`` is a parameter of its own for PyTorch, which returns its
-    derivatives apart; in memory it is the other weight, which moves with it. So its derivatives belong to that one.
-
-    Args:
-        own: one parameter for each weight, by name.
-        tied: further parameters and buffers, each with the name of the weight in whose memory it lies.
-
-    Attributes:
-        own: one parameter for each weight.
-    """
+    """Differentiates by weights; what is tied to one (parameters and buffers in its memory) belongs to it."""
 
     def __init__(self, own: Mapping[str, torch.Tensor], tied: Sequence[tuple[str, torch.Tensor]]) -> None:
+        # ``decoder.weight = nn.Parameter(encoder.weight.t())`` is a parameter of its own for PyTorch, which returns its
+        # derivatives apart; in memory it is the other weight, which moves with it. So they belong to that one.
         self.own = list(own.values())
         numbers = {name: number for number, name in enumerate(own)}
         self._tied = [
