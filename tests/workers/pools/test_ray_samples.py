@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
 ]
 COUNT, WIDTH = 1000, 64 * 1024  # 64 MB of uint8
-NAME = "landscape-samples"
+NAME = "memfd:landscape"
 
 
 class Pictures(Dataset):
