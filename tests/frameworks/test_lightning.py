@@ -272,6 +272,7 @@ def test_two_processes(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)  # three trainings of two processes each
 def test_two_processes_that_divide_the_parameters(tmp_path):
     # Both packages are one code: here the other one.
     plain = run_two_processes("lightning", tmp_path, "ddp")
