@@ -20,8 +20,8 @@ class Library:
 def test_the_library_is_asked(monkeypatch):
     monkeypatch.setattr("ctypes.CDLL", lambda name: Library)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    devices.driver_gpus.cache_clear()
+    devices._ask_driver.cache_clear()
     try:
         assert devices.gpu_ids() == (0,)
     finally:
-        devices.driver_gpus.cache_clear()
+        devices._ask_driver.cache_clear()

@@ -118,7 +118,6 @@ def gpu_ids() -> tuple[int, ...]:
     return tuple(range(len(list(there))))
 
 
-@functools.cache
 def driver_gpus() -> int:
     """Returns how many GPUs NVIDIA's driver has on this machine, which within WSL2 are no files below ``/dev``."""
     return _ask_driver()[0]
@@ -166,6 +165,7 @@ def _shown(files: Sequence[str]) -> str:
     return f" (there is {', '.join(files)})" if files else ""
 
 
+@functools.cache
 def _ask_driver() -> tuple[int, str]:
     """Returns how many GPUs NVIDIA's driver has, and why nobody knows where it does not answer."""
     problem = _NO_DRIVER

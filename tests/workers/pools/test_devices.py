@@ -129,10 +129,10 @@ def machine(monkeypatch, tmp_path):
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        devices.driver_gpus.cache_clear()
+        devices._ask_driver.cache_clear()
 
     yield make
-    devices.driver_gpus.cache_clear()
+    devices._ask_driver.cache_clear()
 
 
 LISTED = "echo 'GPU 0: NVIDIA H100 (UUID: GPU-a)'; echo '  MIG 1g.10gb Device 0: (UUID: MIG-b)'; echo 'GPU 1: A (b)'"
