@@ -53,7 +53,7 @@ stress: .venv/.installed .venv-peers/.installed
 	EVERY_PICTURE=1 $(BIN)/python $(PYTEST) tests/landscape/figures/test_nothing_is_cut_off.py
 	EVERY_SEED=1 $(BIN)/python $(PYTEST) tests/collectors/second_order/test_digits.py
 	EVERY_TOLERANCE=1 $(BIN)/python $(PYTEST) tests/landscape/sampling/test_calibration.py
-	FLIPPED_EVERY=1 $(BIN)/python $(PYTEST) tests/landscape/file/test_contents.py
+	FLIPPED_EVERY=1 $(BIN)/python $(PYTEST) tests/landscape/record/test_digest.py
 	FAULTY_EVERY=1 $(BIN)/python $(PYTEST) tests/stress/test_injected_faults.py
 	COVERAGE_DIRECTIONS=2000 COVERAGE_NETWORKS=20 $(BIN)/python $(PYTEST) tests/stress/test_coverage.py
 	FUZZ_CASES=10000 $(BIN)/python $(PYTEST) tests/stress/test_fuzz.py

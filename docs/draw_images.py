@@ -26,8 +26,8 @@ from landscape import (
 )
 from landscape.demo import callback_fn, digits, digits_network
 from landscape.figures import plot_multiples, save_figure
-from landscape.file.checks import PointStatus
-from landscape.file.landscape_file import read_landscape
+from landscape.grid.landscape_file import read_landscape
+from landscape.record.checks import PointStatus
 from landscape.sampling.sampling import full_grid
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))

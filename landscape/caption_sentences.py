@@ -12,8 +12,8 @@ from workers.metric_names import MetricName
 from .drawing.eigenvectors import eigenvectors_text
 from .drawing.texts import flat_note, main_dataset, unit_of
 from .facts import explained_variance_text, samples_of, sampling_text, value_range
-from .file.checks import PointStatus
-from .file.data import LandscapeData
+from .grid.data import LandscapeData
+from .record.checks import PointStatus
 from .roles import ORIGIN
 from .scales.choosing import is_flat
 from .scales.landscape_scale import known

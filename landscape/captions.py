@@ -31,8 +31,8 @@ from .figures.difference import subtract
 from .figures.multiples import KINDS, picture_scales, usual_kind
 from .figures.profile import left_scale, right_scale, sides
 from .figures.uncertainty import uncertainty_metrics
-from .file.data import LandscapeData
-from .file.rises import ends_of_way, highest_rise
+from .grid.data import LandscapeData
+from .grid.rises import ends_of_way, highest_rise
 from .scales.landscape_scale import known
 from .topology.topology import find_topology, wanted_topology
 from .topology.words import topology_text

@@ -13,8 +13,8 @@ from collectors.validation import wrong_type
 
 from .figures import save_figure
 from .landscape import Landscape
+from .record.options import RunOptions, documented, with_defaults
 from .summary_landscape import SummaryLandscape
-from .survey.options import RunOptions, documented, with_defaults
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -10,14 +10,14 @@ import numpy as np
 
 from collectors.validation import check_instance, wrong_type
 
-from .file.kind import LANDSCAPE
-from .file.saving import output_file
+from .grid.plane_survey import survey_plane
 from .landscape import Landscape
 from .paths.path import Path
 from .planes.extent import check_extent
 from .planes.plane import Axes, Plane
-from .survey.options import SurveyOptions, documented, with_defaults
-from .survey.plane_survey import survey_plane
+from .record.kind import LANDSCAPE
+from .record.options import SurveyOptions, documented, with_defaults
+from .record.writer import output_file
 
 if TYPE_CHECKING:
     from typing import Unpack

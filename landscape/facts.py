@@ -24,10 +24,10 @@ from .drawing.texts import (
     unit_of,
 )
 from .errors import error_message
-from .file.checks import PointStatus
-from .file.data import LandscapeData
-from .file.own_values import own_values_text
-from .file.samples import kept_text
+from .grid.data import LandscapeData
+from .grid.own_values import own_values_text
+from .grid.samples import kept_text
+from .record.checks import PointStatus
 from .roles import CHECKPOINT, ORIGIN
 from .sampling.sampling import first_grid_counts
 from .shares import percentages

@@ -20,11 +20,11 @@ from collectors.files.remote_path import RemotePath
 from . import figures
 from .captions import Caption, difference_caption, write_caption
 from .facts import one_line
-from .file.data import LandscapeData
-from .file.landscape_file import read_landscape
-from .file.read_only import ReadOnly
-from .file.samples import KeptLosses
-from .file.whole_file import path_of
+from .grid.data import LandscapeData
+from .grid.landscape_file import read_landscape
+from .grid.samples import KeptLosses
+from .record.read_only_record import ReadOnly
+from .record.whole_file import path_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from .drawing.camera import CameraChoice
     from .figures import Look
-    from .sampling.value_at import ValueAt
-    from .survey.survey import SurveyReport
+    from .grid.survey import SurveyReport
+    from .grid.value_at import ValueAt
     from .topology.topology import Topology
 
 
@@ -138,7 +138,7 @@ class Landscape(ReadOnly, LandscapeData):
             TypeError: a coordinate is no number.
             ValueError: the place lies outside the grid, or there is not one coordinate for each axis.
         """
-        from .sampling.value_at import value_at
+        from .grid.value_at import value_at
 
         return value_at(self, x, y, metric)
 
@@ -324,7 +324,7 @@ class Landscape(ReadOnly, LandscapeData):
             LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
             NotADirectoryError: the file's directory does not exist.
         """
-        from .file.saving import save_landscape
+        from .grid.landscape_file import save_landscape
 
         return save_landscape(path, self, overwrite=overwrite)
 

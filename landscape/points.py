@@ -16,10 +16,10 @@ from workers.measuring.checks import check_determinism
 from workers.pool import PointTask
 from workers.pools.open_pool import open_pool
 
+from .grid.experiment import choose_plan
+from .grid.plane_survey import check_same_network
 from .planes.plane import Plane, buffer_policy
-from .survey.experiment import choose_plan
-from .survey.options import DEFAULTS
-from .survey.plane_survey import check_same_network
+from .record.options import DEFAULTS
 
 if TYPE_CHECKING:
     import os

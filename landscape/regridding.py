@@ -16,23 +16,22 @@ from collectors.files.remote_path import RemotePath
 from collectors.validation import check_instance, check_int, wrong_type, wrong_value
 from workers.pools.open_pool import open_pool
 
-from .file.landscape_file import read_landscape
-from .file.saving import output_file
-from .file.whole_file import path_of
+from .grid.experiment import choose_plan, function_attribute
+from .grid.forecast import fewest_points
+from .grid.kept_plane import CURVATURE, keep_plane
+from .grid.landscape_file import read_landscape
+from .grid.plane_survey import check_same_network
+from .grid.remembered import check_is_of_a_run, find_run_of, measurement_options, plane_of, survey_settings
+from .grid.resume import UNDER_WAY, Source, grid_text, kept_points, sizes_that_keep_all
+from .grid.survey import survey
 from .landscape import Landscape
 from .planes.extent import check_extent, spans
 from .planes.plane import Axes, Plane
 from .planes.plane_file import directions_path
+from .record.options import ChangeOptions, documented, pool_options, with_defaults
+from .record.whole_file import path_of
+from .record.writer import output_file
 from .sampling.grids import axis_of_size, finer_axis, is_even, wider_axis
-from .survey.begun_before import Source
-from .survey.carrying_over import UNDER_WAY, grid_text, kept_points, sizes_that_keep_all
-from .survey.experiment import choose_plan, function_attribute
-from .survey.forecast import fewest_points
-from .survey.kept_plane import CURVATURE, keep_plane
-from .survey.options import ChangeOptions, documented, pool_options, with_defaults
-from .survey.plane_survey import check_same_network
-from .survey.remembered import check_is_of_a_run, find_run_of, measurement_options, plane_of, survey_settings
-from .survey.survey import survey
 
 if TYPE_CHECKING:
     from typing import Unpack

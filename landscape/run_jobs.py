@@ -15,14 +15,14 @@ from collectors.weights.safetensors_file import StateReader
 from workers.pool import Pool
 
 from .curvature.hessian_plane import EigenvectorSettings, plane_along_eigenvectors
+from .grid.kept_plane import keep_plane
 from .planes.from_checkpoints import plane_of_runs, random_plane_of
 from .planes.further_runs import FurtherRuns
 from .planes.plane import Plane
 from .planes.plane_file import check_directions
 from .planes.runs import Run, read_run
+from .record.options import RunOptions
 from .roles import Members
-from .survey.kept_plane import keep_plane
-from .survey.options import RunOptions
 
 _NO_FILE_NAME = re.compile(r"[^\w.-]+")
 _LONGEST_JOINED = 100

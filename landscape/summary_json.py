@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .facts import loss_names
-from .file.checkpoints import CheckpointsData
-from .file.data import LandscapeData
+from .grid.checkpoints import CheckpointsData
+from .grid.data import LandscapeData
 from .topology.words import topology_json
 
 SUMMARY_VERSION = 2

@@ -24,7 +24,11 @@ from .curvature.options import DEFAULTS as CURVATURE_DEFAULTS
 from .curvature.options import EXPLANATIONS as CURVATURE_EXPLANATIONS
 from .curvature.options import RunCurvatureOptions
 from .errors import LandscapeWriteError
-from .file.saving import make_output_folder
+from .grid.experiment import choose_plan, function_attribute, run_attributes
+from .grid.forecast import Announcer, fewest_points
+from .grid.kept_plane import keep_directions
+from .grid.settings import SurveySettings
+from .grid.survey import check_file, forecast_survey, survey
 from .landscape import Landscape
 from .planes.directions import NORMALIZATIONS
 from .planes.extent import check_extent
@@ -32,13 +36,9 @@ from .planes.further_runs import PLANES_OF, find_further_runs
 from .planes.pca import CENTERINGS
 from .planes.plane import buffer_policy
 from .planes.plane_file import write_directions
+from .record.options import RunOptions, documented, pool_options, with_defaults
+from .record.writer import make_output_folder
 from .run_jobs import check_all_is_drawn, find_jobs, plane_of_job
-from .survey.experiment import choose_plan, function_attribute, run_attributes
-from .survey.forecast import Announcer, fewest_points
-from .survey.kept_plane import keep_directions
-from .survey.options import RunOptions, documented, pool_options, with_defaults
-from .survey.settings import SurveySettings
-from .survey.survey import check_file, forecast_survey, survey
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -18,7 +18,7 @@ from collectors.errors import LandscapeError, RunDirectoryError
 from workers.errors import CallbackFunctionError
 
 from ..drawing.appearance import STYLES
-from ..file.kept import noting_files
+from ..record.writer import noting_files
 from ..shadowing import check_folder
 
 # Of every command: files are written by commands that have these.

@@ -104,8 +104,8 @@ def is_comparison(kind: str, files: Sequence[str]) -> bool:
     Raises:
         LandscapeError: the file cannot be opened; the subclass says why.
     """
-    from ..file.kind import COMPARISON
-    from ..file.whole_file import kind_of
+    from ..record.kind import COMPARISON
+    from ..record.whole_file import kind_of
 
     return kind == KIND or (kind == "auto" and len(files) == 1 and kind_of(files[0]) is COMPARISON)
 

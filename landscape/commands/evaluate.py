@@ -232,8 +232,8 @@ def evaluate(
     from workers.pools.first_call import FirstCall
 
     from ..evaluation import evaluate as measure
-    from ..file.kind import LANDSCAPE
-    from ..file.saving import output_file
+    from ..record.kind import LANDSCAPE
+    from ..record.writer import output_file
 
     found = [TypedCheckpoint.read(text) for text in checkpoints or ()]
     own = {

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE
-from ..survey.settings import SAMPLINGS
+from ..grid.settings import SAMPLINGS
 from .arguments import integers, interruptible, load_function, options_named
 from .measure import Devices
 from .survey_options import WORKER_OPTIONS, choice, option_names, with_options
@@ -136,8 +136,8 @@ def _change(
 
 def _remembered(file: str) -> str:
     """Returns the function that a file names, if its module lies in the working directory."""
-    from ..file.landscape_file import read_landscape
-    from ..survey.experiment import FUNCTION
+    from ..grid.experiment import FUNCTION
+    from ..grid.landscape_file import read_landscape
 
     said = read_landscape(file).attributes.get(FUNCTION)
     match = _REMEMBERED.fullmatch(said) if isinstance(said, str) else None

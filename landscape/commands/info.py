@@ -23,9 +23,9 @@ def info(
     from ..curvature.curvature import Curvature
     from ..curvature.facts import curvature_json, curvature_text
     from ..facts import summary_text
-    from ..file.kind import COMPARISON, CURVATURE
-    from ..file.whole_file import kind_of
     from ..landscape import Landscape
+    from ..record.kind import COMPARISON, CURVATURE
+    from ..record.whole_file import kind_of
     from ..summary_json import summary_json
 
     with options_named({}):

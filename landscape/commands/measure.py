@@ -122,7 +122,7 @@ def demo(
 ) -> None:
     """Trains a small network on handwritten digits, measures its two landscapes, draws them."""
     from ..demo import run_demo
-    from ..file.saving import make_output_folder
+    from ..record.writer import make_output_folder
 
     make_output_folder("--output", output.absolute())
     with interruptible():

@@ -55,10 +55,10 @@ def barrier(
     """
     from workers.pools.first_call import FirstCall
 
-    from ..file.kind import LANDSCAPE
-    from ..file.saving import output_file
     from ..paths.barrier import barrier_on
     from ..planes.from_weights import line_between
+    from ..record.kind import LANDSCAPE
+    from ..record.writer import output_file
 
     with interruptible(overwrite=options["overwrite"]), options_named(_OPTIONS):
         typed = [TypedCheckpoint.read(text) for text in (a, b)]
@@ -111,12 +111,12 @@ def connect(
     """
     from workers.pools.first_call import FirstCall
 
-    from ..file.kind import LANDSCAPE
-    from ..file.saving import output_file
     from ..paths.alignment import align as align_weights
     from ..paths.connecting import connect as fit
     from ..paths.path_file import path_beside
+    from ..record.kind import LANDSCAPE
     from ..record.run import Run
+    from ..record.writer import output_file
     from ..replacing import check_no_input
 
     with interruptible(overwrite=options["overwrite"]), options_named(_CURVE):

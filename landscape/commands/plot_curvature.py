@@ -28,8 +28,8 @@ def is_of_curvature(kind: str, files: Sequence[str]) -> bool:
     Raises:
         LandscapeError: the file cannot be opened; the subclass says why.
     """
-    from ..file.kind import CURVATURE
-    from ..file.whole_file import kind_of
+    from ..record.kind import CURVATURE
+    from ..record.whole_file import kind_of
 
     if kind in KINDS:
         return True

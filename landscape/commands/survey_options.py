@@ -13,12 +13,12 @@ import typer
 from workers.measurement_options import BUFFER_POLICIES, SAMPLE_CHOICES
 from workers.measurement_plan import PRECISIONS
 
+from ..grid.settings import SAMPLINGS
 from ..planes.axis_curvature import USUAL, WHICH
 from ..planes.directions import DIRECTIONS, NORMALIZATIONS
 from ..planes.further_runs import PLANES_OF, as_also
 from ..planes.pca import CENTERINGS
-from ..survey.options import EXPLANATIONS, RunOptions, parameters, set_options
-from ..survey.settings import SAMPLINGS
+from ..record.options import EXPLANATIONS, RunOptions, parameters, set_options
 from .arguments import numbers, options_named
 
 _Command = Callable[..., None]

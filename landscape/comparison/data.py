@@ -10,8 +10,8 @@ import numpy as np
 
 from collectors.validation import check_float, check_instance, check_int
 
-from ..file.checks import check_axis
-from ..file.kind import COMPARISON
+from ..record.checks import check_axis
+from ..record.kind import COMPARISON
 from ..record.record import Record, column
 
 if TYPE_CHECKING:

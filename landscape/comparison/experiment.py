@@ -16,12 +16,12 @@ from workers.errors import CurvatureError
 from workers.pool import Pool
 
 from ..errors import PlaneError
-from ..file.checks import PointStatus
+from ..grid.experiment import measured_attributes
 from ..planes.from_checkpoints import check_spannable
+from ..record.checks import PointStatus
 from ..record.driver import forecast_text
 from ..record.identity import buffers_identity, measured_identity
 from ..record.run import Run
-from ..survey.experiment import measured_attributes
 from .blocks import block_names, block_sizes
 from .data import ComparisonData
 from .lines import FailedNetwork, MeasuredLine, MeasuredTrace, NetworkLines, lacks_trace

@@ -14,12 +14,12 @@ from collectors.weights.aligned import AlignedState
 from workers.measuring.checks import check_determinism, check_same_values, closeness_elsewhere
 from workers.pool import PointTask, Pool, Result
 
+from ..curvature.second_differences import find_trace_by_lines
 from ..errors import PlaneError
-from ..file.checks import PointStatus
 from ..planes.directions import random_direction
 from ..planes.from_checkpoints import origin_state
+from ..record.checks import PointStatus
 from ..record.run import Run
-from ..survey.second_differences import find_trace_by_lines
 from .blocks import block_names
 from .data import TRACE_LINES, ComparisonData
 from .settings import ComparisonSettings

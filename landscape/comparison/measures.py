@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import error_message
-from ..file.checks import PointStatus
+from ..record.checks import PointStatus
 from .data import ComparisonData
 
 if TYPE_CHECKING:

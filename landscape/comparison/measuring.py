@@ -11,14 +11,14 @@ from workers.errors import CallbackFunctionError
 from workers.measurement_options import MeasurementOptions
 from workers.pools.open_pool import open_pool
 
-from ..file.kind import COMPARISON
-from ..file.saving import output_file
+from ..grid.experiment import choose_plan, function_attribute
+from ..grid.forecast import Announcer
 from ..record.driver import forecast, measure
+from ..record.kind import COMPARISON
+from ..record.options import documented, pool_options, with_defaults
 from ..record.run import Run
 from ..record.store import open_record
-from ..survey.experiment import choose_plan, function_attribute
-from ..survey.forecast import Announcer
-from ..survey.options import documented, pool_options, with_defaults
+from ..record.writer import output_file
 from .blocks import InBlocks
 from .comparison import Comparison
 from .data import ComparisonData

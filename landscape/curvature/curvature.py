@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from collectors.files.remote_path import RemotePath
 from collectors.validation import check_float, check_int, wrong_value
 
-from ..file.checks import PointStatus
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_which
 from ..planes.from_eigenvectors import plane_of_eigenvectors
 from ..planes.plane import Plane
+from ..record.checks import PointStatus
 from ..record.read_only_record import ReadOnlyRecord
 from ..record.run import MeasurementReport
 from ..roles import CHECKPOINT, NETWORK, UNKNOWN, Members, OriginRole, check_name

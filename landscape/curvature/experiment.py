@@ -18,13 +18,13 @@ from workers.errors import CurvatureError
 from workers.pool import CurvatureResult, CurvatureTask, Pool
 
 from ..errors import error_message
-from ..file.checks import PointStatus
-from ..file.kind import CURVATURE
+from ..grid.experiment import measured_attributes
+from ..record.checks import PointStatus
 from ..record.driver import forecast_text
 from ..record.identity import measured_identity
+from ..record.kind import CURVATURE
 from ..record.run import Run
-from ..survey.adding_up import find_out_how_losses_add_up
-from ..survey.experiment import measured_attributes
+from .adding_up import find_out_how_losses_add_up
 from .data import MATRIX_NAMES, CurvatureData
 from .facts import failures
 from .vectors_file import Eigenvectors, has_vectors, write_vectors

@@ -10,7 +10,7 @@ from workers.measurement_plan import plan_text
 
 from ..errors import error_message
 from ..facts import as_lines, samples_text, versions_text
-from ..file.checks import PointStatus
+from ..record.checks import PointStatus
 from ..summary_json import as_json
 from .data import MATRIX_NAMES, CurvatureData
 

@@ -26,15 +26,15 @@ from workers.pool import Pool
 from workers.pools.open_pool import open_pool
 
 from ..errors import error_message
+from ..grid.kept_plane import read_kept
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_which
 from ..planes.directions import DIRECTIONS, random_direction
 from ..planes.from_eigenvectors import plane_of_eigenvectors
 from ..planes.plane import Plane
+from ..record.options import RunOptions
 from ..record.run import duration_text
 from ..roles import NETWORK, UNKNOWN, OriginRole, check_name
-from ..survey.adding_up import find_out_how_losses_add_up
-from ..survey.kept_plane import read_kept
-from ..survey.options import RunOptions
+from .adding_up import find_out_how_losses_add_up
 from .experiment import curvature_task
 
 if TYPE_CHECKING:

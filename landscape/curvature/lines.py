@@ -11,8 +11,8 @@ from workers.curvature.trace import Trace
 from workers.measurement_options import MeasurementOptions
 from workers.pools.open_pool import open_pool
 
-from ..survey.adding_up import find_out_how_losses_add_up
-from ..survey.second_differences import find_trace_by_lines
+from .adding_up import find_out_how_losses_add_up
+from .second_differences import find_trace_by_lines
 
 
 def trace_by_lines(

@@ -20,15 +20,15 @@ from workers.curvature.products import Matrix, ProductSettings
 from workers.measurement_options import MeasurementOptions
 from workers.pools.open_pool import open_pool
 
-from ..file.kind import CURVATURE
-from ..file.saving import output_file
+from ..grid.experiment import choose_plan, function_attribute, run_attributes
+from ..grid.forecast import Announcer
 from ..record.driver import forecast, measure
+from ..record.kind import CURVATURE
+from ..record.options import documented, pool_options, with_defaults
 from ..record.run import Run
 from ..record.store import open_record
+from ..record.writer import output_file
 from ..roles import CHECKPOINT
-from ..survey.experiment import choose_plan, function_attribute, run_attributes
-from ..survey.forecast import Announcer
-from ..survey.options import documented, pool_options, with_defaults
 from .curvature import Curvature
 from .data import CurvatureData
 from .experiment import CurvatureExperiment

@@ -7,8 +7,8 @@ from typing import TypedDict
 
 from workers.measurement_plan import MeasurementPlan
 
-from ..survey.options import EXPLANATIONS as OF_SURVEYS
-from ..survey.options import explanations_of
+from ..record.options import EXPLANATIONS as OF_SURVEYS
+from ..record.options import explanations_of
 
 
 class CurvatureOptions(TypedDict, total=False):

@@ -16,7 +16,7 @@ from .path import network_marks
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
     from ..scales.frame import Frame
     from ..scales.scale import Scale
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..file.checks import PointStatus
+from ..record.checks import PointStatus
 from .missing import hatch_cells, runs
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from collectors.validation import check_instance, wrong_type
 
-from ..file.checks import PointStatus
+from ..record.checks import PointStatus
 from ..roles import CHECKPOINT
 from .appearance import PAPER_WIDTH, Appearance, appearance_of, draw_legend
 from .canvas import check_size, new_axes, settle

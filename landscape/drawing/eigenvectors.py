@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP
 
 if TYPE_CHECKING:
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 _FACTORS = "factor"
 # Earlier versions drew planes along the factors of a second-order optimizer.

@@ -12,7 +12,7 @@ from .camera import CameraChoice
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap
 
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 class Look(TypedDict, total=False):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..file.checks import PointStatus
+from ..record.checks import PointStatus
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

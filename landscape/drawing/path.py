@@ -18,8 +18,8 @@ from .times import Marked, Times, numbered
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..file.checkpoints import CheckpointsData
-    from ..file.data import LandscapeData
+    from ..grid.checkpoints import CheckpointsData
+    from ..grid.data import LandscapeData
 
 
 Place = Callable[[Any, Any], tuple[NDArray[Any], NDArray[Any]]]

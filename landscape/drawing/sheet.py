@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from collectors.validation import check_bool, check_instance, wrong_type
 
-from ..file.own_values import own_values_text
+from ..grid.own_values import own_values_text
 from ..sampling.coarse_cells import coarse_values
 from ..scales.choosing import choose_scale
 from ..scales.frame import Frame, choose_frame
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
     from ..scales.choosing import Clip
     from ..scales.levels import Levels
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from workers.metric_names import MetricName, other_datasets
 
-from ..file.checks import PointStatus
-from ..file.data import LOSS_ERROR
+from ..grid.data import LOSS_ERROR
+from ..record.checks import PointStatus
 from ..roles import CHECKPOINT
 from ..shares import is_almost_nothing, percentages
 from .eigenvectors import (
@@ -28,8 +28,8 @@ from .eigenvectors import (
 if TYPE_CHECKING:
     from jaxtyping import UInt8
 
-    from ..file.data import LandscapeData
-    from ..file.geometry import PlaneGeometry
+    from ..grid.data import LandscapeData
+    from ..grid.geometry import PlaneGeometry
 
 
 _MOST_NAMES = 4

@@ -10,7 +10,7 @@ import numpy as np
 from .times import Times
 
 if TYPE_CHECKING:
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 NAME = "time bar"

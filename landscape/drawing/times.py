@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .texts import plain, unit_of
 
 if TYPE_CHECKING:
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 FEW = 9

@@ -21,7 +21,7 @@ from .sheet import Kind, Sheet, begin
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 @contextlib.contextmanager

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..file.checks import PointStatus
-from ..file.encoding import checkpoint_columns
+from ..grid.landscape_file import checkpoint_columns
+from ..record.checks import PointStatus
 from .descriptions import describe
 from .formats import ExportFormat, Images
 
 if TYPE_CHECKING:
     import xarray
 
-    from ..file.data import LandscapeData
-    from ..file.samples import KeptLosses
+    from ..grid.data import LandscapeData
+    from ..grid.samples import KeptLosses
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 

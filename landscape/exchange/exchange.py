@@ -14,9 +14,9 @@ from collectors.files.places import check_can_be_file
 from collectors.validation import check_bool, check_choice, check_path, wrong_value
 
 from ..errors import LandscapeFormatError, LandscapeNotFoundError, LandscapeWriteError
-from ..file.data import LandscapeData
-from ..file.saving import already_there
-from ..file.whole_file import holds_ours
+from ..grid.data import LandscapeData
+from ..record.whole_file import holds_ours
+from ..record.writer import already_there
 from ..replacing import check_no_input
 from .arrays import CSV, NETCDF, NPZ
 from .formats import Images

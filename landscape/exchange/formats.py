@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LandscapeDamagedError, LandscapeExportError
-from ..file.checkpoints import OriginData
-from ..file.checks import PointStatus
-from ..file.data import DirectionsData, LandscapeData
-from ..file.hdf5_reading import reason
+from ..grid.checkpoints import OriginData
+from ..grid.data import DirectionsData, LandscapeData
+from ..record.checks import PointStatus
+from ..record.hdf5 import reason
 
 Images = dict[Path, Callable[[], bytes]]
 """What makes the content of each file of an export."""

@@ -17,7 +17,7 @@ from .formats import ExportFormat, Images
 from .solids import Solid, landscape_solids
 
 if TYPE_CHECKING:
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 _PROGRAM = "a glTF scene"

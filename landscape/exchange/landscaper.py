@@ -15,8 +15,8 @@ from collectors.errors import LandscapeError
 from collectors.validation import check_choice
 
 from ..errors import LandscapeFormatError
-from ..file.checks import PointStatus
-from ..file.data import LandscapeData
+from ..grid.data import LandscapeData
+from ..record.checks import PointStatus
 from .formats import (
     ExportFormat,
     Images,

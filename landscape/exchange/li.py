@@ -17,11 +17,11 @@ from collectors.weights.safetensors_file import CheckpointFile
 from workers.metric_names import other_datasets
 
 from ..errors import LandscapeFormatError
-from ..file.checks import PointStatus
-from ..file.data import LandscapeData
-from ..file.hdf5_reading import BoundedReader, member_names, read_attribute
-from ..file.kind import LANDSCAPE
+from ..grid.data import LandscapeData
 from ..planes.plane_file import directions_path
+from ..record.checks import PointStatus
+from ..record.hdf5 import BoundedReader, member_names, read_attribute
+from ..record.kind import LANDSCAPE
 from .formats import ExportFormat, Images, check_square, damaged, foreign_landscape, warn_of_gaps, warn_of_interpolated
 
 _PROGRAM = "Li et al.'s surface file"

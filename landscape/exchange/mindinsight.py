@@ -22,7 +22,7 @@ from ..roles import CHECKPOINT, FINAL_WEIGHTS
 from .formats import ExportFormat, Images, plane_axes, warn_of_interpolated
 
 if TYPE_CHECKING:
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 _PROGRAM = "MindInsight's summary file"

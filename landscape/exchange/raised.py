@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike
 
 from ..drawing.texts import axis_label, full_title, metric_text, printable, value_notes
 from ..errors import LandscapeExportError
-from ..file.checks import PointStatus
 from ..meshes.space import Space, choose_space
+from ..record.checks import PointStatus
 from .formats import plane_axes
 
 if TYPE_CHECKING:
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 def raised(landscape: LandscapeData, metric: str, program: str) -> Space:

@@ -19,7 +19,7 @@ from .raised import facts_in_space, raised
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64
 
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 # In the units of a space, in which a square plane is 2 wide.
 _TUBE, _CHECKPOINT, _SINGLE = 0.008, 0.016, 0.012

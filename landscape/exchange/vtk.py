@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LandscapeExportError
-from ..file.encoding import checkpoint_columns
+from ..grid.landscape_file import checkpoint_columns
 from ..meshes.path_mesh import PathLine, path_lines
 from ..meshes.space import Space
 from .formats import ExportFormat, Images
 from .raised import facts_in_space, raised
 
 if TYPE_CHECKING:
-    from ..file.checkpoints import CheckpointsData
-    from ..file.data import LandscapeData
+    from ..grid.checkpoints import CheckpointsData
+    from ..grid.data import LandscapeData
 
 
 _PROGRAM = "a VTK surface"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from jaxtyping import UInt8
 
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 _GIF_DPI, _MP4_DPI = 80, 200

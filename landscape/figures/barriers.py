@@ -13,8 +13,8 @@ from collectors.validation import wrong_type, wrong_value
 from ..drawing.look import Look
 from ..drawing.sheet import Kind, Sheet, begin
 from ..drawing.texts import axis_label, metric_text, plain
-from ..file.data import LandscapeData
-from ..file.rises import Rise, chord_of, highest_rise
+from ..grid.data import LandscapeData
+from ..grid.rises import Rise, chord_of, highest_rise
 from ..scales.landscape_scale import joint_scale, known
 from ..scales.levels import number_text
 from ..scales.scale import Scale

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 def plot_contour(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:

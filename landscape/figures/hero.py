@@ -24,7 +24,7 @@ from .hero_caption import caption_lines, draw_strip
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 PIXELS = (3840, 2160)

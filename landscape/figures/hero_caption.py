@@ -21,7 +21,7 @@ from ..drawing.texts import (
     unit_of,
     value_notes,
 )
-from ..file.own_values import own_values_text
+from ..grid.own_values import own_values_text
 from ..meshes.path_mesh import Mark, path_lines, path_marks
 from ..rendering.scene import Scene
 from ..scales.levels import number_text

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 _MOST_PLACES = 8

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..drawing.sheet import Sheet
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 MINIMUM: dict[str, Any] = {"marker": "v", "color": "#b6ff3c", "markeredgecolor": EDGE, "markersize": 9}

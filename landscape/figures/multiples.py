@@ -26,7 +26,7 @@ from ..drawing.texts import (
 from ..drawing.time_bar import BAR_HEIGHT, draw_time_bar, runs_of
 from ..drawing.timed_path import dots_handle
 from ..drawing.times import path_times
-from ..file.data import LandscapeData
+from ..grid.data import LandscapeData
 from ..scales.frame import choose_frame
 from ..scales.scale import Scale
 from .contour import CONTOUR, CONTOUR_LINES, HEATMAP

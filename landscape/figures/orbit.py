@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from jaxtyping import UInt8
 
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 INCHES = (9.6, 5.4)

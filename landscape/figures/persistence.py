@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 # Axes cannot end at infinity.

@@ -19,8 +19,8 @@ from ..drawing.path import EDGE, PATH, RUN_COLORS, STAR, network_marks, origin_l
 from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Sheet, begin
 from ..drawing.texts import in_phrases, main_dataset, metric_text, plain, quantity_text, unit_of
 from ..drawing.times import marked, numbered, strong_color
-from ..file.checks import PointStatus
-from ..file.own_values import own_values, own_values_text
+from ..grid.own_values import own_values, own_values_text
+from ..record.checks import PointStatus
 from ..scales.choosing import choose_scale
 from ..scales.landscape_scale import joint_scale, known
 from ..scales.scale import Scale
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ..file.checkpoints import CheckpointsData
-    from ..file.data import LandscapeData
+    from ..grid.checkpoints import CheckpointsData
+    from ..grid.data import LandscapeData
 
 
 _MANY_POINTS = 41

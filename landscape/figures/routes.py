@@ -14,7 +14,7 @@ from ..drawing.look import Look
 from ..drawing.path import halo
 from ..drawing.sheet import begin
 from ..drawing.texts import plain
-from ..file.data import LandscapeData
+from ..grid.data import LandscapeData
 from .contour import CONTOUR
 
 if TYPE_CHECKING:

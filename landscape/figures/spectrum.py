@@ -20,7 +20,7 @@ from ..drawing.curvature_sheet import (
     symbol,
     unit_text,
 )
-from ..file.checks import PointStatus
+from ..record.checks import PointStatus
 from ..scales.levels import number_text
 
 if TYPE_CHECKING:

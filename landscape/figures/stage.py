@@ -20,7 +20,7 @@ from ..scales.choosing import choose_scale
 from .profile import set_value_axis
 
 if TYPE_CHECKING:
-    from ..file.checkpoints import CheckpointsData
+    from ..grid.checkpoints import CheckpointsData
 
 # Pieces of the way since the last checkpoint.
 _PIECES = 16

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 _DOT_COLORS = 32

@@ -10,7 +10,7 @@ from collectors.validation import wrong_type
 from workers.metric_names import MetricName
 
 from ..drawing.texts import metric_text
-from ..file.data import LOSS_ERROR, LandscapeData
+from ..grid.data import LOSS_ERROR, LandscapeData
 from .multiples import plot_multiples
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from ..drawing.texts import (
 )
 from ..facts import page_facts
 from ..figures.difference import check_same_grid, difference, joint_status
-from ..file.checks import PointStatus
-from ..file.own_values import own_values
+from ..grid.own_values import own_values
+from ..record.checks import PointStatus
 from ..roles import NETWORK
 from ..sampling.coarse_cells import covering_points
 from ..scales.choosing import choose_scale, is_share, may_be_share
@@ -39,7 +39,7 @@ from ..scales.scale import Scale, without_place
 from .timed_paths import map_place, times_content
 
 if TYPE_CHECKING:
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 # Of a landscape with many groups of samples; each has a scale, about 1 kB.

@@ -14,7 +14,7 @@ from workers.metric_names import MetricName, other_datasets
 
 from ..drawing.texts import metric_text, printable
 from ..figures.difference import difference
-from ..file.data import LandscapeData
+from ..grid.data import LandscapeData
 from ..scales.choosing import choose_scale
 from ..scales.landscape_scale import joint_scale, known, landscape_scale
 from .content import metric_differences

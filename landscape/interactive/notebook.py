@@ -21,7 +21,7 @@ from .metric_views import MetricView, Picture, literal, metric_menu, metric_view
 from .notebook_marks import line_marks, map_proportions, path_marks, status_marks
 
 if TYPE_CHECKING:
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 MIME_TYPE = "application/vnd.plotly.v1+json"

@@ -11,7 +11,7 @@ from ..drawing.missing import edges
 from ..drawing.path import END, PATH, RUN_COLORS, STAR, START, network_marks
 from ..drawing.texts import unit_of
 from ..drawing.times import path_times
-from ..file.checks import PointStatus
+from ..record.checks import PointStatus
 from ..scales.frame import choose_frame
 from .metric_views import MetricView, literal
 from .timed_paths import map_marks, map_place
@@ -19,7 +19,7 @@ from .timed_traces import TimedRun
 
 if TYPE_CHECKING:
     from ..drawing.appearance import Appearance
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 # Plotly's names of matplotlib's marks.

@@ -21,7 +21,7 @@ from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_path, wrong_type, wrong_value
 
 from ..drawing.camera import CameraChoice, offered_cameras
-from ..file.data import LandscapeData
+from ..grid.data import LandscapeData
 from ..replacing import check_no_input
 from ..scales.frame import ASPECTS
 from .content import difference_cover, difference_scales, landscape_content, title

@@ -13,7 +13,7 @@ from ..drawing.labels import along, most_telling, place_labels
 from ..drawing.times import RAMPS, Marked, Times, marked, marked_text, numbered, path_times, pieces
 
 if TYPE_CHECKING:
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 # About the size of a map on the page, in points of 1/72 inch: plotly moves nothing when the reader zooms.

@@ -14,7 +14,7 @@ from .metric_views import literal
 from .timed_paths import hex_colors, run_pieces
 
 if TYPE_CHECKING:
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 _EDGE = {"color": "#1a1a1a", "width": 1}

@@ -24,10 +24,10 @@ from collectors.validation import check_choice, check_int
 
 from ..drawing.camera import CameraChoice, offered_cameras
 from ..errors import LandscapeLockedError, LandscapeNotFoundError
-from ..file.checks import PointStatus
-from ..file.data import LandscapeData
-from ..file.landscape_file import read_landscape
-from ..file.lock import is_being_written
+from ..grid.data import LandscapeData
+from ..grid.landscape_file import read_landscape
+from ..record.checks import PointStatus
+from ..record.lock import is_being_written
 from ..record.run import duration_text
 from ..scales.frame import ASPECTS
 from .content import landscape_content

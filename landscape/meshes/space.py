@@ -18,7 +18,7 @@ from ..scales.scale import Scale
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 # The sides of a square plane are two units: as large as the cube that Blender starts with.

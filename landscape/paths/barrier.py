@@ -20,16 +20,16 @@ from workers.measuring.sample_loss import mean_and_stderr
 from workers.pool import Pool
 from workers.pools.first_call import FirstCall
 
-from ..file.data import LandscapeData
-from ..file.kind import LANDSCAPE
-from ..file.rises import BARRIER, ends_of_way, highest_rise
-from ..file.saving import output_file
-from ..file.writer import add_attributes
+from ..grid.data import LandscapeData
+from ..grid.landscape_file import add_attributes
+from ..grid.plane_survey import survey_plane
+from ..grid.rises import BARRIER, ends_of_way, highest_rise
 from ..landscape import Landscape
 from ..planes.from_weights import line_between
 from ..planes.plane import Axes, Plane
-from ..survey.options import SurveyOptions, documented, with_defaults
-from ..survey.plane_survey import survey_plane
+from ..record.kind import LANDSCAPE
+from ..record.options import SurveyOptions, documented, with_defaults
+from ..record.writer import output_file
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -21,16 +21,16 @@ from workers.pool import Pool
 from workers.pools.first_call import FirstCall
 from workers.pools.open_pool import open_pool
 
-from ..file.lock import lock_landscape
-from ..file.saving import output_file
+from ..grid.experiment import choose_plan
 from ..planes.from_weights import line_between
 from ..planes.plane import Plane
 from ..planes.pruned_weights import with_effective_weights
 from ..record.identity import check_identity
+from ..record.lock import lock_landscape
 from ..record.run import Run, budget_text
 from ..record.store import continued_plan
+from ..record.writer import output_file
 from ..replacing import check_replaceable_tensors
-from ..survey.experiment import choose_plan
 from .path import Path
 from .path_file import PATH, FittedCurve, read_path, write_path
 

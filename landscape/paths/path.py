@@ -20,10 +20,10 @@ from workers.curvature.products import Layout
 from workers.curves.curve import CurveShape
 from workers.measurement_plan import MeasurementPlan
 
-from ..file.saving import output_file
 from ..planes.curved_line import CurvedLine
 from ..planes.from_checkpoints import plane_of_points
 from ..planes.plane import Plane
+from ..record.writer import output_file
 from ..replacing import check_replaceable_tensors
 from .barrier import Barrier, barrier_on
 from .path_file import PATH, FittedCurve, path_beside, read_path, save_path, write_path
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from jaxtyping import Float64
 
-    from ..survey.options import SurveyOptions
+    from ..record.options import SurveyOptions
 
 _BEND = "bend"
 

@@ -20,9 +20,9 @@ from collectors.weights.safetensors_file import CheckpointFile
 from workers.curves.curve import CurveShape, Fitting, FittingSettings
 
 from ..errors import DAMAGES, LandscapeWriteError, PlaneError
-from ..file.kept import note_file
-from ..file.kind import FileKind
 from ..planes.plane_file import write_tensors
+from ..record.kind import FileKind
+from ..record.writer import note_file
 from ..replacing import check_replaceable_tensors
 
 PATH = FileKind("path", "summary-landscape path", 1, 1, "Path.load")

@@ -17,12 +17,12 @@ from collectors.progress_bar import progress_bar
 from workers.measuring.memory_shortage import shortage_text
 from workers.pool import Pool
 
-from ..file.checks import PointStatus
-from ..file.writer import LandscapeWriter
+from .checks import PointStatus
 from .record import Record
 from .record_file import record_bytes
 from .run import MeasurementReport, Run, budget_text, duration_text
 from .store import StoredRecord
+from .writer import FileWriter
 
 R = TypeVar("R", bound=Record)
 
@@ -68,7 +68,7 @@ def measure(experiment: Experiment[R], stored: StoredRecord[R], pool: Pool, run:
     todo = experiment.resume(record)
     before = int((record.status[~todo] == PointStatus.MEASURED).sum())
     kind = record.schema.kind
-    writer = LandscapeWriter(stored.path, record, _FLUSH_SECONDS, encode=record_bytes, kind=kind)
+    writer = FileWriter(stored.path, record, record_bytes, kind, _FLUSH_SECONDS)
     done = int(todo.size - todo.sum())
     bar = progress_bar(todo.size, experiment.unit, shown=run.progress, done=done, name=kind.word)
     plan = pool.description.plan

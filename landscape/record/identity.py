@@ -11,7 +11,7 @@ from workers.evaluator import EvaluatorDescription
 from workers.measurement_options import MeasurementOptions
 
 from ..errors import LandscapeIdentityError
-from ..file.kind import LANDSCAPE, FileKind
+from .kind import LANDSCAPE, FileKind
 
 _SHOWN = 8
 _GRID = ("x", "y")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from ..file.attributes import check_attributes
-from ..file.checks import PointStatus, check_array, check_status
+from .attributes import check_attributes
+from .checks import PointStatus, check_array, check_status
 
 if TYPE_CHECKING:
     from jaxtyping import UInt8
 
     from collectors.files.places import AnyPath
 
-    from ..file.kind import FileKind
+    from .kind import FileKind
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,21 @@ import numpy as np
 
 from collectors.files.remote_path import RemotePath
 
-from ..file.contents import write_digest
-from ..file.hdf5_reading import BoundedReader, read_attributes, read_errors
-from ..file.hdf5_writing import as_text, as_texts, file_in, put, put_group, write_attributes, write_errors
-from ..file.whole_file import path_of, read_whole
+from .hdf5 import (
+    BoundedReader,
+    as_text,
+    as_texts,
+    file_in,
+    put,
+    put_group,
+    read_attributes,
+    read_errors,
+    write_attributes,
+    write_digest,
+    write_errors,
+)
 from .record import Record
+from .whole_file import path_of, read_whole
 
 R = TypeVar("R", bound=Record)
 

@@ -12,11 +12,11 @@ from collectors.files.places import AnyPath
 from workers.measurement_plan import MeasurementPlan
 
 from ..errors import LandscapeNotFoundError
-from ..file.lock import clean_temporaries, lock_landscape
-from ..file.whole_file import check_replaceable
 from .identity import REMEDY, check_identity
+from .lock import clean_temporaries, lock_landscape
 from .record import Record
 from .record_file import read_record
+from .whole_file import check_replaceable
 
 R = TypeVar("R", bound=Record)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..file.checks import PointStatus
-from ..file.data import SamplingReport
+from ..record.attributes import SamplingReport
+from ..record.checks import PointStatus
 from .grid_levels import GridLevels
 from .interpolation import linear, nearest
 from .refinement import Prediction, predict

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..file.checks import PointStatus
+from ..record.checks import PointStatus
 from .grid_levels import GridLevels
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from collectors.validation import check_choice
 
-from ..file.geometry import PlaneGeometry
+from ..grid.geometry import PlaneGeometry
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.path import Path
 
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 ASPECTS = ("equal", "fill")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..file.checks import PointStatus
-from ..file.own_values import own_values
+from ..grid.own_values import own_values
+from ..record.checks import PointStatus
 from .choosing import Clip, choose_scale, is_share
 from .levels import Levels, check_levels
 from .scale import Scale, beyond, place_levels, without_place
 
 if TYPE_CHECKING:
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 def landscape_scale(

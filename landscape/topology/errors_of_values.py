@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from workers.metric_names import MetricName
 
-from ..file.data import LOSS_ERROR
+from ..grid.data import LOSS_ERROR
 
 if TYPE_CHECKING:
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 # Of a value, by the precision of the forward passes. Losses of the same weights that were measured in another order of

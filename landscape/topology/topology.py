@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from collectors.validation import check_float, check_int, wrong_type, wrong_value
 
-from ..file.checks import PointStatus
+from ..record.checks import PointStatus
 from ..scales.choosing import is_flat
 from .errors_of_values import errors_of_values
 from .merging import Basins, find_basins, merge
@@ -20,7 +20,7 @@ from .merging import Basins, find_basins, merge
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64
 
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 
 _ERRORS = 2.0

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from workers.metric_names import MetricName
 
-from ..file.checks import PointStatus
+from ..record.checks import PointStatus
 from .topology import Topology, counted_minima, find_topology
 
 if TYPE_CHECKING:
-    from ..file.data import LandscapeData
+    from ..grid.data import LandscapeData
 
 MOST_POINTS = 512 * 512
 """Of a grid whose minima are counted unasked: more take over a second."""

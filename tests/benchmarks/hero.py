@@ -20,9 +20,9 @@ def measured(width: int, height: int) -> None:
     begun, cpu = time.perf_counter(), time.process_time()
     import numpy as np
 
-    from landscape.file.checks import PointStatus
-    from landscape.file.data import DirectionsData, LandscapeData
+    from landscape.grid.data import DirectionsData, LandscapeData
     from landscape.landscape import Landscape
+    from landscape.record.checks import PointStatus
 
     axis = np.linspace(-1, 1, SIDE)
     data = LandscapeData.empty(

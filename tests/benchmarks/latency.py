@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from landscape.file.checkpoints import CheckpointsData
-from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData, LandscapeData
-from landscape.file.landscape_file import write_landscape
+from landscape.grid.checkpoints import CheckpointsData
+from landscape.grid.data import DirectionsData, LandscapeData
+from landscape.grid.landscape_file import write_landscape
+from landscape.record.checks import PointStatus
 
 SIZE = 40
 POOL = """

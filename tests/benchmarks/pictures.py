@@ -19,7 +19,7 @@ from scipy.interpolate import RectBivariateSpline
 from torch import nn
 
 from landscape import Landscape, evaluate, random_plane
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 
 SIDE = 61  # its 60 steps are divided by 2, 3, 4, 5, 6 and 10, so plain grids are parts of the whole one
 STEPS = (10, 6, 5, 4, 3, 2)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from landscape import Landscape, LandscapeError, log_to_mlflow, log_to_wandb
 from landscape.cli import app
-from landscape.file.data import DirectionsData, LandscapeData
+from landscape.grid.data import DirectionsData, LandscapeData
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from landscape.captions import (
     write_caption,
 )
 from landscape.figures import plot_difference
-from landscape.file.checkpoints import NO_RUN, CheckpointsData
-from landscape.file.checks import PointStatus
-from landscape.file.data import LandscapeData
+from landscape.grid.checkpoints import NO_RUN, CheckpointsData
+from landscape.grid.data import LandscapeData
+from landscape.record.checks import PointStatus
 from landscape.roles import NETWORK
 
 

@@ -25,8 +25,8 @@ from landscape.errors import (
     LandscapeLockedError,
     LandscapeNotFoundError,
 )
-from landscape.file.checks import PointStatus
-from landscape.file.lock import lock_landscape
+from landscape.record.checks import PointStatus
+from landscape.record.lock import lock_landscape
 
 FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -2.0, 1.0]
 X, Y = np.linspace(-1, 1, 5), np.linspace(-0.5, 2, 3)

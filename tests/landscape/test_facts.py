@@ -14,8 +14,8 @@ from who_is_there import with_networks
 from landscape import Landscape, evaluate, random_line, random_plane
 from landscape.facts import page_facts, seeds_text, summary_text
 from landscape.figures import plot_contour, plot_profile
-from landscape.file.checks import PointStatus
 from landscape.interactive.content import landscape_content
+from landscape.record.checks import PointStatus
 from landscape.summary_json import summary_json
 
 
@@ -51,7 +51,7 @@ class TestSeeds:
             assert seeds_text(surface(**attributes)) == text
 
     def test_a_seed_that_is_none_is_refused(self) -> None:
-        from landscape.file.landscape_file import write_landscape
+        from landscape.grid.landscape_file import write_landscape
 
         with pytest.raises(TypeError, match="directions_seed must be"):
             write_landscape("/nowhere.h5", surface(directions_seed="3"))

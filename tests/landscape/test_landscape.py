@@ -20,13 +20,13 @@ from landscape.evaluation import evaluate
 from landscape.exchange import export_landscape
 from landscape.facts import failures, summary_text
 from landscape.figures import plot_contour
-from landscape.file.checkpoints import CheckpointsData
-from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData, LandscapeData
-from landscape.file.landscape_file import write_landscape
+from landscape.grid.checkpoints import CheckpointsData
+from landscape.grid.data import DirectionsData, LandscapeData
+from landscape.grid.landscape_file import write_landscape
 from landscape.interactive.content import landscape_content
 from landscape.landscape import Landscape
 from landscape.planes import random_line, random_plane
+from landscape.record.checks import PointStatus
 from workers import FunctionEvaluator
 
 

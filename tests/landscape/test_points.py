@@ -5,9 +5,9 @@ import pytest
 from examples import BOWL_ORIGIN, bowl, bowl_loss
 
 from landscape import custom_plane, evaluate, measure_points, random_line
-from landscape.file.checks import PointStatus
-from landscape.file.data import LandscapeData
+from landscape.grid.data import LandscapeData
 from landscape.landscape import Landscape
+from landscape.record.checks import PointStatus
 from workers.errors import NondeterministicLossError
 
 FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -2.0, 1.0]

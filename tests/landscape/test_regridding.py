@@ -37,10 +37,10 @@ from landscape.errors import (
     LandscapeNotFoundError,
     PlaneError,
 )
-from landscape.file.checks import PointStatus
-from landscape.file.landscape_file import read_landscape, write_landscape
-from landscape.file.lock import lock_landscape
-from landscape.survey.carrying_over import UNDER_WAY
+from landscape.grid.landscape_file import read_landscape, write_landscape
+from landscape.grid.resume import UNDER_WAY
+from landscape.record.checks import PointStatus
+from landscape.record.lock import lock_landscape
 from workers import FunctionEvaluator
 
 FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -2.0, 1.0]

@@ -32,9 +32,9 @@ from landscape import (
 )
 from landscape.cli import app
 from landscape.errors import LandscapeWriteError
-from landscape.file.kind import LANDSCAPE
-from landscape.file.whole_file import check_replaceable
 from landscape.interactive.page import save_page
+from landscape.record.kind import LANDSCAPE
+from landscape.record.whole_file import check_replaceable
 from landscape.replacing import check_no_input, check_replaceable_tensors
 
 HOW = {"device_ids": [0], "progress": False}

@@ -9,7 +9,7 @@ from torch import nn
 from collectors.networks.readers import describe_network, read_network
 from landscape import Landscape, pca_plane, plane_through, random_line, random_plane
 from landscape.evaluation import evaluate
-from landscape.file.landscape_file import read_landscape
+from landscape.grid.landscape_file import read_landscape
 from landscape.roles import Members
 
 

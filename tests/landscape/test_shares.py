@@ -15,7 +15,7 @@ from landscape import Landscape, evaluate, pca_plane
 from landscape.drawing.texts import axis_label, short_axis_label
 from landscape.facts import explained_variance_text, page_facts, summary_text
 from landscape.figures import plot_contour
-from landscape.file.data import DirectionsData
+from landscape.grid.data import DirectionsData
 from landscape.interactive import save_page
 from landscape.shares import is_almost_nothing, percentages
 

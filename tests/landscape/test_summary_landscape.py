@@ -33,7 +33,7 @@ from landscape.errors import (
     LandscapeWriteError,
 )
 from landscape.facts import page_facts, summary_text
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 
 PLAN = MeasurementPlan(batch_size=32)
 
@@ -342,10 +342,10 @@ def wait_for_the_orphans(driver):
 
 @pytest.mark.slow
 def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
+    from landscape.grid.settings import SurveySettings
+    from landscape.grid.survey import survey
     from landscape.planes.from_checkpoints import plane_of_runs
     from landscape.planes.runs import Run
-    from landscape.survey.settings import SurveySettings
-    from landscape.survey.survey import survey
     from workers.measurement_options import MeasurementOptions
     from workers.pools.in_process import InProcessPool
     from workers.pools.ray_pool import RayPool

@@ -4,7 +4,7 @@ import numpy as np
 from figure_cases import build
 
 from landscape import Landscape
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 
 
 def test_they_are_counted_apart():

@@ -14,7 +14,7 @@ from surveys import Point, Write, repeated
 from waiting import PATIENCE, wait_until
 
 import landscape
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 from workers.pools.chunks import CHUNK_SECONDS
 
 GONE_SECONDS = 90.0

@@ -13,11 +13,10 @@ import numpy as np
 import typer
 from logged_network import axes
 
-import landscape.survey.survey
+import landscape.grid.survey
 from landscape.commands.arguments import interruptible
-from landscape.file.checks import PointStatus
-from landscape.file.encoding import landscape_bytes
-from landscape.file.writer import LandscapeWriter
+from landscape.grid.landscape_file import LandscapeWriter, landscape_bytes
+from landscape.record.checks import PointStatus
 
 
 def note_writes(log):
@@ -28,7 +27,7 @@ def note_writes(log):
         os.write(file, f"write {np.count_nonzero(data.status == PointStatus.MEASURED)}\n".encode())
         return landscape_bytes(data)
 
-    landscape.survey.survey.LandscapeWriter = functools.partial(LandscapeWriter, encode=encode)
+    landscape.grid.survey.LandscapeWriter = functools.partial(LandscapeWriter, encode=encode)
 
 
 def main():

@@ -22,11 +22,11 @@ import numpy as np
 import pytest
 from waiting import PATIENCE, Gate, wait_until
 
-import landscape.survey.survey
+import landscape.grid.survey
 from landscape import Landscape, custom_plane, evaluate
 from landscape.errors import LandscapeLockedError, LandscapeWriteError
-from landscape.file.checks import PointStatus
-from landscape.file.writer import LandscapeWriter
+from landscape.grid.landscape_file import LandscapeWriter
+from landscape.record.checks import PointStatus
 from workers import FunctionEvaluator
 from workers.pools import in_process
 
@@ -120,7 +120,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
         return writers[-1]
 
     monkeypatch.setattr(in_process, "_CHUNK_SECONDS", 0.0)
-    monkeypatch.setattr(landscape.survey.survey, "LandscapeWriter", writer)
+    monkeypatch.setattr(landscape.grid.survey, "LandscapeWriter", writer)
     return writers
 
 

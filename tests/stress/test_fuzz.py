@@ -22,7 +22,7 @@ from landscape_examples import build
 from landscape import Landscape
 from landscape.errors import LandscapeDamagedError
 from landscape.facts import summary_text
-from landscape.file.encoding import landscape_bytes
+from landscape.grid.landscape_file import landscape_bytes
 
 ROOT = Path(__file__).parents[2]
 CASES = int(os.environ.get("FUZZ_CASES", "300"))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from landscape.file.data import LandscapeData
+from landscape.grid.data import LandscapeData
 
 
 def with_test_set(data: LandscapeData, *, named: bool = True, dataset: str = "test") -> LandscapeData:

@@ -249,8 +249,8 @@ class Survey(Play):
     """A landscape file that grows while it is measured."""
 
     def load(self) -> None:
-        import landscape.survey.survey as survey
-        from landscape.file.writer import LandscapeWriter
+        import landscape.grid.survey as survey
+        from landscape.grid.landscape_file import LandscapeWriter
 
         survey.LandscapeWriter = functools.partial(LandscapeWriter, flush_seconds=0.0)  # type: ignore[misc,assignment]
 
@@ -310,7 +310,7 @@ def example(seed: int) -> Any:
     import landscape_examples
     import numpy as np
 
-    from landscape.file.checks import PointStatus
+    from landscape.record.checks import PointStatus
 
     random = np.random.default_rng(seed)
     data = landscape_examples.build(4, 4, seed=seed)
@@ -364,7 +364,7 @@ def animation(suffix: str) -> Callable[[Path, int], object]:
 
 def imported(place: Path, seed: int) -> None:
     from landscape.exchange.exchange import export_landscape, import_landscape
-    from landscape.file.saving import save_landscape
+    from landscape.grid.landscape_file import save_landscape
 
     for number in (1, 2) if seed == 1 else ():
         export_landscape(example(number), place / f"surface_{number}.h5", "li")

@@ -10,9 +10,10 @@ from matplotlib.contour import QuadContourSet
 from places import DATA
 
 from landscape.figures import save_figure
-from landscape.file.checkpoints import CheckpointsData
-from landscape.file.checks import PointStatus
-from landscape.file.data import LOSS_ERROR, DirectionsData, LandscapeData, SamplingReport
+from landscape.grid.checkpoints import CheckpointsData
+from landscape.grid.data import LOSS_ERROR, DirectionsData, LandscapeData
+from landscape.record.attributes import SamplingReport
+from landscape.record.checks import PointStatus
 from landscape.roles import FINAL_WEIGHTS
 
 

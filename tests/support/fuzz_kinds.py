@@ -36,15 +36,15 @@ from landscape.curvature.data import CurvatureData
 from landscape.curvature.facts import curvature_json, curvature_text
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdentityError, PlaneError
 from landscape.facts import sampling_text, summary_text
-from landscape.file.checks import PointStatus
-from landscape.file.data import SamplingReport
-from landscape.file.encoding import landscape_bytes
-from landscape.file.hdf5_writing import CONTENTS
-from landscape.file.kind import COMPARISON, CURVATURE, LANDSCAPE
-from landscape.file.samples import KeptLosses
+from landscape.grid.experiment import choose_plan
+from landscape.grid.landscape_file import landscape_bytes
+from landscape.grid.samples import KeptLosses
+from landscape.record.attributes import SamplingReport
+from landscape.record.checks import PointStatus
+from landscape.record.hdf5 import CONTENTS
 from landscape.record.identity import check_identity
+from landscape.record.kind import COMPARISON, CURVATURE, LANDSCAPE
 from landscape.record.record_file import record_bytes
-from landscape.survey.experiment import choose_plan
 from workers.measurement_plan import MeasurementPlan
 
 Draw = Callable[[Any], Any]

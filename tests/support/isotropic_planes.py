@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from landscape.file.checkpoints import CheckpointsData
-from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData, LandscapeData
+from landscape.grid.checkpoints import CheckpointsData
+from landscape.grid.data import DirectionsData, LandscapeData
+from landscape.record.checks import PointStatus
 
 
 def isotropic_plane(cosine: float, norms: tuple[float, float], columns: int = 81, rows: int = 61) -> LandscapeData:

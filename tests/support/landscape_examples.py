@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from landscape.file.checkpoints import CheckpointsData, OriginData
-from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData, LandscapeData
-from landscape.file.hdf5_writing import CONTENTS
+from landscape.grid.checkpoints import CheckpointsData, OriginData
+from landscape.grid.data import DirectionsData, LandscapeData
+from landscape.record.checks import PointStatus
+from landscape.record.hdf5 import CONTENTS
 
 # With which the text of a failed point begins.
 HEADER = "Traceback (most recent call last):\n"

@@ -8,9 +8,9 @@ import numpy as np
 from figure_cases import build, loss_at
 from numpy.typing import NDArray
 
-from landscape.file.checkpoints import CheckpointsData
-from landscape.file.checks import PointStatus
-from landscape.file.data import LandscapeData
+from landscape.grid.checkpoints import CheckpointsData
+from landscape.grid.data import LandscapeData
+from landscape.record.checks import PointStatus
 
 SHAPES = ("spiral", "walk", "line", "back and forth")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from landscape.file.checkpoints import CheckpointsData
-from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData, LandscapeData
+from landscape.grid.checkpoints import CheckpointsData
+from landscape.grid.data import DirectionsData, LandscapeData
 from landscape.landscape import Landscape
+from landscape.record.checks import PointStatus
 from landscape.roles import FINAL_WEIGHTS
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from figure_cases import build, build_line, loss_at
 
-from landscape.file.checkpoints import CheckpointsData, OriginData
-from landscape.file.checks import PointStatus
-from landscape.file.data import LandscapeData
+from landscape.grid.checkpoints import CheckpointsData, OriginData
+from landscape.grid.data import LandscapeData
+from landscape.record.checks import PointStatus
 
 NETWORKS = ("SGD", "Adam $x_1$", "average")
 

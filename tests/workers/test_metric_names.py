@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from landscape.file.data import DirectionsData, LandscapeData
+from landscape.grid.data import DirectionsData, LandscapeData
 from workers import CallbackFunctionError, EvaluatorDescription, FunctionEvaluator, MeasurementOptions, MeasurementPlan
 from workers.callback_fn import make_evaluator
 from workers.evaluator import MeasurementSetup

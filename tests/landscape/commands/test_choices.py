@@ -14,7 +14,7 @@ from landscape.cli import app
 from landscape.commands.measure import OPTIONS
 from landscape.commands.survey_options import SURVEY_OPTIONS
 from landscape.figures import Look
-from landscape.survey.options import RunOptions, SurveyOptions
+from landscape.record.options import RunOptions, SurveyOptions
 
 COMMANDS = typer.main.get_command(app).commands
 CHOICES = {

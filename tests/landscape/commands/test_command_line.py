@@ -21,9 +21,8 @@ from waiting import PATIENCE, Gate
 from landscape import Landscape
 from landscape.cli import _warnings_shown_once, app
 from landscape.commands.arguments import interruptible
-from landscape.file.checks import PointStatus
-from landscape.file.landscape_file import write_landscape
-from landscape.file.writer import LandscapeWriter
+from landscape.grid.landscape_file import LandscapeWriter, write_landscape
+from landscape.record.checks import PointStatus
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()"]
 

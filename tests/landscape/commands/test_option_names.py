@@ -29,11 +29,11 @@ from landscape.errors import (
     LandscapeWriteError,
     PlaneError,
 )
-from landscape.file.kind import CURVATURE
-from landscape.file.rises import ends_of_way
-from landscape.file.saving import make_output_folder
+from landscape.grid.rises import ends_of_way
 from landscape.record.identity import check_identity
-from landscape.survey.options import RunOptions, SurveyOptions
+from landscape.record.kind import CURVATURE
+from landscape.record.options import RunOptions, SurveyOptions
+from landscape.record.writer import make_output_folder
 from workers.errors import CallbackFunctionError
 
 

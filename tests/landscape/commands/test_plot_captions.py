@@ -13,7 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from landscape.cli import app
-from landscape.file.landscape_file import write_landscape
+from landscape.grid.landscape_file import write_landscape
 
 
 @pytest.fixture(scope="module")

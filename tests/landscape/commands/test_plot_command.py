@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from landscape.cli import app
 from landscape.figures import save_figure
-from landscape.file.landscape_file import write_landscape
+from landscape.grid.landscape_file import write_landscape
 from landscape.landscape import Landscape
 
 

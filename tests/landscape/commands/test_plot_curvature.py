@@ -18,8 +18,8 @@ from landscape.curvature.curvature import Curvature
 from landscape.curvature.data import CurvatureData
 from landscape.errors import LandscapeFormatError
 from landscape.figures import figure_pixels, plot_sharpness
-from landscape.file.checks import PointStatus
-from landscape.file.landscape_file import write_landscape
+from landscape.grid.landscape_file import write_landscape
+from landscape.record.checks import PointStatus
 from landscape.record.record_file import record_bytes
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from landscape.cli import app
 from landscape.errors import LandscapeRenderingError
-from landscape.file.landscape_file import write_landscape
+from landscape.grid.landscape_file import write_landscape
 from landscape.landscape import Landscape
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from landscape import Landscape, figures
 from landscape.cli import app
-from landscape.file.landscape_file import write_landscape
+from landscape.grid.landscape_file import write_landscape
 
 
 @pytest.fixture(scope="module")

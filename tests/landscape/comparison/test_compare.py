@@ -37,10 +37,10 @@ from landscape.errors import (
     LandscapeNotFoundError,
     LandscapeWriteError,
 )
-from landscape.file.checks import PointStatus
-from landscape.file.kind import COMPARISON
-from landscape.file.lock import lock_landscape
 from landscape.planes.directions import random_direction
+from landscape.record.checks import PointStatus
+from landscape.record.kind import COMPARISON
+from landscape.record.lock import lock_landscape
 from workers.errors import NondeterministicLossError
 from workers.function_evaluator import FunctionEvaluator
 from workers.pools.in_process import InProcessPool

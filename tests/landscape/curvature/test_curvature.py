@@ -11,7 +11,7 @@ from landscape import Curvature
 from landscape.curvature.data import CurvatureData
 from landscape.curvature.facts import curvature_json, curvature_text
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeNotFoundError
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 from landscape.record.record_file import read_record, record_bytes
 
 ATTRIBUTES = {

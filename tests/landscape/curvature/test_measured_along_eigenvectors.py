@@ -17,10 +17,10 @@ from landscape.drawing.texts import axis_label, short_axis_label, title
 from landscape.errors import LandscapeIdentityError, LandscapeLockedError, PlaneError
 from landscape.exchange import export_landscape
 from landscape.facts import summary_text
-from landscape.file.checks import PointStatus
-from landscape.file.landscape_file import read_landscape, write_landscape
-from landscape.file.lock import lock_landscape
+from landscape.grid.landscape_file import read_landscape, write_landscape
 from landscape.interactive.content import landscape_content
+from landscape.record.checks import PointStatus
+from landscape.record.lock import lock_landscape
 from landscape.summary_json import summary_json
 from workers.pools.in_process import InProcessPool
 

@@ -33,9 +33,9 @@ from landscape.errors import (
     LandscapeNotFoundError,
     LandscapeWriteError,
 )
-from landscape.file.checks import PointStatus
-from landscape.file.kind import CURVATURE
-from landscape.file.lock import lock_landscape
+from landscape.record.checks import PointStatus
+from landscape.record.kind import CURVATURE
+from landscape.record.lock import lock_landscape
 from workers.errors import CurvatureError
 from workers.pools.in_process import InProcessPool
 

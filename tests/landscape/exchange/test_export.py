@@ -13,7 +13,7 @@ from surfaces import landscape, surface
 from landscape import Landscape
 from landscape.errors import LandscapeExportError, LandscapeWriteError
 from landscape.exchange import FORMATS
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 
 FILES = {
     "csv": "a.csv",

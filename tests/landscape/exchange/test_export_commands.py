@@ -12,7 +12,7 @@ from landscape_examples import build
 from surfaces import landscape, loss, surface
 
 from landscape import Landscape
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 from landscape.summary_json import summary_json
 
 

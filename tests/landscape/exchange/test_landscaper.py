@@ -17,7 +17,7 @@ from waiting import PATIENCE
 
 from landscape import Landscape
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 
 PEERS = ROOT / ".venv-peers/bin/python"
 needs_landscaper = pytest.mark.skipif(

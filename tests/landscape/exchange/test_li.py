@@ -18,8 +18,8 @@ from who_is_there import with_runs
 from collectors.weights.safetensors_file import write_checkpoint
 from landscape import Landscape, custom_plane, evaluate, random_line, random_plane
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeNotFoundError
-from landscape.file.checks import PointStatus
 from landscape.planes.plane_file import directions_path
+from landscape.record.checks import PointStatus
 
 
 class TestSurface:

@@ -17,7 +17,7 @@ from who_is_there import with_networks, with_runs
 from landscape import Landscape
 from landscape.errors import LandscapeExportError
 from landscape.exchange.mindinsight import messages
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 
 
 def events(path: Path) -> list:

@@ -12,7 +12,7 @@ from surfaces import landscape, loss, surface
 from who_is_there import with_runs
 
 from landscape import Landscape
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 
 pyvista = pytest.importorskip("pyvista")
 

@@ -13,8 +13,8 @@ from matplotlib.contour import QuadContourSet
 
 from landscape.drawing.missing import edges
 from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap
-from landscape.file.checks import PointStatus
 from landscape.landscape import Landscape
+from landscape.record.checks import PointStatus
 from landscape.scales.levels import crowded, quantile_levels
 
 

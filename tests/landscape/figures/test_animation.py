@@ -14,8 +14,8 @@ from who_is_there import with_runs
 from collectors.errors import LandscapeError
 from landscape.figures import save_animation, walk_frames
 from landscape.figures.film import find_ffmpeg
-from landscape.file.checks import PointStatus
 from landscape.landscape import Landscape
+from landscape.record.checks import PointStatus
 
 BALL = np.array([0xFF, 0x4D, 0x6D])
 

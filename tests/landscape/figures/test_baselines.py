@@ -35,8 +35,8 @@ from landscape.figures import (
     plot_surface,
     walk_frames,
 )
-from landscape.file.checks import PointStatus
 from landscape.landscape import Landscape
+from landscape.record.checks import PointStatus
 from landscape.sampling.sampling import full_grid
 
 BASELINES = Path(__file__).parent / "baselines"

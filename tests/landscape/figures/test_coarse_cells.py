@@ -26,8 +26,8 @@ from landscape.figures import (
     plot_surface,
     save_figure,
 )
-from landscape.file.checks import PointStatus
-from landscape.file.data import LandscapeData
+from landscape.grid.data import LandscapeData
+from landscape.record.checks import PointStatus
 from landscape.sampling.coarse_cells import coarse_values, covering_points
 from landscape.sampling.sampling import full_grid
 

@@ -11,8 +11,8 @@ from matplotlib.patches import PathPatch
 from landscape.drawing.labels import overlaps
 from landscape.drawing.missing import edges
 from landscape.figures import plot_contour, plot_surface
-from landscape.file.checks import PointStatus
 from landscape.landscape import Landscape
+from landscape.record.checks import PointStatus
 
 DRAWINGS = [plot_contour, plot_surface]
 

@@ -13,7 +13,7 @@ from matplotlib.contour import QuadContourSet
 
 from landscape.drawing.time_bar import NAME as TIME_BAR
 from landscape.figures import choose_scale, plot_difference, plot_multiples, plot_profile
-from landscape.file.data import LandscapeData
+from landscape.grid.data import LandscapeData
 from landscape.landscape import Landscape
 
 LONG = "recall of a very long name that somebody gave to a metric of theirs"

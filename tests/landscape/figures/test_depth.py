@@ -16,10 +16,10 @@ from mpl_toolkits.mplot3d import proj3d
 from landscape.drawing.occlusion import LIFT, Relief
 from landscape.drawing.path import START
 from landscape.figures import figure_pixels, plot_multiples, plot_surface, save_figure, walk_frames
-from landscape.file.checkpoints import CheckpointsData
-from landscape.file.checks import PointStatus
-from landscape.file.data import LandscapeData
+from landscape.grid.checkpoints import CheckpointsData
+from landscape.grid.data import LandscapeData
 from landscape.landscape import Landscape
+from landscape.record.checks import PointStatus
 
 CAMERAS = [
     (25, -60, "persp"), (25, 30, "persp"), (25, 120, "persp"), (25, -150, "persp"), (8, 15, "persp"), (60, 75, "persp"),

@@ -11,8 +11,8 @@ from matplotlib.contour import QuadContourSet
 
 from landscape.figures import plot_difference
 from landscape.figures.difference import joint_status
-from landscape.file.checks import PointStatus
 from landscape.landscape import Landscape
+from landscape.record.checks import PointStatus
 
 
 def pair(change: Any, **attributes: Any) -> tuple[Landscape, Landscape]:

@@ -254,7 +254,7 @@ class TestPictures:
     def test_a_profile_marks_and_numbers_only_what_has_room(self) -> None:
         from surfaces import surface
 
-        from landscape.file.checkpoints import CheckpointsData
+        from landscape.grid.checkpoints import CheckpointsData
 
         data = surface(None)
         x = np.linspace(-0.9, 0.0, 500)

@@ -21,7 +21,7 @@ from landscape.figures import (
     walk_frames,
 )
 from landscape.figures.merge_tree import leaf_order
-from landscape.file.data import DirectionsData
+from landscape.grid.data import DirectionsData
 from landscape.landscape import Landscape
 from landscape.roles import NETWORK
 

@@ -27,8 +27,9 @@ from landscape.figures import (
     plot_surface,
     walk_frames,
 )
-from landscape.file.checks import PointStatus
-from landscape.file.data import LandscapeData, SamplingReport
+from landscape.grid.data import LandscapeData
+from landscape.record.attributes import SamplingReport
+from landscape.record.checks import PointStatus
 
 LONG = {
     "network": "ResNet-110-without-shortcuts-on-CIFAR-100-with-mixup-and-cutout-augmentation",

@@ -5,9 +5,9 @@ import pytest
 from figure_cases import build, build_line, draw, legend_texts, line
 
 from landscape.figures import plot_profile
-from landscape.file.checkpoints import CheckpointsData
-from landscape.file.checks import PointStatus
+from landscape.grid.checkpoints import CheckpointsData
 from landscape.landscape import Landscape
+from landscape.record.checks import PointStatus
 
 
 class TestProfile:

@@ -9,8 +9,8 @@ import pytest
 from figure_cases import build_line, draw, legend_texts, line
 
 from landscape.figures import plot_profile
-from landscape.file.checks import PointStatus
 from landscape.landscape import Landscape
+from landscape.record.checks import PointStatus
 
 
 def build() -> Any:

@@ -11,7 +11,7 @@ from figure_cases import draw, legend_texts
 from matplotlib.figure import Figure
 
 from landscape.figures import figure_pixels, plot_sharpness
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 
 
 def drawn(found: Any, *arguments: Any, **options: Any) -> Any:

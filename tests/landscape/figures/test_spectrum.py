@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from landscape.figures import plot_spectrum
 from landscape.figures.spectrum import curves_of
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 
 
 def drawn(found: Any, *arguments: Any, **options: Any) -> Any:

@@ -12,10 +12,10 @@ from matplotlib.patches import PathPatch
 
 from landscape import Landscape
 from landscape.figures import plot_difference, plot_uncertainty
-from landscape.file.checks import PointStatus
-from landscape.file.data import LOSS_ERROR, LandscapeData
-from landscape.file.difference_errors import PAIRED, UNPAIRED, difference_errors
-from landscape.file.samples import KeptLosses
+from landscape.grid.data import LOSS_ERROR, LandscapeData
+from landscape.grid.difference_errors import PAIRED, UNPAIRED, difference_errors
+from landscape.grid.samples import KeptLosses
+from landscape.record.checks import PointStatus
 
 SAMPLES = {"count": 50, "sha256": "a" * 64}
 LOSS = ("loss", "loss")

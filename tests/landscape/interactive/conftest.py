@@ -15,11 +15,11 @@ from PIL import Image
 from waiting import PATIENCE
 
 from landscape import Landscape
-from landscape.file.checkpoints import CheckpointsData
-from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData, LandscapeData
-from landscape.file.landscape_file import write_landscape
+from landscape.grid.checkpoints import CheckpointsData
+from landscape.grid.data import DirectionsData, LandscapeData
+from landscape.grid.landscape_file import write_landscape
 from landscape.interactive import save_page
+from landscape.record.checks import PointStatus
 
 METRIC = 'acc <b>$x_1$ & "q"'
 NETWORK = "Le<script>document.title='taken'</script>Net & $\\alpha$ {{script}} \u2028"

@@ -7,7 +7,7 @@ import pytest
 from figure_cases import build_line
 from landscape_examples import HEADER
 
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 from landscape.scales.landscape_scale import landscape_scale
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 from landscape.sampling.coarse_cells import coarse_values
 from landscape.sampling.sampling import full_grid
 

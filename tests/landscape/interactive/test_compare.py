@@ -11,7 +11,7 @@ from isotropic_planes import isotropic_plane
 from scipy.interpolate import RegularGridInterpolator
 
 from landscape import Landscape
-from landscape.file.landscape_file import write_landscape
+from landscape.grid.landscape_file import write_landscape
 from landscape.interactive import save_page
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ import pytest
 from waiting import wait_until
 
 from landscape.drawing.occlusion import Relief
-from landscape.file.checks import PointStatus
-from landscape.file.data import LandscapeData
+from landscape.grid.data import LandscapeData
+from landscape.record.checks import PointStatus
 
 # Twelve around the surface, from flat to steep.
 CAMERAS = [(1.4, -1.4, 0.9), (1.5, 0.5, 0.35), (-1.2, 1.2, 0.8), (0.1, -1.8, 0.25), (-1.6, -0.4, 0.6), (0.2, 0.1, 2.0)]

@@ -20,9 +20,9 @@ from nbclient import NotebookClient
 from waiting import PATIENCE
 
 from landscape import Landscape
-from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData, LandscapeData
+from landscape.grid.data import DirectionsData, LandscapeData
 from landscape.interactive.notebook import MIME_TYPE, literal, notebook_figure
+from landscape.record.checks import PointStatus
 
 HOSTILE = 'a <a href="x">$x_1$ & <br>%{x}'
 

@@ -11,8 +11,8 @@ import pytest
 from scipy.interpolate import RegularGridInterpolator
 from who_is_there import with_ends, with_networks, with_runs
 
-from landscape.file.checks import PointStatus, ordered
-from landscape.file.data import SamplingReport
+from landscape.record.attributes import SamplingReport
+from landscape.record.checks import PointStatus, ordered
 
 
 def drawn(opened: Any, plot: str, card: int = 0) -> np.ndarray:

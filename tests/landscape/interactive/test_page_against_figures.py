@@ -11,9 +11,9 @@ import pytest
 
 from landscape import Landscape, MeasurementPlan
 from landscape.figures import plot_contour, plot_difference, plot_multiples, plot_profile, plot_surface
-from landscape.file.checks import PointStatus
-from landscape.file.data import LandscapeData
+from landscape.grid.data import LandscapeData
 from landscape.interactive.content import landscape_content
+from landscape.record.checks import PointStatus
 
 PLANES = ("smooth", "deep_origin", "steep", "negative", "both_signs", "holes", "outliers", "share", "pending")
 LINES = ("line", "steep_line")

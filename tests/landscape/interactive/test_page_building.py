@@ -15,7 +15,7 @@ from waiting import PATIENCE
 
 from landscape import Landscape
 from landscape.errors import LandscapeFormatError
-from landscape.file.landscape_file import write_landscape
+from landscape.grid.landscape_file import write_landscape
 from landscape.interactive import page_html, save_page
 from landscape.interactive.content import landscape_content
 

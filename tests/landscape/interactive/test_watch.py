@@ -26,10 +26,10 @@ from waiting import PATIENCE, wait_until
 from landscape import custom_plane, evaluate
 from landscape.cli import app
 from landscape.errors import LandscapeFormatError
-from landscape.file.checks import PointStatus
-from landscape.file.landscape_file import write_landscape
-from landscape.file.lock import lock_landscape
+from landscape.grid.landscape_file import write_landscape
 from landscape.interactive.watch import FileWatch, WatchServer
+from landscape.record.checks import PointStatus
+from landscape.record.lock import lock_landscape
 from workers import FunctionEvaluator
 
 pytest.importorskip("plotly")

@@ -10,10 +10,10 @@ import pytest
 from figure_cases import build, build_line, build_real, build_unfinished
 from matplotlib import colormaps
 
-from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData
+from landscape.grid.data import DirectionsData
 from landscape.meshes.space import choose_space
 from landscape.meshes.surface_mesh import surface_mesh
+from landscape.record.checks import PointStatus
 
 
 def test_each_vertex_is_a_point_of_the_grid() -> None:

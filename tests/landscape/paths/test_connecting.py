@@ -28,8 +28,8 @@ from landscape.errors import (
     PlaneError,
 )
 from landscape.figures import plot_routes
-from landscape.file.lock import lock_landscape
 from landscape.paths.path_file import write_path
+from landscape.record.lock import lock_landscape
 from workers import FunctionEvaluator
 from workers.errors import CurveError
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from landscape.errors import LandscapeIdentityError, LandscapeLockedError, LandscapeWriteError
-from landscape.file.checks import PointStatus
-from landscape.file.kind import CURVATURE
-from landscape.file.lock import lock_landscape
+from landscape.record.checks import PointStatus
 from landscape.record.driver import forecast, forecast_text, measure
+from landscape.record.kind import CURVATURE
+from landscape.record.lock import lock_landscape
 from landscape.record.record import Record, column
 from landscape.record.record_file import read_record
 from landscape.record.run import Run

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from landscape.file.checks import PointStatus
-from landscape.file.kind import COMPARISON, CURVATURE
+from landscape.record.checks import PointStatus
+from landscape.record.kind import COMPARISON, CURVATURE
 from landscape.record.record import Record, column
 
 

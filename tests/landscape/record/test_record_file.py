@@ -11,7 +11,7 @@ from places import ROOT
 from landscape.comparison.data import ComparisonData
 from landscape.curvature.data import CurvatureData
 from landscape.errors import LandscapeDamagedError
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 from landscape.record.record_file import read_record, record_bytes
 
 EXPECTED = json.loads((ROOT / "tests/data/record_files.json").read_text())

@@ -16,9 +16,9 @@ from waiting import PATIENCE
 from landscape.drawing.camera import Camera
 from landscape.errors import LandscapeRenderingError
 from landscape.figures import plot_hero
-from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData
+from landscape.grid.data import DirectionsData
 from landscape.landscape import Landscape
+from landscape.record.checks import PointStatus
 from landscape.rendering.picture import Rendering
 
 BASELINES = Path(__file__).parent / "baselines"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from places import DATA
 from scipy.interpolate import RectBivariateSpline
 
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 from landscape.sampling import adaptive_sampling
 from landscape.sampling.adaptive_sampling import AdaptiveSampling, Interpolated
 from landscape.sampling.grid_levels import GridLevels

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from calibration_surfaces import KnownSurface, all_surfaces, analytic_surfaces, network_surfaces
 
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 from landscape.sampling.adaptive_sampling import AdaptiveSampling, Interpolated
 
 # How many times fewer points are measured, at least, as the mean over all surfaces.

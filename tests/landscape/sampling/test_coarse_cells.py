@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from landscape.file.checks import PointStatus
+from landscape.record.checks import PointStatus
 from landscape.sampling.adaptive_sampling import AdaptiveSampling
 from landscape.sampling.coarse_cells import coarse_values, covering_points
 from landscape.sampling.grid_levels import GridLevels

@@ -9,8 +9,8 @@ import pytest
 from calibration_surfaces import analytic_surfaces
 from figure_cases import build, build_line, build_unfinished
 
-from landscape.file.checks import PointStatus
 from landscape.landscape import Landscape
+from landscape.record.checks import PointStatus
 from landscape.sampling.adaptive_sampling import AdaptiveSampling
 from landscape.topology.errors_of_values import errors_of_values
 from landscape.topology.topology import find_topology

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from landscape.cli import app
 from landscape.facts import page_facts, summary_text
-from landscape.file.checks import PointStatus
-from landscape.file.landscape_file import write_landscape
+from landscape.grid.landscape_file import write_landscape
 from landscape.interactive.content import landscape_content
+from landscape.record.checks import PointStatus
 from landscape.summary_json import summary_json
 from landscape.topology import words
 from landscape.topology.topology import find_topology

@@ -1,0 +1,253 @@
+"""Who is on the plane: its origin, the checkpoints of runs, and networks that belong to no run; and their roles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..record.checks import PointStatus, check_array, check_metric_names, check_metrics, check_status
+from ..roles import CHECKPOINT, FINAL_WEIGHTS, NETWORK, NO_RUN, ORIGIN, ROLES, check_name
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float64, Int64, UInt8
+
+_DIGEST = re.compile("([0-9a-f]{64})?")
+
+
+@dataclass(repr=False)
+class CheckpointsData:
+    """The n networks that are projected onto the plane: checkpoints of runs, and networks that belong to no run.
+
+    The rows of one run are its path, in order; nothing joins rows of different runs, or networks of no run.
+
+    Attributes:
+        number: the checkpoints' numbers (epochs or steps), int64[n]; a network of no run has its place among the rows.
+        x: first coordinate of each row's foot on the plane, float64[n].
+        y: second coordinate, float64[n], or None for a line.
+        residual: distance from the checkpoint to its foot, float64[n].
+        norm: distance from the checkpoint to the origin, float64[n].
+        metrics: float64[n] by name; measured at the checkpoint itself with its own buffers.
+        projected: float64[n] by name; measured at its foot, with the plane's buffers.
+        with_plane_buffers: float64[n] by name; the checkpoint itself with the plane's buffers. Empty where the
+            network has no buffers.
+        status: ``PointStatus`` of ``metrics``, uint8[n].
+        projected_status: ``PointStatus`` of ``projected``, uint8[n].
+        with_plane_buffers_status: ``PointStatus`` of ``with_plane_buffers``, uint8[n], or None without buffers.
+        run: which of ``runs`` each row belongs to, int64[n]; -1 for a network of no run.
+        runs: the runs' names; a single run may have the name "".
+        name: n names; "" for a checkpoint, which its number names.
+        final: whether the row holds the weights with which its run's training ended, bool[n].
+        sha256: n digests by which the weights are recognized; "" where a file does not say.
+    """
+
+    number: Int64[np.ndarray, " n"]
+    x: Float64[np.ndarray, " n"]
+    y: Float64[np.ndarray, " n"] | None
+    residual: Float64[np.ndarray, " n"]
+    norm: Float64[np.ndarray, " n"]
+    metrics: dict[str, Float64[np.ndarray, " n"]]
+    projected: dict[str, Float64[np.ndarray, " n"]]
+    with_plane_buffers: dict[str, Float64[np.ndarray, " n"]]
+    status: UInt8[np.ndarray, " n"]
+    projected_status: UInt8[np.ndarray, " n"]
+    with_plane_buffers_status: UInt8[np.ndarray, " n"] | None
+    run: Int64[np.ndarray, " n"]
+    runs: tuple[str, ...]
+    name: tuple[str, ...]
+    final: Bool[np.ndarray, " n"]
+    sha256: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        count, measured = len(self.number), int((self.status == PointStatus.MEASURED).sum())
+        return f"CheckpointsData({count} networks, {measured} measured; metrics {', '.join(self.metrics)})"
+
+    @classmethod
+    def empty(
+        cls,
+        number: Iterable[int],
+        x: Float64[np.ndarray, " n"],
+        y: Float64[np.ndarray, " n"] | None,
+        residual: Float64[np.ndarray, " n"],
+        norm: Float64[np.ndarray, " n"],
+        metric_names: Iterable[str] = ("loss",),
+        *,
+        has_buffers: bool = False,
+        run: Iterable[int] | None = None,
+        runs: Sequence[str] = ("",),
+        name: Sequence[str] | None = None,
+        final: Iterable[bool] | None = None,
+        sha256: Sequence[str] | None = None,
+    ) -> CheckpointsData:
+        """Returns checkpoints with known geometry and all measurements pending; by default, those of one run."""
+        names = tuple(metric_names)
+        numbers = np.array(list(number), np.int64)
+        count = len(numbers)
+
+        def pending() -> dict[str, NDArray[Any]]:
+            return {name: np.full(count, np.nan) for name in names}
+
+        return cls(
+            number=numbers,
+            x=np.array(x, np.float64),
+            y=None if y is None else np.array(y, np.float64),
+            residual=np.array(residual, np.float64),
+            norm=np.array(norm, np.float64),
+            metrics=pending(),
+            projected=pending(),
+            with_plane_buffers=pending() if has_buffers else {},
+            status=np.zeros(count, np.uint8),
+            projected_status=np.zeros(count, np.uint8),
+            with_plane_buffers_status=np.zeros(count, np.uint8) if has_buffers else None,
+            run=np.zeros(count, np.int64) if run is None else np.array(list(run), np.int64),
+            runs=tuple(runs),
+            name=("",) * count if name is None else tuple(name),
+            final=np.zeros(count, np.bool_) if final is None else np.array(list(final), np.bool_),
+            sha256=tuple(sha256 or ("",) * count),
+        )
+
+    @property
+    def statuses(self) -> list[UInt8[np.ndarray, " n"]]:
+        """``PointStatus`` of every kind of measurement that there is."""
+        found = (self.status, self.projected_status, self.with_plane_buffers_status)
+        return [status for status in found if status is not None]
+
+    @property
+    def paths(self) -> list[NDArray[np.intp]]:
+        """The rows of each run that has any, in the order of its path."""
+        rows = [np.flatnonzero(self.run == index) for index in range(len(self.runs))]
+        return [found for found in rows if len(found)]
+
+    @property
+    def networks(self) -> NDArray[np.intp]:
+        """The rows of networks that belong to no run."""
+        return np.flatnonzero(self.run == NO_RUN)
+
+    def part(self, rows: NDArray[np.intp]) -> CheckpointsData:
+        """Returns some rows alone."""
+        parts: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                parts[name] = value[rows]
+            elif isinstance(value, dict):
+                parts[name] = {metric: values[rows] for metric, values in value.items()}
+        parts |= {name: tuple(getattr(self, name)[row] for row in rows) for name in ("name", "sha256")}
+        return replace(self, **parts)
+
+    def run_name(self, row: int) -> str:
+        """Returns the name of a row's run; "" where it has none."""
+        return "" if self.run[row] == NO_RUN else self.runs[int(self.run[row])]
+
+    def role(self, row: int) -> str:
+        """Returns a row's role: "named network", "checkpoint" or "final weights"."""
+        if self.run[row] == NO_RUN:
+            return NETWORK
+        return FINAL_WEIGHTS if self.final[row] else CHECKPOINT
+
+    def label(self, row: int, unit: str) -> str:
+        """Returns what a row is called: a network by its name, a checkpoint by its number and, among runs, its run."""
+        return self.name[row] or ", ".join(text for text in (self.run_name(row), f"{unit} {self.number[row]}") if text)
+
+
+@dataclass
+class OriginData:
+    """The origin of the plane, measured separately because the grid may have no point there.
+
+    Attributes:
+        x: 0.
+        y: 0, or None for a line.
+        metrics: numbers by name.
+        status: what is known about it.
+        role: "final weights" or "checkpoint" of a run, "named network", or "origin" where nothing is known.
+        name: of a named network; else "".
+        run: the name of its run; "" where it has none.
+        number: of the run's checkpoint; else None.
+    """
+
+    x: float = 0.0
+    y: float | None = 0.0
+    metrics: dict[str, float] = field(default_factory=lambda: {"loss": float("nan")})
+    status: PointStatus = PointStatus.PENDING
+    role: str = ORIGIN
+    name: str = ""
+    run: str = ""
+    number: int | None = None
+
+    def label(self, unit: str) -> str:
+        """Returns what the origin is, such as "final weights (epoch 20)" or the name of a network."""
+        if self.role == NETWORK:
+            return self.name
+        of_run = f" of {self.run}" if self.run else ""
+        if self.number is None:
+            return self.role + of_run
+        # Without a unit of its own a checkpoint is only counted.
+        return f"{unit} {self.number}{of_run}" if unit == self.role else f"{self.role}{of_run} ({unit} {self.number})"
+
+
+def check_checkpoints(checkpoints: CheckpointsData, *, line: bool) -> None:
+    """Checks that names, shapes, types, runs and status values fit together; a ``ValueError`` says what does not."""
+    count = (len(checkpoints.number),) if checkpoints.number.ndim == 1 else (-1,)
+    check_array("checkpoints.number", checkpoints.number, count, np.int64)
+    for name in ("x", "residual", "norm"):
+        check_array(f"checkpoints.{name}", getattr(checkpoints, name), count, np.float64)
+    if (checkpoints.y is None) != line:
+        raise ValueError("checkpoints.y must be None for a line and an array for a plane.")
+    if checkpoints.y is not None:
+        check_array("checkpoints.y", checkpoints.y, count, np.float64)
+    check_metrics("checkpoints.metrics", checkpoints.metrics, count)
+    check_metrics("checkpoints.projected", checkpoints.projected, count)
+    check_status("checkpoints.status", checkpoints.status, count)
+    check_status("checkpoints.projected_status", checkpoints.projected_status, count)
+    if bool(checkpoints.with_plane_buffers) != (checkpoints.with_plane_buffers_status is not None):
+        raise ValueError("checkpoints.with_plane_buffers and its status must be both there or both absent.")
+    if checkpoints.with_plane_buffers_status is not None:
+        check_metrics("checkpoints.with_plane_buffers", checkpoints.with_plane_buffers, count)
+        check_status("checkpoints.with_plane_buffers_status", checkpoints.with_plane_buffers_status, count)
+    check_array("checkpoints.run", checkpoints.run, count, np.int64)
+    check_array("checkpoints.final", checkpoints.final, count, np.bool_)
+    _check_roles(checkpoints)
+
+
+def check_origin(origin: OriginData, *, line: bool) -> None:
+    """Checks the origin; a ``ValueError`` says what is wrong with it."""
+    check_metric_names("origin.metrics", origin.metrics)
+    if (origin.y is None) != line:
+        raise ValueError("origin.y must be None for a line and a number for a plane.")
+    if origin.role not in ROLES:
+        raise ValueError(f"origin.role must be one of {list(ROLES)}, but got {origin.role!r}.")
+    check_name("origin.name", origin.name, needed=origin.role == NETWORK)
+    check_name("origin.run", origin.run, needed=False)
+    if origin.role == NETWORK and (origin.run or origin.number is not None):
+        raise ValueError("origin.run and origin.number must be absent for a named network, which has no run.")
+
+
+def _check_roles(checkpoints: CheckpointsData) -> None:
+    runs = checkpoints.runs
+    if len(checkpoints.name) != len(checkpoints.number):
+        raise ValueError(
+            f"checkpoints.name must have {len(checkpoints.number)} names, but has {len(checkpoints.name)}."
+        )
+    if len(checkpoints.sha256) != len(checkpoints.number) or not all(map(_DIGEST.fullmatch, checkpoints.sha256)):
+        raise ValueError(
+            f"checkpoints.sha256 must have {len(checkpoints.number)} SHA-256 in hexadecimal or empty texts, but got "
+            f"{checkpoints.sha256[:3]}."
+        )
+    if ((checkpoints.run < NO_RUN) | (checkpoints.run >= len(runs))).any():
+        raise ValueError(
+            f"checkpoints.run must hold {NO_RUN} (no run) or the place of one of the {len(runs)} runs, but got "
+            f"{checkpoints.run.tolist()}."
+        )
+    for index, name in enumerate(runs):
+        check_name(f"checkpoints.runs[{index}]", name, needed=len(runs) > 1)
+    if len(set(runs)) < len(runs):
+        raise ValueError(f"checkpoints.runs must be different names, but got {list(runs)}.")
+    for row, name in enumerate(checkpoints.name):
+        check_name(f"checkpoints.name[{row}]", name, needed=checkpoints.run[row] == NO_RUN)
+    last = {int(path[-1]) for path in checkpoints.paths}
+    wrong = [row for row in np.flatnonzero(checkpoints.final).tolist() if row not in last]
+    if wrong:
+        raise ValueError(f"checkpoints.final must be False but for the last row of a run, but rows {wrong} have True.")

@@ -1,0 +1,185 @@
+"""A landscape file's contents in memory; ``metrics["loss"][j, i]`` was measured at ``(x[i], y[j])``: rows are y."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..record.checks import PointStatus, check_array, check_axis, check_metrics, check_status
+from .checkpoints import CheckpointsData, OriginData, check_checkpoints, check_origin
+from .geometry import PlaneGeometry, plane_geometry
+from .samples import KeptLosses
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64, UInt8
+
+    from collectors.files.places import AnyPath
+
+
+LOSS_ERROR = "loss_error"
+"""The estimated error of the loss, among the metrics of a landscape with interpolated points; 0 where measured."""
+
+
+@dataclass
+class DirectionsData:
+    """What remains of the d directions without their vectors.
+
+    Attributes:
+        norms: their Euclidean lengths, float64[d].
+        explained_variance_ratio: float64[d], or None where the directions come from no decomposition.
+        cosine: between the two directions of a plane, or None for a line.
+        eigenvalues: of the matrix whose eigenvectors the directions are, float64[d], or None where they are none.
+        residuals: no true eigenvalue is further away than that, float64[d], or None.
+    """
+
+    norms: Float64[np.ndarray, " d"]
+    explained_variance_ratio: Float64[np.ndarray, " d"] | None = None
+    cosine: float | None = None
+    eigenvalues: Float64[np.ndarray, " d"] | None = None
+    residuals: Float64[np.ndarray, " d"] | None = None
+
+
+@dataclass(eq=False, repr=False)
+class LandscapeData:
+    """A loss landscape: a grid of measured points, the networks projected on it, and where all of it comes from.
+
+    Attributes:
+        x: float64[nx], finite and increasing.
+        y: float64[ny], finite and increasing, or None for a line; a line's grid arrays have the shape (nx,).
+        metrics: float64[ny, nx] by name, "loss" always among them; NaN while pending or failed.
+        status: ``PointStatus`` of each grid point, uint8[ny, nx].
+        directions: lengths, explained variance and eigenvalues of the directions.
+        origin: the origin, and which network it is.
+        checkpoints: checkpoints of runs and networks of no run, projected onto the plane; or None.
+        errors: traceback by place ("grid/3,5" is row 3, column 5; "checkpoints/4/own"; "origin").
+        attributes: everything else worth keeping, as JSON values; tuples come back from a file as lists.
+        kept_samples: the loss of each sample at every measured point, by the data set's name, the main one first; empty
+            where these were not kept.
+        path: the file that it was read from, or None.
+    """
+
+    x: Float64[np.ndarray, " nx"]
+    y: Float64[np.ndarray, " ny"] | None
+    metrics: dict[str, Float64[np.ndarray, "*grid"]]
+    status: UInt8[np.ndarray, "*grid"]
+    directions: DirectionsData
+    origin: OriginData
+    checkpoints: CheckpointsData | None = None
+    errors: dict[str, str] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
+    kept_samples: dict[str, KeptLosses] = field(default_factory=dict)
+    path: AnyPath | None = None
+
+    @classmethod
+    def empty(
+        cls,
+        x: Float64[np.ndarray, " nx"],
+        y: Float64[np.ndarray, " ny"] | None,
+        directions: DirectionsData,
+        metric_names: Iterable[str] = ("loss",),
+        checkpoints: CheckpointsData | None = None,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> LandscapeData:
+        """Returns a landscape without any measurement yet."""
+        names = tuple(metric_names)
+        x = np.array(x, np.float64)
+        y = None if y is None else np.array(y, np.float64)
+        shape = (len(x),) if y is None else (len(y), len(x))
+        data = LandscapeData(
+            x=x,
+            y=y,
+            metrics={name: np.full(shape, np.nan) for name in names},
+            status=np.zeros(shape, np.uint8),
+            directions=directions,
+            origin=OriginData(y=None if y is None else 0.0, metrics=dict.fromkeys(names, float("nan"))),
+            checkpoints=checkpoints,
+            attributes=dict(attributes or {}),
+        )
+        data.validate()
+        return data
+
+    def __repr__(self) -> str:
+        points = " x ".join(str(len(axis)) for axis in (self.x, self.y) if axis is not None)
+        measured = int((self.status == PointStatus.MEASURED).sum())
+        parts = [f"{points} points, {measured} measured", f"metrics {', '.join(self.metrics)}"]
+        if self.checkpoints is not None:
+            parts.append(f"{len(self.checkpoints.number)} networks projected")
+        parts += [] if self.path is None else [str(self.path)]
+        return f"LandscapeData({'; '.join(parts)})"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of every grid array: (ny, nx), or (nx,) for a line."""
+        return (len(self.x),) if self.y is None else (len(self.y), len(self.x))
+
+    @property
+    def complete(self) -> bool:
+        """Whether the survey is finished and nothing is pending: grid, checkpoints, origin."""
+        return (
+            bool((self.attributes.get("sampling") or {}).get("finished", True))
+            and self.origin.status != PointStatus.PENDING
+            and not any((status == PointStatus.PENDING).any() for status in self.statuses)
+        )
+
+    @property
+    def statuses(self) -> list[UInt8[np.ndarray, ...]]:
+        """``PointStatus`` of every kind of measurement: the grid's, then the checkpoints'."""
+        return [self.status, *(self.checkpoints.statuses if self.checkpoints is not None else [])]
+
+    @property
+    def status_counts(self) -> dict[PointStatus, int]:
+        """How many grid points have each status."""
+        return {status: int((self.status == status).sum()) for status in PointStatus}
+
+    @property
+    def loss(self) -> Float64[np.ndarray, "*grid"]:
+        """The loss, shape (ny, nx); NaN while pending or failed, predicted where ``status`` says interpolated."""
+        return self.metrics["loss"]
+
+    @property
+    def loss_range(self) -> tuple[float, float]:
+        """The smallest and the largest finite loss of the grid; NaN where there is none."""
+        finite = self.loss[np.isfinite(self.loss)]
+        return (float(finite.min()), float(finite.max())) if len(finite) else (float("nan"), float("nan"))
+
+    @property
+    def explained_variance_ratio(self) -> Float64[np.ndarray, " d"] | None:
+        """The share of the path's variance along each direction; None where there is no decomposition."""
+        return self.directions.explained_variance_ratio
+
+    @property
+    def cosine(self) -> float | None:
+        """The cosine between the two directions; None for a line."""
+        return self.directions.cosine
+
+    @property
+    def geometry(self) -> PlaneGeometry | None:
+        """Lengths and angles on a plane; None for a line, and where a file does not say them."""
+        return None if self.y is None else plane_geometry(self.directions.norms, self.directions.cosine)
+
+    def __getitem__(self, name: str) -> Float64[np.ndarray, "*grid"]:
+        """Returns a metric by name, shape (ny, nx)."""
+        if name not in self.metrics:
+            raise KeyError(f"the landscape has no metric {name!r}; it has {sorted(self.metrics)}")
+        return self.metrics[name]
+
+    def validate(self) -> None:
+        """Checks names, shapes, types and status; a ValueError names the array, what was expected and what came."""
+        check_axis("x", self.x)
+        if self.y is not None:
+            check_axis("y", self.y)
+        check_metrics("metrics", self.metrics, self.shape)
+        check_status("status", self.status, self.shape)
+        count = 1 if self.y is None else 2
+        check_array("directions.norms", self.directions.norms, (count,), np.float64)
+        for name in ("explained_variance_ratio", "eigenvalues", "residuals"):
+            if (values := getattr(self.directions, name)) is not None:
+                check_array(f"directions.{name}", values, (count,), np.float64)
+        check_origin(self.origin, line=self.y is None)
+        if self.checkpoints is not None:
+            check_checkpoints(self.checkpoints, line=self.y is None)
+        for samples in self.kept_samples.values():
+            samples.check(self.shape)

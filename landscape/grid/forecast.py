@@ -1,0 +1,187 @@
+"""What a survey will cost, estimated before it begins."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from collectors.networks.weight_space import direction_dtype, numpy_dtype
+from workers.measurement_plan import plan_text
+from workers.pool import OriginValues, Pool, StateTask, Task
+
+from ..planes.plane import Plane
+from ..record.checks import PointStatus
+from ..record.run import duration_text
+from ..sampling.sampling import first_grid_counts
+from .data import LandscapeData
+from .settings import SurveySettings
+
+_FILE_BASE = 15_000  # bytes of a landscape file without its grid: attributes, checkpoints, HDF5's own
+# Adaptive sampling measures at least its first grid, and this share of the other points to check itself.
+_CHECKED_SHARE = 1 / 50
+# Of a dry run, which says after how long something began.
+_NOTABLE = 0.1
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a survey will cost.
+
+    Attributes:
+        points: how many are still to be measured, the checkpoints' included.
+        sampling: "full" or "adaptive", which measures fewer.
+        seconds_per_point: measured, on one worker.
+        workers: how many measure at once.
+        memory: bytes that the plane takes on every worker, beside the network and the samples.
+        disk: bytes of the landscape file.
+        budget: seconds after which no new point is begun, or None.
+        spent: seconds of the budget that were spent before the forecast was made.
+        coarse: how many of the points are the coarse grid's, which come first, and without which nothing is
+            interpolated.
+        path: how many are the checkpoints', which come next.
+        plan: how the points are measured, in words, and why so.
+        passes: how often the samples are read, where they do not fit into memory and are read anew in each pass.
+        seconds_per_pass: of reading them once.
+        seconds_of_extremes: of a point's seconds, those of the ends of the Hessian's spectrum.
+        products: with the Hessian, that these took at the origin.
+    """
+
+    points: int
+    sampling: str
+    seconds_per_point: float
+    workers: int
+    memory: int
+    disk: int
+    budget: float | None = None
+    spent: float = 0.0
+    coarse: int = 0
+    path: int = 0
+    plan: str = ""
+    passes: int = 0
+    seconds_per_pass: float = 0.0
+    seconds_of_extremes: float = 0.0
+    products: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of measuring every point."""
+        return self._seconds(self.points)
+
+    def __str__(self) -> str:
+        workers = f"{self.workers} worker" + ("s" if self.workers > 1 else "")
+        time = f"about {duration_text(self.seconds)}"
+        if self.sampling == "adaptive":
+            others = self.points - self.coarse - self.path
+            fewest = self._seconds(self.coarse + self.path + math.ceil(others * _CHECKED_SHARE))
+            time = f"at most {duration_text(self.seconds)} (adaptive sampling: from {duration_text(fewest)} upwards)"
+        text = (
+            f"{self.points:,} points x {duration_text(self.seconds_per_point)} on {workers}: {time}; "
+            f"{_bytes(self.memory)} of memory for the plane on each worker; {_bytes(self.disk)} on disk"
+        )
+        if self.passes:
+            times = "once" if self.passes == 1 else f"{self.passes:,} times"
+            each = f", {duration_text(self.seconds_per_pass)} each" if self.passes > 1 else ""
+            text += f"; the samples exceed sample_memory and are read {times} more{each}"
+        if self.products:
+            loss = max(self.seconds_per_point - self.seconds_of_extremes, 1e-9)
+            text += (
+                f"; of each point {duration_text(self.seconds_of_extremes)} are the ends of the Hessian's spectrum "
+                f"({self.products} products at the origin): {self.seconds_per_point / loss:.0f} times its loss alone"
+            )
+        if self.budget is not None and self.budget - self.spent < self.seconds:
+            text += f"; {self._limited(self.budget)}"
+        return f"{text}; in {self.plan}" if self.plan else text
+
+    def _limited(self, budget: float) -> str:
+        """Returns what a budget that is too short for everything suffices for."""
+        count = int(self.points * max(0.0, budget - self.spent) / self.seconds)
+        latest = " at the latest" if self.sampling == "adaptive" and count >= self.coarse + self.path else ""
+        points = f"{count:,} point{'' if count == 1 else 's'}"
+        text = f"the budget ends it after {duration_text(budget)}{latest}, about {points}: "
+        if count < self.coarse:
+            return f"{text}too few for the coarse grid of {self.coarse}, without which nothing is interpolated"
+        if count < self.coarse + self.path:
+            return f"{text}the coarse grid and {count - self.coarse} of {self.path} losses of checkpoints"
+        done = [name for name, size in (("the coarse grid", self.coarse), ("the checkpoints", self.path)) if size]
+        return f"{text}{', '.join([*done, f'{count - self.coarse - self.path:,} others'])}"
+
+    def _seconds(self, points: int) -> float:
+        passes = math.ceil(self.passes * points / self.points) if self.points else 0
+        return (points * self.seconds_per_point + passes * self.seconds_per_pass) / self.workers
+
+
+def make_forecast(
+    pool: Pool,
+    plane: Plane,
+    data: LandscapeData,
+    path: Sequence[Task],
+    seconds_per_point: float,
+    settings: SurveySettings,
+    origin: OriginValues | None = None,
+    spent: float = 0.0,
+) -> Forecast:
+    """Returns what a survey costs of all that is pending, after ``spent`` seconds of its budget."""
+    everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in plane.space.tensors)
+    moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in plane.space.trainable)
+    grids = len(data.metrics) + (settings.sampling == "adaptive")
+    plan = pool.description.plan
+    points = data.status_counts[PointStatus.PENDING] + len(path)
+    known, coarse = first_grid_counts(data.status)
+    passes = 0
+    pass_cost = None if origin is None else origin.pass_cost
+    if pass_cost is not None:
+        # Each set of weights that is off the plane takes a pass of its own.
+        states = sum(isinstance(task, StateTask) for task in path)
+        passes = states + math.ceil((points - states) / pass_cost.points)
+        seconds_per_point = pass_cost.point
+    return Forecast(
+        points=points,
+        sampling=settings.sampling,
+        seconds_per_point=seconds_per_point,
+        workers=pool.workers,
+        memory=everything + (1 + plane.dimension) * moving,
+        disk=_FILE_BASE + data.status.size * (8 * grids + 1),
+        budget=settings.seconds,
+        spent=spent,
+        coarse=coarse - known,
+        path=len(path),
+        plan=plan_text(plan.to_json(), plan.details),
+        passes=passes,
+        seconds_per_pass=0.0 if pass_cost is None else pass_cost.reading,
+        seconds_of_extremes=0.0 if origin is None else origin.measured.seconds_of_extremes,
+        products=0 if origin is None else origin.measured.products,
+    )
+
+
+class Announcer:
+    """Prints, if ``shown``, what a dry run begins to do, and after how long."""
+
+    def __init__(self, *, shown: bool) -> None:
+        self._shown, self._start = shown, time.perf_counter()
+
+    def __call__(self, text: str, *, timed: bool = True) -> None:
+        """Prints a line at once."""
+        if self._shown:
+            seconds = time.perf_counter() - self._start
+            after = f"after {duration_text(seconds)}: " if seconds > _NOTABLE else ""
+            print(f"  {after}{text} ..." if timed else text, flush=True)  # noqa: T201
+
+
+def fewest_points(shape: tuple[int, ...], sampling: str) -> int:
+    """Returns the least number of a grid's points that "full" or "adaptive" sampling measures."""
+    points = math.prod(shape)
+    _, coarse = first_grid_counts(np.zeros(shape, np.uint8))
+    return coarse + math.ceil((points - coarse) * _CHECKED_SHARE) if sampling == "adaptive" else points
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"

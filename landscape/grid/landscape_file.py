@@ -1,0 +1,249 @@
+"""The landscape file, written and read whole: equal data give equal bytes, which xarray's h5netcdf engine opens."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.files.places import AnyPath
+from collectors.files.remote_path import RemotePath
+from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
+
+from ..record.attributes import check_attributes
+from ..record.checks import PointStatus, ordered
+from ..record.hdf5 import (
+    BoundedReader,
+    as_text,
+    as_texts,
+    file_in,
+    put,
+    put_group,
+    read_attributes,
+    read_errors,
+    write_attributes,
+    write_digest,
+    write_errors,
+)
+from ..record.kind import LANDSCAPE
+from ..record.lock import lock_landscape
+from ..record.whole_file import path_of, read_whole, write_image
+from ..record.writer import FLUSH_SECONDS, FileWriter, save_whole
+from .checkpoints import CheckpointsData, OriginData
+from .data import DirectionsData, LandscapeData
+from .samples_in_file import GROUP, read_samples, write_samples
+
+
+class LandscapeWriter(FileWriter[LandscapeData]):
+    """Writes a landscape file whole, as ``FileWriter`` does."""
+
+    def __init__(
+        self,
+        path: AnyPath | None,
+        data: LandscapeData,
+        flush_seconds: float = FLUSH_SECONDS,
+        *,
+        encode: Callable[[LandscapeData], bytes] | None = None,
+    ) -> None:
+        super().__init__(path, data, encode or landscape_bytes, LANDSCAPE, flush_seconds)
+
+
+def write_landscape(path: str | os.PathLike[str], data: LandscapeData) -> None:
+    """Writes a landscape, replacing the file of that name once the new one is whole and on the disk."""
+    write_image(path, landscape_bytes(data))
+
+
+def read_landscape(path: str | os.PathLike[str] | RemotePath) -> LandscapeData:
+    """Reads a landscape into memory and closes the file; nothing on the disk changes."""
+    place = path_of(path)
+    data = read_whole(place, LANDSCAPE, read_root)
+    data.path = place
+    return data
+
+
+def landscape_bytes(data: LandscapeData) -> bytes:
+    """Returns a landscape as the bytes of its file."""
+    # In memory, a full disk meets ordinary writing, not HDF5, which leaves its handles open when it fails in closing.
+    data.validate()
+    check_attributes(data.attributes)
+    buffer = io.BytesIO()
+    with file_in(buffer) as file:
+        write_attributes(file, LANDSCAPE, data.attributes, complete=data.complete)
+        write_samples(file, data.kept_samples, _write_grid(file, data))
+        write_errors(file, data.errors)
+        _write_checkpoints(file, data)
+        _write_origin(file, data.origin)
+        directions = put_group(file, "directions")
+        for name, values in vars(data.directions).items():
+            if values is not None:
+                put(directions, name, np.asarray(values, np.float64))
+        write_digest(file)
+    return buffer.getvalue()
+
+
+def _write_grid(file: Any, data: LandscapeData) -> list[Any]:
+    put(file, "x", data.x).make_scale("x")
+    scales = [file["x"]]
+    if data.y is not None:
+        put(file, "y", data.y).make_scale("y")
+        scales.insert(0, file["y"])
+    for name, values in (*ordered(data.metrics).items(), ("status", data.status)):
+        dataset = put(file, name, values)
+        for axis, scale in enumerate(scales):
+            dataset.dims[axis].attach_scale(scale)
+    return scales
+
+
+def checkpoint_columns(checkpoints: CheckpointsData) -> dict[str, NDArray[Any]]:
+    """Returns the numbers of n checkpoints as columns by the names that they have in the file, ``number`` first."""
+    columns: dict[str, NDArray[Any]] = {"number": checkpoints.number, "x": checkpoints.x}
+    if checkpoints.y is not None:
+        columns["y"] = checkpoints.y
+    columns |= {"residual": checkpoints.residual, "norm": checkpoints.norm, "run": checkpoints.run}
+    columns |= {"final": checkpoints.final.astype(np.uint8), "status": checkpoints.status}
+    columns |= ordered(checkpoints.metrics)
+    columns |= {PROJECTED_PREFIX + name: values for name, values in ordered(checkpoints.projected).items()}
+    columns[f"{PROJECTED_PREFIX}status"] = checkpoints.projected_status
+    if checkpoints.with_plane_buffers_status is not None:
+        kept = ordered(checkpoints.with_plane_buffers)
+        columns |= {name + PLANE_BUFFERS_SUFFIX: values for name, values in kept.items()}
+        columns["with_plane_buffers_status"] = checkpoints.with_plane_buffers_status
+    return columns
+
+
+def _write_checkpoints(file: Any, data: LandscapeData) -> None:
+    if data.checkpoints is None:
+        return
+    group = put_group(file, "checkpoints")
+    columns = checkpoint_columns(data.checkpoints)
+    put(group, "number", columns.pop("number")).make_scale("number")
+    for texts in ("name", "sha256"):
+        columns[texts] = as_texts([as_text(text) for text in getattr(data.checkpoints, texts)])
+    for name, values in columns.items():
+        put(group, name, values).dims[0].attach_scale(group["number"])
+    # A dimension of its own, without which xarray would not open the group.
+    put(group, "run_name", as_texts([as_text(name) for name in data.checkpoints.runs])).make_scale("run_name")
+
+
+def _write_origin(file: Any, origin: OriginData) -> None:
+    group = put_group(file, "origin")
+    for name, value in {"x": origin.x, "y": origin.y, **ordered(origin.metrics)}.items():
+        if value is not None:
+            put(group, name, np.float64(value))
+    put(group, "status", np.uint8(origin.status))
+    for name in ("role", "name", "run"):
+        put(group, name, as_texts([as_text(getattr(origin, name))])[0])
+    if origin.number is not None:
+        put(group, "number", np.int64(origin.number))
+
+
+_FIXED = ("x", "y", "status")
+
+
+_FIXED_COLUMNS = (
+    "number", "x", "y", "residual", "norm", "run", "status", "projected_status", "with_plane_buffers_status",
+)  # fmt: skip
+
+
+_FIXED_OF_ORIGIN = ("x", "y", "status", "number")
+
+
+_CHECKPOINT_TEXTS = ("name", "run_name", "sha256")
+_ORIGIN_TEXTS = ("role", "name", "run")
+
+
+def read_root(file: Any, size: int) -> LandscapeData:
+    """Returns a landscape from an open HDF5 file of ``size`` bytes; raises anything where its contents are wrong."""
+    reader = BoundedReader(size)
+    arrays, groups = reader.members(file)
+    directions, _ = reader.members(groups["directions"])
+    data = LandscapeData(
+        x=arrays["x"],
+        y=arrays.get("y"),
+        metrics=ordered({name: values for name, values in arrays.items() if name not in _FIXED}),
+        status=arrays["status"],
+        directions=DirectionsData(
+            norms=directions["norms"],
+            explained_variance_ratio=directions.get("explained_variance_ratio"),
+            cosine=float(directions["cosine"]) if "cosine" in directions else None,
+            eigenvalues=directions.get("eigenvalues"),
+            residuals=directions.get("residuals"),
+        ),
+        origin=_origin(reader, groups["origin"]),
+        checkpoints=_checkpoints(reader, groups["checkpoints"]) if "checkpoints" in groups else None,
+        errors=read_errors(reader, groups["errors"]),
+        attributes=read_attributes(file),
+    )
+    data.validate()
+    check_attributes(data.attributes)
+    if GROUP in groups:
+        sets = data.attributes.get("datasets")
+        first = sets[0]["name"] if sets else None
+        data.kept_samples = read_samples(reader, groups[GROUP], data.status == PointStatus.MEASURED, first)
+        data.validate()
+    return data
+
+
+def _checkpoints(reader: BoundedReader, group: Any) -> CheckpointsData:
+    columns, _ = reader.members(group, _CHECKPOINT_TEXTS)
+    # Files that were written before checkpoints had digests lack them.
+    columns.setdefault("sha256", np.full(len(columns["name"]), b""))
+    texts = {name: tuple(text.decode("utf-8") for text in columns.pop(name)) for name in _CHECKPOINT_TEXTS}
+    final = columns.pop("final")
+    if final.dtype != np.uint8 or (final > 1).any():
+        raise ValueError(f"'final' must hold 0 or 1, but has {final.dtype} values up to {final.max(initial=0)}")
+    metrics, projected, with_plane_buffers = {}, {}, {}
+    for name, values in columns.items():
+        if name in _FIXED_COLUMNS:
+            continue
+        if name.startswith(PROJECTED_PREFIX):
+            projected[name.removeprefix(PROJECTED_PREFIX)] = values
+        elif name.endswith(PLANE_BUFFERS_SUFFIX):
+            with_plane_buffers[name.removesuffix(PLANE_BUFFERS_SUFFIX)] = values
+        else:
+            metrics[name] = values
+    fixed: dict[str, Any] = {name: columns[name] for name in _FIXED_COLUMNS if name in columns}
+    return CheckpointsData(
+        **{"y": None, "with_plane_buffers_status": None, **fixed},
+        metrics=ordered(metrics),
+        projected=ordered(projected),
+        with_plane_buffers=ordered(with_plane_buffers),
+        runs=texts["run_name"],
+        name=texts["name"],
+        sha256=texts["sha256"],
+        final=final.astype(np.bool_),
+    )
+
+
+def _origin(reader: BoundedReader, group: Any) -> OriginData:
+    values, _ = reader.members(group, _ORIGIN_TEXTS)
+    texts = {name: values.pop(name).item().decode("utf-8") for name in _ORIGIN_TEXTS}
+    return OriginData(
+        x=float(values["x"]),
+        y=float(values["y"]) if "y" in values else None,
+        metrics=ordered({name: float(value) for name, value in values.items() if name not in _FIXED_OF_ORIGIN}),
+        status=PointStatus(int(values["status"])),
+        number=int(values["number"]) if "number" in values else None,
+        **texts,
+    )
+
+
+def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwrite: bool = False) -> Path:
+    """Writes a landscape file, and returns its path; one that is there is replaced only with ``overwrite``."""
+    return save_whole(path, lambda: landscape_bytes(data), LANDSCAPE, overwrite=overwrite)
+
+
+def add_attributes(path: AnyPath | None, data: LandscapeData, attributes: Mapping[str, Any]) -> None:
+    """Adds attributes to a landscape and, where they are others than before, to its file."""
+    if all(data.attributes.get(name) == value for name, value in attributes.items()):
+        return
+    if path is None:
+        data.attributes.update(attributes)
+        return
+    with lock_landscape(path), LandscapeWriter(path, data) as writer:
+        writer.update(lambda: data.attributes.update(attributes))

@@ -1,0 +1,254 @@
+"""What a grid begins with: what its file holds already, or a landscape of the same identity on another grid."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.files.places import AnyPath
+from workers.measurement_plan import plan_text
+
+from ..errors import LandscapeGridError, LandscapeNotFoundError
+from ..record.checks import PointStatus
+from ..record.identity import check_identity
+from ..sampling.grids import coinciding, is_even, nested_size
+from .data import LOSS_ERROR, LandscapeData
+from .experiment import FUNCTION, FURTHER_RUNS, RUN
+from .kept_plane import check_vectors
+from .landscape_file import read_landscape
+from .members import take_members
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64, Int64
+
+
+_OF_SOURCE = (
+    "Return the same data, loss and metrics from callback_fn, and give the same run or plane, as when the file was "
+    "measured."
+)
+# Of a plan; one of another precision is another experiment.
+_UNSAID = ("reason", "precision")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A landscape from which a new file begins, and where its file lies."""
+
+    data: LandscapeData
+    path: AnyPath
+
+
+def begun_before(path: AnyPath | None, fresh: LandscapeData, source: Source | None = None) -> tuple[LandscapeData, str]:
+    """Returns ``fresh`` with what its file or the source holds, and in words what was kept of another grid, or ""."""
+    if source is not None:
+        check_identity(
+            source.data.attributes.get("identity", {}), fresh.attributes["identity"], source.path, _OF_SOURCE
+        )
+        check_vectors(source.data, fresh.attributes, source.path)
+    stored = None if path is None else _read(path)
+    if path is None or stored is None:
+        if source is None:
+            return fresh, ""
+        kept, data = _kept_text(source.data, fresh), carried_over(source.data, fresh)
+        data.attributes["created"] = fresh.attributes["created"]
+        _tell_what_changed(data.attributes, fresh.attributes)
+        take_members(data, fresh)
+        return data, kept
+    check_identity(stored.attributes.get("identity", {}), fresh.attributes["identity"], path)
+    check_vectors(stored, fresh.attributes, path)
+    kept, is_same_grid = "", has_grid(stored, fresh.x, fresh.y)
+    if not (is_same_grid and stored.complete):
+        _tell_what_changed(stored.attributes, fresh.attributes)
+    if is_same_grid or goes_on_for_members(stored, fresh):
+        pass
+    elif stored.complete and holds_all(stored, fresh.x, fresh.y):
+        # So that a run whose landscape was refined or widened meanwhile can be asked for again.
+        asked, has = grid_text(fresh.x, fresh.y), grid_text(stored.x, stored.y)
+        kept = f"it has every point of {asked}, and more: it stays on {has}"
+    else:
+        check_nothing_is_lost(stored, fresh.x, fresh.y, path)
+        kept, stored = _kept_text(stored, fresh), carried_over(stored, fresh)
+    # Where to find function and run is no part of the identity either.
+    stored.attributes |= {
+        name: fresh.attributes[name] for name in (FUNCTION, RUN, FURTHER_RUNS) if name in fresh.attributes
+    }
+    take_members(stored, fresh)
+    return stored, kept
+
+
+def _read(path: AnyPath) -> LandscapeData | None:
+    try:
+        return read_landscape(path)
+    except LandscapeNotFoundError:
+        return None
+
+
+def _kept_text(stored: LandscapeData, fresh: LandscapeData) -> str:
+    kept, measured = kept_points(stored, fresh.x, fresh.y)
+    return (
+        f"from {grid_text(stored.x, stored.y)} to {grid_text(fresh.x, fresh.y)}: {kept:,} of {measured:,} measured "
+        "points are kept"
+    )
+
+
+def _tell_what_changed(stored: dict[str, Any], now: Mapping[str, Any]) -> None:
+    """Adds this run's notes, and where it measures in another way its plan, to a file's attributes, in place."""
+    notes = [*(stored.get("notes") or ()), *now["notes"]]
+    plans = [
+        {name: value for name, value in plan.items() if name not in _UNSAID}
+        for plan in (stored.get("measurement_plan") or {}, now["measurement_plan"])
+    ]
+    if plans[0] != plans[1]:
+        first, then = map(plan_text, plans)
+        notes.append(f"the landscape was continued in another way: first in {first}; then in {then}.")
+        stored["measurement_plan"] = now["measurement_plan"]
+    stored["notes"] = list(dict.fromkeys(notes))
+    stored["partition_dependent"] = bool(stored.get("partition_dependent")) or now["partition_dependent"]
+
+
+UNDER_WAY = "under_way"
+"""The attribute of a file whose grid is being changed: what was asked for, so that the same call goes on."""
+
+_GRID_PLACE = re.compile(r"grid/(\d+(?:,\d+)?)")
+_KEPT = (PointStatus.MEASURED, PointStatus.FAILED)
+
+
+def has_grid(stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None) -> bool:
+    """Returns whether a landscape is on this grid."""
+    pairs = _pairs(stored, x, y)
+    return all(len(old) == len(new) == len(coinciding(old, new)[0]) for old, new in pairs)
+
+
+def goes_on_for_members(stored: LandscapeData, fresh: LandscapeData) -> bool:
+    """Returns whether a landscape's grid is the other's, only longer, because runs or networks joined the first."""
+    before, now = (0 if data.checkpoints is None else len(data.checkpoints.number) for data in (stored, fresh))
+    pairs = list(_pairs(stored, fresh.x, fresh.y))
+    found = [coinciding(old, new)[0] for old, new in pairs]
+    return before > now and all(
+        len(rows) == len(new) and (np.diff(rows) == 1).all() for rows, (_, new) in zip(found, pairs, strict=True)
+    )
+
+
+def holds_all(stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None) -> bool:
+    """Returns whether a landscape's grid has every point of a grid."""
+    return all(len(coinciding(old, new)[0]) == len(new) for old, new in _pairs(stored, x, y))
+
+
+def kept_points(
+    stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None
+) -> tuple[int, int]:
+    """Returns how many of a landscape's measured points are on a grid, and how many there are."""
+    measured = stored.status == PointStatus.MEASURED
+    places = np.ix_(*(coinciding(old, new)[0] for old, new in _pairs(stored, x, y)))
+    return int(measured[places].sum()), int(measured.sum())
+
+
+def check_nothing_is_lost(
+    stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None, path: AnyPath
+) -> None:
+    """Raises LandscapeGridError where a grid lacks a measured point of a landscape."""
+    kept, measured = kept_points(stored, x, y)
+    if kept == measured:
+        return
+    wanted = grid_text(x, y)
+    more = "It has every point of that grid, and more, and is not finished. " if holds_all(stored, x, y) else ""
+    raise LandscapeGridError(
+        f"landscape file {path} is on another grid, {grid_text(stored.x, stored.y)}, and {measured - kept:,} of its "
+        f"{measured:,} measured points are not on the grid of this call, {wanted}; it was left as it is. {more}To keep "
+        "them all, make the file's grid finer or wider (landscape refine, landscape widen; in Python refine, widen). "
+        "Otherwise pass overwrite=True to measure it anew, or another output= to keep both."
+    )
+
+
+def carried_over(stored: LandscapeData, fresh: LandscapeData) -> LandscapeData:
+    """Returns what is measured in ``stored`` on the grid of ``fresh``, whose identity is equal; the rest is pending."""
+    # Coordinates that coincide keep the bits of the first landscape, where its points were measured. Points that failed
+    # stay failed, with their tracebacks; interpolated ones are no measurements and become pending.
+    pairs = list(_pairs(stored, fresh.x, fresh.y))
+    found = [coinciding(old, new) for old, new in pairs]
+    axes = [_with_bits_of(old, new, *both) for (old, new), both in zip(pairs, found, strict=True)]
+    metrics = {name: np.full(fresh.shape, np.nan) for name in stored.metrics if name != LOSS_ERROR}
+    status = np.zeros(fresh.shape, np.uint8)
+    before, now = np.ix_(*(both[0] for both in found)), np.ix_(*(both[1] for both in found))
+    kept = np.isin(stored.status[before], _KEPT)
+    status[now] = np.where(kept, stored.status[before], np.uint8(PointStatus.PENDING))
+    for name, values in metrics.items():
+        values[now] = np.where(kept, stored.metrics[name][before], np.nan)
+    attributes = {name: value for name, value in stored.attributes.items() if name != UNDER_WAY}
+    for name in ("identity", UNDER_WAY):
+        if name in fresh.attributes:
+            attributes[name] = fresh.attributes[name]
+    places = dict(
+        zip(
+            np.arange(stored.status.size).reshape(stored.shape)[before].reshape(-1).tolist(),
+            np.arange(status.size).reshape(status.shape)[now].reshape(-1).tolist(),
+            strict=True,
+        )
+    )
+    return replace(
+        stored,
+        x=axes[-1],
+        y=None if stored.y is None else axes[0],
+        metrics=metrics,
+        status=status,
+        errors=_moved(stored.errors, found),
+        attributes=attributes,
+        kept_samples={name: item.moved(status.shape, places) for name, item in stored.kept_samples.items()},
+        path=None,
+    )
+
+
+def grid_text(x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None) -> str:
+    """Returns a grid in words: "40 x 30 points, x from -1 to 1, y from 0 to 2"."""
+    axes = {"x": x} if y is None else {"x": x, "y": y}
+    ends = (f"{name} from {axis[0]:.6g} to {axis[-1]:.6g}" for name, axis in axes.items())
+    return f"{' x '.join(str(len(axis)) for axis in axes.values())} points, {', '.join(ends)}"
+
+
+def sizes_that_keep_all(stored: LandscapeData, sizes: list[int]) -> list[int]:
+    """Returns the sizes (x first) nearest to those wanted at which an evenly spaced grid keeps all its points."""
+    axes = [stored.x] if stored.y is None else [stored.x, stored.y]
+    return [
+        nested_size(len(axis), size) if is_even(axis) else len(axis) for axis, size in zip(axes, sizes, strict=True)
+    ]
+
+
+def _pairs(
+    stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None
+) -> list[tuple[Any, Any]]:
+    """Returns the axes of both grids in the order of the arrays: y first."""
+    if stored.y is None or y is None:
+        return [(stored.x, x)]
+    return [(stored.y, y), (stored.x, x)]
+
+
+def _with_bits_of(
+    old: Float64[np.ndarray, " n"],
+    new: Float64[np.ndarray, " m"],
+    rows: Int64[np.ndarray, " both"],
+    places: Int64[np.ndarray, " both"],
+) -> Float64[np.ndarray, " m"]:
+    axis = new.copy()
+    axis[places] = old[rows]
+    return axis
+
+
+def _moved(
+    errors: dict[str, str], found: list[tuple[Int64[np.ndarray, " _"], Int64[np.ndarray, " _"]]]
+) -> dict[str, str]:
+    """Returns the tracebacks under the places that their points have on the new grid."""
+    maps = [dict(zip(rows.tolist(), places.tolist(), strict=True)) for rows, places in found]
+    moved = {}
+    for place, text in errors.items():
+        if match := _GRID_PLACE.fullmatch(place):
+            indices = [int(item) for item in match[1].split(",")]
+            new = [numbers.get(index) for numbers, index in zip(maps, indices, strict=False)]
+            if None not in new:
+                moved[f"grid/{','.join(map(str, new))}"] = text
+        else:
+            moved[place] = text
+    return moved

@@ -1,0 +1,144 @@
+"""The attributes of a landscape that the program computes with, and what they must look like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from typing import Any
+
+from collectors.validation import check_bool, check_float, check_instance, check_int, wrong_type, wrong_value
+from workers.measurement_plan import PLAN_CHECKS
+
+_Check = Callable[[str, Any], object]
+
+
+@dataclass(frozen=True)
+class SamplingReport:
+    """What adaptive sampling measured and found; errors are shares of the range of the losses, or of the loss itself.
+
+    Attributes:
+        tolerance: the largest error asked for.
+        relative: whether errors are shares of the loss itself.
+        measured: points that were measured or failed, the held-out ones among them.
+        interpolated: all other points.
+        rounds: how often measured values decided what to measure next.
+        estimated_error: the largest estimate of an interpolated point.
+        checks: how often points were held out; each check after the first follows one that failed.
+        held_out: how many points the last check held out.
+        held_out_error: the largest error at those, NaN without any, infinite where NaN and numbers were mixed up.
+        held_out_rms: the root mean square of the errors at those, NaN without any.
+        share_beyond_95: the largest share of interpolated points beyond the tolerance that the last check does not
+            contradict with 95 % confidence (exact binomial bound), NaN without any held-out points.
+        largest_gap: in cells, one more than the side of the largest square of points of which none is measured:
+            features narrower than so many points may be missed.
+        reached: whether estimates and check are within the tolerance: an estimate, not a proof. A feature that lies
+            between all measured points, such as a single outlying point, is not seen by this.
+    """
+
+    tolerance: float
+    relative: bool
+    measured: int
+    interpolated: int
+    rounds: int
+    estimated_error: float
+    checks: int
+    held_out: int
+    held_out_error: float
+    held_out_rms: float
+    share_beyond_95: float
+    largest_gap: int
+    reached: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as JSON values; what is not finite becomes None."""
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
+
+
+def check_attributes(attributes: Mapping[str, Any]) -> None:
+    """Checks those attributes that are computed with; all others may hold any JSON value and are only shown."""
+    for name, check in _CHECKS.items():
+        if attributes.get(name) is not None:
+            check(name, attributes[name])
+
+
+def _check_sampling(name: str, value: object) -> None:
+    report = _check_entries(name, value, _SAMPLING_CHECKS | _REPORT_CHECKS)
+    missing = [key for key in _REPORT_CHECKS if key not in report]
+    if report.get("interpolated") and missing:
+        raise wrong_value(name, f"a report with {missing}, because points are interpolated", dict(report))
+
+
+def _check_notes(name: str, value: object) -> None:
+    for index, note in enumerate(_checked_list(name, value)):
+        _check_text(f"{name}[{index}]", note)
+
+
+def _check_data_sets(name: str, value: object) -> None:
+    for index, item in enumerate(_checked_list(name, value)):
+        label = f"{name}[{index}]"
+        found = _check_entries(label, item, _DATA_SET_CHECKS)
+        missing = [key for key in _DATA_SET_CHECKS if key not in found]
+        if missing:
+            raise wrong_value(label, f"a data set with {missing}", dict(found))
+
+
+def _check_intervals(name: str, value: object) -> None:
+    for index, interval in enumerate(_checked_list(name, value)):
+        numbers = _checked_list(f"{name}[{index}]", interval)
+        if not numbers:
+            raise wrong_value(f"{name}[{index}]", "a list of numbers that is not empty", interval)
+        for number in numbers:
+            check_int(f"a number of {name}[{index}]", number)
+
+
+def _check_entries(name: str, value: object, checks: Mapping[str, _Check]) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise wrong_type(name, "a dict", value)
+    for key, check in checks.items():
+        if key in value:
+            check(f"{name}[{key!r}]", value[key])
+    return value
+
+
+def _checked_list(name: str, value: object) -> Sequence[object]:
+    if not isinstance(value, list | tuple):
+        raise wrong_type(name, "a list", value)
+    return value
+
+
+def _check_number_or_none(name: str, value: object) -> None:
+    if value is not None:
+        check_float(name, value)
+
+
+_check_text: _Check = partial(check_instance, types=str, expected="a str")
+_DATA_SET_CHECKS: dict[str, _Check] = {
+    "name": _check_text,
+    "num_samples": partial(check_int, minimum=1),
+    "sha256": _check_text,
+}
+_SAMPLING_CHECKS: dict[str, _Check] = {"mode": _check_text, "finished": check_bool}
+_CHECK_OF_TYPE: dict[str, _Check] = {
+    "int": partial(check_int, minimum=0),
+    "bool": check_bool,
+    "float": _check_number_or_none,
+}
+_REPORT_CHECKS = {item.name: _CHECK_OF_TYPE[str(item.type)] for item in fields(SamplingReport)} | {
+    "tolerance": check_float
+}
+_CHECKS: dict[str, _Check] = {
+    "sampling": _check_sampling,
+    # Another version's plan may have other entries too: the file can be read, but not continued.
+    "measurement_plan": partial(_check_entries, checks=PLAN_CHECKS),
+    "notes": _check_notes,
+    "datasets": _check_data_sets,
+    "groups": _check_text,
+    "intervals": _check_intervals,
+    "perturb_one_dimensional": check_bool,
+    "directions_seed": partial(check_int, minimum=0),
+}

@@ -1,0 +1,252 @@
+"""Files that are read whole, and rewritten whole and moved into place, so that a name never holds half a file."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from collectors.errors import FileWriteError, LandscapeError
+from collectors.files import system
+from collectors.files.file_kinds import ENOUGH_BYTES, other_kind
+from collectors.files.local_files import write_bytes
+from collectors.files.places import AnyPath, check_directory, is_url, lost_slashes_hint
+from collectors.files.remote_path import RemotePath
+from collectors.validation import wrong_type
+
+from .. import errors
+from ..replacing import first_bytes, not_replaced
+from .attributes import check_attributes
+from .hdf5 import CONTENTS, check_digest, read_attribute, read_attributes, reason
+from .kind import KINDS, LANDSCAPE, FileKind
+
+T = TypeVar("T")
+
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+# Far more than the largest grid with many metrics.
+_LARGEST_DOWNLOAD = 2**30
+
+
+def write_image(path: str | os.PathLike[str], image: bytes, kind: FileKind = LANDSCAPE) -> None:
+    """Puts a file's bytes in place, or raises LandscapeWriteError and leaves what was on the disk untouched."""
+    target = Path(path).resolve()
+    try:
+        write_bytes(target, image)
+    except FileWriteError as error:
+        kept = "The file on the disk is untouched" if os.path.lexists(target) else "No file was there, and none is now"
+        raise errors.LandscapeWriteError(
+            f"{kind.word} file {path} cannot be written: {error.reason}. {kept}. "
+            "Free some space or choose another output directory, then run again: it continues from the file."
+        ) from error
+
+
+def read_whole(path: str | os.PathLike[str] | RemotePath, kind: FileKind, read: Callable[[Any, int], T]) -> T:
+    """Returns what ``read``, which may raise anything for wrong contents, makes of the HDF5 file and its size."""
+    path = path_of(path)
+    if isinstance(path, RemotePath):
+        return _read(path, image := _download(path, kind), len(image), kind, read)
+    _check_openable(path, kind)
+    return _read(path, path, path.stat().st_size, kind, read)
+
+
+def check_replaceable(path: AnyPath, kind: FileKind) -> None:
+    """Checks that a file may take the place of what is there; a damaged or empty file of ours may be replaced."""
+    begins = first_bytes(path, len(_SIGNATURE))
+    if not _SIGNATURE.startswith(begins):
+        raise not_replaced(path, kind.word)
+    if begins != _SIGNATURE:
+        return
+    try:
+        found = _format_of(path)
+    except Exception:  # the library reports damage by nearly every kind of exception
+        return
+    if found != kind.format:
+        raise not_replaced(path, kind.word)
+
+
+def holds_ours(path: AnyPath) -> bool:
+    """Returns whether a file is a whole HDF5 file of ours, of any kind."""
+    if first_bytes(path, len(_SIGNATURE)) != _SIGNATURE:
+        return False
+    try:
+        return _format_of(path) in [kind.format for kind in KINDS]
+    except Exception:  # the library reports damage by nearly every kind of exception
+        return False
+
+
+def _format_of(path: AnyPath) -> Any:
+    with path.open("rb") as source, _opened(source) as file:
+        return read_attribute(file, "format")
+
+
+def kind_of(path: str | os.PathLike[str] | RemotePath) -> FileKind:
+    """Returns of which of our kinds a file is; that of a landscape where it does not say, so that reading it does."""
+    formats = {kind.format: kind for kind in KINDS}
+    path = path_of(path)
+    if isinstance(path, RemotePath):
+        source: Path | bytes = _download(path, LANDSCAPE)
+    else:
+        _check_openable(path, LANDSCAPE)
+        source = path
+    try:
+        with _opened(source) as file:
+            return formats.get(read_attribute(file, "format"), LANDSCAPE)
+    except Exception:  # the library reports damage by nearly every kind of exception
+        return LANDSCAPE
+
+
+def read_file_attributes(path: str | os.PathLike[str] | RemotePath) -> dict[str, Any]:
+    """Returns the attributes of a file of any of our kinds; the errors are those of ``read_whole``."""
+    place = path_of(path)
+
+    def read(file: Any, _size: int) -> dict[str, Any]:
+        attributes = read_attributes(file)
+        check_attributes(attributes)
+        return attributes
+
+    return read_whole(place, kind_of(place), read)
+
+
+def path_of(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
+    """Returns where a file lies, on this machine or behind a URL."""
+    if isinstance(path, RemotePath) or is_url(path):
+        return check_directory("path", path)
+    if not isinstance(path, str | os.PathLike):
+        raise wrong_type("path", "a path (str or os.PathLike)", path)
+    return Path(path)
+
+
+def _opened(source: Path | bytes | io.BufferedReader) -> Any:
+    import h5py
+
+    options = {"locking": "best-effort"} if isinstance(source, Path) else {}
+    return h5py.File(io.BytesIO(source) if isinstance(source, bytes) else source, "r", **options)
+
+
+def _read(path: AnyPath, source: Path | bytes, size: int, kind: FileKind, read: Callable[[Any, int], T]) -> T:
+    try:
+        with _opened(source) as file:
+            version = _check_format(file, path, kind)
+            found = read(file, size)
+            # A version that became another one by a flipped bit has its digest still.
+            if version > kind.oldest or CONTENTS in file.attrs:
+                check_digest(file)
+            return found
+    except LandscapeError:
+        raise
+    except BlockingIOError as error:
+        raise _locked(path, kind) from error
+    except Exception as error:  # the library reports damage by nearly every kind of exception
+        raise _damaged(path, f"{type(error).__name__}: {reason(error)}", kind) from error
+
+
+def _download(path: RemotePath, kind: FileKind) -> bytes:
+    try:
+        image = path.read_bytes(0, _LARGEST_DOWNLOAD)
+    except FileNotFoundError as error:
+        raise _not_found(path, kind) from error
+    except OSError as error:
+        raise LandscapeError(
+            f"{kind.word} file {path} cannot be read: {error.strerror}. Check the address and your right to read there."
+        ) from error
+    if len(image) == _LARGEST_DOWNLOAD:
+        raise errors.LandscapeFormatError(
+            f"{path} has {_LARGEST_DOWNLOAD} bytes or more and can be no {kind.word} file. Correct the address."
+        )
+    if not image.startswith(_SIGNATURE):
+        raise _no_signature(path, image[:ENOUGH_BYTES], kind)
+    return image
+
+
+def _check_openable(path: Path, kind: FileKind) -> None:
+    try:
+        with system.open_for_reading(path) as file:
+            regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            begins = file.read(ENOUGH_BYTES) if regular else b""
+            locked = regular and system.is_locked_for_writing(file.fileno())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _not_found(path, kind) from error
+    except IsADirectoryError as error:
+        raise errors.LandscapeFormatError(
+            f"{path} is a directory; give the path of a {kind.word} file in it."
+        ) from error
+    except OSError as error:
+        raise LandscapeError(
+            f"{kind.word} file {path} cannot be opened: {error.strerror}. Correct its permissions or copy it."
+        ) from error
+    if not regular:
+        raise errors.LandscapeFormatError(f"{path} is no regular file; give the path of a {kind.word} file.")
+    if locked:
+        raise _locked(path, kind)
+    if not begins.startswith(_SIGNATURE):
+        raise _no_signature(path, begins, kind)
+
+
+def _locked(path: AnyPath, kind: FileKind) -> errors.LandscapeLockedError:
+    return errors.LandscapeLockedError(
+        f"{kind.word} file {path} is locked: another program has it open for writing. Close it there, or read a copy."
+    )
+
+
+def _not_found(path: AnyPath, kind: FileKind) -> errors.LandscapeNotFoundError:
+    return errors.LandscapeNotFoundError(
+        f"there is no {kind.word} file {path}. Measure the {kind.word} first, or correct the path."
+        f"{lost_slashes_hint(path)}"
+    )
+
+
+def _no_signature(path: AnyPath, begins: bytes, kind: FileKind) -> LandscapeError:
+    if not begins:
+        return errors.LandscapeDamagedError(
+            f"{kind.word} file {path} is empty. It was left as it is: copy it again from where it came, or measure it "
+            "again with overwrite=True."
+        )
+    other = other_kind(begins)
+    if other is not None:
+        return errors.LandscapeFormatError(
+            f"{path} is no {kind.word} file, but {other}. It was left as it is. For a {kind.word} file that is to be "
+            "written, give another place."
+        )
+    if _SIGNATURE.startswith(begins):
+        return _damaged(path, "it ends within its first bytes", kind)
+    # Nobody is told to replace it, because it may be anything.
+    return errors.LandscapeDamagedError(
+        f"{kind.word} file {path} is damaged, or none at all: it does not begin as an HDF5 file does. It was left as "
+        f"it is: give the path of a {kind.word} file, or, for one that is to be written, another place."
+    )
+
+
+def _check_format(file: Any, path: AnyPath, kind: FileKind) -> int:
+    """Returns the file's version."""
+    found = read_attribute(file, "format")
+    if found != kind.format:
+        own = next((other for other in KINDS if other.format == found), None)
+        if own is not None:
+            raise errors.LandscapeFormatError(
+                f"{path} is a {own.word} file, which {own.reader} reads. Give the path of a {kind.word} file, or, for "
+                "one that is to be written, another place."
+            )
+        raise errors.LandscapeFormatError(
+            f"{path} is an HDF5 file of another program (its attribute 'format' is not {kind.format!r}). "
+            f"Give the path of a {kind.word} file, or, for one that is to be written, another place."
+        )
+    version = int(read_attribute(file, "format_version"))
+    if not kind.oldest <= version <= kind.version:
+        remedy = "Install a newer summary-landscape."
+        if version < kind.oldest:
+            remedy = "Measure it again with overwrite=True, or read it with the version that wrote it."
+        raise errors.LandscapeFormatError(
+            f"{kind.word} file {path} has format_version {version}, this program reads {kind.oldest} and "
+            f"{kind.version}. {remedy}"
+        )
+    return version
+
+
+def _damaged(path: AnyPath, why: str, kind: FileKind) -> errors.LandscapeDamagedError:
+    return errors.LandscapeDamagedError(
+        f"{kind.word} file {path} is damaged ({why}). It was left as it is: copy it again from where it came, "
+        "or measure it again with overwrite=True."
+    )

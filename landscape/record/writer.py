@@ -1,0 +1,242 @@
+"""Writes files of measurements: at most a few seconds behind the measurement, or once; and notes which were begun."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from collectors.files.background import NewestState
+from collectors.files.local_files import unsent_folder
+from collectors.files.places import AnyPath, check_can_be_directory, check_can_be_file, check_directory
+from collectors.files.remote_path import RemotePath
+from collectors.files.retrying import LAST_PAUSES_SECONDS, retry
+from collectors.validation import check_bool, check_path
+
+from ..errors import LandscapeWriteError
+from ..replacing import check_no_input
+from .kind import LANDSCAPE, FileKind
+from .lock import lock_landscape
+from .whole_file import check_replaceable, write_image
+
+D = TypeVar("D")
+T = TypeVar("T")
+
+FLUSH_SECONDS = 5.0
+
+
+class FileWriter(Generic[D]):
+    """Writes a file whole when entered, left, and every ``flush_seconds`` of ``update`` calls; none without a path."""
+
+    def __init__(
+        self,
+        path: AnyPath | None,
+        data: D,
+        encode: Callable[[D], bytes],
+        kind: FileKind,
+        flush_seconds: float = FLUSH_SECONDS,
+    ) -> None:
+        self._place = RemoteStore(path, kind) if isinstance(path, RemotePath) else path
+        self._path = path
+        self._data, self._encode, self._kind = data, encode, kind
+        self._lock = threading.Lock()
+        self._flushes = NewestState("landscape-writer", self._write, flush_seconds)
+
+    def update(self, change: Callable[[], T]) -> T:
+        """Changes the data while no write is under way, and returns what ``change`` does."""
+        self._flushes.check()
+        with self._lock:
+            found = change()
+        self._flushes.touch()
+        return found
+
+    def __enter__(self) -> FileWriter[D]:
+        # The first write shows at once whether the place can be written to, before hours of measuring.
+        self._write()
+        if self._path is not None:
+            note_file(self._path)
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        with contextlib.suppress(Exception):
+            self._flushes.close()
+        if error is not None and error is self._flushes.error:
+            # Once more, because there may be room again; the first failure has been reported already.
+            with contextlib.suppress(Exception):
+                self._write()
+        else:
+            self._write(last=True)
+
+    def _write(self, *, last: bool = False) -> None:
+        if self._place is None:
+            return
+        with self._lock:
+            image = self._encode(self._data)
+        # The measurement must not wait for a slow disk or server.
+        if not isinstance(self._place, RemoteStore):
+            write_image(self._place, image, self._kind)
+        elif last:
+            self._place.write_last(image)
+        else:
+            self._place.write(image)
+
+
+class RemoteStore:
+    """Writes the bytes of a file behind a URL."""
+
+    # The first write fails at once, because it shows whether the place can be written at all. From then on a failure is
+    # a warning, the newest bytes are kept on this machine, and the next write tries again.
+
+    def __init__(self, path: RemotePath, kind: FileKind = LANDSCAPE) -> None:
+        self._path, self._kind = path, kind
+        self._has_worked = False
+        self._kept: Path | None = None
+
+    def write(self, image: bytes) -> None:
+        """Writes while the survey goes on; a LandscapeWriteError only where nothing could be written before."""
+        try:
+            self._path.write_bytes(image)
+        except OSError as error:
+            if not self._has_worked:
+                raise LandscapeWriteError(
+                    f"{self._kind.word} file {self._path} cannot be written: {error.strerror}. What was there is "
+                    "untouched. Check the address and your right to write there, then run again."
+                ) from error
+            was_kept = self._kept is not None
+            kept = self._keep(image)
+            if not was_kept:
+                warnings.warn(
+                    f"{self._kind.word} file {self._path} cannot be written at the moment: {error.strerror}. What is "
+                    f"measured is kept in {kept}, and the next write in a few seconds tries again.",
+                    stacklevel=2,
+                )
+        else:
+            self._has_worked = True
+            self._forget()
+
+    def write_last(self, image: bytes) -> None:
+        """Writes the last bytes, trying several times; a LandscapeWriteError says where they are on this machine."""
+
+        def write() -> None:
+            try:
+                self._path.write_bytes(image)
+            except OSError:
+                # Before the pause, in which a process that does not end may be killed.
+                self._keep(image)
+                raise
+
+        try:
+            retry(write, LAST_PAUSES_SECONDS)
+        except LandscapeWriteError:
+            raise  # it cannot even be kept on this machine
+        except OSError as error:
+            raise LandscapeWriteError(
+                f"{self._kind.word} file {self._path} cannot be written: {error.strerror}. What was measured is in "
+                f"{self._kept}: copy it there once that is possible, else the next run measures it again."
+            ) from error
+        self._forget()
+
+    def _keep(self, image: bytes) -> Path:
+        if self._kept is None:
+            self._kept = unsent_folder() / self._path.name
+        write_image(self._kept, image, self._kind)
+        return self._kept
+
+    def _forget(self) -> None:
+        if self._kept is not None:
+            with contextlib.suppress(OSError):
+                self._kept.unlink()
+                self._kept.parent.rmdir()
+            self._kept = None
+
+
+# Endings of pictures, films and pages.
+_DRAWN = (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".gif", ".mp4", ".html")
+
+
+def make_output_folder(name: str, folder: Path) -> Path:
+    """Makes the folder of landscape files, and those above it, where they are missing."""
+    check_can_be_directory(name, folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LandscapeWriteError(
+            f"{name} {folder} cannot be made: {error.strerror}. Give a directory in which you may write, such as "
+            "landscapes."
+        ) from error
+    return folder
+
+
+def output_file(
+    output: object, inputs: Iterable[object] = (), kind: FileKind | None = None, *, overwrite: object = False
+) -> AnyPath:
+    """Returns the path of a file to write; raises where it is an input, named like a picture, or of another kind."""
+    path = check_directory("output", output)
+    if isinstance(path, RemotePath):
+        path.parent.check_writable("output")
+    else:
+        check_can_be_file("output", path)
+    _check_ending("output", path)
+    check_no_input("output", path, inputs)
+    if kind is not None and overwrite is True:
+        check_replaceable(path, kind)
+    return path
+
+
+def save_whole(
+    path: str | os.PathLike[str], encode: Callable[[], bytes], kind: FileKind, *, overwrite: bool = False
+) -> Path:
+    """Writes the bytes that ``encode`` makes and returns the path; raises where a file may not or cannot be written."""
+    target = check_path("path", path)
+    check_bool("overwrite", overwrite)
+    check_can_be_file("path", target)
+    _check_ending("path", target)
+    with lock_landscape(target, kind):
+        if os.path.lexists(target) and not overwrite:
+            raise already_there(target)
+        check_replaceable(target, kind)
+        write_image(target, encode(), kind)
+    return target
+
+
+def _check_ending(name: str, path: AnyPath) -> None:
+    if path.suffix.lower() in _DRAWN:
+        data = f"{path.stem}.h5"
+        raise ValueError(
+            f"{name} must be the file of what is measured, such as {data}, but got {path.name!r}, the name of a "
+            f"drawing. `landscape plot {data}` and `landscape view {data}` draw it when it is measured."
+        )
+
+
+def already_there(target: Path) -> LandscapeWriteError:
+    """Returns the error for a file that may not be replaced."""
+    return LandscapeWriteError(
+        f"{target} exists and was left as it is. Pass overwrite=True to replace it, or give another name."
+    )
+
+
+_files: ContextVar[dict[str, None] | None] = ContextVar("kept_files", default=None)
+
+
+@contextmanager
+def noting_files() -> Iterator[dict[str, None]]:
+    """Gives the names of the files that hold something measured, in the order in which they were begun."""
+    found: dict[str, None] = {}
+    token = _files.set(found)
+    try:
+        yield found
+    finally:
+        _files.reset(token)
+
+
+def note_file(path: AnyPath) -> None:
+    """Notes that a file now holds what has been measured so far."""
+    found = _files.get()
+    if found is not None:
+        found[str(path)] = None

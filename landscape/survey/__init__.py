@@ -1,1 +1,0 @@
-"""A survey: points of a plane, measured by a pool, kept in a file."""

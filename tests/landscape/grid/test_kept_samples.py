@@ -1,0 +1,269 @@
+"""keep_samples: each sample's loss at every measured point, in the file, continued, on other grids, and refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from two_sets import OPTIONS, both, network, plane
+
+from landscape import Landscape, evaluate, line_between, random_plane, refine, widen
+from landscape.errors import LandscapeError, LandscapeIdentityError
+from landscape.facts import summary_text
+from landscape.grid.landscape_file import read_landscape
+from landscape.record.checks import PointStatus
+from workers import OwnLoss
+from workers.errors import CallbackFunctionError, SampleMemoryError
+
+SEED = 2
+
+
+def drawn():
+    return random_plane(network(), seed=SEED)
+
+
+def weighted():
+    """Returns a function whose loss weighs classes and leaves one out."""
+
+    def callback_fn():
+        _, built, sets, _ = both()
+        return nn.CrossEntropyLoss(weight=torch.tensor([0.5, 2.0, 1.0]), ignore_index=1), built, sets["train"], {}
+
+    return callback_fn
+
+
+def squared(outputs, targets):
+    return nn.functional.cross_entropy(outputs, targets) ** 2
+
+
+def moved(built, plane, x, y):
+    """Returns the network at a point, in float64."""
+    moved = built.double().eval()
+    with torch.no_grad():
+        for name, parameter in moved.named_parameters():
+            value = plane.origin[name] + x * plane.directions[0][name] + y * plane.directions[1][name]
+            parameter.copy_(torch.as_tensor(value, dtype=torch.float64))
+    return moved
+
+
+@pytest.mark.slow
+def test_the_file_holds_the_loss_of_each_sample_of_each_data_set(tmp_path):
+    """As PyTorch computes it alone, in data-set order."""
+    path, on = tmp_path / "kept.h5", drawn()
+    found = evaluate(on, both, output=path, keep_samples=True, **OPTIONS)
+    loaded = Landscape.load(path)
+    plain = evaluate(on, both, **OPTIONS)
+    for name in plain.metrics:
+        np.testing.assert_array_equal(loaded[name], plain[name], err_msg="nothing else changes")
+    _, _, sets, _ = both()
+    for name, suffix in (("train", ""), ("test", "@test")):
+        inputs, targets = sets[name].dataset.tensors
+        samples, kept = loaded.samples(name), loaded.samples(name).losses()
+        assert samples.count == len(targets)
+        assert samples.weights is None
+        np.testing.assert_array_equal(samples.targets, targets)
+        assert kept.shape == (3, 4, len(targets))
+        assert kept.dtype == np.float32
+        np.testing.assert_array_equal(kept, found.samples(name).losses())
+        np.testing.assert_allclose(kept.astype(float).mean(-1), loaded[f"loss{suffix}"], rtol=1e-6)
+        stderr = kept.astype(float).std(-1, ddof=1) / math.sqrt(len(targets))
+        np.testing.assert_allclose(stderr, loaded[f"loss_stderr{suffix}"], rtol=1e-5)
+        for row, column in ((0, 0), (2, 1), (1, 3)):
+            at = moved(network(), on, found.x[column], found.y[row])
+            with torch.no_grad():
+                expected = nn.functional.cross_entropy(at(inputs.double()), targets, reduction="none")
+            np.testing.assert_allclose(samples.at(row, column), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(loaded.samples().losses(), loaded.samples("train").losses())
+    assert "100 of train at 12 points" in summary_text(loaded)
+    with pytest.raises(KeyError, match=r"of a data set 'valid' were kept; of \['train', 'test'\] they were"):
+        loaded.samples("valid")
+    with pytest.raises(LandscapeError, match=r"were not kept. Measure the landscape with keep_samples=True"):
+        plain.samples()
+    with pytest.raises(IndexError):
+        loaded.samples().at(3, 0)
+    with pytest.raises(IndexError, match="a point of this grid has 2 indices"):
+        loaded.samples().at(3)
+
+
+def test_class_weights_and_ignored_targets(tmp_path):
+    path = tmp_path / "weighted.h5"
+    evaluate(drawn(), weighted(), output=path, keep_samples=True, **OPTIONS)
+    loaded = Landscape.load(path)
+    samples, targets = loaded.samples(), both()[2]["train"].dataset.tensors[1].numpy()
+    np.testing.assert_array_equal(samples.weights, np.array([0.5, 0.0, 1.0])[targets])
+    kept = samples.losses().astype(float)
+    assert (np.isnan(kept) == (targets == 1)).all(), "what does not count has no loss"
+    mean = np.nansum(kept * samples.weights, -1) / samples.weights.sum()
+    np.testing.assert_allclose(mean, loaded.loss, rtol=1e-6)
+    gap, error = samples.difference((0, 0), (2, 3))
+    assert gap == pytest.approx(loaded.loss[0, 0] - loaded.loss[2, 3], rel=1e-5)
+    assert 0 < error < math.inf
+
+
+@pytest.mark.slow
+def test_a_paired_standard_error_is_that_of_the_differences(tmp_path):
+    found = evaluate(drawn(), both, keep_samples=True, **OPTIONS)
+    samples = found.samples("test")
+    gaps = samples.at(1, 1).astype(float) - samples.at(1, 2).astype(float)
+    expected = gaps.mean(), gaps.std(ddof=1) / math.sqrt(60)
+    assert samples.difference((1, 1), (1, 2)) == pytest.approx(expected, rel=1e-9)
+    alone = math.hypot(found["loss_stderr@test"][1, 1], found["loss_stderr@test"][1, 2])
+    assert expected[1] < 0.7 * alone, "the same samples lie at both points"
+
+
+@pytest.mark.slow
+def test_a_line_and_one_data_set_without_a_name(tmp_path):
+    path = tmp_path / "line.h5"
+    line = line_between(network(3), network(4))
+    evaluate(line, weighted(), output=path, keep_samples=True, **{**OPTIONS, "size": 5}, buffers="fixed")
+    samples = Landscape.load(path).samples()
+    assert samples.name == "main"
+    assert samples.losses().shape == (5, 100)
+    assert samples.difference(4, 0)[0] == pytest.approx(Landscape.load(path).loss[[4, 0]] @ [1, -1], rel=1e-5)
+
+
+@pytest.mark.slow
+def test_an_unfinished_survey_goes_on_with_the_same_bytes(tmp_path):
+    path, on = tmp_path / "kept.h5", drawn()
+    with pytest.warns(UserWarning, match="the budget of .* ended the landscape"):
+        evaluate(on, both, output=path, budget=1e-6, keep_samples=True, **OPTIONS)
+    half = read_landscape(path)
+    measured = half.status == PointStatus.MEASURED
+    assert not measured.all()
+    np.testing.assert_array_equal(half.kept_samples["test"].measured, measured)
+    np.testing.assert_array_equal(np.isfinite(half.kept_samples["test"].losses()).all(-1), measured)
+    found = evaluate(on, both, output=path, keep_samples=True, **OPTIONS)
+    whole = evaluate(on, both, keep_samples=True, **OPTIONS)
+    for name in ("train", "test"):
+        np.testing.assert_array_equal(found.samples(name).losses(), whole.samples(name).losses())
+        np.testing.assert_array_equal(Landscape.load(path).samples(name).losses(), whole.samples(name).losses())
+    assert evaluate(on, both, output=path, keep_samples=True, **OPTIONS).report.measured <= 1
+
+
+@pytest.mark.slow
+def test_with_and_without_are_two_experiments(tmp_path):
+    path, on = tmp_path / "kept.h5", drawn()
+    evaluate(on, both, output=path, **OPTIONS)
+    with pytest.raises(LandscapeIdentityError, match=r"keep_samples: the file has absent, this run true"):
+        evaluate(on, both, output=path, keep_samples=True, **OPTIONS)
+
+
+@pytest.mark.slow
+def test_refined_and_widened(tmp_path):
+    path, on = tmp_path / "kept.h5", plane()
+    before = evaluate(on, both, output=path, keep_samples=True, groups="target", **OPTIONS)
+    loaded = Landscape.load(path)
+    finer = refine(path, both, factor=2, plane=on, progress=False, device_ids=[0])
+    assert finer.loss.shape == (5, 7)
+    for name, suffix in (("train", ""), ("test", "@test")):
+        np.testing.assert_array_equal(finer.samples(name).losses()[::2, ::2], before.samples(name).losses())
+        np.testing.assert_allclose(
+            finer.samples(name).losses().astype(float).mean(-1), finer[f"loss{suffix}"], rtol=1e-6
+        )
+    with pytest.raises(LandscapeError, match=r"cannot be read: it was changed since.* load the landscape again"):
+        loaded.samples().at(0, 0)
+    wider = widen(path, both, limits=(-5.0, 4.0), plane=on, progress=False, device_ids=[0])
+    assert wider.loss.size > finer.loss.size
+    row, column = (int(np.argmin(abs(axis - finer_axis[0]))) for axis, finer_axis in
+                   ((wider.y, finer.y), (wider.x, finer.x)))  # fmt: skip
+    np.testing.assert_array_equal(
+        wider.samples("test").losses()[row : row + 5, column : column + 7], finer.samples("test").losses()
+    )
+    np.testing.assert_allclose(Landscape.load(path).samples().losses().mean(-1), wider.loss, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_adaptive_sampling_keeps_what_is_measured():
+    options = {**OPTIONS, "size": 12}
+    found = evaluate(drawn(), both, sampling="adaptive", tolerance=0.05, keep_samples=True, **options)
+    measured = found.status == PointStatus.MEASURED
+    assert not measured.all()
+    losses = found.samples("test").losses()
+    assert np.isfinite(losses[measured]).all()
+    assert np.isnan(losses[~measured]).all()
+    assert np.isnan(found.samples("test").at(*np.argwhere(~measured)[0].tolist())).all()
+
+
+class Failing(nn.Sequential):
+    """A network that raises where its outputs are large."""
+
+    def forward(self, inputs):
+        outputs = super().forward(inputs)
+        if float(outputs.abs().max()) > 50:
+            raise RuntimeError("too far")
+        return outputs
+
+
+def test_a_point_that_fails_has_none(tmp_path):
+    path, failing = tmp_path / "failed.h5", Failing(*network())
+    x, y = np.linspace(0, 300, 6), np.linspace(0, 1, 2)
+    options = {name: value for name, value in OPTIONS.items() if name != "size"}
+    with pytest.warns(UserWarning, match="points failed"):
+        evaluate(
+            random_plane(failing, seed=SEED),
+            lambda: (nn.CrossEntropyLoss(), Failing(*network()), both()[2]["train"], {}),
+            output=path,
+            keep_samples=True,
+            x=x,
+            y=y,
+            **options,
+        )
+    loaded = Landscape.load(path)
+    failed = loaded.status == PointStatus.FAILED
+    assert failed.any()
+    np.testing.assert_array_equal(np.isnan(loaded.samples().losses()).all(-1), failed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "match"),
+    [
+        ("one number", CallbackFunctionError, r"keep_samples needs a loss that has a value for each sample.*reduction"),
+        ("own loss", CallbackFunctionError, r"keep_samples needs a loss .* let it return outputs"),
+        ("streamed", SampleMemoryError, r"the loss of each sample is kept, and for that all samples must be in memory"),
+        ("word", TypeError, r"keep_samples must be"),
+        ("too large", ValueError, r"keep_samples would take 2\.24 GiB for 2000 x 3000 points of 100 samples, but at "
+         r"most 2 GiB are kept. Measure a smaller grid \(at most 5,368,709 points\) or fewer samples"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_says_what_to_do(kind, error, match):
+    options = {**OPTIONS, "keep_samples": True}
+
+    def callback_fn():
+        loss, built, sets, _ = both()
+        if kind == "one number":
+            loss = squared
+        if kind == "own loss":
+            loss = OwnLoss(lambda network, batch: nn.functional.cross_entropy(network(batch[0]), batch[1]))
+        return loss, built, sets["train"], {}
+
+    if kind == "streamed":
+        options["sample_memory"] = 1000
+    if kind == "word":
+        options["keep_samples"] = "yes"
+    if kind == "too large":
+        options["size"] = (3000, 2000)
+    with pytest.raises(error, match=match):
+        evaluate(drawn(), callback_fn, **options)
+
+
+@pytest.mark.slow
+def test_ray_workers_keep_the_same(tmp_path):
+    alone = evaluate(drawn(), both, keep_samples=True, **OPTIONS)
+    together = evaluate(drawn(), both, keep_samples=True, **{**OPTIONS, "device_ids": [0, 1]})
+    for name in ("train", "test"):
+        np.testing.assert_array_equal(together.samples(name).losses(), alone.samples(name).losses())
+        np.testing.assert_array_equal(together.samples(name).targets, alone.samples(name).targets)
+
+
+def test_targets_that_are_no_classes():
+    def callback_fn():
+        inputs = torch.linspace(-1, 1, 60).reshape(10, 6)
+        return nn.MSELoss(), network(), DataLoader(TensorDataset(inputs, inputs[:, :3]), 4), {}
+
+    found = evaluate(drawn(), callback_fn, keep_samples=True, **OPTIONS, num_samples=10)
+    assert found.samples().targets is None
+    np.testing.assert_allclose(found.samples().losses().mean(-1), found.loss, rtol=1e-5)

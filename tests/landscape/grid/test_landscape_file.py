@@ -1,0 +1,780 @@
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+import xarray
+from examples import batch_norm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from landscape_examples import build
+from places import ROOT
+from waiting import wait_until
+
+from collectors.errors import LandscapeError
+from collectors.files.local_files import temporary_sibling
+from landscape import Comparison, Curvature, Landscape, evaluate, line_between, random_plane
+from landscape.errors import (
+    LandscapeDamagedError,
+    LandscapeFormatError,
+    LandscapeIdentityError,
+    LandscapeLockedError,
+    LandscapeNotFoundError,
+    LandscapeWriteError,
+)
+from landscape.grid.checkpoints import OriginData
+from landscape.grid.data import DirectionsData, LandscapeData
+from landscape.grid.landscape_file import landscape_bytes, read_landscape, write_landscape
+from landscape.record.checks import PointStatus
+from landscape.record.identity import check_identity
+from landscape.record.lock import clean_temporaries, lock_landscape
+
+
+def leaves(value: Any, name: str = "") -> dict[str, Any]:
+    """Returns every number and text of a landscape by its place, arrays as type, shape and bytes."""
+    if isinstance(value, np.ndarray):
+        return {name: (value.dtype.str, value.shape, value.tobytes())}
+    if isinstance(value, dict):
+        items = value
+    elif hasattr(value, "__dataclass_fields__"):
+        items = {item: values for item, values in vars(value).items() if item != "path"}
+    elif isinstance(value, float):
+        return {name: np.float64(value).tobytes()}
+    else:
+        return {name: value}
+    return {key: leaf for item in items for key, leaf in leaves(items[item], f"{name}.{item}").items()}
+
+
+@pytest.mark.slow
+def test_the_page_of_file_formats_names_everything_that_a_survey_writes(tmp_path):
+    network, path = batch_norm()[1], tmp_path / "a.h5"
+    other = copy.deepcopy(network)
+    with torch.no_grad():
+        next(other.parameters()).add_(0.1)
+    page = (ROOT / "docs/formats.md").read_text()
+    named = {*re.findall(r"`/?(\w+)/?`", page), "accuracy"}
+    named |= {f"projected_{name}" for name in named} | {f"{name}_with_plane_buffers" for name in named}
+    for plane in (random_plane(network, seed=1), line_between(network, other)):
+        evaluate(plane, batch_norm, size=3, output=path, overwrite=True, device_ids=[0], progress=False)
+        with h5py.File(path) as file:
+            members: list[str] = []
+            file.visit(members.append)
+            written = {*file.attrs, *json.loads(file.attrs["measurement_plan"]), *json.loads(file.attrs["sampling"])}
+        assert written | {part for member in members for part in member.split("/")} <= named
+
+
+def rewrite(path: Path, change: Any) -> None:
+    with h5py.File(path, "r+") as file:
+        change(file)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "landscape_1-9_pca.h5"
+
+
+class TestRoundTrip:
+    @pytest.mark.parametrize("rows", [None, 1, 3, 7])
+    @pytest.mark.parametrize("buffers", [True, False])
+    def test_everything_comes_back_bit_for_bit(self, path: Path, rows: int | None, buffers: bool) -> None:
+        data = build(rows, 4, buffers=buffers)
+        write_landscape(path, data)
+        data.errors["grid/1,2"] = "Traceback\n  é \\ud800 \\x00"
+        read = read_landscape(path)
+        assert read.path == path
+        assert leaves(read) == leaves(data)
+
+    def test_without_trajectory_errors_or_attributes(self, path: Path) -> None:
+        data = build(trajectory=False)
+        data.errors, data.attributes = {}, {}
+        write_landscape(path, data)
+        assert leaves(read_landscape(path)) == leaves(data)
+
+    def test_rows_are_y_and_columns_are_x(self, path: Path) -> None:
+        data = build()
+        data.metrics["loss"][:] = 100 * data.y[:, None] + data.x
+        write_landscape(path, data)
+        with h5py.File(path) as file:
+            for row, y in enumerate(file["y"]):
+                for column, x in enumerate(file["x"]):
+                    assert file["loss"][row, column] == 100 * y + x
+
+    def test_the_file_says_what_it_is(self, path: Path) -> None:
+        write_landscape(path, build())
+        with h5py.File(path) as file:
+            assert file.attrs["format"] == b"summary-landscape"
+            assert file.attrs["format_version"] == 3
+            assert file.attrs["complete"] is np.False_
+            assert file.attrs["decomposition"] == b"pca"
+            assert set(file) == {
+                "x", "y", "loss", "loss_stderr", "accuracy", "aa", "status",
+                "errors", "checkpoints", "origin", "directions",
+            }  # fmt: skip
+            assert set(file["checkpoints"]) == {
+                "number", "x", "y", "residual", "norm", "status", "projected_status", "with_plane_buffers_status",
+                "loss", "accuracy", "projected_loss", "projected_accuracy", "loss_with_plane_buffers",
+                "accuracy_with_plane_buffers", "run", "final", "name", "run_name", "sha256",
+            }  # fmt: skip
+            assert file["checkpoints/name"].asstr()[()].tolist() == ["", "", "", "average of both ☕"]
+            assert file["origin/role"].asstr()[()] == "final weights"
+            assert file["origin/x"][()] == 0
+
+    def test_complete_means_that_nothing_is_pending(self, path: Path) -> None:
+        data = build()
+        data.status[:] = PointStatus.MEASURED
+        for place in (data.checkpoints.status, data.checkpoints.projected_status):
+            place[:] = PointStatus.FAILED
+        assert not data.complete
+        data.checkpoints.with_plane_buffers_status[:] = PointStatus.MEASURED
+        assert data.complete
+        for change in (
+            replace(data, origin=OriginData()),
+            replace(data, status=np.zeros((3, 5), np.uint8)),
+            replace(data, checkpoints=replace(data.checkpoints, status=np.zeros(4, np.uint8))),
+        ):
+            assert not change.complete
+        write_landscape(path, data)
+        with h5py.File(path) as file:
+            assert file.attrs["complete"] is np.True_
+
+    def test_counts(self) -> None:
+        counts = build().status_counts
+        assert counts == {
+            PointStatus.PENDING: 12, PointStatus.MEASURED: 1, PointStatus.INTERPOLATED: 1, PointStatus.FAILED: 1
+        }  # fmt: skip
+
+    @pytest.mark.slow
+    @settings(max_examples=20)
+    @given(
+        attribute=st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+            max_leaves=8,
+        ),
+        name=st.sampled_from(["seed", "network", "identity", "ключ"]),
+        errors=st.dictionaries(
+            st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
+            st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
+            max_size=4,
+        ),
+    )
+    def test_any_json_attribute_and_any_text(
+        self, tmp_path_factory: Any, attribute: Any, name: str, errors: dict[str, str]
+    ) -> None:
+        path = tmp_path_factory.mktemp("any") / "a.h5"
+        data = build(trajectory=False)
+        data.attributes, data.errors = {name: attribute}, errors
+        write_landscape(path, data)
+        back = read_landscape(path)
+        assert back.attributes == {name: attribute}
+        assert type(back.attributes[name]) is type(attribute)
+        assert back.errors == errors
+
+    def test_a_large_attribute_and_many_failures(self, path: Path) -> None:
+        data = build()
+        data.attributes["identity"] = {"checkpoints": ["a" * 64] * 5000}
+        data.errors = {f"grid/{row},{column}": f"Traceback {column}" for row in range(300) for column in range(5)}
+        write_landscape(path, data)
+        back = read_landscape(path)
+        assert back.attributes["identity"] == data.attributes["identity"]
+        assert back.errors == data.errors
+
+    def test_an_endless_traceback_keeps_its_ends(self, path: Path) -> None:
+        data = build()
+        data.errors = {"grid/0,0": "first" + "é" * 10**6 + "last"}
+        write_landscape(path, data)
+        text = read_landscape(path).errors["grid/0,0"]
+        assert text.startswith("firsté")
+        assert text.endswith("élast")
+        assert "\n[...]\n" in text
+        assert path.stat().st_size < 200_000
+
+    def test_an_attribute_that_is_no_json_value_is_refused(self, path: Path) -> None:
+        data = build()
+        data.attributes["identity"] = {"a": object()}
+        with pytest.raises(TypeError, match="attribute 'identity' must be a JSON value, but has object"):
+            write_landscape(path, data)
+        assert not path.exists()
+
+
+class TestSameBytes:
+    def test_writing_twice_gives_the_same_bytes(self) -> None:
+        def second() -> int:
+            return int(time.time())  # time: HDF5 asks the system's clock, and keeps whole seconds if it keeps any
+
+        first, written = landscape_bytes(build()), second()
+        wait_until(lambda: second() > written, what="the next second")
+        assert landscape_bytes(build()) == first
+
+    def test_reading_and_writing_gives_the_same_bytes(self, path: Path) -> None:
+        write_landscape(path, build())
+        before = path.read_bytes()
+        write_landscape(path, read_landscape(path))
+        assert path.read_bytes() == before
+
+    def test_the_order_of_dictionaries_does_not_matter(self) -> None:
+        data, other = build(), build()
+        for mappings in (other.metrics, other.errors, other.attributes, other.checkpoints.metrics):
+            items = list(mappings.items())
+            mappings.clear()
+            mappings.update(reversed(items))
+        assert landscape_bytes(other) == landscape_bytes(data)
+
+    def test_another_process_writes_the_same_bytes(self, path: Path) -> None:
+        write_landscape(path, build(7, 4))
+        copy = path.with_name("copy.h5")
+        python(
+            "from landscape.grid.landscape_file import read_landscape, write_landscape;"
+            f"write_landscape({str(copy)!r}, read_landscape({str(path)!r}))"
+        )
+        assert copy.read_bytes() == path.read_bytes()
+
+
+class TestXarray:
+    def test_opens_the_file_as_it_is(self, path: Path) -> None:
+        data = build()
+        write_landscape(path, data)
+        with xarray.open_dataset(path, engine="h5netcdf") as dataset:
+            assert dataset["loss"].dims == ("y", "x")
+            assert dataset.sizes == {"y": 3, "x": 5}
+            np.testing.assert_array_equal(dataset["loss"], data.metrics["loss"])
+            np.testing.assert_array_equal(dataset["x"], data.x)
+            np.testing.assert_array_equal(dataset["y"], data.y)
+            assert dataset["accuracy"].sel(x=2.0, y=25.0) == data.metrics["accuracy"][1, 4]
+            assert dataset.attrs["network"] == "Nett$_é"
+        with xarray.open_dataset(path, engine="h5netcdf", group="checkpoints") as dataset:
+            assert dataset["projected_loss"].dims == ("number",)
+            assert dataset["number"].values.tolist() == [3, 5, 8, 9]
+
+    def test_opens_a_line(self, path: Path) -> None:
+        data = build(None, 6)
+        write_landscape(path, data)
+        with xarray.open_dataset(path, engine="h5netcdf") as dataset:
+            assert dataset["loss"].dims == ("x",)
+            np.testing.assert_array_equal(dataset["loss"], data.metrics["loss"])
+
+
+class TestAbsentAndForeign:
+    @pytest.mark.parametrize("reader", [Landscape, Curvature, Comparison])
+    def test_no_path(self, reader: Any) -> None:
+        with pytest.raises(TypeError, match=r"path must be a path \(str or os\.PathLike\), but got NoneType: None"):
+            reader.load(None)
+
+    def test_absent(self, tmp_path: Path) -> None:
+        with pytest.raises(LandscapeNotFoundError, match=r"there is no landscape file .*none\.h5"):
+            read_landscape(tmp_path / "none.h5")
+        with pytest.raises(FileNotFoundError):
+            read_landscape(tmp_path / "none.h5")
+        (tmp_path / "file").touch()
+        with pytest.raises(LandscapeNotFoundError):
+            read_landscape(tmp_path / "file" / "none.h5")
+
+    def test_directory(self, tmp_path: Path) -> None:
+        with pytest.raises(LandscapeFormatError, match="is a directory"):
+            read_landscape(tmp_path)
+
+    def test_named_pipe(self, path: Path) -> None:
+        os.mkfifo(path)
+        with pytest.raises(LandscapeFormatError, match="no regular file"):
+            read_landscape(path)
+
+    def test_other_program(self, path: Path) -> None:
+        with h5py.File(path, "w") as file:
+            file["train_loss"] = np.zeros(3)
+        with pytest.raises(LandscapeFormatError, match="HDF5 file of another program"):
+            read_landscape(path)
+
+    @pytest.mark.parametrize("text", ["summary-landscape", "other"])
+    def test_a_format_that_is_text_of_variable_length_is_not_ours(self, path: Path, text: str) -> None:
+        write_landscape(path, build())
+        rewrite(path, lambda file: file.attrs.__setitem__("format", text))
+        with pytest.raises(LandscapeFormatError, match="another program"):
+            read_landscape(path)
+
+    @pytest.mark.parametrize(
+        ("version", "remedy"),
+        [(4, "Install a newer"), (1, r"Measure it again.*or read it with the version that")],
+    )
+    def test_other_versions(self, path: Path, version: int, remedy: str) -> None:
+        write_landscape(path, build())
+        rewrite(path, lambda file: file.attrs.__setitem__("format_version", version))
+        match = f"format_version {version}, this program reads 2 and 3.*{remedy}"
+        with pytest.raises(LandscapeFormatError, match=match):
+            read_landscape(path)
+
+    def test_attributes_of_other_programs_are_left_alone(self, path: Path) -> None:
+        data = build()
+        write_landscape(path, data)
+        rewrite(path, lambda file: file.attrs.update({"note": np.arange(3), "who": "me"}))
+        assert read_landscape(path).attributes == data.attributes
+
+
+class TestDamaged:
+    @pytest.mark.parametrize("content", [b"\x89", b"\x89HDF", b"\x89HDF\r\n\x1a\n" + bytes(2000)])
+    def test_no_hdf5(self, path: Path, content: bytes) -> None:
+        path.write_bytes(content)
+        with pytest.raises(LandscapeDamagedError, match=r"is damaged .* overwrite=True"):
+            read_landscape(path)
+        assert path.read_bytes() == content
+
+    def test_nobody_is_told_to_replace_what_may_be_anything(self, path: Path) -> None:
+        path.write_bytes(b"not HDF5 at all\0" * 100)
+        with pytest.raises(LandscapeDamagedError, match="is damaged, or none at all") as caught:
+            read_landscape(path)
+        assert "overwrite" not in str(caught.value)
+
+    def test_truncated_anywhere(self, path: Path) -> None:
+        write_landscape(path, build())
+        whole = path.read_bytes()
+        for length in np.linspace(1, len(whole) - 1, 60).astype(int):
+            path.write_bytes(whole[:length])
+            with pytest.raises(LandscapeDamagedError, match="is damaged"):
+                read_landscape(path)
+            assert path.stat().st_size == length
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "x", "y", "loss", "status", "origin", "origin/x", "origin/loss", "origin/status", "origin/role",
+            "origin/name", "origin/run", "checkpoints/run", "checkpoints/name", "checkpoints/run_name", "directions",
+            "checkpoints/final", "directions/norms", "errors", "errors/place", "checkpoints/x", "checkpoints/number",
+            "checkpoints/loss", "checkpoints/projected_loss", "checkpoints/with_plane_buffers_status",
+        ],
+    )  # fmt: skip
+    def test_missing(self, path: Path, name: str) -> None:
+        write_landscape(path, build())
+        rewrite(path, lambda file: file.__delitem__(name))
+        with pytest.raises(LandscapeDamagedError, match="is damaged"):
+            read_landscape(path)
+
+    @pytest.mark.parametrize(
+        ("name", "values", "why"),
+        [
+            ("loss", np.zeros((5, 3)), r"'loss'.* shape \(3, 5\), but got .* shape \(5, 3\)"),
+            ("loss", np.zeros((3, 5), np.float32), "must be float64.* but got float32"),
+            ("loss", np.zeros((3, 5), ">f8"), "must be float64.* but got >f8"),
+            ("accuracy", np.zeros(15), r"shape \(15,\)"),
+            ("accuracy", np.zeros((3, 5, 1)), r"has the shape \(3, 5, 1\)"),
+            ("status", np.full((3, 5), 4, np.uint8), "numbers 0 to 3, but got 4"),
+            ("status", np.zeros((3, 5), np.int8), "must be uint8"),
+            ("x", np.array([0, 1, np.nan, 2, 3]), "finite and increasing"),
+            ("x", np.array([0.0, 1, 1, 2, 3]), "finite and increasing"),
+            ("y", np.zeros(0), "1 to 16384"),
+            ("x", np.float64(1), "x must be an array"),
+            ("checkpoints/x", np.zeros(3), r"checkpoints\.x"),
+            ("checkpoints/number", np.zeros(4), r"checkpoints\.number"),
+            ("origin/status", np.uint8(9), "9 is not a valid PointStatus"),
+            ("directions/norms", np.zeros(3), r"directions\.norms"),
+            ("errors/traceback_index", np.array([0, 1, 99]), "index out of range"),
+            ("errors/traceback_index", np.array([0, 1, -1]), "indices"),
+            ("origin/x", np.zeros(3), "TypeError"),
+        ],
+    )
+    def test_wrong(self, path: Path, name: str, values: Any, why: str) -> None:
+        write_landscape(path, build())
+
+        def change(file: Any) -> None:
+            del file[name]
+            file[name] = values
+
+        rewrite(path, change)
+        with pytest.raises(LandscapeDamagedError, match=f"is damaged .*({why}|Type-check error)"):
+            read_landscape(path)
+
+    @pytest.mark.parametrize(
+        ("name", "value", "why"),
+        [
+            ("sampling", "full", "sampling must be a dict, but got str"),
+            ("sampling", {"finished": "yes"}, r"sampling\['finished'\] must be a bool"),
+            ("sampling", {"interpolated": 3}, "a report with .*'tolerance'.*because points are interpolated"),
+            ("sampling", {"interpolated": -1}, r"sampling\['interpolated'\] must be .*, but got -1"),
+            ("sampling", {"estimated_error": "1 %"}, r"sampling\['estimated_error'\] must be a"),
+            ("measurement_plan", [], "measurement_plan must be a dict, but got list"),
+            ("measurement_plan", {"batch_size": 0}, r"measurement_plan\['batch_size'\] must be"),
+            ("measurement_plan", {"threads": 10**6}, r"measurement_plan\['threads'\] must be .* 4096, but got 1000000"),
+            ("measurement_plan", {"reason": 3}, r"measurement_plan\['reason'\] must be a str"),
+            ("notes", "a note", "notes must be a list, but got str"),
+            ("notes", [1], r"notes\[0\] must be a str"),
+            ("intervals", [3], r"intervals\[0\] must be a list"),
+            ("intervals", [[]], r"intervals\[0\] must be a list of numbers that is not empty"),
+            ("intervals", [["1"]], r"a number of intervals\[0\] must be an int"),
+        ],
+    )
+    def test_attributes_from_which_the_program_goes_on(self, path: Path, name: str, value: Any, why: str) -> None:
+        data = build()
+        data.attributes[name] = value
+        with pytest.raises((TypeError, ValueError), match=why):
+            write_landscape(path, data)
+        del data.attributes[name]
+        data.attributes["other"] = value
+        write_landscape(path, data)
+
+        def rename(file: Any) -> None:
+            texts = {key: file.attrs[key] for key in ("other", "json_attributes")}
+            for key, text in texts.items():
+                del file.attrs[key]
+                text = text.replace(b'"other"', f'"{name}"'.encode()) if key == "json_attributes" else text
+                stored = name if key == "other" else key
+                file.attrs.create(stored, text, dtype=h5py.string_dtype("utf-8", len(text)))
+
+        rewrite(path, rename)
+        with pytest.raises(LandscapeDamagedError, match=f"is damaged .*{why}"):
+            read_landscape(path)
+
+    @pytest.mark.parametrize("name", ["sampling", "measurement_plan", "notes", "intervals"])
+    def test_such_an_attribute_may_be_null(self, path: Path, name: str) -> None:
+        data = build()
+        data.attributes[name] = None
+        write_landscape(path, data)
+        assert "Landscape(" in repr(Landscape.load(path))
+
+    def test_links_out_of_the_file_are_not_followed(self, path: Path) -> None:
+        secret = path.with_name("secret.h5")
+        with h5py.File(secret, "w") as file:
+            file["loss"] = np.zeros((3, 5))
+        for link in (h5py.ExternalLink("secret.h5", "/loss"), h5py.SoftLink("/accuracy")):
+            write_landscape(path, build())
+
+            def change(file: Any, link: Any = link) -> None:
+                del file["loss"]
+                file["loss"] = link
+
+            rewrite(path, change)
+            with pytest.raises(LandscapeDamagedError, match="'loss' is a link to another place"):
+                read_landscape(path)
+
+    def test_storage_outside_the_file_is_refused(self, path: Path) -> None:
+        path.with_name("secret").write_bytes(bytes(120))
+        write_landscape(path, build())
+
+        def external(file: Any) -> None:
+            del file["loss"]
+            file.create_dataset("loss", (3, 5), "f8", external=[(str(path.with_name("secret")), 0, 120)])
+
+        rewrite(path, external)
+        with pytest.raises(LandscapeDamagedError, match="in chunks, by reference or in another file"):
+            read_landscape(path)
+
+    def test_virtual_and_compressed_arrays_are_refused(self, path: Path) -> None:
+        def virtual(file: Any) -> None:
+            layout = h5py.VirtualLayout((3, 5), "f8")
+            layout[:] = h5py.VirtualSource(".", "accuracy", (3, 5))
+            file.create_virtual_dataset("loss", layout)
+
+        def compressed(file: Any) -> None:
+            file.create_dataset("loss", (3, 5), "f8", compression="gzip")
+
+        for make in (virtual, compressed):
+            write_landscape(path, build())
+
+            def change(file: Any, make: Any = make) -> None:
+                del file["loss"]
+                make(file)
+
+            rewrite(path, change)
+            with pytest.raises(LandscapeDamagedError, match="in chunks, by reference or in another file"):
+                read_landscape(path)
+
+    def test_a_small_file_cannot_claim_much_memory(self, path: Path) -> None:
+        def unallocated(file: Any) -> None:
+            file.create_dataset("huge", (16384, 16384), "f8")
+
+        def repeated(file: Any) -> None:
+            file["big"] = np.zeros(20_000)
+            for index in range(100):
+                file[f"same_{index}"] = file["big"]
+
+        for change in (unallocated, repeated):
+            write_landscape(path, build())
+            rewrite(path, change)
+            with pytest.raises(LandscapeDamagedError, match=r"claims .*(more than are there|than the file has)"):
+                read_landscape(path)
+
+    def test_a_permission_is_not_called_damage(self, path: Path) -> None:
+        write_landscape(path, build())
+        loop = path.with_name("loop.h5")
+        loop.symlink_to(loop)
+        with pytest.raises(LandscapeError, match="cannot be opened"):
+            read_landscape(loop)
+
+
+class TestIdentity:
+    def test_equal_identities_pass(self) -> None:
+        check_identity({"a": {"b": [1, 2]}, "c": None}, {"c": None, "a": {"b": (1, 2)}}, "f.h5")
+
+    def test_lists_what_differs(self) -> None:
+        stored = {"grid": {"x": [-1.0, 1.0], "size": 5}, "seed": 3, "gone": 1, "sha": "a" * 64}
+        wanted = {"grid": {"x": [-1.0, 1.0], "size": 7}, "seed": 3, "new": None, "sha": "b" * 64}
+        with pytest.raises(LandscapeIdentityError, match=r"overwrite=True .* output=") as caught:
+            check_identity(stored, wanted, "f.h5")
+        text = str(caught.value)
+        assert "grid.size: the file has 5, this run 7" in text
+        assert "gone: the file has 1, this run absent" in text
+        assert "new: the file has absent, this run null" in text
+        assert "seed" not in text
+        assert "grid.x" not in text
+        assert all(len(line) < 170 for line in text.splitlines())
+
+    def test_many_differences_are_counted(self) -> None:
+        with pytest.raises(LandscapeIdentityError, match="and 92 more: "):
+            check_identity({str(i): i for i in range(100)}, {str(i): -i - 1 for i in range(100)}, "f.h5")
+
+    def test_an_empty_group_is_not_an_absent_one(self) -> None:
+        with pytest.raises(LandscapeIdentityError, match=r"a: the file has \{\}, this run absent"):
+            check_identity({"a": {}}, {}, "f.h5")
+
+
+class TestWriting:
+    def test_a_failed_write_leaves_the_file_as_it_was(self, path: Path) -> None:
+        write_landscape(path, build())
+        before = path.read_bytes()
+        output = python(
+            f"""
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+from landscape.grid.landscape_file import read_landscape, write_landscape
+data = read_landscape({str(path)!r})
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    write_landscape({str(path)!r}, data)
+except OSError as error:
+    print(type(error).__name__, error)
+"""
+        )
+        assert output.startswith("LandscapeWriteError landscape file")
+        assert "The file on the disk is untouched" in output
+        assert "Free some space or choose another output directory" in output
+        assert path.read_bytes() == before
+        assert list(path.parent.iterdir()) == [path]
+        assert resource.RLIMIT_FSIZE is not None
+
+    def test_a_place_that_cannot_be_written(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        for place in (tmp_path / "file" / "a.h5", Path("/proc/a.h5"), tmp_path / ("n" * 250)):
+            with pytest.raises(LandscapeWriteError, match=r"cannot be written: .* No file was there, and none is now"):
+                write_landscape(place, build())
+            with pytest.raises(LandscapeWriteError, match="cannot be locked"), lock_landscape(place):
+                pass
+        assert [item.name for item in tmp_path.iterdir()] == ["file"]
+
+    def test_data_that_do_not_fit_are_refused(self, path: Path) -> None:
+        write_landscape(path, build())
+        before = path.read_bytes()
+        data = build()
+        data.metrics["loss"] = np.zeros((5, 3))
+        with pytest.raises(ValueError, match=r"metrics\['loss'\] must be float64 of the shape \(3, 5\)"):
+            write_landscape(path, data)
+        assert path.read_bytes() == before
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "x",
+            "status",
+            "checkpoints",
+            "run_name",
+            "norm",
+            "projected_loss",
+            "loss_with_plane_buffers",
+            "top/5",
+            "",
+            ".",
+            "a\0",
+            "a\n",
+        ],
+    )
+    def test_names_of_metrics_that_the_file_cannot_hold(self, name: str) -> None:
+        with pytest.raises(ValueError, match=r"the name of a metric must .* Rename the metric"):
+            LandscapeData.empty(np.zeros(1), None, DirectionsData(np.ones(1)), ("loss", name))
+
+    def test_a_landscape_needs_a_loss(self) -> None:
+        with pytest.raises(ValueError, match="metrics must have 'loss'"):
+            LandscapeData.empty(np.zeros(1), None, DirectionsData(np.ones(1)), ("accuracy",))
+
+    def test_a_link_stays_a_link(self, path: Path) -> None:
+        link = path.with_name("link.h5")
+        link.symlink_to(path)
+        write_landscape(link, build())
+        assert link.is_symlink()
+        assert leaves(read_landscape(path)) == leaves(read_landscape(link))
+
+    @pytest.mark.slow
+    def test_a_killed_writer_leaves_a_whole_file(self, path: Path) -> None:
+        """It is killed before the first call of the system with which it writes, then before the second one, ..."""
+        write_landscape(path, build(60, 80))
+        expected = {landscape_bytes(build(60, 80)), landscape_bytes(build(60, 80, seed=1))}
+        script = f"""
+import io, itertools, os, sys
+sys.path.insert(0, {str(ROOT / "tests" / "support")!r})
+from landscape_examples import build
+from landscape.record.lock import lock_landscape; from landscape.grid.landscape_file import write_landscape
+
+def is_of_files(called):
+    return called.__module__ in ("posix", "io", "_io") or isinstance(called.__self__, io.IOBase)
+
+def write_up_to(call, landscape):
+    left = itertools.count(call, -1)
+    def stop(frame, event, called):
+        if event == "c_call" and is_of_files(called) and next(left) == 0:
+            sys.setprofile(None)
+            print(os.getpid(), called.__name__, flush=True)
+            sys.stdin.read()
+    with lock_landscape({str(path)!r}):
+        sys.setprofile(stop)
+        write_landscape({str(path)!r}, landscape)
+        sys.setprofile(None)
+
+landscapes = build(60, 80), build(60, 80, seed=1)
+write_landscape({str(path)!r}, landscapes[0])  # all that it imports is there
+for call in itertools.count():
+    child = os.fork()
+    if not child:
+        write_up_to(call, landscapes[call % 2 - 1])
+        os._exit(0)
+    if not os.waitpid(child, 0)[1]:
+        break
+    print("gone", flush=True)
+    sys.stdin.readline()
+"""
+        stopped_before = []
+        with started(script) as process:
+            while line := process.stdout.readline():
+                writer, call = line.split()
+                stopped_before.append(call)
+                with pytest.raises(LandscapeLockedError, match=f"being written by process {writer}"):
+                    lock_landscape(path).__enter__()
+                os.kill(int(writer), signal.SIGKILL)
+                assert process.stdout.readline() == "gone\n"
+                assert path.read_bytes() in expected
+                with lock_landscape(path):
+                    for removed in clean_temporaries(path):
+                        assert f".{writer}." in removed.name
+                assert list(path.parent.iterdir()) == [path]
+                print(file=process.stdin, flush=True)
+            assert process.wait() == 0
+        # With these it makes, fills and places a file.
+        assert {"open", "write", "fsync", "replace"} <= {*stopped_before}
+
+
+class TestLocks:
+    def test_a_second_writer_in_this_process(self, path: Path) -> None:
+        with lock_landscape(path):
+            message = rf"{path.name} is being written by process {os.getpid()}\. .* another place"
+            with pytest.raises(LandscapeLockedError, match=message), lock_landscape(path):
+                pass
+            with lock_landscape(path.with_name("other.h5")):
+                pass
+        with lock_landscape(path):
+            pass
+        assert list(path.parent.iterdir()) == []
+
+    def test_it_is_freed_by_an_exception(self, path: Path) -> None:
+        with pytest.raises(ZeroDivisionError), lock_landscape(path):
+            1 / 0
+        with lock_landscape(path):
+            pass
+
+    def test_a_child_that_was_forked_meanwhile_does_not_keep_it(self, path: Path) -> None:
+        reading, writing = os.pipe()
+        with lock_landscape(path):
+            child = os.posix_spawn(
+                sys.executable, [sys.executable, "-c", "import os; os.read(0, 1)"], dict(os.environ),
+                file_actions=[(os.POSIX_SPAWN_DUP2, reading, 0), (os.POSIX_SPAWN_CLOSE, writing)],
+            )  # fmt: skip
+        try:
+            with lock_landscape(path):
+                pass
+        finally:
+            os.close(writing)
+            os.waitpid(child, 0)
+            os.close(reading)
+
+    def test_a_lock_file_left_by_a_dead_writer_is_no_lock(self, path: Path) -> None:
+        path.with_name(f".{path.name}.lock").write_text("1")
+        with lock_landscape(path):
+            pass
+
+    def test_reading_is_not_locked_by_our_writers(self, path: Path) -> None:
+        write_landscape(path, build())
+        with lock_landscape(path):
+            assert leaves(read_landscape(path)) == leaves(read_landscape(path))
+
+    def test_reading_what_another_program_writes(self, path: Path) -> None:
+        write_landscape(path, build())
+        script = f"""
+import h5py, sys
+with h5py.File({str(path)!r}, "r+"):
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+        with started(script) as process:
+            assert process.stdout.readline() == "ready\n"
+            with pytest.raises(LandscapeLockedError, match="another program has it open for writing"):
+                read_landscape(path)
+            process.stdin.close()
+            process.wait()
+        read_landscape(path)
+        with h5py.File(path, "r+"), pytest.raises(LandscapeLockedError, match="open for writing"):
+            read_landscape(path)
+
+
+class TestTemporaries:
+    def test_only_those_of_dead_processes_go(self, path: Path) -> None:
+        write_landscape(path, build())
+        dead = subprocess.run(
+            [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        live, other = temporary_sibling(path), temporary_sibling(path.with_name("b.h5"))
+        gone = path.with_name(f".{path.name}.{dead}.0123abcd.tmp")
+        foreign = [path.with_name(f"{path.name}.{dead}.0123abcd.tmp"), path.with_name(f".{path.name}.{dead}.tmp")]
+        for item in (live, other, gone, *foreign):
+            item.touch()
+        assert clean_temporaries(path) == [gone]
+        assert set(path.parent.iterdir()) == {path, live, other, *foreign}
+
+    def test_a_directory_that_is_not_there(self, tmp_path: Path) -> None:
+        assert clean_temporaries(tmp_path / "none" / "a.h5") == []
+
+
+def test_importing_is_light() -> None:
+    loaded = python(
+        "import sys, landscape.grid.landscape_file, landscape.landscape, landscape.figures;"
+        "print([name for name in ('h5py', 'matplotlib', 'torch', 'ray', 'scipy', 'sklearn', 'xarray', 'jaxtyping')"
+        " if name in sys.modules])"
+    )
+    assert loaded.strip() == "[]"
+
+
+def python(script: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@contextlib.contextmanager
+def started(script: str) -> Any:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", script], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

@@ -1,0 +1,137 @@
+"""The measurement plan: the same seed and plan give the same file, and no clock shows in it."""
+
+import hashlib
+
+import pytest
+import torch
+from false_clock import FalseClock
+from landscape_examples import build
+from torch import nn
+
+from landscape import Landscape, MeasurementPlan, evaluate, random_plane
+from landscape.errors import LandscapeNotFoundError
+from landscape.grid.experiment import choose_plan
+from landscape.grid.landscape_file import write_landscape
+
+
+@pytest.fixture(autouse=True)
+def fixed_date(monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def images():
+    """A network whose last digits depend on threads, layout and batch size."""
+    generator = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 49, 10))
+    data = (torch.randn(100, 1, 16, 16, generator=generator), torch.randint(0, 10, (100,), generator=generator))
+    return nn.CrossEntropyLoss(), network, data, {}
+
+
+def measure(output, callback_fn=images, *, size=5, device_ids=(0,), **options):
+    plane = random_plane(callback_fn()[1], seed=0)
+    return evaluate(
+        plane, callback_fn, size=size, output=output, device_ids=list(device_ids), progress=False, **options
+    )
+
+
+@pytest.mark.slow
+def test_how_long_a_pass_takes_does_not_show_in_the_file(tmp_path, monkeypatch):
+    # One core, one batch and no images: there is one way to compute, and only the clock differs.
+    monkeypatch.setattr("workers.pools.in_process.available_cores", lambda: (0,))
+    # No later run takes over what is tuned by a false clock.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    clock = FalseClock(monkeypatch)
+
+    def slow(seconds):
+        def callback_fn():
+            torch.manual_seed(0)
+            network = nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 10))
+
+            def loss(outputs, targets):
+                clock.go_on(seconds)
+                return nn.functional.cross_entropy(outputs, targets)
+
+            return loss, network, (torch.randn(20, 64), torch.arange(20) % 10), {}
+
+        return callback_fn
+
+    landscapes = [measure(tmp_path / f"{seconds}.h5", slow(seconds), size=3) for seconds in (0.001, 0.06)]
+    assert [landscape.attributes["measurement_plan"]["compile"] for landscape in landscapes] == [False, False]
+    assert digest(landscapes[0].path) == digest(landscapes[1].path)
+    # What was measured is said where it belongs: in the forecast of that one run.
+    assert "not compiled (compiling would not pay off; 9 points take" in str(landscapes[1].report.forecast)
+
+
+@pytest.mark.slow
+def test_the_plan_of_a_file_gives_the_same_file(tmp_path):
+    first = measure(tmp_path / "first.h5")
+    again = measure(tmp_path / "again.h5", plan=first.path)
+    assert digest(again.path) == digest(first.path)
+    plan = MeasurementPlan.from_json(first.attributes["measurement_plan"])
+    for given in (plan, first.path, str(first.path), first.path.as_uri()):
+        assert choose_plan(given, []) == plan
+
+
+@pytest.mark.slow
+def test_two_ray_actors_write_the_same_file_as_this_process(tmp_path):
+    how = {"sampling": "adaptive", "tolerance": 0.05, "size": 17}
+    first = measure(tmp_path / "first.h5", **how)
+    again = measure(tmp_path / "again.h5", plan=first.path, **how)
+    assert digest(again.path) == digest(first.path)
+    actors = measure(tmp_path / "actors.h5", device_ids=(0, 1), plan=first.path, **how)
+    assert actors.report.workers == 2
+    assert digest(actors.path) == digest(first.path)
+
+
+@pytest.mark.parametrize(
+    ("plan", "error", "text"),
+    [
+        (3, TypeError, "plan must be a MeasurementPlan, the path of a landscape file, or None, but got int: 3"),
+        ("missing.h5", LandscapeNotFoundError, "there is no landscape file .*missing.h5"),
+        ("", ValueError, "plan must be a path that is not blank"),
+    ],
+)
+def test_what_is_no_plan(plan, error, text):
+    with pytest.raises(error, match=text):
+        measure(None, plan=plan)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        ({}, r"plan must be a landscape file that says how it was measured \(an imported one does not\), but got"),
+        (
+            {"measurement_plan": {"batch_size": 8, "speed": 3}},
+            r"plan must be .* can be used here, .*file.h5 cannot \(measurement_plan has unknown keys \['speed'\]",
+        ),
+    ],
+)
+def test_a_file_without_a_plan_that_can_be_used(attributes, text, tmp_path):
+    data = build()
+    data.attributes.update(attributes)
+    write_landscape(tmp_path / "file.h5", data)
+    with pytest.raises(ValueError, match=text):
+        measure(None, plan=tmp_path / "file.h5")
+
+
+@pytest.mark.slow
+def test_a_landscape_that_is_continued_with_another_plan_says_so(tmp_path):
+    path = tmp_path / "landscape.h5"
+    with pytest.warns(UserWarning, match="budget"):
+        measure(path, plan=MeasurementPlan(64), budget=1e-6)
+    continued = measure(path, plan=MeasurementPlan(32))
+    (note,) = Landscape.load(path).attributes["notes"]
+    assert note == (
+        "the landscape was continued in another way: first in batches of 64 samples, 1 thread per worker, not "
+        "compiled; then in batches of 32 samples, 1 thread per worker, not compiled."
+    )
+    assert continued.attributes["measurement_plan"]["batch_size"] == 32
+    # Nothing is left to measure, so another plan changes nothing.
+    measure(path, plan=MeasurementPlan(16))
+    assert Landscape.load(path).attributes["measurement_plan"]["batch_size"] == 32

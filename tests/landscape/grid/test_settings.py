@@ -1,0 +1,62 @@
+import pytest
+
+from landscape.grid.settings import SurveySettings
+from landscape.record.options import SurveyOptions, with_defaults
+from landscape.record.run import duration_seconds, duration_text
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [(90, 90.0), (0.5, 0.5), ("90s", 90.0), ("30min", 1800.0), ("1.5 h", 5400.0), ("2d", 172800.0), ("45", 45.0)],
+)
+def test_durations(given, seconds):
+    assert duration_seconds("budget", given) == seconds
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"budget": "soon"}, ValueError, 'budget must be a number of seconds above 0, or text such as "90s"'),
+        ({"budget": "30 parsecs"}, ValueError, "budget must be"),
+        ({"budget": 0}, ValueError, "budget must be"),
+        ({"budget": -1.0}, ValueError, "budget must be"),
+        ({"budget": float("nan")}, ValueError, "budget must be"),
+        ({"budget": True}, TypeError, "budget must be"),
+        ({"budget": [1]}, TypeError, "budget must be"),
+        ({"tolerance": 0}, ValueError, "tolerance must be a number above 0 and below 1"),
+        ({"tolerance": 1}, ValueError, "tolerance must be a number above 0 and below 1"),
+        ({"tolerance": 2.0}, ValueError, "tolerance must be"),
+        ({"tolerance": "1%"}, TypeError, "tolerance must be"),
+        ({"tolerance": True}, TypeError, "tolerance must be"),
+        ({"sampling": "coarse"}, ValueError, "sampling must be"),
+        ({"relative_tolerance": 1}, TypeError, "relative_tolerance must be"),
+        ({"seed": -1}, ValueError, "seed must be"),
+        ({"overwrite": "yes"}, TypeError, "overwrite must be"),
+        ({"progress": None}, TypeError, "progress must be"),
+    ],
+)
+def test_wrong_settings(arguments, error, match):
+    with pytest.raises(error, match=match):
+        SurveySettings.checked(with_defaults("evaluate", SurveyOptions, arguments))
+
+
+def test_checked_settings():
+    options = with_defaults("evaluate", SurveyOptions, {"budget": "1min", "tolerance": 0.5})
+    assert SurveySettings.checked(options) == SurveySettings(budget=60.0, tolerance=0.5)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0052, "5.2 ms"),
+        (4.21, "4.2 s"),
+        (42.4, "42 s"),
+        (100, "1.7 min"),
+        (180, "3 min"),
+        (1800, "30 min"),
+        (7200, "2 h"),
+        (260000, "3.01 days"),
+    ],
+)
+def test_durations_as_people_say_them(seconds, text):
+    assert duration_text(seconds) == text

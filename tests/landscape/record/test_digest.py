@@ -1,0 +1,126 @@
+"""A file that was damaged or changed never loads other values than those that were written.
+
+One bit of every 500th byte is flipped: 500 changes in a row try all, and so does FLIPPED_EVERY=1 (``make stress``).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import h5py
+import numpy as np
+import pytest
+from landscape_examples import build
+from places import ROOT, turn
+
+from collectors.errors import LandscapeError
+from landscape.comparison.data import ComparisonData
+from landscape.curvature.data import CurvatureData
+from landscape.errors import LandscapeDamagedError
+from landscape.grid.landscape_file import landscape_bytes, read_landscape
+from landscape.grid.samples import KeptLosses
+from landscape.record.checks import PointStatus
+from landscape.record.record_file import read_record, record_bytes
+
+read_curvature, read_comparison = (functools.partial(read_record, kind) for kind in (CurvatureData, ComparisonData))
+VERSIONS = ROOT / "tests/data/versions"
+DIFFER = r"is damaged \(ValueError: its contents are not those that were written"
+
+
+def sampled():
+    data = build(2, 3)
+    data.status[...] = PointStatus.MEASURED
+    kept = KeptLosses("main", data.shape, 4, np.arange(4), np.linspace(0.1, 1, 4))
+    for flat in range(data.status.size):
+        kept.store(flat, np.random.default_rng(flat).random(4, np.float32))
+    data.kept_samples["main"] = kept
+    return data
+
+
+def read_sampled(path):
+    data = read_landscape(path)
+    data.kept_samples = {name: kept.held() for name, kept in data.kept_samples.items()}
+    return data
+
+
+# How each kind is made, read with all that it holds, and written; equal data are equal bytes.
+KINDS = {
+    "landscape": (sampled, read_sampled, landscape_bytes),
+    "curvature": (lambda: read_curvature(VERSIONS / "curvature_1_thor.h5"), read_curvature, record_bytes),
+    "comparison": (lambda: read_comparison(VERSIONS / "comparison_1.h5"), read_comparison, record_bytes),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    make, read, encode = KINDS[request.param]
+    return read, encode, encode(make())
+
+
+def flip(kind, path, places):
+    """Flips one bit of each of these bytes, one at a time; returns how many files were refused."""
+    read, encode, image = kind
+    refused = 0
+    for place in places:
+        bits = bytearray(image)
+        bits[place] ^= 1 << place % 8
+        path.write_bytes(bits)
+        try:
+            found = encode(read(path))
+        except LandscapeError:
+            refused += 1
+        else:
+            assert found == image, f"bit {place % 8} of byte {place} became another value"
+    return refused
+
+
+def test_flipped_bits(kind, tmp_path):
+    every = int(os.environ.get("FLIPPED_EVERY", "500"))
+    places = range(turn() % every, len(kind[2]), every)
+    assert len(places) / 2 < flip(kind, tmp_path / "a.h5", places) <= len(places)
+
+
+@pytest.mark.parametrize("version", [3, 2])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda file: file["loss"].__setitem__((0, 0), 7.0),
+        lambda file: file["samples/main/weight"].__setitem__(1, 0.5),
+        lambda file: file.attrs.modify("complete", True),
+        lambda file: file.attrs.__delitem__("num_samples"),
+        lambda file: file.move("accuracy", "precision"),
+        lambda file: file["checkpoints/x"].__setitem__(0, 1.0),
+    ],
+)
+def test_a_changed_value_is_refused(change, version, tmp_path):
+    """Also where the version became one that had no digests."""
+    path = tmp_path / "a.h5"
+    path.write_bytes(landscape_bytes(sampled()))
+    with h5py.File(path, "r+") as file:
+        file.attrs.modify("format_version", version)
+        change(file)
+    with pytest.raises(LandscapeDamagedError, match=DIFFER):
+        read_landscape(path)
+
+
+def test_losses_of_samples_at_another_points_place(tmp_path):
+    path = tmp_path / "a.h5"
+    data = sampled()
+    path.write_bytes(landscape_bytes(data))
+    with h5py.File(path, "r+") as file:
+        losses = file["samples/main/loss"].id
+        losses.write_direct_chunk((0, 0, 0), losses.read_direct_chunk((0, 1, 0))[1])
+    kept = read_landscape(path).kept_samples["main"]
+    np.testing.assert_array_equal(kept.at(1, 1), data.kept_samples["main"].at(1, 1))
+    with pytest.raises(LandscapeDamagedError, match=r"the losses of samples at point \[0, 0\] of .* are damaged"):
+        kept.at(0, 0)
+    assert len(read_landscape(path).metrics["loss"]) == 2
+
+
+def test_what_a_user_adds_is_not_refused(tmp_path):
+    path = tmp_path / "a.h5"
+    path.write_bytes(landscape_bytes(sampled()))
+    with h5py.File(path, "r+") as file:
+        file.attrs["temperature"] = 21.5
+    assert read_landscape(path).attributes["temperature"] == 21.5

@@ -1,0 +1,63 @@
+"""What lies where the lock of a landscape file belongs, whoever has put it there."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from waiting import PATIENCE
+
+from landscape.errors import LandscapeWriteError
+from landscape.record.lock import is_being_written, lock_landscape
+
+CONTENTS = {
+    "bytes": b"\xff\xfe", "superscript": "²".encode(), "arabic digits": "٣".encode(), "long": b"9" * 5000,
+    "empty": b"", "negative": b"-1", "large": b"9" * 10, "text": b"somebody",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CONTENTS)
+def test_a_lock_file_that_names_nobody(tmp_path: Path, what: str) -> None:
+    """It may be any writer's, as far as it says; but nobody holds the lock, so that it can be taken."""
+    file = tmp_path / ".a.h5.lock"
+    file.write_bytes(CONTENTS[what])
+    assert is_being_written(tmp_path / "a.h5")
+    with lock_landscape(tmp_path / "a.h5"):
+        assert is_being_written(tmp_path / "a.h5")
+    assert not is_being_written(tmp_path / "a.h5")
+
+
+def in_time(call: Callable[[], object]) -> object:
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert found, "it waits for ever"
+    return found[0]
+
+
+def test_a_named_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".a.h5.lock")
+    assert in_time(lambda: is_being_written(tmp_path / "a.h5"))
+
+
+def test_taking_a_named_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".a.h5.lock")
+
+    def take() -> bool:
+        try:
+            with lock_landscape(tmp_path / "a.h5"):
+                return True
+        except LandscapeWriteError:
+            return True
+
+    assert in_time(take)
+
+
+def test_a_directory(tmp_path: Path) -> None:
+    (tmp_path / ".a.h5.lock").mkdir()
+    with pytest.raises(LandscapeWriteError, match="cannot be locked for writing"), lock_landscape(tmp_path / "a.h5"):
+        pass
