@@ -215,7 +215,7 @@ def versions(number: int) -> dict[str, str]:
     return {
         environment.target: f"its turn in change {number}"
         for place, environment in enumerate(VERSIONS)
-        if number % rotation.SHARES == place
+        if number % rotation.SHARES == rotation.SHARES - 1 - place
     }
 
 

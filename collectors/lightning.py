@@ -120,8 +120,8 @@ class SummaryCollector(TrainerCollector):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The class is made at run time, so pickle cannot find it by name.
-        own = next(kind for kind in type(self).__mro__ if "__is_made_here__" not in vars(kind))
-        return _make_anew, (own,), vars(self)
+        kind_of_user = next(kind for kind in type(self).__mro__ if "__is_made_here__" not in vars(kind))
+        return _make_anew, (kind_of_user,), vars(self)
 
 
 def _callback_bases() -> tuple[type, ...]:

@@ -38,14 +38,14 @@ def on_first_rank(action: Callable[[], T]) -> T | None:
             failure = error
     distributed = _torch_distributed()
     if distributed is not None and distributed.get_world_size() > 1:
-        told = [_sendable(failure)]
+        outcome = [_sendable(failure)]
         try:
-            distributed.broadcast_object_list(told, src=0)
+            distributed.broadcast_object_list(outcome, src=0)
         except Exception:
             # Nobody is there to be told.
             if failure is None:
                 raise
-        failure = failure or told[0]
+        failure = failure or outcome[0]
     if failure is not None:
         raise failure
     return result

@@ -4,6 +4,7 @@
 set -eu
 root="$(cd "$(dirname "$0")/.." && pwd)"
 python3 -m venv "$1"
+"$1/bin/python" -m pip install --quiet "${NEW_PIP:-pip}"
 pip="$1/bin/python -m pip install --quiet --constraint $root/constraints/composer.txt"
 $pip torch
 $pip --no-deps torchvision mosaicml torchmetrics torch_optimizer

@@ -4,6 +4,7 @@
 set -eu
 root="$(cd "$(dirname "$0")/.." && pwd)"
 python3 -m venv "$1"
+"$1/bin/python" -m pip install --quiet "${NEW_PIP:-pip}"
 pip="$1/bin/python -m pip install --quiet --constraint $root/constraints/core.txt --constraint $root/constraints/deepspeed.txt"
 $pip torch wheel setuptools
 $pip numpy scipy scikit-learn h5py matplotlib ray safetensors ml_dtypes typer jaxtyping filelock lazy_loader cloudpickle tqdm \

@@ -72,8 +72,8 @@ def where_text(landscape: LandscapeData) -> str:
         moves = known.get("perturb_one_dimensional")
         still = "biases and normalization layers stay" if moves is False else ""
         seed = "" if known.get("directions_seed") is None else f"seed {known['directions_seed']}"
-        said = "; ".join(text for text in (how, still, seed) if text)
-        return f"around {origin}, along {count}" + (f" ({said})" if said else "")
+        details = "; ".join(text for text in (how, still, seed) if text)
+        return f"around {origin}, along {count}" + (f" ({details})" if details else "")
     if kind == "path":
         return f"on {_curve_text(landscape)}"
     eigenvectors = eigenvectors_text(landscape)
@@ -116,10 +116,10 @@ def path_text(landscape: LandscapeData) -> str:
     unit, spans = unit_of(landscape), []
     for rows in found.paths:
         first, last = found.number[rows].min(), found.number[rows].max()
-        told = (
+        span = (
             f"1 checkpoint, {unit} {first}" if len(rows) == 1 else f"{len(rows)} checkpoints, {unit}s {first} to {last}"
         )
-        spans.append(f"{found.run_name(rows[0])}: {told}" if len(found.paths) > 1 else told)
+        spans.append(f"{found.run_name(rows[0])}: {span}" if len(found.paths) > 1 else span)
     largest = float(np.max(found.residual[np.concatenate(found.paths)]))
     if len(spans) > 1:
         return (
@@ -154,8 +154,8 @@ def samples_sentence(landscape: LandscapeData, metric: str) -> str:
     group = f"those of group {name.group} among " if name.group else ""
     # A point that was interpolated was not measured.
     some = "measurement is" if landscape.status_counts[PointStatus.INTERPOLATED] else "point is measured"
-    told = f"Each {some} on {group}{count:,} samples" + (f" ({which})" if which else "")
-    return told + (f", {also}" if also else "")
+    sentence = f"Each {some} on {group}{count:,} samples" + (f" ({which})" if which else "")
+    return sentence + (f", {also}" if also else "")
 
 
 def scale_text(scale: Scale, what: str) -> str:
@@ -212,11 +212,11 @@ def walk_text(landscape: LandscapeData, metric: str) -> str:
     found = landscape.checkpoints
     if found is None or metric not in found.metrics:
         return ""
-    unit, own = unit_of(landscape), found.metrics[metric]
-    told = []
+    unit, losses = unit_of(landscape), found.metrics[metric]
+    sentences = []
     for rows in found.paths:
-        ends = [f"{own[row]:.3g} at {unit} {found.number[row]}" for row in rows[[0, -1]] if np.isfinite(own[row])]
+        ends = [f"{losses[row]:.3g} at {unit} {found.number[row]}" for row in rows[[0, -1]] if np.isfinite(losses[row])]
         if len(rows) > 1 and len(ends) == 2:
             of_run = f" of {found.run_name(rows[0])}" if len(found.paths) > 1 else ""
-            told.append(f"The path{of_run} goes from {' to '.join(ends)}")
-    return ". ".join(told)
+            sentences.append(f"The path{of_run} goes from {' to '.join(ends)}")
+    return ". ".join(sentences)

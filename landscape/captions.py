@@ -212,8 +212,8 @@ def barriers_caption(ways: Mapping[str, LandscapeData], **look: Any) -> Caption:
     curves = "A curve" if len(lines) == 1 else f"{len(lines)} curves"
     alt = [f"{curves} of {names[0]}{_of(lines[0])} between two networks"]
     for (way, line), name in zip(ways.items(), names, strict=True):
-        told = range_text(name, line[metric], line.status)
-        alt += [f"{way}: {told}" if way else told, lowest_text(line, line[metric]), capital(heights[way])]
+        span = range_text(name, line[metric], line.status)
+        alt += [f"{way}: {span}" if way else span, lowest_text(line, line[metric]), capital(heights[way])]
     return Caption(joined(sentences), joined(alt))
 
 
@@ -248,8 +248,8 @@ def multiples_captions(
     captions = []
     files = _files(landscapes)
     for number, (landscape, metric, scale) in enumerate(pictures, 1):
-        own = {**look, "metric": metric, "scale": scale, "levels": None, "clip": None}
-        found = write_caption(landscape, chosen, **own)
+        panel_look = {**look, "metric": metric, "scale": scale, "levels": None, "clip": None}
+        found = write_caption(landscape, chosen, **panel_look)
         which = f" ({files[(number - 1) // len(metrics)]})" if len(landscapes) > 1 else ""
         place = f"Picture {number} of {len(pictures)}{which}: "
         shared = sum(other is scale for _, _, other in pictures)

@@ -167,20 +167,20 @@ def _check_append_info(value: Any) -> dict[str, Any] | None:
     if not isinstance(value, list | tuple):
         raise wrong_type("append_info", 'a list of "epoch_num", "step_num" and at most one dict, or None', value)
     result: dict[str, Any] = {}
-    own: dict[str, Any] | None = None
+    entries: dict[str, Any] | None = None
     for index, item in enumerate(value):
         name = f"append_info[{index}]"
         if isinstance(item, str):
             result.setdefault(check_choice(name, item, _COUNTERS), 0)
         elif not isinstance(item, Mapping):
             raise wrong_type(name, '"epoch_num", "step_num" or a dict', item)
-        elif own is not None:
+        elif entries is not None:
             raise TypeError(
                 f"{name} is a second dict, but append_info may have only one; put all values into one dict."
             )
         else:
-            own = {key: _check_own_value(name, key, entry) for key, entry in item.items()}
-            result.update(own)
+            entries = {key: _check_own_value(name, key, entry) for key, entry in item.items()}
+            result.update(entries)
     return result or None
 
 

@@ -146,10 +146,12 @@ class ModelCheckpoint(BuiltInCallback):
     def _begin(self, params: dict[str, Any], steps_done: int) -> None:
         self._close()
         others = [item for item in params.get("list_callback") or () if isinstance(item, ModelCheckpoint)]
-        taken = {item._run.prefix for item in others if item._run is not None and item._directory == self._directory}
+        used_prefixes = {
+            item._run.prefix for item in others if item._run is not None and item._directory == self._directory
+        }
         if is_first_rank():
             self._run = CheckpointRun(
-                self._config, self._prefix, self._directory, params, steps_done, taken, self._note_written
+                self._config, self._prefix, self._directory, params, steps_done, used_prefixes, self._note_written
             )
 
     def _present_run(self, run_context: RunContext) -> CheckpointRun | None:

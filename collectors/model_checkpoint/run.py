@@ -36,7 +36,7 @@ class CheckpointRun:
         directory: Path | TextFromParameters,
         params: Any,
         steps_done: int,
-        taken: Collection[str],
+        used_prefixes: Collection[str],
         written: Callable[[str], None],
     ) -> None:
         self._config, self._given_prefix, self._directory = config, prefix, directory
@@ -51,7 +51,7 @@ class CheckpointRun:
             remove_stale_temporaries(directory, CHECKPOINT_NAME)
             if isinstance(prefix, str):
                 with naming(directory):
-                    self.prefix = unused_prefix(directory, prefix, taken)
+                    self.prefix = unused_prefix(directory, prefix, used_prefixes)
         self._current: Path | None = None
         self._saved_with_unused_gradients = False
         self._at_step_end: Moment | None = None
@@ -70,10 +70,10 @@ class CheckpointRun:
         if not re.fullmatch(rf"{re.escape(given)}(_\d+)?", prefix):
             return
         # A manipulated checkpoint must not make us delete files of others.
-        own = [folder / name for name in state["files"] if Path(name).name == name and _is_of(prefix, name)]
+        paths = [folder / name for name in state["files"] if Path(name).name == name and _is_of(prefix, name)]
         self.prefix = prefix
         self._writer.close()
-        self._writer = self._new_writer([path for path in own if path.is_file()])
+        self._writer = self._new_writer([path for path in paths if path.is_file()])
 
     def check(self) -> None:
         """Raises CheckpointWriteError if a file could not be written since the last call."""
@@ -201,8 +201,8 @@ def make_directory(folder: Path) -> None:
     check_directory(folder)
 
 
-def unused_prefix(folder: Path, prefix: str, taken: Collection[str]) -> str:
+def unused_prefix(folder: Path, prefix: str, used_prefixes: Collection[str]) -> str:
     """Returns the prefix, or ``prefix_1``, ``prefix_2``, ..., the first that no file in the directory has."""
-    used = {parts[0] for parts in (parse_name(file.name) for file in folder.iterdir()) if parts} | set(taken)
+    used = {parts[0] for parts in (parse_name(file.name) for file in folder.iterdir()) if parts} | set(used_prefixes)
     candidates = itertools.chain([prefix], (f"{prefix}_{number}" for number in itertools.count(1)))
     return next(candidate for candidate in candidates if candidate not in used)

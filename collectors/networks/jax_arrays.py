@@ -191,9 +191,9 @@ def _shared_names(module: Any) -> dict[str, tuple[str, ...]]:
         names = [".".join(map(str, path))]
         for group in groups:
             for name in list(names):
-                held = next((part for part in group if part and f"{name}.".startswith(f"{part}.")), None)
-                if held is not None:
-                    names += [other + name.removeprefix(held) for other in group if not _are_nested(other, held)]
+                inside = next((part for part in group if part and f"{name}.".startswith(f"{part}.")), None)
+                if inside is not None:
+                    names += [other + name.removeprefix(inside) for other in group if not _are_nested(other, inside)]
         if unique := tuple(dict.fromkeys(names[1:])):
             result[names[0]] = unique
     return result

@@ -131,7 +131,7 @@ def _names(network: Any, variables: list[Any]) -> list[str]:
     numbered = {layer.name for layer in network._flatten_layers(recursive=True) if _is_numbered(layer)}
     given: dict[tuple[str, str], str] = {}
     counts: Counter[tuple[str, str]] = Counter()
-    taken: Counter[str] = Counter()
+    uses: Counter[str] = Counter()
     names = []
     for variable in variables:
         parts = variable.path.split("/")
@@ -143,8 +143,8 @@ def _names(network: Any, variables: list[Any]) -> list[str]:
                 given[path, part] = _renumbered(part, path, numbered, counts)
             path = f"{path}/{given[path, part]}".lstrip("/")
         # Two variables of one layer may have the same name.
-        taken[path] += 1
-        names.append(path if taken[path] == 1 else f"{path}:{taken[path] - 1}")
+        uses[path] += 1
+        names.append(path if uses[path] == 1 else f"{path}:{uses[path] - 1}")
     return names
 
 

@@ -90,9 +90,9 @@ def named_tensors(network: Any) -> list[NamedTensor]:
             first.aliases.append(entry.name)
     for identity, entry in found.items():
         # What MindSpore's own checkpoints call it.
-        own = entry.tensor.name if entry.is_parameter else entry.name
-        if names.setdefault(own, identity) == identity and own not in (entry.name, *entry.aliases):
-            entry.aliases.append(own)
+        name = entry.tensor.name if entry.is_parameter else entry.name
+        if names.setdefault(name, identity) == identity and name not in (entry.name, *entry.aliases):
+            entry.aliases.append(name)
     return list(found.values())
 
 

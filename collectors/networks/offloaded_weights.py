@@ -71,21 +71,21 @@ def offloaded_values(network: nn.Module) -> dict[str, torch.Tensor]:
     values: dict[str, torch.Tensor] = {}
     by_object: dict[int, torch.Tensor] = {}
     for name in sorted(weights, key=lambda name: name in sources):  # sources come first
-        own, source = tensors[name], sources.get(name)
+        tensor, source = tensors[name], sources.get(name)
         value: torch.Tensor | None
         # On the meta device it has no values: a hook brings them before a forward pass and takes them away afterwards.
-        if not own.is_meta:
-            value = own.detach()
-        elif id(own) in by_object:
-            value = by_object[id(own)]
+        if not tensor.is_meta:
+            value = tensor.detach()
+        elif id(tensor) in by_object:
+            value = by_object[id(tensor)]
         elif source is not None and (source in values or _has_values(tensors.get(source))):
             value = values[source] if source in values else tensors[source].detach()
         else:
-            value = weights[name].read(own.dtype)
+            value = weights[name].read(tensor.dtype)
             if value is not None and weights[name].is_tied:
                 value = _twin(value, values, tensors)
         if value is not None:
-            values[name] = by_object[id(own)] = value
+            values[name] = by_object[id(tensor)] = value
     return {name: values[name] for name in weights if name in values}
 
 

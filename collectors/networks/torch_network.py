@@ -96,28 +96,28 @@ def tied_tensors(
     first = {alias: (info.name, tensor) for info, tensor in entries for alias in info.aliases}
     found = {}
     for _, raw_name, tensor in named_entries(unwrap(network)):
-        name, own = first.get(canonical_name(raw_name), ("", tensor))
+        name, tied = first.get(canonical_name(raw_name), ("", tensor))
         # A tensor that a network has under several names is a single one.
-        if tensor is not own and tensor.dtype == own.dtype:
+        if tensor is not tied and tensor.dtype == tied.dtype:
             found[id(tensor)] = (name, tensor)
     return list(found.values())
 
 
 def check_apart(entries: Iterable[tuple[TensorInfo, torch.Tensor]]) -> None:
     """Checks that no weight that is moved shares a part of its memory with another parameter or a buffer."""
-    held = [(info, tensor) for info, tensor in entries if info.size]
-    held.sort(key=lambda item: (str(item[1].device), item[1].data_ptr()))
-    for (one, first), (other, second) in itertools.pairwise(held):
+    filled = [(info, tensor) for info, tensor in entries if info.size]
+    filled.sort(key=lambda item: (str(item[1].device), item[1].data_ptr()))
+    for (one, first), (other, second) in itertools.pairwise(filled):
         if (
             (one.trainable or other.trainable)
             and first.device == second.device
             and first.data_ptr() + _span(first) * first.element_size() > second.data_ptr()
             and np.intersect1d(_places(first), _places(second)).size
         ):
-            own = "nn.Parameter(parameter" if one.role == other.role else "register_buffer(name, buffer"
+            copy = "nn.Parameter(parameter" if one.role == other.role else "register_buffer(name, buffer"
             raise TypeError(
                 f"network's {one.name!r} and {other.name!r} share a part of their memory, so that neither can be moved "
-                f"alone. Give one of them memory of its own: {own}.detach().clone())."
+                f"alone. Give one of them memory of its own: {copy}.detach().clone())."
             )
 
 
@@ -148,13 +148,13 @@ def tensor_infos(
             )
         seen.add(name)
         # A weight that is elsewhere has a tensor without values in its layer, which still says what is trainable.
-        held = values.get(raw_name, tensor)
-        _check_readable(name, held)
+        value = values.get(raw_name, tensor)
+        _check_readable(name, value)
         if role == "parameter" and tensor.requires_grad:
-            _check_movable(name, held)
-        by_storage.setdefault(_storage_key(held), (role, raw_name, tensor, held, []))[-1].append(name)
+            _check_movable(name, value)
+        by_storage.setdefault(_storage_key(value), (role, raw_name, tensor, value, []))[-1].append(name)
     result = []
-    for role, raw_name, tensor, held, (name, *aliases) in by_storage.values():
+    for role, raw_name, tensor, value, (name, *aliases) in by_storage.values():
         # With ZeRO 3, the tensor itself is empty.
         shape = tuple(getattr(tensor, "ds_shape", tensor.shape))
         is_filtered = role == "parameter" and raw_name not in gains
@@ -169,7 +169,7 @@ def tensor_infos(
             filter_groups=groups,
             aliases=tuple(aliases),
         )
-        result.append((info, held))
+        result.append((info, value))
     return result
 
 

@@ -162,13 +162,13 @@ class WeightSpace:
         for tensor in self.tensors:
             names = (tensor.name, *tensor.aliases)
             known.update(names)
-            held = next((name for name in names if name in shapes), None)
-            if held is None:
+            stored = next((name for name in names if name in shapes), None)
+            if stored is None:
                 problems.append(f"  {tensor.name} {tensor.shape}: missing")
-            elif tuple(shapes[held]) != tensor.shape:
-                problems.append(f"  {tensor.name}: the network has {tensor.shape}, found {tuple(shapes[held])}")
+            elif tuple(shapes[stored]) != tensor.shape:
+                problems.append(f"  {tensor.name}: the network has {tensor.shape}, found {tuple(shapes[stored])}")
             else:
-                found[tensor.name] = held
+                found[tensor.name] = stored
         problems += [f"  {name} {tuple(shapes[name])}: unknown" for name in shapes if name not in known]
         if problems:
             shown = problems[:40] + ([f"  ... and {len(problems) - 40} more"] if len(problems) > 40 else [])

@@ -51,8 +51,8 @@ class ImportOrder:
         lines = [f"{self.unit:>8}  {'from':<{width}}  checkpoint"]
         lines += [f"{number:>8}  {self.source:<{width}}  {short[str(item.place)]}" for number, item in self.chosen]
         lines += [f"Left out: {copy} has the same weights as {short[str(of)]}." for copy, of in self.copies]
-        said = dict.fromkeys(text for _, item in self.chosen for text in item.said)
-        for text in said:
+        notes = dict.fromkeys(text for _, item in self.chosen for text in item.said)
+        for text in notes:
             by = [short[str(item.place)] for _, item in self.chosen if text in item.said]
             # Sentences begin with what was removed or with a small letter.
             everywhere = len(by) == len(self.chosen)

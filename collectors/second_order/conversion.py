@@ -99,8 +99,8 @@ class ModelThor(Model):
         if not isinstance(optimizer, Thor):
             raise wrong_type("optimizer", "a Thor, as thor(network, ...) returns it", optimizer)
         super().__init__(network, loss_fn, optimizer, metrics, **settings)
-        own = {parameter for parameter in unwrap(network).parameters() if parameter.requires_grad}
-        if own != {parameter for group in optimizer.param_groups for parameter in group["params"]}:
+        trainable = {parameter for parameter in unwrap(network).parameters() if parameter.requires_grad}
+        if trainable != {parameter for group in optimizer.param_groups for parameter in group["params"]}:
             raise ValueError(
                 "optimizer must be of the network that is trained, but its parameters are others. Make it with "
                 "thor(network, ...) after layers are frozen or unfrozen."

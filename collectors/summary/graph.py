@@ -73,13 +73,13 @@ def _data_flow(network: torch.nn.Module) -> list[_Node]:
     layers = dict(copied.named_modules())
     root = type(network).__name__
     names: dict[Any, str] = {}
-    taken: set[str] = set()
+    used: set[str] = set()
     nodes: list[_Node] = []
     for node in traced.nodes:
         path = str(node.target) if node.op in ("call_module", "get_attr") else _scope(node)
         label = "" if node.op in ("call_module", "get_attr") else node.name
         name = "/".join(part for part in (root, path.replace(".", "/"), label) if part)
-        names[node] = name = _unused(name, taken)
+        names[node] = name = _unused(name, used)
         inputs = [names[source] for source in node.all_input_nodes]
         if node.op == "call_module":
             nodes.append((name, type(layers[path]).__name__, inputs, _facts(layers[path])))
@@ -101,10 +101,10 @@ def _operation(node: torch.fx.Node) -> str:
 
 def _layer_tree(network: torch.nn.Module) -> list[_Node]:
     root = type(network).__name__
-    taken: set[str] = set()
+    used: set[str] = set()
     return [
         (
-            _unused("/".join(part for part in (root, path.replace(".", "/")) if part), taken),
+            _unused("/".join(part for part in (root, path.replace(".", "/")) if part), used),
             type(layer).__name__,
             [],
             _facts(layer),
@@ -121,11 +121,11 @@ def _facts(layer: torch.nn.Module) -> dict[str, str]:
     return facts
 
 
-def _unused(name: str, taken: set[str]) -> str:
+def _unused(name: str, used: set[str]) -> str:
     unused, count = name, 1
-    while unused in taken:
+    while unused in used:
         unused, count = f"{name}_{count}", count + 1
-    taken.add(unused)
+    used.add(unused)
     return unused
 
 

@@ -252,14 +252,14 @@ class SummaryRecord:
 
     def _take(self, plugin_filter: Callable[[str], object] | None) -> list[SummaryValue]:
         with self._lock:
-            taken, self._pending = self._pending, {}
+            waiting, self._pending = self._pending, {}
         try:
-            kept = {plugin for plugin in {key[0] for key in taken} if plugin_filter is None or plugin_filter(plugin)}
+            kept = {plugin for plugin in {key[0] for key in waiting} if plugin_filter is None or plugin_filter(plugin)}
         except BaseException:
             with self._lock:
-                self._pending = {**taken, **self._pending}
+                self._pending = {**waiting, **self._pending}
             raise
-        return [value for key, values in taken.items() if key[0] in kept for value in values]
+        return [value for key, values in waiting.items() if key[0] in kept for value in values]
 
     def _warn_of_values_without_a_step(self) -> None:
         with self._lock:

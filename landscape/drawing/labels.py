@@ -19,11 +19,11 @@ _DIRECTIONS = ((0, 1), (1, 0), (-1, 0), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, 
 _AROUND = [np.array([math.cos(angle), math.sin(angle)]) for angle in np.linspace(0, 2 * math.pi, 24, endpoint=False)]
 
 
-def free(boxes: NDArray[Any], taken: NDArray[Any]) -> list[int]:
+def free(boxes: NDArray[Any], occupied: NDArray[Any]) -> list[int]:
     """Returns which boxes to keep so that none covers another kept one or a taken one, earlier ones first."""
     kept: list[int] = []
     for index, box in enumerate(boxes):
-        if not overlaps(box, np.vstack([taken.reshape(-1, 4), boxes[kept].reshape(-1, 4)])).any():
+        if not overlaps(box, np.vstack([occupied.reshape(-1, 4), boxes[kept].reshape(-1, 4)])).any():
             kept.append(index)
     return kept
 
@@ -33,12 +33,12 @@ def place_labels(
     sizes: Float64[np.ndarray, "n 2"],
     order: Sequence[int],
     frame: Float64[np.ndarray, " 4"],
-    taken: Float64[np.ndarray, "m 4"],
+    occupied: Float64[np.ndarray, "m 4"],
     gap: float,
     clear: Float64[np.ndarray, "k 2"] | None = None,
 ) -> dict[int, tuple[float, float]]:
     """Returns the centres of labels that find room, by index, earlier in ``order`` first; all lengths in 1/72 inch."""
-    boxes = np.array(taken, np.float64).reshape(-1, 4)
+    boxes = np.array(occupied, np.float64).reshape(-1, 4)
     clear = along(points, step=1.5) if clear is None else clear
     placed: dict[int, tuple[float, float]] = {}
     for index in order:
@@ -49,8 +49,8 @@ def place_labels(
             middle = point + offset
             box = np.concatenate([middle - size / 2, middle + size / 2])
             inside = (box[:2] >= frame[:2]).all() and (box[2:] <= frame[2:]).all()
-            own = _stands_at(point, points, middle, gap / 2)
-            if inside and own and not overlaps(box, boxes).any() and not contains(box, clear).any():
+            stands_at_it = _stands_at(point, points, middle, gap / 2)
+            if inside and stands_at_it and not overlaps(box, boxes).any() and not contains(box, clear).any():
                 boxes = np.vstack([boxes, box])
                 placed[index] = (float(middle[0]), float(middle[1]))
                 break

@@ -127,8 +127,8 @@ def network_marks(landscape: LandscapeData) -> list[tuple[int, dict[str, Any]]]:
     found, origin = landscape.checkpoints, landscape.origin
     if found is None:
         return []
-    here = [row for row in found.networks.tolist() if not (origin.name == found.name[row] and is_origin(found, row))]
-    return [(row, {**NETWORK_STYLE, "marker": SHAPES[index % len(SHAPES)]}) for index, row in enumerate(here)]
+    rows = [row for row in found.networks.tolist() if not (origin.name == found.name[row] and is_origin(found, row))]
+    return [(row, {**NETWORK_STYLE, "marker": SHAPES[index % len(SHAPES)]}) for index, row in enumerate(rows)]
 
 
 def is_origin(found: CheckpointsData, row: int) -> bool:
@@ -183,7 +183,7 @@ def annotate(
     ax: Axes,
     landscape: LandscapeData,
     place: Place,
-    taken: NDArray[Any],
+    occupied: NDArray[Any],
     ink: Ink,
     dots: Sequence[Marked],
     size: float = 8.0,
@@ -221,7 +221,7 @@ def annotate(
     marks += [(int(rows[end]) + 1, style) for rows in paths for end, style in ((-1, END), (0, START))]
     halves = [(points[at], style["markersize"] * factor / 2) for at, style in marks]
     boxes = [[*(mark - half), *(mark + half)] for mark, half in halves]
-    blocked = np.vstack([np.array(taken).reshape(-1, 4) * scale, boxes])
+    blocked = np.vstack([np.array(occupied).reshape(-1, 4) * scale, boxes])
     lines = [along(points[rows + 1], step=1.5) for rows in paths]
     clear = np.vstack([points[[0]], *lines, *(points[[row + 1]] for row, _ in marked)])
     # Names stand clear of their marks, which are larger than the dots of a path.

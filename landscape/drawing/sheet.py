@@ -184,10 +184,10 @@ class Sheet:
             heading = "" if self.own and self.appearance.paper else title(self.landscape)
         tight = self.appearance.paper or not self.furniture
         estimates = self.estimates if self.furniture else ()
-        said = [status_note(self.landscape, self.status), *estimates, *notes, *self.frame.notes]
+        notes_below = [status_note(self.landscape, self.status), *estimates, *notes, *self.frame.notes]
         if tight and not self.own:
-            said = [line for text in said if text for line in text.split(", ")]
-        lines = "\n".join(text for text in (heading, *said) if text)
+            notes_below = [line for text in notes_below if text for line in text.split(", ")]
+        lines = "\n".join(text for text in (heading, *notes_below) if text)
         self.ax.set_title(lines, fontsize=self.appearance.text_size if tight else None)
 
     def note_own_values(self) -> None:
@@ -302,7 +302,7 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
         more.setdefault("heading", plain_lines(check_instance("title", heading, str, "a str or None")))
     more.setdefault("times", path_times([landscape]))
     with appearance.applied():
-        own = ax is None
+        is_new_figure = ax is None
         if ax is None:
             usual = frame.size(paper=appearance.paper) if kind.size is None else kind.size
             if kind.size is not None and appearance.paper:
@@ -314,7 +314,7 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
         label = more.pop("label", called(landscape, metric))
         more.setdefault("estimates", value_notes(landscape, metric))
         yield Sheet(
-            landscape, ax, own, metric, label, values, status, measured, coarse_values(values, status), scale,
+            landscape, ax, is_new_figure, metric, label, values, status, measured, coarse_values(values, status), scale,
             appearance, colors, trajectory, frame, camera=camera, topology=topology, **more,
         )  # fmt: skip
 

@@ -128,8 +128,8 @@ def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | No
             how.append("biases move too")
         if landscape.attributes.get("directions_seed") is not None:
             how.append(f"seed {landscape.attributes['directions_seed']}")
-        told = ", ".join(filter(None, how))
-        return f"random direction{_number(landscape, axis)}" + (f" ({told})" if told else "")
+        manner = ", ".join(filter(None, how))
+        return f"random direction{_number(landscape, axis)}" + (f" ({manner})" if manner else "")
     if kind == "points":
         return _between(landscape, axis)
     if kind == "path":

@@ -70,8 +70,8 @@ def dots_handle(each: Sequence[Marked], factor: float) -> list[Any]:
     """Returns the legend's entry that says which checkpoints have dots; none where all have."""
     from matplotlib.lines import Line2D
 
-    said = marked_text(each)
-    return [Line2D([], [], label=said, **dot_style(factor))] if said else []
+    marked = marked_text(each)
+    return [Line2D([], [], label=marked, **dot_style(factor))] if marked else []
 
 
 def dash(ax: Axes, line: Any, run: int) -> None:

@@ -75,8 +75,8 @@ def read_landscaper_archive(path: Path, axis_order: str | None = None) -> Landsc
             loss, coordinates = _member(archive, "loss"), _member(archive, "coordinates")
             ours = AXIS_ORDER in names
             if axis_order is None and ours:
-                said = _member(archive, AXIS_ORDER, kinds="U", largest=_LONGEST_TEXT)
-                axis_order = check_choice(AXIS_ORDER, str(said), ("xy", "yx"))
+                stored_order = _member(archive, AXIS_ORDER, kinds="U", largest=_LONGEST_TEXT)
+                axis_order = check_choice(AXIS_ORDER, str(stored_order), ("xy", "yx"))
         if coordinates.shape[:1] != (2,):
             raise LandscapeFormatError(
                 f"{path} must have two dimensions to become a landscape, but its coordinates have the shape "

@@ -62,7 +62,7 @@ def _surface(space: Space) -> list[Solid]:
     mesh = surface_mesh(space)
     words, column = metric_text(space.landscape, space.metric, str), column_name(space.metric)
     colors, status = mesh.colors()[:, :3], space.landscape.status.ravel().astype(np.float32)
-    said = {"metric": space.metric, "scale": space.scale.tall.label(words)}
+    facts = {"metric": space.metric, "scale": space.scale.tall.label(words)}
     used, alone = mesh.used, np.flatnonzero(mesh.alone)
     solids = []
     if used.any():
@@ -70,14 +70,15 @@ def _surface(space: Space) -> list[Solid]:
         columns = {column: whole.values, "status": status[used]}
         solids.append(
             Solid(
-                f"{words} surface", False, whole.vertices, whole.triangles, whole.normals, colors[used], columns, said
+                f"{words} surface", False, whole.vertices, whole.triangles, whole.normals, colors[used], columns, facts
             )
         )
     if len(alone):
         vertices, triangles = ball_mesh(mesh.vertices[alone], _SINGLE)
         rows = np.repeat(alone, len(vertices) // len(alone))
         columns = {column: mesh.values[rows], "status": status[rows]}
-        solids.append(_solid(f"{words} at single points", vertices, triangles, colors[rows], columns, said, path=False))
+        name = f"{words} at single points"
+        solids.append(_solid(name, vertices, triangles, colors[rows], columns, facts, path=False))
     return solids
 
 
@@ -88,11 +89,11 @@ def _paths(space: Space) -> list[Solid]:
     for line in path_lines(space):
         assert found is not None
         color = _color(line.color)
-        said = {"heights": words}
-        solids.append(_solid(line.name, *path_mesh(line.points, _TUBE), color, {}, said))
+        facts = {"heights": words}
+        solids.append(_solid(line.name, *path_mesh(line.points, _TUBE), color, {}, facts))
         balls = ball_mesh(line.checkpoints, _CHECKPOINT)
-        said = said | {"number": found.number[line.rows].tolist(), words: line.values.tolist()}
-        solids.append(_solid(f"checkpoints of {line.name}", *balls, color, {}, said))
+        facts = facts | {"number": found.number[line.rows].tolist(), words: line.values.tolist()}
+        solids.append(_solid(f"checkpoints of {line.name}", *balls, color, {}, facts))
     for mark in path_marks(space):
         ball = ball_mesh(mark.point[None], _MARKS[mark.kind])
         solids.append(_solid(mark.name, *ball, _color(mark.color), {}, {"kind": mark.kind, space.metric: mark.value}))

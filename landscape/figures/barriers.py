@@ -95,17 +95,17 @@ def _draw_way(sheet: Sheet, index: int, name: str, line: LandscapeData) -> None:
     look, ax, metric = sheet.appearance, sheet.ax, sheet.metric
     color, stroke = look.series[index % len(look.series)], ("-", *STROKES)[index % (1 + len(STROKES))]
     values, rise = known(line[metric], line.status), highest_rise(line, metric)
-    held = sheet.scale.tall.held
-    said = barrier_text(rise)
-    label = f"{name}: {said}" if name else f"{metric_text(line, metric)}, {said}"
+    height_of = sheet.scale.tall.held
+    height = barrier_text(rise)
+    label = f"{name}: {height}" if name else f"{metric_text(line, metric)}, {height}"
     sheet.entries += ax.plot(
-        line.x, held(values), color=color, linestyle=stroke, linewidth=1.5 * look.factor, marker="o",
+        line.x, height_of(values), color=color, linestyle=stroke, linewidth=1.5 * look.factor, marker="o",
         markersize=2.5 * look.factor, label=label, zorder=3,
     )  # fmt: skip
     stderr = line.metrics.get("loss_stderr") if metric == "loss" else None
     if stderr is not None and np.isfinite(stderr).any():
         ax.fill_between(line.x, values - stderr, values + stderr, color=color, alpha=0.2, linewidth=0, zorder=1)
-    ax.plot(line.x, held(chord_of(line, metric)), color=color, linestyle=":", linewidth=look.factor, zorder=2)
+    ax.plot(line.x, height_of(chord_of(line, metric)), color=color, linestyle=":", linewidth=look.factor, zorder=2)
     if rise.height > 0 and math.isfinite(rise.height):
         arrow = {"arrowstyle": "<->", "color": color, "linewidth": look.factor, "shrinkA": 0.0, "shrinkB": 0.0}
         ax.annotate("", (rise.at, rise.chord + rise.height), (rise.at, rise.chord), arrowprops=arrow, zorder=4)

@@ -87,7 +87,7 @@ def plot_comparison(
                 line, has_band = _draw_recipe(comparison, drawn, appearance, place, recipe, curves, networks)
                 entries.append(line)
                 bands = bands or has_band
-        _write(comparison, drawn, appearance, heading, own=ax is None, bands=bands)
+        _write(comparison, drawn, appearance, heading, whole=ax is None, bands=bands)
         draw_legend(drawn, entries, appearance, outside=ax is None)
         if ax is None:
             settle(drawn.figure)
@@ -121,12 +121,12 @@ def _draw_recipe(
 
 
 def _write(
-    comparison: MeasuredComparison, ax: Axes, look: Appearance, heading: str | None, *, own: bool, bands: bool
+    comparison: MeasuredComparison, ax: Axes, look: Appearance, heading: str | None, *, whole: bool, bands: bool
 ) -> None:
     known = comparison.attributes
     if heading is None:
         answers = comparison.table()
-        heading = "" if (own and look.paper) or len(answers) > 1 else _HEADINGS.get(answers[0].verdict)
+        heading = "" if (whole and look.paper) or len(answers) > 1 else _HEADINGS.get(answers[0].verdict)
         heading = plain(answers[0].verdict, 60) if heading is None else heading
     count = known.get("num_samples")
     samples = "all samples" if count is None else f"{int(count):,} samples"
@@ -136,7 +136,7 @@ def _write(
         lines.append("one network of each says nothing about the recipes")
     if bands:
         lines.append(f"band: {100 * float(known['confidence']):g} % interval of the mean")
-    size, between = look.text_size if look.paper or not own else None, "\n" if look.paper else " "
+    size, between = look.text_size if look.paper or not whole else None, "\n" if look.paper else " "
     ax.set_title("\n".join(line for line in lines if line), fontsize=size)
     ax.set_xlabel(f"distance from the network,{between}in lengths of the direction")
     ax.set_ylabel("rise of the loss")

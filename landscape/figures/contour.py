@@ -130,14 +130,14 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
         sheet.write_flat_note()
 
     def write_numbers() -> None:
-        taken = (
+        occupied = (
             path_pixels(ax, landscape, sheet.frame.place) if sheet.trajectory or sheet.avoid_path else np.empty((0, 4))
         )
         arrows = np.empty((0, 4)) if finish_path is None else finish_path()
-        taken = np.vstack([taken, minima_pixels(sheet), arrows])
+        occupied = np.vstack([occupied, minima_pixels(sheet), arrows])
         text = Ink(look.ink, look.page) if on_page else Ink("black", "white")
         rim = 0.45 if on_page else 0.2
-        boxes = np.empty((0, 4)) if lines is None else _label_lines(sheet, lines, taken, text, rim)
+        boxes = np.empty((0, 4)) if lines is None else _label_lines(sheet, lines, occupied, text, rim)
         if sheet.trajectory:
             blocked = np.vstack([boxes, arrows, letter_pixels(sheet)])
             annotate(ax, landscape, sheet.frame.place, blocked, ink, sheet.dots, look.number_size, look.factor)
@@ -187,7 +187,7 @@ def _has_lines(sheet: Sheet) -> bool:
     return bool((there[:-1, :-1] & there[1:, 1:]).any())
 
 
-def _label_lines(sheet: Sheet, lines: Any, taken: NDArray[Any], ink: Ink, rim: float) -> NDArray[Any]:
+def _label_lines(sheet: Sheet, lines: Any, occupied: NDArray[Any], ink: Ink, rim: float) -> NDArray[Any]:
     """Writes their values on the lines where there is room; returns the labels' boxes in pixels."""
     ax, size = sheet.ax, max(SMALLEST_TYPE, 0.94 * sheet.appearance.number_size)
     names = dict(zip(lines.levels.tolist(), sheet.scale.texts(), strict=True))
@@ -201,7 +201,7 @@ def _label_lines(sheet: Sheet, lines: Any, taken: NDArray[Any], ink: Ink, rim: f
     padded = boxes + np.array([-margin, -margin, margin, margin])
     inside = (boxes[:, :2] >= frame[:2]).all(axis=1) & (boxes[:, 2:] <= frame[2:]).all(axis=1)
     candidates = np.flatnonzero(inside)
-    kept = candidates[free(padded[candidates], taken)]
+    kept = candidates[free(padded[candidates], occupied)]
     for index in np.setdiff1d(np.arange(len(texts)), kept):
         texts[index].remove()
     return boxes[kept]

@@ -85,7 +85,7 @@ def _write_mp4(program: str, path: Path, frames: Iterator[NDArray[Any]], rate: i
                 process.stdin.write(frame.tobytes())
             for _ in range(round(hold * rate)):
                 process.stdin.write(last.tobytes())
-        _, said = process.communicate()
+        _, messages = process.communicate()
     if process.returncode != 0:
-        text = said.decode(errors="replace").strip()[-500:] or f"exit code {process.returncode}"
+        text = messages.decode(errors="replace").strip()[-500:] or f"exit code {process.returncode}"
         raise LandscapeError(f"ffmpeg could not write the animation: {text}. A .gif needs no ffmpeg.")

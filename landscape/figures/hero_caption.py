@@ -68,8 +68,8 @@ def caption_lines(scene: Scene) -> list[str]:
                 f"{', '.join(names)}: at the projected {label}; between two checkpoints it follows the surface, which "
                 "may hide it"
             )
-        own = own_values_text(landscape.checkpoints, metric, unit_of(landscape), main_dataset(landscape))
-        lines += [own] if own else []
+        differing = own_values_text(landscape.checkpoints, metric, unit_of(landscape), main_dataset(landscape))
+        lines += [differing] if differing else []
     return [line[0].upper() + line[1:].replace(r"\$", "$") for line in lines]
 
 

@@ -97,7 +97,7 @@ def plot_multiples(
             grid = _grid(chosen, ratios, across, size, more_height, appearance, wide=arrangements[0] > 1)
             sheets = []
             for picture, name, ax in zip(pictures, names, grid, strict=True):
-                own: Look = {
+                shared: Look = {
                     **options, "metric": picture.metric, "scale": scales[picture.quantity], "levels": None,
                     "clip": None, "size": None,
                 }  # fmt: skip
@@ -105,7 +105,7 @@ def plot_multiples(
                 more: dict[str, Any] = {"times": times} if times is not None else {}
                 if len(shown) > 1:
                     more["label"] = quantity_label(picture.landscape, picture.metric, short=True)
-                with begin(chosen, picture.landscape, ax, own, furniture=False, heading=heading, **more) as sheet:
+                with begin(chosen, picture.landscape, ax, shared, furniture=False, heading=heading, **more) as sheet:
                     chosen.draw(sheet)
                     sheets.append(sheet)
             if len(shown) > 1 and len(each) == 1 and not appearance.paper:
@@ -298,12 +298,12 @@ def _write_shared(sheets: list[Sheet], quantities: Sequence[str]) -> None:
     # A path that several maps of one landscape show has its checkpoints once.
     paths = {id(sheet.landscape): sheet.dots for sheet in sheets}
     dots = dots_handle([found for each in paths.values() for found in each], sheets[0].appearance.factor)
-    own = {plain(name, 32) for sheet in sheets for name in member_names(sheet.landscape)}
+    member_labels = {plain(name, 32) for sheet in sheets for name in member_names(sheet.landscape)}
     for sheet in sheets:
         for entry in sheet.entries:
             # "start (epoch 3)" differs between pictures, its mark does not.
             label = str(entry.get_label())
-            name = label if label in own else _BRACKET.sub("", label)
+            name = label if label in member_labels else _BRACKET.sub("", label)
             marker = entry.get_marker() if hasattr(entry, "get_marker") else None
             if (name, marker) not in entries:
                 entries[name, marker] = entry
@@ -312,8 +312,8 @@ def _write_shared(sheets: list[Sheet], quantities: Sequence[str]) -> None:
         entries[entry.get_label(), entry.get_marker()] = entry
     if len(quantities) > 1:
         short = list(dict.fromkeys(sheet.label for sheet in sheets))
-        told = short if len(short) == len(quantities) else quantities
-        note = f"a scale each for {', '.join(told[:-1])} and {told[-1]}"
+        names = short if len(short) == len(quantities) else quantities
+        note = f"a scale each for {', '.join(names[:-1])} and {names[-1]}"
         entries[note, None] = Line2D([], [], linestyle="none", label=note)
     for note in missed_notes(*(sheet.landscape for sheet in sheets)):
         entries[note, None] = Line2D([], [], linestyle="none", label=note)

@@ -339,17 +339,18 @@ def _in_points(sheet: Sheet, x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.flo
 
 def _draw_own_values(sheet: Sheet, found: CheckpointsData) -> None:
     """Marks the own values that differ from the drawn ones, each joined to the mark on the curve; says why."""
-    own, ax, look = own_values(found, sheet.metric), sheet.ax, sheet.appearance
+    apart, ax, look = own_values(found, sheet.metric), sheet.ax, sheet.appearance
     text = own_values_text(found, sheet.metric, unit_of(sheet.landscape), main_dataset(sheet.landscape))
     if text is None:
         return
-    rows, held = [value.row for value in own], sheet.scale.tall.held
-    for value in own:
+    rows, height_of = [value.row for value in apart], sheet.scale.tall.held
+    heights = height_of([value.own for value in apart])
+    for value in apart:
         x = found.x[value.row]
-        ends = held([value.drawn, value.own])
+        ends = height_of([value.drawn, value.own])
         ax.plot([x, x], ends, linestyle=":", linewidth=look.factor, color=look.soft, zorder=3.5)
     ax.plot(
-        found.x[rows], held([value.own for value in own]), linestyle="none", marker="D", markersize=6 * look.factor,
+        found.x[rows], heights, linestyle="none", marker="D", markersize=6 * look.factor,
         markerfacecolor="none", markeredgecolor=look.ink, markeredgewidth=1.2 * look.factor, zorder=5,
         label="\n".join(in_phrases(plain(text, 240), OWN_VALUES_WIDTH)),
     )  # fmt: skip

@@ -107,12 +107,12 @@ class Stage:
             self._add_line(star, linestyle="none", zorder=5, **sized(STAR, 0.9))
         for row, style in network_marks(landscape):
             assert landscape.checkpoints is not None
-            here = self._places(landscape.checkpoints.part(np.array([row])))
-            if np.isfinite(here).all():
-                self._add_line(here, linestyle="none", zorder=5, **sized(style, 0.9))
+            place = self._places(landscape.checkpoints.part(np.array([row])))
+            if np.isfinite(place).all():
+                self._add_line(place, linestyle="none", zorder=5, **sized(style, 0.9))
                 if ax.name != "3d":
                     ax.annotate(
-                        plain(landscape.checkpoints.name[row], 24), here[0], xytext=(0, 7), textcoords="offset points",
+                        plain(landscape.checkpoints.name[row], 24), place[0], xytext=(0, 7), textcoords="offset points",
                         ha="center", fontsize=8, color="white", zorder=5, path_effects=halo(2), annotation_clip=True,
                     )  # fmt: skip
 
@@ -189,8 +189,8 @@ class Stage:
         self.cursor.set_xdata([number, number])
         for dot, (walker, values, _) in zip(self.dots, self.curves, strict=True):
             at = self._at(walker, moment, number)
-            here = float(np.interp(at, np.arange(len(values)), walker.path.number))
-            dot.set_data([here], [np.interp(at, np.arange(len(values)), values)])
+            walked = float(np.interp(at, np.arange(len(values)), walker.path.number))
+            dot.set_data([walked], [np.interp(at, np.arange(len(values)), values)])
         name = plain(self.walkers[0].path.run_name(0), 32) if len(self.walkers) == 1 else ""
         self.text.set_text(", ".join(part for part in (name, f"{self.unit} {self.numbers[int(moment)]}") if part))
 
@@ -202,12 +202,12 @@ class Stage:
     def _move_walker(self, walker: _Walker, at: float) -> None:
         places, last = walker.places, int(at)
         if self.relief is None:
-            here = np.array([np.interp(at, np.arange(len(places)), column) for column in places.T])
-            walker.way.set_data(*np.vstack([places[: last + 1], here]).T)
-            walker.ball.set_data(*here[:, None])
+            place = np.array([np.interp(at, np.arange(len(places)), column) for column in places.T])
+            walker.way.set_data(*np.vstack([places[: last + 1], place]).T)
+            walker.ball.set_data(*place[:, None])
             return
-        here = self.relief.along(places, np.array([at]))[0]
+        place = self.relief.along(places, np.array([at]))[0]
         # The way over the surface since the last checkpoint.
         rest = self.relief.along(places, np.linspace(last, at, _PIECES))
         walker.way.set_data_3d(*np.vstack([self._way(places[: last + 1]), rest]).T)
-        walker.ball.set_data_3d(*here[:, None])
+        walker.ball.set_data_3d(*place[:, None])

@@ -182,8 +182,8 @@ def _plateaus(
     heights = sheet.scale.heights(sheet.coarse)
     points = np.where(np.isfinite(heights), covering_points(sheet.status), -1)
     # A point that is no corner of the surface (``used``) lies on its own plateau.
-    own = np.arange(points.size).reshape(points.shape)
-    points = np.where(np.isin(own, points[points >= 0]) & ~used, own, points)
+    indices = np.arange(points.size).reshape(points.shape)
+    points = np.where(np.isin(indices, points[points >= 0]) & ~used, indices, points)
     if not (points >= 0).any():
         return np.empty((0, 4, 3)), np.empty((0, 4)), np.empty((0, 4))
     bottom, top, left, right, index = blocks(points).T

@@ -74,16 +74,16 @@ def metric_views(landscape: LandscapeData) -> list[MetricView]:
     pairs = [pair["metrics"] for pair in metric_differences(landscape)[:_MOST_DIFFERENCES]]
     texts = [" \u2212 ".join(metric_text(landscape, name, str) for name in pair) for pair in pairs]
     # All views show one landscape, so that what they have in common is in the notebook once.
-    held = _with_differences(landscape, dict(zip(texts, pairs, strict=True)))
+    extended = _with_differences(landscape, dict(zip(texts, pairs, strict=True)))
     views = []
     for metric in chosen:
         # Metrics of one quantity share a scale, so that the colours of two data sets can be compared.
         alike = [other for other in chosen if names[other].quantity == names[metric].quantity]
         scale = joint_scale([landscape] * len(alike), alike)
-        views.append(MetricView(held, metric, metric_text(landscape, metric, str), scale))
+        views.append(MetricView(extended, metric, metric_text(landscape, metric, str), scale))
     for text, (one, _) in zip(texts, pairs, strict=True):
-        scale = choose_scale(known(held[text], held.status), symmetric=True, metric=one)
-        views.append(MetricView(held, text, text, scale, diverging=True))
+        scale = choose_scale(known(extended[text], extended.status), symmetric=True, metric=one)
+        views.append(MetricView(extended, text, text, scale, diverging=True))
     return [view for view in views if view.metric == "loss" or not view.scale.flat]
 
 

@@ -146,21 +146,21 @@ def _scene(view: MetricView, proportions: float, camera: Camera | None) -> _Scen
     """Returns a scene that holds the surface and its marks, and in which the surface has the figures' proportions."""
     landscape = view.landscape
     assert landscape.y is not None
-    own = np.array([landscape.x[[0, -1]], landscape.y[[0, -1]], view.scale.tall.height_range])
-    spans = own[:, 1] - own[:, 0]
+    grid = np.array([landscape.x[[0, -1]], landscape.y[[0, -1]], view.scale.tall.height_range])
+    spans = grid[:, 1] - grid[:, 0]
     frame = replace(choose_frame(landscape, "equal"), ratio=float(spans[0] / spans[1] / proportions))
     found, point = landscape.checkpoints, landscape.origin
     marks = np.array([[point.x], [point.y or 0.0]])
     if found is not None and found.y is not None:
         marks = np.hstack([marks, [found.x, found.y]])
-    ends = own.copy()
-    ends[:2] = np.column_stack([np.minimum(own[:2, 0], marks.min(axis=1)), np.maximum(own[:2, 1], marks.max(axis=1))])
+    ends = grid.copy()
+    ends[:2] = np.column_stack([np.minimum(grid[:2, 0], marks.min(axis=1)), np.maximum(grid[:2, 1], marks.max(axis=1))])
     ends += _ROOM * (ends[:, 1] - ends[:, 0])[:, None] * (-1, 1)
     box = plotly_box(frame.box)
     units = np.array([box[name] for name in "xyz"]) / spans
     seen = (camera or best_camera(landscape, view.metric, view.scale, frame)).of_plotly(box)
     # Plotly's camera counts from the middle of what the scene shows.
-    for name, shift in zip("xyz", units * (own.mean(axis=1) - ends.mean(axis=1)), strict=True):
+    for name, shift in zip("xyz", units * (grid.mean(axis=1) - ends.mean(axis=1)), strict=True):
         seen["eye"][name] += float(shift)
         seen["center"][name] += float(shift)
     sides = dict(zip("xyz", (units * (ends[:, 1] - ends[:, 0])).tolist(), strict=True))
@@ -191,12 +191,12 @@ def _frame(look: Appearance) -> dict[str, Any]:
 def _page(view: MetricView, look: Appearance) -> dict[str, Any]:
     landscape = view.landscape
     scale_notes = () if landscape.y is None else map_proportions(landscape)[1]
-    said = [
+    titles = [
         title(landscape),
         "; ".join([note(landscape), *scale_notes]),
         "; ".join(sampling_notes(landscape, view.metric)),
     ]
-    text = "".join([literal(said[0]), *(f"<br><sub>{literal(line, 120)}</sub>" for line in said[1:] if line)])
+    text = "".join([literal(titles[0]), *(f"<br><sub>{literal(line, 120)}</sub>" for line in titles[1:] if line)])
     return {
         "title": {"text": text, "font": {"size": 15}},
         "font": {"color": look.ink, "size": 11},
@@ -209,7 +209,7 @@ def _page(view: MetricView, look: Appearance) -> dict[str, Any]:
             "yanchor": "top",
             "itemclick": False,
         },
-        "margin": {"l": 60, "r": 10, "t": 60 + (15 if said[-1] else 0), "b": 50},
+        "margin": {"l": 60, "r": 10, "t": 60 + (15 if titles[-1] else 0), "b": 50},
         # Plotly's own template would be 7 kB in every cell.
         "template": None,
     }

@@ -101,7 +101,7 @@ def page_html(
         ValueError: there is no landscape.
     """
     shown = _checked(landscapes, may_be_empty=live is not None)
-    own = _own_script()
+    code = _own_script()
     camera_shown, cameras = offered_cameras(camera)
     pairs = list(itertools.combinations(enumerate(shown), 2))
     content = {
@@ -131,7 +131,7 @@ def page_html(
         tag, source = f'<script src="{html.escape(script)}"></script>', "'self' file:"
     policy = [
         "default-src 'none'",
-        f"script-src {source} {_hash(own)}",
+        f"script-src {source} {_hash(code)}",
         "style-src 'unsafe-inline'",
         "img-src data: blob:",
         "base-uri 'none'",
@@ -145,7 +145,7 @@ def page_html(
         "style": _joined(".css"),
         "content": json.dumps(content, ensure_ascii=True, allow_nan=False).translate(_LINE_ENDS),
         "plotly": tag,
-        "script": own,
+        "script": code,
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("template.html"))
 

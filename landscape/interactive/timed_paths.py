@@ -117,7 +117,7 @@ def path_numbers(
     sizes = np.array([[0.62 * _TYPE * len(str(number)) + 2, _TYPE + 2] for number in found.number.tolist()])
     ends = rows[[0, -1]].tolist()
     marks = np.vstack([points[[*ends, *found.networks]], on_map(landscape.origin.x, landscape.origin.y or 0.0)])
-    taken = np.hstack([marks - _END, marks + _END])
+    full = np.hstack([marks - _END, marks + _END])
     round_ones = rows[numbered(found.number[rows], dots[0].rows)]
     inner = [row for row in round_ones[most_telling(len(round_ones))].tolist() if row not in ends]
     # The mark of an end is larger than a dot: nobody takes its number for that of a checkpoint nearby.
@@ -125,8 +125,8 @@ def path_numbers(
     alone[ends] = points[ends]
     spots: dict[int, tuple[float, float]] = {}
     for shown, order in ((alone, ends), (points, inner)):
-        spots |= place_labels(shown, sizes, order, frame, taken, gap=_GAP, clear=clear)
-        taken = np.vstack([taken, *([*(spots[row] - sizes[row] / 2), *(spots[row] + sizes[row] / 2)] for row in spots)])
+        spots |= place_labels(shown, sizes, order, frame, full, gap=_GAP, clear=clear)
+        full = np.vstack([full, *([*(spots[row] - sizes[row] / 2), *(spots[row] + sizes[row] / 2)] for row in spots)])
     return [(row, *(np.subtract(spot, points[row]) * 96 / 72).round(1).tolist()) for row, spot in spots.items()]
 
 

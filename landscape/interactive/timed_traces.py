@@ -86,14 +86,14 @@ class TimedRun:
 
     def _on_map(self, feet: tuple[NDArray[Any], NDArray[Any]]) -> list[dict[str, Any]]:
         """Returns the rim, the coloured pieces, and the legend's entry: plotly's lines have one colour each."""
-        line, colors, said = {"type": "scatter", "mode": "lines"}, self._colors, marked_text([self.marks[0]])
+        line, colors, marked = {"type": "scatter", "mode": "lines"}, self._colors, marked_text([self.marks[0]])
         found: list[dict[str, Any]] = [
             {**line, **_SILENT, "x": feet[0], "y": feet[1], "line": {"color": "rgba(20,20,20,0.85)", "width": 5.5}}
         ]
         for first, last in run_pieces(self._numbers):
             piece = {"x": feet[0][first : last + 1], "y": feet[1][first : last + 1]}
             found.append({**line, **_SILENT, **piece, "line": {"color": colors[(first + last) // 2], "width": 3}})
-        name = self.name + (f" ({said})" if said else "")
+        name = self.name + (f" ({marked})" if marked else "")
         entry = {"name": name, "x": [None], "y": [None], "line": {"color": strong_color(self.index), "width": 3}}
         return [*found, {**line, **entry}]
 

@@ -108,11 +108,11 @@ def _steepest(solid: NDArray[Any], to_world: NDArray[Any], angle: float, reaches
         if abs(right) >= columns or abs(up) >= rows:
             break
         distance = float(np.hypot(*(to_world @ (right, up))))
-        here = (slice(max(0, -up), rows - max(0, up)), slice(max(0, -right), columns - max(0, right)))
-        there = (slice(max(0, up), rows - max(0, -up)), slice(max(0, right), columns - max(0, -right)))
+        from_cells = (slice(max(0, -up), rows - max(0, up)), slice(max(0, -right), columns - max(0, right)))
+        to_cells = (slice(max(0, up), rows - max(0, -up)), slice(max(0, right), columns - max(0, -right)))
         with np.errstate(invalid="ignore"):
-            slopes = (solid[there] - solid[here]) / distance
-        np.fmax(found[here], slopes, out=found[here])
+            slopes = (solid[to_cells] - solid[from_cells]) / distance
+        np.fmax(found[from_cells], slopes, out=found[from_cells])
     # From a hole everything is infinitely high.
     return np.where(np.isfinite(found), found, 0.0)
 

@@ -148,6 +148,6 @@ def _with_own_colours(drawn: NDArray[Any]) -> NDArray[np.uint8]:
     found = drawn.copy()
     rows, columns = np.nonzero((drawn[..., 3] > 0) & (drawn[..., 3] < 255))
     part = drawn[rows, columns].astype(np.float32)
-    own = part[:, :3] * (255.0 / part[:, 3:]) ** (1 / _GAMMA)
-    found[rows, columns, :3] = np.clip(np.round(own), 0, 255)
+    opaque = part[:, :3] * (255.0 / part[:, 3:]) ** (1 / _GAMMA)
+    found[rows, columns, :3] = np.clip(np.round(opaque), 0, 255)
     return found

@@ -198,13 +198,13 @@ class AdaptiveSampling:
         probes = np.zeros_like(wanted)
         count = _SMALLEST_BATCH - int(wanted.sum())
         rows, columns = self._levels.first
-        taken: set[tuple[int, int]] = set()
+        used: set[tuple[int, int]] = set()
         for row, column, _ in sorted(prediction.doubtful(), key=lambda point: -point[2]) if count > 0 else ():
             cell = int(np.searchsorted(rows, row)), int(np.searchsorted(columns, column))
-            if cell not in taken and not wanted[row, column]:
-                taken.add(cell)
+            if cell not in used and not wanted[row, column]:
+                used.add(cell)
                 probes[row, column] = True
-            if len(taken) >= count:
+            if len(used) >= count:
                 break
         return probes
 

@@ -71,14 +71,14 @@ def choose_scale(
     check_choice("scale", scale, SCALES)
     count, spacing, given = check_levels(levels, count)
     lower, upper = _check_clip(clip)
-    own = values[np.isfinite(values)]
+    measured = values[np.isfinite(values)]
     if symmetric:
         lower, upper = _check_symmetric(scale, lower, upper)
         values = np.stack([values, -values])
     finite = np.sort(values[np.isfinite(values)].ravel())
     if not len(finite):
         return Scale("linear", math.nan, math.nan, np.empty(0))
-    check_clip_holds((lower, upper), own if reference is None else reference)
+    check_clip_holds((lower, upper), measured if reference is None else reference)
     finite = np.clip(finite, -EXTREME, EXTREME)
     share = is_share(metric, 0.0 if symmetric else float(finite[0]), float(finite[-1]))
     kind = scale if scale != "auto" else "linear" if share else _kind(finite)
@@ -106,7 +106,8 @@ def choose_scale(
     if share and kind == "linear" and spacing == "auto":
         # Round shares are read at a glance, even where most of the plane lies at chance level and has no line.
         spacing = "linear"
-    bare = Scale(kind, low, high, np.empty(0), threshold=threshold, spacing=spacing, **beyond(own, kind, low, high))
+    clipped = beyond(measured, kind, low, high)
+    bare = Scale(kind, low, high, np.empty(0), threshold=threshold, spacing=spacing, **clipped)
     return place_levels(bare, values, count, given)
 
 

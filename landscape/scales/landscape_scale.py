@@ -111,5 +111,5 @@ def path_values(landscape: LandscapeData, metric: str) -> NDArray[Any]:
     """Returns values of projected checkpoints, of the origin and, on a line, own values that differ; shape (k,)."""
     found, origin = landscape.checkpoints, landscape.origin.metrics.get(metric, np.nan)
     projected = np.empty(0) if found is None else found.projected.get(metric, np.empty(0))
-    own = own_values(found, metric) if landscape.y is None else []
-    return np.concatenate([projected, [value.own for value in own], [origin]])
+    differing = own_values(found, metric) if landscape.y is None else []
+    return np.concatenate([projected, [value.own for value in differing], [origin]])

@@ -209,10 +209,10 @@ class Scale:
 
 def beyond(values: NDArray[Any], kind: str, low: float, high: float) -> dict[str, Any]:
     """Returns what a scale says about finite values that it draws at its ends, by the names of its attributes."""
-    held = values[values > 0] if kind == "log" else values
+    shown = values[values > 0] if kind == "log" else values
     return {
-        "clipped_below": bool((held < low).any()),
-        "clipped_above": bool((held > high).any()),
+        "clipped_below": bool((shown < low).any()),
+        "clipped_above": bool((shown > high).any()),
         "no_place": without_place(values) if kind == "log" else "",
     }
 
