@@ -23,9 +23,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Stage:
-    """A target of make, with variables, options and further targets for it."""
+    """Targets of make, separated by spaces, with variables, options and files for them."""
 
-    target: str
+    targets: str
     more: tuple[str, ...] = ()
 
 
@@ -44,11 +44,10 @@ def stages(choice: selection.Selection, number: int, notes: Path, everything: bo
     """Yields what runs for a change."""
     chosen = [item for item in selection.ENVIRONMENTS if everything or item.target in choice.environments]
     chosen += [item for item in selection.VERSIONS if item.target in choice.environments]
-    # Packages come from a server and go to a disk: environments are made side by side.
+    # Packages come from a server and go to a disk: environments are made side by side, and so runs what takes one core.
+    beside = ("--jobs=2", "--keep-going", "--output-sync=target")
     yield Stage("environment", ("--jobs=3", *dict.fromkeys(f"{item.folder}/.installed" for item in chosen)))
-    yield Stage("lint")
-    yield Stage("types")
-    yield Stage("demo")
+    yield Stage("types lint demo", beside)
     yield Stage("test-covered" if everything else "test")
     files = notes / "chosen"
     files.write_text("\n".join(choice.tests))
@@ -56,14 +55,16 @@ def stages(choice: selection.Selection, number: int, notes: Path, everything: bo
         "test-slow",
         () if everything else (f"CHOSEN=--chosen-files={files} --share={number % rotation.SHARES}/{rotation.SHARES}",),
     )
-    yield from (Stage(item.target) for item in chosen)
+    yield from (Stage(item.target) for item in chosen if not item.one_core)
+    if single := " ".join(item.target for item in chosen if item.one_core):
+        yield Stage(single, beside)
 
 
 def run(stage: Stage, root: Path = ROOT) -> Result:
     """Runs a stage of a project, shows what it prints, and keeps how pytest closed and what passed only when alone."""
-    print(f"\n=== make {stage.target}", flush=True)
+    print(f"\n=== make {stage.targets}", flush=True)
     begun = time.monotonic()
-    command = ["make", "--no-print-directory", stage.target, *stage.more]
+    command = ["make", "--no-print-directory", *stage.targets.split(), *stage.more]
     summaries, alone, in_list = [], [], False
     with subprocess.Popen(
         command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
@@ -82,7 +83,7 @@ def table(results: list[Result]) -> str:
     """Returns the stages with how they ended and their seconds."""
     rows = [
         (
-            f"make {result.stage.target}",
+            f"make {result.stage.targets}",
             "passed" if result.status == 0 else f"FAILED ({result.status})",
             f"{result.seconds:.0f} s",
             result.summary,
@@ -119,7 +120,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as notes:
         for stage in stages(choice, number, Path(notes), arguments.all):
             results.append(run(stage))
-            if results[-1].status and stage.target == "environment":
+            if results[-1].status and stage.targets == "environment":
                 break
     print("\n" + table(results), flush=True)
     return 0 if all(result.status == 0 for result in results) else 1

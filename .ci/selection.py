@@ -23,12 +23,14 @@ class Environment:
         folder: where their packages are.
         adapters: patterns of the product's files that are written for these packages.
         tests: patterns of its tests and of their helpers.
+        one_core: whether its tests run in one process.
     """
 
     target: str
     folder: str
     adapters: tuple[str, ...]
     tests: tuple[str, ...]
+    one_core: bool = False
 
 
 _KERAS = ("collectors/keras.py", "collectors/networks/keras_network.py", "workers/keras/*")
@@ -74,6 +76,7 @@ ENVIRONMENTS = (
             "collectors/weights/zero_folder.py",
         ),
         ("tests/frameworks/*deepspeed*",),
+        one_core=True,
     ),
     Environment(
         "test-peers",
@@ -85,6 +88,7 @@ ENVIRONMENTS = (
             "workers/curvature/*",
         ),
         ("tests/landscape/exchange/test_landscaper.py", "*curvlinops*"),
+        one_core=True,
     ),
 )
 
