@@ -1,8 +1,9 @@
-"""A plane as a picture for a paper's first page: lit, with soft shadows and tubes, on a clear background."""
+"""A plane as a picture for a paper's first page: lit, with tubes and a soft shadow, on a clear background."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -16,9 +17,9 @@ from ..drawing.canvas import check_size
 from ..drawing.look import Look, check_dimensions, check_look
 from ..drawing.texts import full_title, printable
 from ..meshes.space import choose_space
-from ..rendering.between_points import INTERPOLATIONS
 from ..rendering.picture import Rendering
-from ..rendering.scene import Scene, choose_factor, finest_line
+from ..rendering.scene import Scene
+from ..rendering.surface import INTERPOLATIONS
 from .hero_caption import caption_lines, draw_strip
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def plot_hero(
     interpolation: str = "smooth",
     **look: Unpack[Look],
 ) -> Rendering:
-    """Renders a plane with light, ambient occlusion and soft shadows: 3840 x 2160 pixels without any text.
+    """Renders a plane with light, ambient occlusion and a shadow on its floor: 3840 x 2160 pixels without any text.
 
     Heights, colours, contour lines, paths and marks are those of ``plot_surface``, and a point without a value is a
     hole. The surface passes through every point of the grid. What it hides of a path is not seen. What the picture
@@ -92,10 +93,7 @@ def plot_hero(
             "info on the command line) says which points are pending or failed."
         )
     camera = camera or best_camera(landscape, metric, space.scale, space.frame)
-    scene = Scene(
-        space, colors, appearance.theme, trajectory, interpolation, choose_factor(space, width, height),
-        finest_line(width, height),
-    )  # fmt: skip
+    scene = Scene(space, colors, appearance.theme, trajectory, interpolation, (width, height))
     heading = options.get("title")
     title = full_title(landscape, printable) or "loss landscape" if heading is None else heading
     caption = caption_lines(scene)
@@ -107,7 +105,7 @@ def plot_hero(
         raise wrong_value(
             "labels", f"False for a picture of {width} x {height} pixels: there is no room for them", True
         )
-    drawn = scene.render(camera, width, rest)
+    drawn = replace(scene, pixels=(width, rest)).render(camera)
     whole = drawn if strip is None else np.concatenate([drawn, strip])
     return Rendering(whole if behind is None else _before(whole, behind), title, tuple(caption), dots)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..drawing.appearance import Appearance
 from ..drawing.missing import missing_kinds
-from ..drawing.path import END, STAR, START, network_marks, sized
+from ..drawing.path import sized
 from ..drawing.texts import (
     axis_label,
     flat_note,
@@ -22,7 +22,7 @@ from ..drawing.texts import (
     value_notes,
 )
 from ..grid.own_values import own_values_text
-from ..meshes.path_mesh import Mark, path_lines, path_marks
+from ..meshes.path_mesh import path_lines, path_marks
 from ..rendering.scene import Scene
 from ..scales.levels import number_text
 
@@ -147,13 +147,6 @@ def _entries(scene: Scene) -> list[Any]:
         entries.append(
             Line2D([], [], color=line.color, linewidth=2.2, marker="o", markersize=4.5, label=plain(line.name, 32))
         )
-    shapes = iter(network_marks(scene.space.landscape))
     for mark in path_marks(scene.space):
-        style = _style(mark, shapes)
-        entries.append(Line2D([], [], linestyle="none", label=plain(mark.name, 48), **sized(style, 0.7)))
+        entries.append(Line2D([], [], linestyle="none", label=plain(mark.name, 48), **sized(mark.style, 0.7)))
     return entries
-
-
-def _style(mark: Mark, networks: Any) -> dict[str, Any]:
-    fixed = {"start": START, "end": END, "origin": STAR}
-    return fixed[mark.kind] if mark.kind in fixed else next(networks)[1]

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ..drawing.path import (
     END,
-    NETWORK_STYLE,
     PATH,
     RUN_COLORS,
     STAR,
@@ -56,9 +55,14 @@ class Mark:
 
     kind: str
     name: str
-    color: str
+    style: dict[str, Any]
     point: Float64[np.ndarray, " 3"]
     value: float
+
+    @property
+    def color(self) -> str:
+        """As in figures, such as "#ffd60a"."""
+        return str(self.style["color"] if self.style["color"] != "none" else self.style["markeredgecolor"])
 
 
 def path_lines(space: Space) -> list[PathLine]:
@@ -92,8 +96,7 @@ def path_marks(space: Space) -> list[Mark]:
     def add(kind: str, name: str, style: dict[str, Any], x: float, y: float, value: float) -> None:
         point = space.place(x, y, value)
         if np.isfinite(point).all():
-            color = style["color"] if style["color"] != "none" else style["markeredgecolor"]
-            marks.append(Mark(kind, printable(name, 72), color, point, value))
+            marks.append(Mark(kind, printable(name, 72), style, point, value))
 
     if found is not None and found.y is not None and metric in found.projected:
         values = found.projected[metric]
@@ -103,8 +106,8 @@ def path_marks(space: Space) -> list[Mark]:
                     run = found.run_name(row)
                     name = kind + (f" of {run}" if run else "") + _bare(end_number(landscape, [row]))
                     add(kind, name, style, found.x[row], found.y[row], float(values[row]))
-        for row, _ in network_marks(landscape):
-            add("network", found.name[row], NETWORK_STYLE, found.x[row], found.y[row], float(values[row]))
+        for row, style in network_marks(landscape):
+            add("network", found.name[row], style, found.x[row], found.y[row], float(values[row]))
     value = float(origin.metrics.get(metric, math.nan))
     add("origin", _bare(origin_label(landscape)), STAR, origin.x, origin.y or 0.0, value)
     return marks

@@ -60,6 +60,11 @@ class Space:
         """The surface in the frame's coordinates and the scale's heights, which a path follows."""
         return Relief(*self.plane, self.scale.heights(self.values), self.frame.matrix)
 
+    def shares(self, heights: Float64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape"]:
+        """Returns where heights of the scale lie among the colours, from 0 to 1."""
+        low, high = self.scale.height_range
+        return np.clip((heights - low) / (high - low), 0, 1)
+
     def place(self, x: ArrayLike, y: ArrayLike, values: ArrayLike) -> Float64[np.ndarray, "*shape 3"]:
         """Returns places of points of the plane, at the heights of values; NaN where a value is not finite."""
         across, up = self.frame.place(x, y)

@@ -70,9 +70,7 @@ def surface_mesh(space: Space) -> SurfaceMesh:
     values = space.values
     x, y = space.plane
     places = space.place(x[None, :], y[:, None], space.scale.shown(values))
-    low, high = space.scale.height_range
-    heights = space.scale.heights(values)
-    shares = np.clip((heights - low) / (high - low), 0, 1)
+    shares = space.shares(space.scale.heights(values))
     return SurfaceMesh(
         places.reshape(-1, 3), _triangles(places[..., 2]), values.ravel(), shares.ravel(), np.isfinite(values).ravel()
     )

@@ -1,8 +1,10 @@
-"""A landscape as a scene: the surface, the contour lines on its floor, runs' paths as tubes, and networks as marks."""
+"""A landscape as a lit scene of VTK's own means: lamps, contour lines, tubes, glyphs, a translucent shadow."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ctypes
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,335 +12,335 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..drawing.appearance import THEMES, readable
-from ..drawing.camera import Camera
-from ..drawing.occlusion import Relief
-from ..meshes.path_mesh import PathLine, path_lines, path_mesh
+from ..drawing.camera import FLOOR, Camera
+from ..drawing.path import EDGE
+from ..errors import LandscapeRenderingError
+from ..meshes.path_mesh import Mark, PathLine, path_lines, path_marks
 from ..meshes.space import Space
-from .between_points import refine, refine_axis
-from .floor import Shadow, floor_shadow, floor_solids, level_lines
-from .light import Lamps, lamp_seen, lamps_beside, sky_seen
-from .marks import mark_solids
-from .renderer import rendered
-from .solids import Solid, balls, grid_normals, grid_triangles, joined, level_line, smooth_normals
-from .viewpoint import Viewpoint, choose_viewpoint
+from .surface import TUBE, Surface, floor_height
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, UInt8
 
 
-# Steps of the drawn surface for each pixel of the picture's longer side.
-_STEPS_PER_PIXEL = 0.2
-_MOST_STEPS = 1024
-# Light and shade are computed on a grid of about so many points a side, and lie smoothly between them.
-_LIGHT_POINTS = 256
-_TUBE = 0.0125
-# What lies below the surface by at most this share of the heights is seen through it.
+# Of the picture's height, in degrees: a long lens, which bends shapes little; and the share that stays free beside.
+_VIEW_ANGLE, _MARGIN = 26.0, 0.03
+# Azimuth from the viewer's, elevation, and brightness: the key, the fill, and the sky straight above.
+_LAMPS = ((-62.0, 42.0, 0.46), (75.0, 25.0, 0.10), (0.0, 88.0, 0.12))
+_MATERIAL: dict[str, Any] = {"ambient": 0.60, "diffuse": 1.0, "specular": 0.15, "specular_power": 40.0}
+_LINE, _FLOOR_LINE, _BORDER = 0.0030, 0.0050, 0.0022
+# Units of the scene for a point of a mark's size in figures.
+_POINT = 0.0062
+# The underside is pale: so much of the colours above, and so much white.
+_DARKER_LINE, _UNDERSIDE = 0.62, (0.45, 0.36)
+# What lies below the surface by at most this share of the heights is moved before it, so that it is seen.
 _BURIED = 0.15
 # A hill nearer to a mark than this, in the scene's units, is the slope that it stands on and does not hide it.
 _SLOPE, _STEPS_ALONG = 0.5, 96
-_LINE = 0.0030
-_DARKER_LINE = 0.62
-# The underside is pale: so much of the colours above, and so much white.
-_UNDERSIDE = (0.45, 0.36)
+# The floor's shadow: everywhere, more below low places, how soon that fades; how far it reaches and how soft it is.
+_FAINT, _DARK, _FADES, _REACH, _SOFT = 0.07, 0.62, 0.42, 0.16, 0.05
+_SHADOW_POINTS = 160
+# VTK mixes the samples of a pixel by the light that they are: colours to this power.
+_GAMMA = 2.2
+_SOFTWARE = "vtkOSOpenGLRenderWindow"
+_SOFTWARE_LIBRARIES = ("libOSMesa.so.8", "libOSMesa.so.6", "libOSMesa.so")
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What stands before the viewer, the same for every camera.
-
-    Attributes:
-        theme: "light" or "dark", of the page behind the picture.
-        factor: steps of the drawn surface in each step of the grid.
-        finest: the smallest half of a line's width, in the scene's units.
-    """
+    """What stands before the viewer of a picture of some pixels; ``theme`` is that of the page behind it."""
 
     space: Space
     colors: Any
     theme: str
     trajectory: bool
     interpolation: str
-    factor: int
-    finest: float = 0.0
+    pixels: tuple[int, int]
 
-    def render(self, camera: Camera, width: int, height: int) -> UInt8[np.ndarray, "height width 4"]:
-        """Returns the picture from a camera's direction, as near as shows all; frames of a film come from one scene."""
-        viewpoint = self.viewpoint(camera, width, height)
-        lamps = lamps_beside(camera.azimuth)
-        solids = [*self._surface(lamps), *self._floor, *self._alone]
-        if self.trajectory:
-            solids += [*self._tubes(viewpoint), *mark_solids(self.space, viewpoint, self._free_way)]
-        drawn = rendered(solids, viewpoint, lamps, width, height)
-        # A single row or column has no surface, and so no shadow.
-        if min(self._heights.shape) < 2:
-            return drawn
-        return _over(drawn, self._shadow.seen(viewpoint, width, height))
-
-    def viewpoint(self, camera: Camera, width: int, height: int) -> Viewpoint:
-        """Returns where the viewer of a picture stands."""
-        seen = [self._places.reshape(-1, 3)[:: max(self.factor, 1)], self._floor[0].vertices]
-        seen += [solid.vertices for solid in self._alone]
-        seen += [line.points + aside for line in self._lines for aside in (-2 * _TUBE, 2 * _TUBE)]
-        points = np.concatenate(seen)
-        return choose_viewpoint(camera.toward, points[np.isfinite(points).all(axis=1)], width, height)
-
-    @cached_property
-    def _axes(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        x, y = self.space.plane
-        return refine_axis(x, self.factor), refine_axis(y, self.factor)
-
-    @property
-    def _coarse(self) -> int:
-        """How many steps of the drawn surface are one where it is seen from below."""
-        return next(step for step in (4, 3, 2, 1) if self.factor % step == 0)
+    def render(self, camera: Camera) -> UInt8[np.ndarray, "height width 4"]:
+        """Returns the picture from a camera's direction, as near as shows all, before a clear background."""
+        pyvista = _pyvista()
+        with pyvista.vtk_verbosity("off"):
+            _check_driver()
+            plotter = pyvista.Plotter(off_screen=True, window_size=list(self.pixels), lighting="none")
+            # Where a pixel is partly clear, VTK mixes in the background's colour.
+            plotter.set_background("black")
+            try:
+                # It asks for the paths, whose shade lies on the surface.
+                eye = self._place_camera(plotter, camera)
+                if self._surface is not None:
+                    self._add_surface(plotter, self._surface, eye)
+                self._add_floor(plotter)
+                self._add_points_alone(plotter)
+                for line in self._lines:
+                    self._add_path(plotter, line, eye)
+                for mark in path_marks(self.space) if self.trajectory else ():
+                    self._add_mark(plotter, mark, eye)
+                for azimuth, elevation, brightness in _LAMPS:
+                    lamp = pyvista.Light(intensity=brightness, light_type="scene light")
+                    lamp.set_direction_angle(elevation, camera.azimuth + azimuth)
+                    plotter.add_light(lamp)
+                plotter.enable_anti_aliasing("msaa", multi_samples=8)
+                return _unmixed(plotter.screenshot(transparent_background=True, return_img=True))
+            finally:
+                plotter.close()
 
     @cached_property
-    def _heights(self) -> Float64[np.ndarray, "my mx"]:
-        """Heights of the scale at the drawn surface's vertices."""
-        space = self.space
-        return refine(*space.plane, space.scale.heights(space.values), self.factor, self.interpolation)
-
-    @cached_property
-    def _places(self) -> Float64[np.ndarray, "my mx 3"]:
-        across, up = self.space.frame.mesh(*self._axes)
-        return self.space.from_frame(np.stack([across, up, self._heights], axis=-1))
-
-    @cached_property
-    def _filled(self) -> Float64[np.ndarray, "my mx 3"]:
-        """The surface with its holes filled from beside, from which only light and shade are computed."""
-        from scipy.ndimage import distance_transform_edt
-
-        missing = np.isnan(self._heights)
-        if not missing.any() or missing.all():
-            return self._places
-        nearest = distance_transform_edt(missing, return_distances=False, return_indices=True)
-        places = self._places.copy()
-        places[..., 2] = places[..., 2][tuple(nearest)]
-        return places
-
-    @cached_property
-    def _normals(self) -> Float64[np.ndarray, "my mx 3"]:
-        from scipy.ndimage import gaussian_filter
-
-        places = self._filled
-        if self.factor > 1:
-            # Facets of a coarse grid would be seen as stripes of light; places stay where they are.
-            places = places.copy()
-            places[..., 2] = gaussian_filter(places[..., 2], 0.7 * self.factor, mode="nearest")
-        return grid_normals(places)
-
-    @cached_property
-    def _shares(self) -> NDArray[Any]:
-        """Where the heights lie among the colours, from 0 to 1."""
-        low, high = self.space.scale.height_range
-        return np.clip((self._heights - low) / (high - low), 0, 1)
-
-    @cached_property
-    def _light_grid(self) -> tuple[NDArray[Any], NDArray[Any], tuple[NDArray[Any], NDArray[Any]]]:
-        """Heights on the grid for light and shade, what takes its steps to the scene, and its rows and columns."""
-        rows, columns = self._heights.shape
-        stride = max(1, round(max(rows, columns) / _LIGHT_POINTS))
-        picked = [np.unique(np.append(np.arange(0, count, stride), count - 1)) for count in (rows, columns)]
-        places = self._places[np.ix_(*picked)]
-        corner = self._places[..., :2]
-        to_world = np.column_stack(
-            [(corner[0, -1] - corner[0, 0]) / (columns - 1), (corner[-1, 0] - corner[0, 0]) / (rows - 1)]
-        )
-        return places[..., 2], stride * to_world, (picked[0], picked[1])
-
-    def _spread(self, shares: NDArray[Any]) -> NDArray[Any]:
-        """Returns values of the grid for light and shade at the surface's vertices, shape (n,)."""
-        from scipy.ndimage import gaussian_filter
-
-        found = gaussian_filter(shares, 0.8, mode="nearest")
-        for picked, count in zip(self._light_grid[2], self._heights.shape, strict=True):
-            if len(picked) > 1:
-                at = np.interp(np.arange(count), picked, np.arange(len(picked)))
-                first = np.minimum(at.astype(int), len(picked) - 2)
-                share = (at - first)[:, None]
-                found = found[first] * (1 - share) + found[first + 1] * share
-            found = found.T
-        return np.asarray(found).ravel()
-
-    @cached_property
-    def _sky(self) -> NDArray[Any]:
-        seen = self._spread(sky_seen(*self._light_grid[:2]))
-        return seen if not self.trajectory else seen * self._beside_tubes
-
-    @cached_property
-    def _beside_tubes(self) -> NDArray[Any]:
-        """How much light comes to the surface beside the tubes that lie on it, shape (n,)."""
-        from scipy.ndimage import gaussian_filter
-
-        rows, columns = self._heights.shape
-        shade = np.zeros((rows, columns))
-        x, y = self._axes
-        for line in self._lines:
-            frame = line.points / self.space.factors + self.space.middle
-            places = frame[:, :2] @ np.linalg.inv(self.space.frame.matrix).T
-            inside = (places >= (x[0], y[0])).all(axis=1) & (places <= (x[-1], y[-1])).all(axis=1)
-            at = np.interp(places[inside, 1], y, np.arange(rows)), np.interp(places[inside, 0], x, np.arange(columns))
-            shade[np.round(at[0]).astype(int), np.round(at[1]).astype(int)] = 1.0
-        if not shade.any():
-            return np.ones(rows * columns)
-        step = float(np.linalg.norm(self._light_grid[1], axis=0).mean()) * len(self._light_grid[2][0]) / rows
-        width = 1.3 * _TUBE / step
-        shade = gaussian_filter(shade, width, mode="nearest") * width * np.sqrt(2 * np.pi)
-        return np.asarray(1 - 0.55 * np.clip(shade, 0, 1).ravel())
-
-    def _surface(self, lamps: Lamps) -> list[Solid]:
-        known = np.isfinite(self._heights)
-        triangles = grid_triangles(known)
-        if not len(triangles):
-            return []
-        vertices = np.nan_to_num(self._places.reshape(-1, 3))
-        normals, sky = self._normals.reshape(-1, 3), self._sky
-        lamp = self._spread(lamp_seen(*self._light_grid[:2], lamps.lamp))
-        colors = self.colors(np.nan_to_num(self._shares).ravel())
-        grey = colors.copy()
-        grey[:, :3] = _UNDERSIDE[0] * colors[:, :3] + _UNDERSIDE[1]
-        # A hole's edges are those of the grid's cells, so nothing is lost where few of the steps between are kept.
-        below = np.arange(known.size).reshape(known.shape)[:: self._coarse, :: self._coarse]
-        return [
-            Solid(vertices, triangles, normals, colors, sky, lamp, "front"),
-            Solid(
-                vertices[below.ravel()], grid_triangles(known.ravel()[below]), -normals[below.ravel()],
-                grey[below.ravel()], 0.8, 0.35, "back",
-            ),
-            *self._surface_lines,
-        ]  # fmt: skip
-
-    @cached_property
-    def _surface_lines(self) -> list[Solid]:
-        """The contour lines on the surface itself, in a darker shade of its colours."""
-        parts = []
-        for share, points in level_lines(self.space, self._axes, self._heights):
-            color = np.array(self.colors(share))
-            color[:3] *= _DARKER_LINE
-            vertices, triangles, normals = level_line(points, max(_LINE, self.finest))
-            parts.append((vertices, triangles, normals, np.broadcast_to(color, (len(vertices), 4))))
-        if not parts:
-            return []
-        vertices, triangles, _, colors = joined(parts)
-        # They have the light of the surface that they lie on.
-        from scipy.ndimage import map_coordinates
-
-        frame = vertices / self.space.factors + self.space.middle
-        places = frame[:, :2] @ np.linalg.inv(self.space.frame.matrix).T
-        x, y = self._axes
-        at = np.array([np.interp(places[:, 1], y, np.arange(len(y))), np.interp(places[:, 0], x, np.arange(len(x)))])
-        normals = np.stack(
-            [map_coordinates(self._normals[..., axis], at, order=1, mode="nearest") for axis in range(3)], axis=1
-        )
-        sky = map_coordinates(self._sky.reshape(self._heights.shape), at, order=1, mode="nearest")
-        return [Solid(vertices, triangles, normals, colors, sky, sky)]
-
-    @cached_property
-    def _floor(self) -> list[Solid]:
-        theme = THEMES[self.theme]
-        colors = readable(self.colors, self.theme)
-        return floor_solids(self.space, self._axes, self._heights, colors, theme, self._lines, self.finest)
-
-    @cached_property
-    def _shadow(self) -> Shadow:
-        return floor_shadow(self.space, self._axes, self._heights)
-
-    @cached_property
-    def _alone(self) -> list[Solid]:
-        """A ball for each value that belongs to no whole cell."""
-        values = self.space.scale.heights(self.space.values)
-        finite = np.isfinite(values)
-        used = np.zeros(values.shape, np.bool_)
-        used.ravel()[grid_triangles(finite).ravel()] = True
-        rows, columns = np.nonzero(finite & ~used)
-        if not len(rows):
-            return []
-        x, y = self.space.plane
-        places = self.space.place(x[columns], y[rows], self.space.values[rows, columns])
-        low, high = self.space.scale.height_range
-        vertices, triangles, normals = balls(places, max(1.2 * _TUBE, 1.6 * self.finest))
-        colors = self.colors(np.clip((values[rows, columns] - low) / (high - low), 0, 1))
-        return [Solid(vertices, triangles, normals, np.repeat(colors, len(vertices) // len(places), axis=0))]
+    def _surface(self) -> Surface | None:
+        """The surface; None for a single row or column, which has none."""
+        if min(len(axis) for axis in self.space.plane) < 2:
+            return None
+        return Surface(self.space, self.colors, self.interpolation, max(self.pixels))
 
     @cached_property
     def _lines(self) -> list[PathLine]:
         """The paths, which follow the drawn surface between two checkpoints."""
-        if not self.trajectory:
-            return []
-        from dataclasses import replace
-
-        space, found = self.space, []
-        for line in path_lines(space):
+        lines = path_lines(self.space) if self.trajectory else []
+        if self._surface is None:
+            return lines
+        found = []
+        for line in lines:
             lengths = np.linalg.norm(np.diff(line.checkpoints, axis=0), axis=1)
-            counts = np.clip(np.ceil(lengths / (0.5 * _TUBE)), 1, 400).astype(int)
+            counts = np.clip(np.ceil(lengths / (0.5 * TUBE)), 1, 400).astype(int)
             at = np.concatenate([[0], np.cumsum(counts)])
             steps = np.interp(np.arange(at[-1] + 1), at, np.arange(len(at)))
-            feet = line.checkpoints / space.factors + space.middle
-            found.append(replace(line, points=space.from_frame(self._relief.along(feet, steps))))
+            feet = line.checkpoints / self.space.factors + self.space.middle
+            found.append(replace(line, points=self.space.from_frame(self._surface.relief.along(feet, steps))))
+        if any(len(line.points) for line in found) and self._surface.mesh.n_cells:
+            self._surface.shade_beside(found)
         return found
 
-    def _tubes(self, viewpoint: Viewpoint) -> list[Solid]:
-        from matplotlib.colors import to_rgba
+    @property
+    def _finest(self) -> float:
+        """Half of the width of a line that is a little wider than a pixel, in the scene's units."""
+        width, height = self.pixels
+        return 1.7 / min(height, 0.8 * width)
 
-        solids = []
+    @cached_property
+    def _corners(self) -> Float64[np.ndarray, "5 3"]:
+        """The corners of the floor, the first one once more at the end."""
+        x, y = (axis[[0, -1]] for axis in self.space.plane)
+        places = np.column_stack([*self.space.frame.place(x[[0, 1, 1, 0, 0]], y[[0, 0, 1, 1, 0]]), np.zeros(5)])
+        return np.asarray(self.space.from_frame(places) * (1, 1, 0) + (0, 0, floor_height(self.space)))
+
+    def _add_surface(self, plotter: Any, surface: Surface, eye: NDArray[Any]) -> None:
+        mesh, lines, floor = surface.mesh, surface.lines, floor_height(self.space)
+        if not mesh.n_cells:
+            return
+        _add(plotter, mesh, mesh["color"] * mesh["light"][:, None], culling="back")
+        _add(plotter, mesh, _UNDERSIDE[0] * mesh["color"] + _UNDERSIDE[1], culling="front")
+        if lines.n_points:
+            tubes = lines.tube(radius=max(_LINE, self._finest), n_sides=6)
+            _add(plotter, tubes, _DARKER_LINE * tubes["color"] * tubes["light"][:, None])
+            feet = lines.copy()
+            feet.points[:, 2] = floor
+            tubes = feet.tube(radius=max(_FLOOR_LINE, self._finest), n_sides=6)
+            colors = readable(self.colors, self.theme)(self.space.shares(tubes["height"]))
+            _add(plotter, tubes, colors[:, :3], lighting=False)
+        if eye[2] > floor:
+            plotter.add_mesh(_shadow(surface, floor), scalars="black", rgba=True, lighting=False)
+
+    def _add_floor(self, plotter: Any) -> None:
+        import pyvista
+
+        border = pyvista.lines_from_points(self._corners[np.append(True, np.diff(self._corners, axis=0).any(axis=1))])
+        width = max(_BORDER, self._finest)
+        plotter.add_mesh(border.tube(radius=width), color=THEMES[self.theme]["soft"], lighting=False)
         for line in self._lines:
-            many = len(line.checkpoints) > 60
-            color = np.array(to_rgba(line.color))
-            points, checkpoints = (
-                self._before_surface(places, viewpoint) for places in (line.points, line.checkpoints)
-            )
-            if len(points) > 1:
-                vertices, triangles = path_mesh(points, _TUBE)
-                solids.append(_of_one_color(vertices, triangles, smooth_normals(vertices, triangles), color))
-            solids.append(_of_one_color(*balls(checkpoints, (1.25 if many else 1.9) * _TUBE), color))
-        return solids
+            feet = line.points * (1, 1, 0) + (0, 0, floor_height(self.space) + 2 * _FLOOR_LINE)
+            feet = feet[np.append(True, np.linalg.norm(np.diff(feet, axis=0), axis=1) > 1e-5)]
+            if len(feet) > 1:
+                tube = pyvista.lines_from_points(feet).tube(radius=max(1.2 * _FLOOR_LINE, self._finest))
+                plotter.add_mesh(tube, color=line.color, lighting=False)
 
-    def _before_surface(self, places: NDArray[Any], viewpoint: Viewpoint) -> NDArray[Any]:
+    def _add_points_alone(self, plotter: Any) -> None:
+        """Adds a ball for each value that belongs to no whole cell."""
+        places, values = self._alone
+        if len(places):
+            balls = _balls(places, max(1.2 * TUBE, 1.6 * self._finest))
+            shares = np.repeat(self.space.shares(values), balls.n_points // len(places))
+            _add(plotter, balls, self.colors(shares)[:, :3])
+
+    @cached_property
+    def _alone(self) -> tuple[Float64[np.ndarray, "k 3"], Float64[np.ndarray, " k"]]:
+        """The places and the scale's heights of the values that belong to no whole cell."""
+        heights = self.space.scale.heights(self.space.values)
+        known = np.isfinite(heights)
+        whole = known[:-1, :-1] & known[:-1, 1:] & known[1:, :-1] & known[1:, 1:]
+        around = np.pad(whole, 1)
+        used = around[:-1, :-1] | around[:-1, 1:] | around[1:, :-1] | around[1:, 1:]
+        rows, columns = np.nonzero(known & ~used)
+        x, y = self.space.plane
+        return self.space.place(x[columns], y[rows], self.space.values[rows, columns]), heights[rows, columns]
+
+    def _add_path(self, plotter: Any, line: PathLine, eye: NDArray[Any]) -> None:
+        import pyvista
+
+        points, checkpoints = (self._before_surface(places, eye) for places in (line.points, line.checkpoints))
+        points = points[np.append(True, np.linalg.norm(np.diff(points, axis=0), axis=1) > 1e-6)]
+        if len(points) > 1:
+            tube = pyvista.lines_from_points(points).tube(radius=TUBE, n_sides=20, capping=True)
+            plotter.add_mesh(tube, color=line.color, smooth_shading=True, **_MATERIAL)
+        balls = _balls(checkpoints, (1.25 if len(line.checkpoints) > 60 else 1.9) * TUBE)
+        plotter.add_mesh(balls, color=line.color, smooth_shading=True, **_MATERIAL)
+
+    def _before_surface(self, places: NDArray[Any], eye: NDArray[Any]) -> NDArray[Any]:
         """Returns places, shape (n, 3); those a little below the drawn surface move before it, towards the viewer."""
         # A checkpoint between four points may be measured lower than these, and the surface would bury it.
+        if self._surface is None:
+            return places
         frame = places / self.space.factors + self.space.middle
-        above = self._relief.heights_at(frame[:, 0], frame[:, 1])
+        above = self._surface.relief.heights_at(frame[:, 0], frame[:, 1])
         depth = np.nan_to_num((above - frame[:, 2]) * self.space.factors[2])
-        toward = viewpoint.toward(places)
+        toward = _unit(eye - places)
         deepest = _BURIED * float(np.ptp(self.space.scale.tall.height_range)) * self.space.factors[2]
         buried = (depth > 0) & (depth <= deepest) & (toward[:, 2] > 0.05)
-        ways = np.where(buried, depth / np.maximum(toward[:, 2], 0.05), 0.0)
-        return np.asarray(places + ways[:, None] * toward)
+        return np.asarray(places + np.where(buried, depth / np.maximum(toward[:, 2], 0.05), 0.0)[:, None] * toward)
 
     def _free_way(self, rim: NDArray[Any], toward: NDArray[Any]) -> float:
         """Returns how far a mark moves to the viewer until the slope below does not cut its rim, shape (n, 3)."""
+        if self._surface is None:
+            return 0.0
         ways = np.linspace(0, _SLOPE, _STEPS_ALONG)
         frame = (rim[:, None] + ways[:, None] * toward) / self.space.factors + self.space.middle
         with np.errstate(invalid="ignore"):
-            below = frame[..., 2] < self._relief.heights_at(frame[..., 0], frame[..., 1])
+            below = frame[..., 2] < self._surface.relief.heights_at(frame[..., 0], frame[..., 1])
         return float(ways[below.any(axis=0)].max(initial=0.0))
 
-    @cached_property
-    def _relief(self) -> Relief:
-        return Relief(*self._axes, self._heights, self.space.frame.matrix)
+    def _add_mark(self, plotter: Any, mark: Mark, eye: NDArray[Any]) -> None:
+        """Adds a mark of figures as a cut stone, or as a ring, that faces the viewer and stands before the slope."""
+        import pyvista
+        from matplotlib.colors import to_rgb
+        from matplotlib.markers import MarkerStyle
+
+        style, radius = mark.style, 0.5 * _POINT * mark.style["markersize"]
+        toward = _unit(eye - mark.point)
+        right = _unit(np.cross(plotter.camera.up, toward))
+        up = np.cross(toward, right)
+        angles = np.linspace(0, 2 * math.pi, 12, endpoint=False)
+        rim = mark.point + radius * (np.cos(angles)[:, None] * right + np.sin(angles)[:, None] * up)
+        pose = np.eye(4)
+        way = self._free_way(rim, toward) + 1.5 * radius
+        pose[:3] = np.column_stack([right, up, toward, mark.point + way * toward])
+        if style["color"] == "none":
+            wire = 0.5 * _POINT * style["markeredgewidth"]
+            ring = pyvista.ParametricTorus(ringradius=radius, crosssectionradius=wire).transform(pose, inplace=False)
+            plotter.add_mesh(ring, color=style["markeredgecolor"], smooth_shading=True, **_MATERIAL)
+            return
+        marker = MarkerStyle(style["marker"])
+        outline = np.asarray(marker.get_path().transformed(marker.get_transform()).to_polygons()[0], np.float64)[:-1]
+        outline = outline / np.abs(outline).max()
+        number = np.arange(len(outline))
+        fan = np.column_stack([np.full(len(outline), len(outline)), number, np.roll(number, -1)])
+        # The stone, and behind it a dark plate that is a little larger.
+        for size, rise, peak, color in (
+            (radius, 0.05 * radius, 0.4 * radius, style["color"]), (radius + 0.5 * _POINT, 0.0, 0.0, EDGE),
+        ):  # fmt: skip
+            corners = np.vstack([np.column_stack([size * outline, np.full(len(outline), rise)]), (0, 0, peak)])
+            stone = pyvista.PolyData.from_regular_faces(corners, fan).transform(pose, inplace=False)
+            plotter.add_mesh(stone, color=to_rgb(color), lighting=bool(peak), **_MATERIAL)
+
+    def _place_camera(self, plotter: Any, camera: Camera) -> NDArray[Any]:
+        """Moves the viewer as near as everything still fits into the picture, and returns where it stands."""
+        seen = [self._corners, self._alone[0]]
+        if self._surface is not None:
+            seen.append(self._surface.places[np.isfinite(self._surface.heights)])
+        seen += [line.points + aside for line in self._lines for aside in (-2 * TUBE, 2 * TUBE)]
+        eye, forward = viewpoint(camera, np.concatenate(seen), *self.pixels)
+        plotter.camera_position = [tuple(eye), tuple(eye + forward), (0.0, 0.0, 1.0)]
+        plotter.camera.view_angle = _VIEW_ANGLE
+        return eye
 
 
-def finest_line(width: int, height: int) -> float:
-    """Returns half of the width of a line that is a little wider than a pixel, in the scene's units."""
-    return 1.7 / min(height, 0.8 * width)
+def viewpoint(
+    camera: Camera, points: Float64[np.ndarray, "n 3"], width: int, height: int
+) -> tuple[Float64[np.ndarray, " 3"], Float64[np.ndarray, " 3"]]:
+    """Returns the nearest place that sees all points, with equal margins, and the direction of the view."""
+    forward = -camera.toward
+    right = _unit(np.cross(forward, (0.0, 0.0, 1.0)))
+    up = np.cross(right, forward)
+    half = math.tan(math.radians(_VIEW_ANGLE / 2)) * (1 - 2 * _MARGIN)
+    across, away = [], []
+    for axis, tangent in ((right, half * width / height), (up, half)):
+        first, last = ((sign * points @ axis - tangent * points @ forward).max() for sign in (1, -1))
+        across.append((first - last) / 2)
+        away.append((first + last) / (2 * tangent))
+    return across[0] * right + across[1] * up - max(away) * forward, forward
 
 
-def choose_factor(space: Space, width: int, height: int) -> int:
-    """Returns into how many steps each step of the grid is divided, so that no facet is seen."""
-    steps = max(max(len(axis) for axis in space.plane) - 1, 1)
-    wanted = min(_STEPS_PER_PIXEL * max(width, height), _MOST_STEPS)
-    return max(1, round(wanted / steps))
+def _pyvista() -> Any:
+    try:
+        import pyvista
+    except ImportError as error:
+        raise ImportError("plot_hero needs pyvista: pip install 'summary-landscape[vtk]'") from error
+    return pyvista
 
 
-def _of_one_color(vertices: NDArray[Any], triangles: NDArray[Any], normals: NDArray[Any], color: NDArray[Any]) -> Solid:
-    return Solid(vertices, triangles, normals, np.broadcast_to(color, (len(vertices), 4)))
+def _check_driver() -> None:
+    import vtkmodules.vtkRenderingOpenGL2  # noqa: F401  (it registers itself)
+    from vtkmodules import vtkRenderingCore
+
+    # Without its library VTK's last resort does not fail: it ends the process.
+    if type(vtkRenderingCore.vtkRenderWindow()).__name__ == _SOFTWARE and not any(map(_is_there, _SOFTWARE_LIBRARIES)):
+        raise LandscapeRenderingError(
+            "plot_hero needs OpenGL without a display, but this machine has neither EGL nor OSMesa. Install Mesa, "
+            "which needs no graphics card: on Debian and Ubuntu 'apt-get install libegl1 libgl1-mesa-dri', on Fedora "
+            "'dnf install mesa-libEGL mesa-dri-drivers'."
+        )
 
 
-def _over(drawn: NDArray[np.uint8], shadow: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Returns a picture with a black shadow of some opacity behind it."""
-    found = drawn.copy()
-    rows, columns = np.nonzero((drawn[..., 3] < 255) & (shadow > 0))
-    part, behind = drawn[rows, columns].astype(np.float32), shadow[rows, columns].astype(np.float32)
-    opacity = part[:, 3] + behind * (1 - part[:, 3] / 255)
-    found[rows, columns, :3] = np.round(part[:, :3] * (part[:, 3] / opacity)[:, None])
-    found[rows, columns, 3] = np.round(opacity)
+def _is_there(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def _add(plotter: Any, mesh: Any, colors: NDArray[Any], *, lighting: bool = True, **options: Any) -> None:
+    """Adds a mesh with colours of its vertices, shape (n, 3), from 0 to 1."""
+    shown = mesh.copy(deep=False)
+    shown["shown"] = np.round(255 * np.clip(colors, 0, 1)).astype(np.uint8)
+    material = _MATERIAL if lighting else {"lighting": False}
+    plotter.add_mesh(shown, scalars="shown", rgb=True, **material, **options).prop.interpolation = "Phong"
+
+
+def _balls(places: NDArray[Any], radius: float) -> Any:
+    import pyvista
+
+    return pyvista.PolyData(places).glyph(geom=pyvista.Sphere(radius=radius), scale=False, orient=False)
+
+
+def _shadow(surface: Surface, floor: float) -> Any:
+    """Returns a plane whose opacity is the soft shadow that the surface throws straight down."""
+    import pyvista
+    from scipy.ndimage import gaussian_filter
+
+    stride = max(1, round(max(surface.whole.shape) / _SHADOW_POINTS))
+    whole, places = surface.whole[::stride, ::stride], surface.places[::stride, ::stride]
+    side, around = max(whole.shape), round(_REACH * max(whole.shape))
+    clearance = (surface.places[:-1:stride, :-1:stride, 2] - floor) / (-floor / FLOOR)
+    dark = np.pad(np.where(whole, _FAINT + _DARK * np.exp(-clearance / _FADES), 0.0), around)
+    dark = gaussian_filter(dark, _SOFT * side)
+    right, up = places[0, 1] - places[0, 0], places[1, 0] - places[0, 0]
+    rows, columns = np.indices(dark.shape)[..., None] - around + 0.5
+    at = (places[0, 0] + columns * right + rows * up) * (1, 1, 0) + (0, 0, floor - _FLOOR_LINE)
+    plane = pyvista.StructuredGrid(*np.moveaxis(at[:, :, None], -1, 0))
+    black = np.zeros((dark.size, 4), np.uint8)
+    black[:, 3] = np.round(255 * dark.ravel(order="F"))
+    plane["black"] = black
+    return plane
+
+
+def _unit(vectors: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
+
+
+def _unmixed(drawn: NDArray[Any]) -> NDArray[np.uint8]:
+    """Returns pixels whose colours are not mixed with the black behind them where an edge covers a part of a pixel."""
+    found = np.array(drawn)
+    rows, columns = np.nonzero((drawn[..., 3] > 0) & (drawn[..., 3] < 255))
+    part = drawn[rows, columns].astype(np.float32)
+    opaque = part[:, :3] * (255.0 / part[:, 3:]) ** (1 / _GAMMA)
+    found[rows, columns, :3] = np.clip(np.round(opaque), 0, 255)
     return found
