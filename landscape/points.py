@@ -19,7 +19,7 @@ from workers.pools.open_pool import open_pool
 from .grid.experiment import choose_plan
 from .grid.plane_survey import check_same_network
 from .planes.plane import Plane, buffer_policy
-from .record.options import DEFAULTS
+from .record.options import OPTIONS
 
 if TYPE_CHECKING:
     import os
@@ -72,7 +72,7 @@ def measure_points(
     check_instance("plane", plane, Plane, "a Plane (from random_plane, pca_plane, plane_through, line_between)")
     places = _check_points(points, plane.dimension)
     policy = buffer_policy(buffers, plane.decomposition, plane.end_buffers)
-    size = DEFAULTS["recalibration_batch_size"]
+    size = OPTIONS["recalibration_batch_size"].default
     seed = check_int("seed", seed, minimum=0)
     measured = MeasurementOptions(num_samples, samples, seed, policy, size, precision)
     with open_pool(

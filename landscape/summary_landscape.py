@@ -20,9 +20,7 @@ from workers.measurement_options import MeasurementOptions
 from workers.pools.open_pool import open_pool
 
 from .curvature.hessian_plane import EigenvectorSettings
-from .curvature.options import DEFAULTS as CURVATURE_DEFAULTS
-from .curvature.options import EXPLANATIONS as CURVATURE_EXPLANATIONS
-from .curvature.options import RunCurvatureOptions
+from .curvature.options import CURVATURE_OPTIONS, RunCurvatureOptions
 from .errors import LandscapeWriteError
 from .grid.experiment import choose_plan, function_attribute, run_attributes
 from .grid.forecast import Announcer, fewest_points
@@ -211,7 +209,7 @@ class SummaryLandscape:
                 landscapes.append(Landscape(data, job.path, report))
         return landscapes
 
-    @documented(RunCurvatureOptions, CURVATURE_DEFAULTS, CURVATURE_EXPLANATIONS)
+    @documented(RunCurvatureOptions, CURVATURE_OPTIONS)
     def gen_curvature(
         self,
         callback_fn: Callable[[], Any],
@@ -249,7 +247,7 @@ class SummaryLandscape:
         from .curvature.measuring import measure_run
 
         name = "SummaryLandscape.gen_curvature"
-        chosen: RunCurvatureOptions = with_defaults(name, RunCurvatureOptions, options, CURVATURE_DEFAULTS)
+        chosen: RunCurvatureOptions = with_defaults(name, RunCurvatureOptions, options, CURVATURE_OPTIONS)
         run = RunDirectory(self._path)
         return measure_run(
             run,

@@ -7,19 +7,22 @@ from typing import Annotated
 
 import typer
 
-from .arguments import interruptible, load_function, options_named
-from .measure import Function
+from .arguments import interruptible, load_function
+from .options import with_options
 from .typed_checkpoint import TypedCheckpoint
 
-_OPTIONS = {"to": "A", "b": "B", "path": "--output", "example": "--function", "network": "--function"}
 _FORM = "checkpoint file, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER."
 
 
+@with_options(
+    "function", "output", "samples", "overwrite",
+    called={"to": "A", "b": "B", "path": "--output", "example": "--function", "network": "--function"},
+)  # fmt: skip
 def align(
     a: Annotated[str, typer.Argument(metavar="A", help=f"The network whose order counts: a {_FORM}")],
     b: Annotated[str, typer.Argument(metavar="B", help=f"The network whose units are put in order: a {_FORM}")],
     *,
-    function: Function,
+    function: str,
     output: Annotated[Path, typer.Option("-o", "--output", help="The safetensors file to write: B in the order of A.")],
     samples: Annotated[
         int, typer.Option(min=1, help="How many of the first samples the outputs are compared on.")
@@ -36,7 +39,7 @@ def align(
     from ..paths.alignment import align as align_weights
     from ..replacing import check_no_input, check_replaceable_tensors
 
-    with interruptible(), options_named(_OPTIONS):
+    with interruptible():
         typed = [TypedCheckpoint.read(text) for text in (a, b)]
         check_no_input("output", output, [item.place for item in typed])
         if output.exists() and not overwrite:

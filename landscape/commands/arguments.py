@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -22,9 +22,8 @@ from ..record.writer import noting_files
 from ..shadowing import check_folder
 
 # Of every command: files are written by commands that have these.
-_COMMON = {"overwrite": "--overwrite", "output": "--output"}
-_VALUE = r"(?:(?P<text>\"[^\"]*\"|'[^']*'|[\w.+-]*\w)(?![\w(]))?"
-_spelling: Mapping[str, str] = _COMMON
+_spelling: Mapping[str, str] = {"overwrite": "--overwrite", "output": "--output"}
+_VALUE = r"(?:(?P<value>\"[^\"]*\"|'[^']*'|[\w.+-]*\w)(?![\w(]))?"
 
 CAMERA_HELP = "default, front, side, above, low, auto, or azimuth,elevation such as -60,30"
 
@@ -83,7 +82,7 @@ def options_named(options: Mapping[str, str]) -> Iterator[None]:
             stand.
     """
     global _spelling
-    before, _spelling = _spelling, {**_COMMON, **options}
+    before, _spelling = _spelling, {**_spelling, **options}
     try:
         yield
     except (LandscapeError, TypeError, ValueError, OSError) as error:
@@ -104,30 +103,42 @@ def as_typed(text: str) -> str:
     says --overwrite, --sampling adaptive, --output and --devices.
     """
     text, mark, traceback = text.partition("Traceback (most recent call last)")
-    for name, option in _spelling.items():
-        if any(part in name for part in ("={", "][", " ")):
-            # A phrase of an error's text, or what was typed for an item.
-            text = text.replace(name, option)
-            continue
-        if name.isidentifier():
-            text = re.sub(rf"(?<![\w.'\"/(-]){name}={_VALUE}", partial(_option_with_value, option), text)
-        # In a sentence, only a name that is no English word is surely an argument's.
-        sure = rf"|(?<![\w'/.-]){re.escape(name)}(?!\w|\.\w|=)" if "_" in name and name.isidentifier() else ""
-        text = re.sub(rf"^{re.escape(name)}(\[[^\]]*\])*(?= |=){sure}", option, text)
-        # In the list of what differs from a file.
-        text = re.sub(rf"(?m)^  {re.escape(name)}(?=: the file has )", f"  {option}", text)
+    for phrase in filter(_is_phrase, _spelling):
+        text = text.replace(phrase, _spelling[phrase])
+    text = _arguments(frozenset(_spelling)).sub(_typed, text)
     return re.sub(r"\b([Tt]he same|[Tt]his) call\b", r"\1 command", text) + mark + traceback
 
 
-def _option_with_value(option: str, found: re.Match[str]) -> str:
-    value = (found["text"] or "").strip("\"'")
+def _is_phrase(name: str) -> bool:
+    """Returns whether it is a phrase of an error's text, or what was typed for an item."""
+    return any(part in name for part in ("={", "][", " "))
+
+
+@functools.cache
+def _arguments(names: frozenset[str]) -> re.Pattern[str]:
+    """Returns what finds the arguments in a text: with a value, at the beginning, in a list of what differs."""
+    every = sorted((name for name in names if not _is_phrase(name)), key=len, reverse=True)
+    words = [name for name in every if name.isidentifier()]
+    # In a sentence, only a name that is no English word is surely an argument's.
+    sure = [name for name in words if "_" in name]
+    any_of, word, surely = ("|".join(map(re.escape, group)) or "(?!)" for group in (every, words, sure))
+    return re.compile(
+        rf"(?<![\w.'\"/(-])(?P<given>{word})={_VALUE}|^(?P<first>{any_of})(?:\[[^\]]*\])*(?=[ =])"
+        rf"|(?m:^)  (?P<differs>{any_of})(?=: the file has )|(?<![\w'/.-])(?P<sure>{surely})(?!\w|\.\w|=)"
+    )
+
+
+def _typed(found: re.Match[str]) -> str:
+    if found["given"] is None:
+        return f"  {_spelling[found['differs']]}" if found["differs"] else _spelling[found["first"] or found["sure"]]
+    option, value = _spelling[found["given"]], (found["value"] or "").strip("\"'")
     if value == "False":
         return option.replace("--", "--no-", 1)
     # existing="overwrite" is simply --overwrite.
     return option if value in ("", "True", option.removeprefix("--")) else f"{option} {value}"
 
 
-def sample_counts(text: str | None) -> int | dict[str, int] | None:
+def sample_counts(option: str, text: str | None) -> int | dict[str, int] | None:
     """Returns a number of samples, or one for each data set of a text such as ``train=1000,test=500``."""
     if text is None:
         return None
@@ -138,7 +149,7 @@ def sample_counts(text: str | None) -> int | dict[str, int] | None:
         return {name.strip(): int(count) for name, count in pairs}
     except ValueError as error:
         raise ValueError(
-            "--samples must be a whole number such as 1000, or one for each data set such as train=1000,test=500, but "
+            f"{option} must be a whole number such as 1000, or one for each data set such as train=1000,test=500, but "
             f"got {text!r}."
         ) from error
 
@@ -159,6 +170,21 @@ def numbers(option: str, text: str | None) -> list[float] | None:
         return None if text is None else [float(item) for item in text.split(",")]
     except ValueError as error:
         raise ValueError(f"{option} must be numbers separated by commas, such as -1,1.5, but got {text!r}.") from error
+
+
+def numbers_of(option: str, text: str, run_directory: str) -> list[int]:
+    """Returns the numbers of checkpoints such as ``0,5,20``; of a range such as ``0-20``, those that the run has."""
+    ends = [part.strip() for part in text.split("-")]
+    if len(ends) != 2 or not all(end.isdecimal() for end in ends):
+        return integers(option, text) or []
+    from collectors.run_directory.directory import RunDirectory, find_run
+
+    first, last = map(int, ends)
+    there = sorted(RunDirectory(find_run(run_directory)).metadata.files)
+    found = [number for number in there if first <= number <= last]
+    if not found:
+        raise ValueError(f"{option} {text} holds no checkpoint of {run_directory}, which has {there}.")
+    return found
 
 
 def given(**values: Any) -> dict[str, Any]:

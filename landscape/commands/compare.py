@@ -8,36 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..comparison.options import BUFFERS, DEFAULTS, EXPLANATIONS
+from ..comparison.options import COMPARISON_OPTIONS
 from ..planes.directions import NORMALIZATIONS
-from .arguments import given, integers, interruptible, load_function, options_named, sample_counts, usual_dpi
-from .measure import Devices, Function, Samples
-from .survey_options import WORKER_OPTIONS, choice, explained, option_names, with_options
+from .arguments import given, load_function, options_named, usual_dpi
+from .options import WORKER_OPTIONS, choice, with_options
 
 if TYPE_CHECKING:
     from ..figures import CurvatureLook
 
 KIND = "comparison"
-_SHARED = (
-    *WORKER_OPTIONS, "samples", "recalibration_batch_size", "precision", "seed_each_point", "budget", "progress",
-    "plan", "sample_memory", "compile", "dry_run",
+
+
+@with_options(
+    "function", "output", "directions", "points", "radius", "normalization", "seed", "confidence", "paired", "rise",
+    "trace_lines", "buffers", "num_samples", "device_ids", "overwrite", *WORKER_OPTIONS, "samples",
+    "recalibration_batch_size", "precision", "seed_each_point", "budget", "progress", "plan", "sample_memory",
+    "compile", "dry_run",
+    table=COMPARISON_OPTIONS,
+    called={"recipes": "RECIPE=NETWORK,NETWORK"},
 )  # fmt: skip
-_OPTIONS = {
-    "recipes": "RECIPE=NETWORK,NETWORK",
-    "num_samples": "--samples",
-    "device_ids": "--devices",
-    **{
-        name: f"--{name.replace('_', '-')}"
-        for name in (
-            "directions", "points", "radius", "normalization", "seed", "confidence", "rise", "trace_lines", "buffers",
-            "overwrite",
-        )
-    },
-    **option_names(*_SHARED),
-}  # fmt: skip
-
-
-@with_options(*_SHARED)
 def compare(
     recipes: Annotated[
         list[str],
@@ -48,7 +37,7 @@ def compare(
         ),
     ],
     *,
-    function: Function,
+    function: str,
     output: Annotated[str | None, typer.Option("-o", "--output", help="The comparison file, such as compare.h5.")] = (
         None
     ),
@@ -56,26 +45,17 @@ def compare(
     points: Annotated[int, typer.Option(help="Points along each of them, odd.")] = 9,
     radius: Annotated[float, typer.Option(help="How far a line goes each way, in lengths of its direction.")] = 0.5,
     normalization: Annotated[str, choice(NORMALIZATIONS, help="Scale of the directions.")] = "filter",
-    seed: Annotated[int, typer.Option(help=explained("seed", EXPLANATIONS))] = 0,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     paired: Annotated[
         bool, typer.Option("--paired", help="Compare the first networks of two recipes, the second ones, and so on.")
     ] = False,
-    rise: Annotated[float, typer.Option(help=explained("rise", EXPLANATIONS))] = DEFAULTS["rise"],
-    trace_lines: Annotated[int, typer.Option(help=explained("trace_lines", EXPLANATIONS))] = DEFAULTS["trace_lines"],
-    buffers: Annotated[str, choice(BUFFERS, help=explained("buffers", EXPLANATIONS))] = DEFAULTS["buffers"],
-    num_samples: Samples = None,
-    devices: Devices = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help=explained("overwrite", EXPLANATIONS))] = DEFAULTS[
-        "overwrite"
-    ],
     **options: Any,
 ) -> None:
     """Says which recipe ends in the flatter minimum; after an interruption the same command continues."""
     from ..comparison.measuring import compare as measure
 
     asked = _recipes(recipes, paired=paired)
-    with interruptible(overwrite=overwrite), options_named({**_typed(asked), **_OPTIONS}):
+    with options_named(_typed(asked)):
         found = measure(
             asked,
             load_function(function),
@@ -83,15 +63,8 @@ def compare(
             points=points,
             radius=radius,
             normalization=normalization,
-            seed=seed,
             confidence=confidence,
-            device_ids=integers("--devices", devices),
             output=output,
-            num_samples=sample_counts(num_samples),
-            rise=rise,
-            trace_lines=trace_lines,
-            buffers=buffers,
-            overwrite=overwrite,
             **options,
         )
     if found is not None:

@@ -12,9 +12,9 @@ import typer
 from ..planes.axis_curvature import WHICH
 from ..planes.directions import NORMALIZATIONS
 from ..planes.pca import CENTERINGS
-from .arguments import given, integers, interruptible, load_function, options_named, sample_counts
-from .measure import Devices, Function, Samples
-from .survey_options import SURVEY_OPTIONS, choice, explained, option_names, with_options
+from ..record.options import OPTIONS
+from .arguments import given, integers, load_function
+from .options import SURVEY_OPTIONS, choice, explained, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
 if TYPE_CHECKING:
@@ -22,18 +22,6 @@ if TYPE_CHECKING:
 
     from ..planes.plane import Plane
 
-_OPTIONS = {
-    **option_names(*SURVEY_OPTIONS, "normalization", "centering", "perturb_one_dimensional", "which", "rise"),
-    "num_samples": "--samples",
-    "device_ids": "--devices",
-    "output": "--output",
-    "size": "--size",
-    "numbers": "--numbers",
-    "checkpoints": "CHECKPOINTS",
-    "directions": "--directions",
-    "origin": "CHECKPOINTS",
-    "summary_dir": "CHECKPOINTS",
-}
 _CHECKPOINTS = (
     "Checkpoint files, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER; NAME=FILE names one in pictures. Without any, "
     "the weights of the network that the function returns."
@@ -185,13 +173,17 @@ _KINDS = {
 }
 
 
-@with_options(*SURVEY_OPTIONS)
+@with_options(
+    "function", "output", "kind", "size", "directions", "normalization", "perturb_one_dimensional", "centering",
+    "numbers", "which", "rise", "device_ids", "num_samples", *SURVEY_OPTIONS,
+    called=dict.fromkeys(("checkpoints", "origin", "summary_dir"), "CHECKPOINTS"),
+)  # fmt: skip
 def evaluate(
     checkpoints: Annotated[
         list[str] | None, typer.Argument(metavar="CHECKPOINT", help=_CHECKPOINTS, show_default=False)
     ] = None,
     *,
-    function: Function,
+    function: str,
     output: Annotated[str, typer.Option("-o", "--output", help="The landscape file to write, or its URL.")],
     kind: Annotated[str, choice(("auto", *_KINDS), help=_KIND)] = "auto",
     size: Annotated[str, typer.Option(help="Grid points per axis, such as 40, or 40x20 for x and y.")] = "40",
@@ -207,9 +199,11 @@ def evaluate(
     ] = None,
     perturb_one_dimensional: Annotated[
         bool | None,
-        typer.Option("--perturb-one-dimensional", help=explained("perturb_one_dimensional"), show_default=False),
+        typer.Option(
+            "--perturb-one-dimensional", help=explained(OPTIONS["perturb_one_dimensional"]), show_default=False
+        ),
     ] = None,
-    centering: Annotated[str | None, choice(CENTERINGS, help=explained("centering"))] = None,
+    centering: Annotated[str | None, choice(CENTERINGS, help=explained(OPTIONS["centering"]))] = None,
     numbers: Annotated[
         list[str] | None,
         typer.Option(help="Of pca: the step or epoch of each checkpoint, such as 1,2,3; RUN=1,2,3 for each named run."),
@@ -217,9 +211,7 @@ def evaluate(
     which: Annotated[
         str | None, typer.Option(metavar="NAMES", help=f"One or two eigenvectors: of {', '.join(WHICH)}.")
     ] = None,
-    rise: Annotated[float | None, typer.Option(help=explained("rise"), show_default=False)] = None,
-    devices: Devices = None,
-    num_samples: Samples = None,
+    rise: Annotated[float | None, typer.Option(help=explained(OPTIONS["rise"]), show_default=False)] = None,
     **options: Any,
 ) -> None:
     """Measures a plane or a line around or through checkpoints, without a collected run.
@@ -244,28 +236,15 @@ def evaluate(
     chosen = _choose(kind, len(found), given(**own))
     made_with = {name: value for name, value in given(**own).items() if name not in ("numbers", "directions")}
     points = _read_size(size)
-    with interruptible(overwrite=options["overwrite"]), options_named(_OPTIONS):
-        # Before eigenvectors are searched.
-        inputs = [*(item.place for item in found), *(directions or ())]
-        output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
-        call = FirstCall(load_function(function))
-        where = {
-            "num_samples": sample_counts(num_samples),
-            **{name: options[name] for name in ("samples", "seed_each_point", "address", "progress")},
-            "device_ids": integers("--devices", devices),
-            # Of the same plane: what an earlier call found is read.
-            "kept_beside": None if options["overwrite"] else output,
-        }
-        plane = chosen.make(_Asked(found, call, directions or (), numbers or (), options["seed"], made_with, where))
-        landscape = measure(
-            plane,
-            call,
-            size=points,
-            device_ids=integers("--devices", devices),
-            output=output,
-            num_samples=sample_counts(num_samples),
-            **options,
-        )
+    # Before eigenvectors are searched.
+    inputs = [*(item.place for item in found), *(directions or ())]
+    output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
+    call = FirstCall(load_function(function))
+    shared = ("num_samples", "samples", "seed_each_point", "address", "progress", "device_ids")
+    # Of the same plane: what an earlier call found is read.
+    where = {**{name: options[name] for name in shared}, "kept_beside": None if options["overwrite"] else output}
+    plane = chosen.make(_Asked(found, call, directions or (), numbers or (), options["seed"], made_with, where))
+    landscape = measure(plane, call, size=points, output=output, **options)
     typer.echo(f"{landscape.path}\n  {landscape!r}")
 
 

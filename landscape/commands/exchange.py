@@ -10,19 +10,10 @@ import typer
 from collectors.validation import check_choice
 
 from .arguments import integers, options_named
-from .survey_options import choice
-
-_CHECKPOINT_OPTIONS = {
-    "run_directory": "RUN_DIRECTORY",
-    "paths": "CHECKPOINTS",
-    "numbers": "--numbers",
-    "unit": "--unit",
-    "strip_prefix": "--strip-prefix",
-    "import_checkpoints['unit']": "--unit",
-    "existing": "--overwrite",
-}
+from .options import choice, with_options
 
 
+@with_options(called={"path": "--output"})
 def export(
     file: Annotated[str, typer.Argument(help="A landscape file, or its URL.")],
     output: Annotated[
@@ -43,13 +34,13 @@ def export(
     """Writes a landscape file in another program's format."""
     from ..landscape import Landscape
 
-    with options_named({"path": "--output", "format": "--format", "metric": "--metric"}):
-        landscape = Landscape.load(file)
-        paths = landscape.export(output, format, metric=metric, overwrite=overwrite)
+    landscape = Landscape.load(file)
+    paths = landscape.export(output, format, metric=metric, overwrite=overwrite)
     for path in paths:
         typer.echo(str(path))
 
 
+@with_options(called={"place": "--directory"})
 def log(
     file: Annotated[str, typer.Argument(help="A landscape file, or its URL.")],
     to: Annotated[str, choice(("tensorboard", "wandb", "mlflow"), help="The experiment tracker.")],
@@ -75,19 +66,19 @@ def log(
     ):
         if value is not None and to not in places:
             raise ValueError(f"{option} is for --to {' and --to '.join(places)}; leave it out.")
-    with options_named({"name": "--name", "place": "--directory"}):
-        landscape = Landscape.load(file)
-        if to == "tensorboard":
-            trackers.log_to_tensorboard(landscape, directory, name=name)
-        elif to == "wandb":
-            with trackers.wandb_run(run, project) as active:
-                trackers.log_to_wandb(landscape, active, name=name)
-        else:
-            with trackers.mlflow_run(run, project) as run_id:
-                trackers.log_to_mlflow(landscape, run_id, name=name)
+    landscape = Landscape.load(file)
+    if to == "tensorboard":
+        trackers.log_to_tensorboard(landscape, directory, name=name)
+    elif to == "wandb":
+        with trackers.wandb_run(run, project) as active:
+            trackers.log_to_wandb(landscape, active, name=name)
+    else:
+        with trackers.mlflow_run(run, project) as run_id:
+            trackers.log_to_mlflow(landscape, run_id, name=name)
     typer.echo(f"{file}: logged to {to}")
 
 
+@with_options()
 def import_landscape(
     file: Annotated[Path, typer.Argument(help="A surface file of Li et al.'s scripts or an archive of Landscaper.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The landscape file to write.")],
@@ -102,14 +93,21 @@ def import_landscape(
     from ..landscape import Landscape
     from ..replacing import check_no_input
 
-    with options_named({"format": "--format", "loss": "--loss", "axis_order": "--axis-order"}):
-        check_no_input("output", output, [file])
-        landscape = Landscape.import_file(file, format, loss=loss, axis_order=axis_order)
+    check_no_input("output", output, [file])
+    landscape = Landscape.import_file(file, format, loss=loss, axis_order=axis_order)
     with options_named({"path": "--output"}):
         saved = landscape.save(output, overwrite=overwrite)
     typer.echo(f"{saved}\n  {landscape!r}")
 
 
+@with_options(
+    called={
+        "run_directory": "RUN_DIRECTORY",
+        "paths": "CHECKPOINTS",
+        "import_checkpoints['unit']": "--unit",
+        "existing": "--overwrite",
+    }
+)
 def import_checkpoints(
     run_directory: Annotated[str, typer.Argument(help="The run directory to build, or its URL.")],
     checkpoints: Annotated[
@@ -133,15 +131,14 @@ def import_checkpoints(
     """Builds a run directory from checkpoints, which stay as they are: files, or folders such as checkpoint-500."""
     from collectors.run_directory import importing
 
-    with options_named(_CHECKPOINT_OPTIONS):
-        run = importing.import_checkpoints(
-            run_directory,
-            checkpoints,
-            numbers=integers("--numbers", numbers),
-            unit=unit,
-            strip_prefix=strip_prefix,
-            network_name=network_name,
-            existing="overwrite" if overwrite else "error",
-            report=typer.echo,
-        )
+    run = importing.import_checkpoints(
+        run_directory,
+        checkpoints,
+        numbers=integers("--numbers", numbers),
+        unit=unit,
+        strip_prefix=strip_prefix,
+        network_name=network_name,
+        existing="overwrite" if overwrite else "error",
+        report=typer.echo,
+    )
     typer.echo(f"{run.path}: {run.settings.unit}s {sorted(run.metadata.files)}")

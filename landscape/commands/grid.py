@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE
-from ..grid.settings import SAMPLINGS
-from .arguments import integers, interruptible, load_function, options_named
-from .measure import Devices
-from .survey_options import WORKER_OPTIONS, choice, option_names, with_options
+from ..record.options import OPTIONS, Option
+from .arguments import load_function
+from .options import WORKER_OPTIONS, with_options
 
-_OPTIONS = (*WORKER_OPTIONS, "budget", "progress", "plan", "sample_memory", "compile")
 # More than a name could lead anywhere: the text comes from a file, which somebody else may have written.
 _REMEMBERED = re.compile(r"([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
-OPTIONS = {
+_OPTIONS: Mapping[str, Option] = {
+    **OPTIONS,
+    "margin": Option(
+        None,
+        help="How far to reach beyond the path, as a share of its range; without a path, of [-1, 1].",
+        typed=float | None,
+    ),
+    "limits": Option(None, help="Coordinates to reach: lowest,highest of both axes, or x0,x1,y0,y1.", typed=str | None),
+    "function": Option(
+        None, help="module:function of the callback_fn; when absent, the one that the file names.", typed=str | None
+    ),
+    "run": Option(
+        None, help="The run directory; when absent, the file's folder, or where the file says.", typed=str | None
+    ),
+    "output": Option(None, help="Another landscape file for the result.", flags=("-o", "--output"), typed=str | None),
+    "sampling": Option(None, help="As before when absent.", typed=str | None, words=OPTIONS["sampling"].choices),
+    "tolerance": Option(None, help="Of adaptive sampling; as before when absent.", typed=float | None),
+    "relative_tolerance": Option(
+        None, help="The tolerance is a share of the loss at each point; as before when absent.", typed=bool | None
+    ),
+}
+_SHARED = (
+    "function", "run", "output", "device_ids", "sampling", "tolerance", "relative_tolerance", *WORKER_OPTIONS,
+    "budget", "progress", "plan", "sample_memory", "compile",
+)  # fmt: skip
+_CALLED = {
     OTHER_GRID: "Put that file back, if the landscape was moved or copied without it. Or run the command that measured "
     "the landscape (landscape evaluate or landscape barrier) once more, with another --size or --points and the same "
     "--output: points that both grids have are kept, and --save-directions writes that file.",
@@ -27,27 +50,12 @@ OPTIONS = {
     "--output: points that both grids have are kept.",
     OTHER_GRID_ALONG_EIGENVECTORS: OTHER_GRID_ALONG_EIGENVECTORS.removesuffix(" Or pass plane=plane."),
     "file": "FILE",
-    "device_ids": "--devices",
-    **{name: f"--{name}" for name in ("size", "factor", "run", "output")},
-    **option_names(*_OPTIONS, "margin", "limits", "sampling", "tolerance", "relative_tolerance"),
 }
 
 _File = Annotated[str, typer.Argument(help="The landscape file, or its URL such as s3://bucket/run/landscape.h5.")]
-_Function = Annotated[
-    str | None, typer.Option(help="module:function of the callback_fn; when absent, the one that the file names.")
-]
-_Run = Annotated[
-    str | None, typer.Option(help="The run directory; when absent, the file's folder, or where the file says.")
-]
-_Output = Annotated[str | None, typer.Option("-o", "--output", help="Another landscape file for the result.")]
-_Sampling = Annotated[str | None, choice(SAMPLINGS, help="As before when absent.")]
-_Tolerance = Annotated[float | None, typer.Option(help="Of adaptive sampling; as before when absent.")]
-_Relative = Annotated[
-    bool | None, typer.Option(help="The tolerance is a share of the loss at each point; as before when absent.")
-]
 
 
-@with_options(*_OPTIONS)
+@with_options("size", "factor", *_SHARED, table=_OPTIONS, called=_CALLED)
 def refine(
     file: _File,
     size: Annotated[
@@ -56,13 +64,6 @@ def refine(
     factor: Annotated[
         str | None, typer.Option(help="Into how many each cell is divided: 2, or 2x1 along x and y.")
     ] = None,
-    function: _Function = None,
-    run: _Run = None,
-    output: _Output = None,
-    devices: Devices = None,
-    sampling: _Sampling = None,
-    tolerance: _Tolerance = None,
-    relative_tolerance: _Relative = None,
     **options: Any,
 ) -> None:
     """Measures a landscape on a finer grid; what is measured is kept, and the same command continues.
@@ -72,65 +73,23 @@ def refine(
     """
     from ..regridding import refine as refine_in_python
 
-    with interruptible(), options_named(OPTIONS):
-        wanted = {"size": _one_or_each("--size", size), "factor": _one_or_each("--factor", factor)}
-        _change(
-            refine_in_python, file, function, wanted, run=run, output=output, devices=devices, sampling=sampling,
-            tolerance=tolerance, relative_tolerance=relative_tolerance, **options,
-        )  # fmt: skip
+    wanted: dict[str, Any] = {"size": _one_or_each("--size", size), "factor": _one_or_each("--factor", factor)}
+    _change(refine_in_python, file, **options, **wanted)
 
 
-@with_options(*_OPTIONS)
-def widen(
-    file: _File,
-    margin: Annotated[
-        float | None,
-        typer.Option(help="How far to reach beyond the path, as a share of its range; without a path, of [-1, 1]."),
-    ] = None,
-    limits: Annotated[
-        str | None, typer.Option(help="Coordinates to reach: lowest,highest of both axes, or x0,x1,y0,y1.")
-    ] = None,
-    function: _Function = None,
-    run: _Run = None,
-    output: _Output = None,
-    devices: Devices = None,
-    sampling: _Sampling = None,
-    tolerance: _Tolerance = None,
-    relative_tolerance: _Relative = None,
-    **options: Any,
-) -> None:
+@with_options("margin", "limits", *_SHARED, table=_OPTIONS, called=_CALLED)
+def widen(file: _File, **options: Any) -> None:
     """Measures more around a landscape; what is measured is kept, and the same command continues.
 
     The cells stay as large as they are: whole cells are added until the grid reaches as far as asked.
     """
     from ..regridding import widen as widen_in_python
 
-    with interruptible(), options_named(OPTIONS):
-        # What is typed for limits was read by with_options already.
-        wanted = {"margin": margin, "limits": limits}
-        _change(
-            widen_in_python, file, function, wanted, run=run, output=output, devices=devices, sampling=sampling,
-            tolerance=tolerance, relative_tolerance=relative_tolerance, **options,
-        )  # fmt: skip
+    _change(widen_in_python, file, **options)
 
 
-def _change(
-    change: Callable[..., Any],
-    file: str,
-    function: str | None,
-    wanted: dict[str, Any],
-    *,
-    devices: str | None,
-    **options: Any,
-) -> None:
-    callback_fn = load_function(_remembered(file) if function is None else function)
-    landscape = change(
-        file,
-        callback_fn,
-        **wanted,
-        device_ids=integers("--devices", devices),
-        **options,
-    )
+def _change(change: Callable[..., Any], file: str, *, function: str | None, **options: Any) -> None:
+    landscape = change(file, load_function(_remembered(file) if function is None else function), **options)
     typer.echo(f"{landscape.path}\n  {landscape!r}")
 
 

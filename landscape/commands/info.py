@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from .arguments import options_named
+from .options import with_options
 
 
+@with_options()
 def info(
     file: Annotated[
         str,
@@ -28,15 +29,14 @@ def info(
     from ..record.whole_file import kind_of
     from ..summary_json import summary_json
 
-    with options_named({}):
-        kind = kind_of(file)
-        if kind == CURVATURE:
-            curvature = Curvature.load(file)
-            found, text = curvature_json(curvature), curvature_text(curvature)
-        elif kind == COMPARISON:
-            comparison = Comparison.load(file)
-            found, text = comparison_json(comparison), comparison_text(comparison)
-        else:
-            landscape = Landscape.load(file)
-            found, text = summary_json(landscape), summary_text(landscape)
+    kind = kind_of(file)
+    if kind == CURVATURE:
+        curvature = Curvature.load(file)
+        found, text = curvature_json(curvature), curvature_text(curvature)
+    elif kind == COMPARISON:
+        comparison = Comparison.load(file)
+        found, text = comparison_json(comparison), comparison_text(comparison)
+    else:
+        landscape = Landscape.load(file)
+        found, text = summary_json(landscape), summary_text(landscape)
     typer.echo(json.dumps(found, indent=2, allow_nan=False) if as_json else text)

@@ -8,25 +8,12 @@ import typer
 
 from workers.curves.curve import KINDS
 
-from .arguments import integers, interruptible, load_function, options_named, sample_counts
-from .measure import Devices, Function, Samples
-from .survey_options import SURVEY_OPTIONS, choice, option_names, with_options
+from .arguments import load_function
+from .options import SURVEY_OPTIONS, choice, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
 _TAKEN = tuple(name for name in SURVEY_OPTIONS if name not in ("limits", "margin", "extremes"))
-_OPTIONS = {
-    **option_names(*_TAKEN),
-    "num_samples": "--samples",
-    "device_ids": "--devices",
-    "output": "--output",
-    "points": "--points",
-    "a": "A",
-    "b": "B",
-}
-_CURVE = {
-    **_OPTIONS,
-    **{name: f"--{name.replace('_', '-')}" for name in ("kind", "bends", "steps", "learning_rate", "batch_size")},
-}
+_CALLED = {"a": "A", "b": "B"}
 _COMPARED = 32  # samples on which an alignment is verified
 _NETWORK = "checkpoint file, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER; NAME= in front names it in pictures."
 First = Annotated[str, typer.Argument(metavar="A", help=f"The first network: a {_NETWORK}")]
@@ -34,18 +21,18 @@ Second = Annotated[str, typer.Argument(metavar="B", help="The second network, ty
 Points = Annotated[int, typer.Option(help="Points on the way, both ends among them.")]
 
 
-@with_options(*_TAKEN)
+@with_options("function", "output", "points", "device_ids", "num_samples", *_TAKEN, called=_CALLED)
 def barrier(
     a: First,
     b: Second,
     *,
-    function: Function,
+    function: str,
+    device_ids: Any,
+    num_samples: Any,
     output: Annotated[
         str | None, typer.Option("-o", "--output", help="The landscape file of the line to write, or its URL.")
     ] = None,
     points: Points = 25,
-    devices: Devices = None,
-    num_samples: Samples = None,
     **options: Any,
 ) -> None:
     """Measures how far the loss rises on the straight line between two networks.
@@ -60,33 +47,31 @@ def barrier(
     from ..record.kind import LANDSCAPE
     from ..record.writer import output_file
 
-    with interruptible(overwrite=options["overwrite"]), options_named(_OPTIONS):
-        typed = [TypedCheckpoint.read(text) for text in (a, b)]
-        if output is not None:
-            output_file(output, [item.place for item in typed], LANDSCAPE, overwrite=options["overwrite"])
-        call = FirstCall(load_function(function))
-        found = named_weights("A and B", typed, call.space)
-        line = line_between(*([found] if isinstance(found, dict) else found), network=call.space)
-        result = barrier_on(
-            line,
-            call,
-            points,
-            device_ids=integers("--devices", devices),
-            output=output,
-            num_samples=sample_counts(num_samples),
-            options=options,
-        )
+    typed = [TypedCheckpoint.read(text) for text in (a, b)]
+    if output is not None:
+        output_file(output, [item.place for item in typed], LANDSCAPE, overwrite=options["overwrite"])
+    call = FirstCall(load_function(function))
+    found = named_weights("A and B", typed, call.space)
+    line = line_between(*([found] if isinstance(found, dict) else found), network=call.space)
+    where = {"device_ids": device_ids, "output": output, "num_samples": num_samples}
+    result = barrier_on(line, call, points, **where, options=options)
     if result.landscape.path is not None:
         typer.echo(str(result.landscape.path))
     typer.echo(f"  {result!r}")
 
 
-@with_options(*_TAKEN)
+@with_options(
+    "function", "output", "kind", "bends", "steps", "learning_rate", "batch_size", "align", "points", "device_ids",
+    "num_samples", *_TAKEN,
+    called=_CALLED,
+)  # fmt: skip
 def connect(
     a: First,
     b: Second,
     *,
-    function: Function,
+    function: str,
+    device_ids: Any,
+    num_samples: Any,
     output: Annotated[
         str,
         typer.Option("-o", "--output", help="The landscape file of the curve, or its URL; the path is kept beside it."),
@@ -100,8 +85,6 @@ def connect(
         bool, typer.Option("--align", help="Put the hidden units of B in the order of A's first.")
     ] = False,
     points: Points = 25,
-    devices: Devices = None,
-    num_samples: Samples = None,
     **options: Any,
 ) -> None:
     """Finds a curve between two networks along which the loss stays low, and measures it (PyTorch).
@@ -119,44 +102,37 @@ def connect(
     from ..record.writer import output_file
     from ..replacing import check_no_input
 
-    with interruptible(overwrite=options["overwrite"]), options_named(_CURVE):
-        where: dict[str, Any] = {
-            "device_ids": integers("--devices", devices),
-            "num_samples": sample_counts(num_samples),
-        }
-        typed = [TypedCheckpoint.read(text) for text in (a, b)]
-        inputs = [item.place for item in typed]
-        place = output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
-        check_no_input("output", path_beside(place), inputs)
-        call = FirstCall(load_function(function))
-        found = named_weights("A and B", typed, call.space)
-        first, last = found.values() if isinstance(found, dict) else found
-        names = list(found) if isinstance(found, dict) else None
-        if align:
-            aligned = align_weights(last, to=first, network=call.network(), example=call.example(_COMPARED))
-            typer.echo(aligned.summary())
-            last, names = aligned.weights, names or [item.label for item in typed]
-        run = Run.checked(options)
-        path = fit(
-            first,
-            last,
-            call,
-            kind,
-            bends,
-            steps,
-            learning_rate,
-            batch_size,
-            options["seed"],
-            names=names,
-            output=str(path_beside(place)),
-            overwrite=options["overwrite"],
-            progress=options["progress"],
-            budget=options["budget"],
-            address=options["address"],
-            sample_memory=options["sample_memory"],
-            **where,
-        )
-        if not path.curve.complete:
-            return
-        result = path.barrier(call.func, points, output=output, **where, **{**options, "budget": run.left})
+    where = {"device_ids": device_ids, "num_samples": num_samples}
+    typed = [TypedCheckpoint.read(text) for text in (a, b)]
+    inputs = [item.place for item in typed]
+    place = output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
+    check_no_input("output", path_beside(place), inputs)
+    call = FirstCall(load_function(function))
+    found = named_weights("A and B", typed, call.space)
+    first, last = found.values() if isinstance(found, dict) else found
+    names = list(found) if isinstance(found, dict) else None
+    if align:
+        aligned = align_weights(last, to=first, network=call.network(), example=call.example(_COMPARED))
+        typer.echo(aligned.summary())
+        last, names = aligned.weights, names or [item.label for item in typed]
+    run = Run.checked(options)
+    shared = ("overwrite", "progress", "budget", "address", "sample_memory")
+    path = fit(
+        first,
+        last,
+        call,
+        kind,
+        bends,
+        steps,
+        learning_rate,
+        batch_size,
+        options["seed"],
+        names=names,
+        output=str(path_beside(place)),
+        **where,
+        **{name: options[name] for name in shared},
+    )
+    if not path.curve.complete:
+        return
+    result = path.barrier(call.func, points, output=output, **where, **{**options, "budget": run.left})
     typer.echo(f"{result.landscape.path}\n  {path!r}\n  {result!r}")

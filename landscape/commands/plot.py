@@ -14,6 +14,7 @@ from ..scales.frame import ASPECTS
 from .arguments import CAMERA_HELP, given, options_named, read_levels
 from .compare import KIND as COMPARISON_KIND
 from .compare import draw_comparison, is_comparison
+from .options import choice
 from .plot_curvature import KINDS as CURVATURE_KINDS
 from .plot_curvature import draw_curvature, is_of_curvature, refuse
 from .plot_kinds import (
@@ -32,7 +33,6 @@ from .plot_kinds import (
     read_topology,
     write_beside,
 )
-from .survey_options import choice
 
 if TYPE_CHECKING:
     from ..figures import Look

@@ -10,12 +10,13 @@ import typer
 
 from ..interactive.page import SIZES
 from ..scales.frame import ASPECTS
-from .arguments import CAMERA_HELP, options_named
-from .survey_options import choice
+from .arguments import CAMERA_HELP
+from .options import choice, with_options
 
 _ASPECT_HELP = "How planes are drawn at first: equal is to scale; the page can change it."
 
 
+@with_options(called={"path": "--output"})
 def view(
     files: Annotated[
         list[str], typer.Argument(help="Landscape files, or their URLs; several are compared in one page.")
@@ -48,13 +49,13 @@ def view(
     target = Path(files[0]).with_suffix(".html") if output is None else output
     if output is None and is_url(files[0]):
         target = Path(target.name)
-    with options_named({"path": "--output", "aspect": "--aspect", "camera": "--camera"}):
-        page = save_page([Landscape.load(file) for file in files], target, size=size, aspect=aspect, camera=camera)
+    page = save_page([Landscape.load(file) for file in files], target, size=size, aspect=aspect, camera=camera)
     typer.echo(str(target))
     if (output is None if show is None else show) and not webbrowser.open(page.resolve().as_uri()):
         typer.echo("No browser could be opened here; open that file in one.", err=True)
 
 
+@with_options()
 def watch(
     file: Annotated[str, typer.Argument(help="A landscape file that a run is writing, or will write.")],
     port: Annotated[int, typer.Option(help="Port on this machine; 0 takes a free one.")] = 0,
@@ -73,8 +74,7 @@ def watch(
             "is there now, or have the run write to a folder."
         )
     path = Path(file)
-    with options_named({"port": "--port", "aspect": "--aspect", "camera": "--camera"}):
-        server = WatchServer(path, port, aspect=aspect, camera=camera)
+    server = WatchServer(path, port, aspect=aspect, camera=camera)
     with server:
         try:
             if not path.exists():

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from collectors.validation import check_bool, check_choice
 from workers.errors import CallbackFunctionError
 from workers.measurement_options import MeasurementOptions
 from workers.pools.open_pool import open_pool
@@ -24,7 +23,7 @@ from .comparison import Comparison
 from .data import ComparisonData
 from .experiment import ComparisonExperiment
 from .networks import find_recipes
-from .options import BUFFERS, DEFAULTS, EXPLANATIONS, CompareOptions
+from .options import COMPARISON_OPTIONS, CompareOptions
 from .settings import ComparisonSettings
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ _DRY_RUN = "dry run: reads the data set and measures one network's loss; writes 
 _NO_BLOCKS = ("groups needs a loss that has a value for each sample", "groups does not reach the Evaluator")
 
 
-@documented(CompareOptions, DEFAULTS, EXPLANATIONS)
+@documented(CompareOptions, COMPARISON_OPTIONS)
 def compare(
     recipes: Mapping[str, Sequence[Any] | Mapping[Any, Any]],
     callback_fn: Callable[[], Any],
@@ -84,12 +83,11 @@ def compare(
 
     Source: Li, Xu, Taylor, Studer, Goldstein 2018 (the lines); Welch 1947, Holm 1979 (the tests).
     """
-    chosen: CompareOptions = with_defaults("compare", CompareOptions, options, DEFAULTS)
+    chosen: CompareOptions = with_defaults("compare", CompareOptions, options, COMPARISON_OPTIONS)
     settings = ComparisonSettings(
         directions, points, radius, normalization, seed, confidence, chosen["rise"], chosen["trace_lines"]
     )
-    check_choice("buffers", chosen["buffers"], BUFFERS)
-    rehearsal = check_bool("dry_run", chosen["dry_run"])
+    rehearsal = chosen["dry_run"]
     run = Run.checked(chosen)
     found = find_recipes(recipes)
     readers = [entry.reader for entry in found.entries]

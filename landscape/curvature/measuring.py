@@ -13,7 +13,7 @@ from collectors.files.places import AnyPath
 from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import RunDirectory
 from collectors.summary.recorded_values import gradient_descent_rates
-from collectors.validation import check_bool, check_float, check_int, wrong_type, wrong_value
+from collectors.validation import check_int, wrong_type, wrong_value
 from collectors.weights.aligned import AlignedState, Weights, align, as_reader
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import Matrix, ProductSettings
@@ -32,7 +32,7 @@ from ..roles import CHECKPOINT
 from .curvature import Curvature
 from .data import CurvatureData
 from .experiment import CurvatureExperiment
-from .options import DEFAULTS, EXPLANATIONS, CurvatureOptions, RunCurvatureOptions
+from .options import CURVATURE_OPTIONS, CurvatureOptions, RunCurvatureOptions
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -40,12 +40,13 @@ if TYPE_CHECKING:
 _NUMBER = 0  # of a single set of weights
 _MOST_RATES = 1000  # that an attribute holds
 _OF_SETTINGS = (
-    "top", "bottom", "trace_probes", "density_probes", "density_steps", "max_products", "keep_vectors", "seed",
+    "top", "bottom", "trace_probes", "density_probes", "density_steps", "tolerance", "max_products", "keep_vectors",
+    "seed",
 )  # fmt: skip
 _DRY_RUN = "dry run: reads the data set and makes a few products at the last checkpoint; writes nothing"
 
 
-@documented(CurvatureOptions, DEFAULTS, EXPLANATIONS)
+@documented(CurvatureOptions, CURVATURE_OPTIONS)
 def measure_curvature(
     weights: Weights,
     callback_fn: Callable[[], Any],
@@ -76,7 +77,7 @@ def measure_curvature(
         CurvatureError: the loss is not finite, or the network or the loss has no second derivative.
         LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
     """
-    chosen: CurvatureOptions = with_defaults("measure_curvature", CurvatureOptions, options, DEFAULTS)
+    chosen: CurvatureOptions = with_defaults("measure_curvature", CurvatureOptions, options, CURVATURE_OPTIONS)
     settings, run = _settings(chosen), Run.checked(chosen)
     reader = as_reader("weights", weights)
     path = None if output is None else output_file(output, (reader,), CURVATURE, overwrite=run.overwrite)
@@ -109,7 +110,6 @@ def measure_run(
 ) -> Curvature | None:
     """Measures the curvature at a run's checkpoints for ``SummaryLandscape.gen_curvature``; None after a dry run."""
     settings, how = _settings(chosen), Run.checked(chosen)
-    rehearsal = check_bool("dry_run", chosen["dry_run"])
     measured_numbers = _numbers(run, numbers)
     span = f"{measured_numbers[0]}-{measured_numbers[-1]}" if len(measured_numbers) > 1 else f"{measured_numbers[0]}"
     path = folder / f"{stem}_{span}{'' if chosen['matrix'] == 'hessian' else '_' + chosen['matrix']}.h5"
@@ -129,7 +129,7 @@ def measure_run(
         how,
         device_ids=device_ids,
         num_samples=num_samples,
-        rehearsal=rehearsal,
+        rehearsal=chosen["dry_run"],
     )
 
 
@@ -200,7 +200,6 @@ def _settings(chosen: CurvatureOptions) -> CurvatureSettings:
     """Returns what is measured, checked."""
     return CurvatureSettings(
         ProductSettings(cast("Matrix", chosen["matrix"])),
-        tolerance=check_float("tolerance", chosen["tolerance"]),
         **{name: chosen[name] for name in _OF_SETTINGS},  # type: ignore[literal-required]
     )
 

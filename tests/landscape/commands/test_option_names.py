@@ -18,9 +18,11 @@ import landscape
 from collectors.errors import CheckpointError, RunDirectoryError
 from landscape import evaluate
 from landscape.cli import app
-from landscape.commands import curvature, grid, plot_kinds
+from landscape.commands import plot_kinds
 from landscape.commands.arguments import as_typed, options_named
-from landscape.commands.measure import OPTIONS
+from landscape.commands.curvature import curvature
+from landscape.commands.grid import refine
+from landscape.commands.measure import run as run_command
 from landscape.errors import (
     OTHER_GRID,
     OTHER_GRID_ALONG_EIGENVECTORS,
@@ -36,6 +38,8 @@ from landscape.record.options import RunOptions, SurveyOptions
 from landscape.record.writer import make_output_folder
 from workers.errors import CallbackFunctionError
 
+OPTIONS = run_command.spelling
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
@@ -49,17 +53,8 @@ def run(tmp_path_factory):
     [
         (["--size", "2"], "^--size must be an int from 3 to 256, but got 2"),
         (["--samples", "0"], "^--samples must be an int of at least 1, but got 0"),
-        (["--sample-choice", "last"], "^--sample-choice must be one of 'first', 'random', but got 'last'"),
-        (["--seed", "-1"], "^--seed must be an int of at least 0"),
-        (["--normalization", "none at all"], "^--normalization must be one of 'filter'"),
-        (["--buffers", "moving"], "^--buffers must be one of 'auto', 'fixed'"),
-        (["--centering", "left"], "^--centering must be one of 'none'"),
-        (["--sampling", "half"], "^--sampling must be one of 'full'"),
-        (["--tolerance", "0"], "^--tolerance must be a number above 0"),
-        (["--budget", "soon"], "^--budget must be a number of seconds above 0"),
         (["--devices", "-1"], "^--devices must be an int of at least 0"),
         (["--devices", "0,0"], "^--devices must be a list in which no device id is repeated"),
-        (["--devices-per-worker", "0"], "^--devices-per-worker must be an int of at least 1"),
         (
             ["--devices-per-worker", "99"],
             "^--devices must be ids .* a multiple of --devices-per-worker 99",
@@ -146,18 +141,8 @@ def test_a_run_that_is_there_is_replaced_by_an_option_that_exists(run, tmp_path)
     assert CliRunner().invoke(app, [*arguments, "--overwrite"]).exit_code == 0
 
 
-def test_only_what_an_error_names_as_an_argument_becomes_an_option():
-    options = {"samples": "--sample-choice", "num_samples": "--samples", "device_ids": "--devices"}
-    for text, expected in (
-        ("samples must be few; use other samples.", "--sample-choice must be few; use other samples."),
-        ("num_samples[3] must be odd.", "--samples must be odd."),
-        ("ask for fewer device_ids or free some", "ask for fewer --devices or free some"),
-        ("samples_sha256 differs", "samples_sha256 differs"),
-        ("the samples' sum; my_device_ids", "the samples' sum; my_device_ids"),
-    ):
-        with pytest.raises(ValueError, match=f"^{re.escape(expected)}$"), options_named(options):
-            raise ValueError(text)
-    with pytest.raises(OSError, match="Input/output error") as told, options_named(options):
+def test_an_error_of_the_system_keeps_its_number():
+    with pytest.raises(OSError, match="Input/output error") as told, options_named(OPTIONS):
         raise OSError(5, "Input/output error")
     assert told.value.errno == 5
 
@@ -166,6 +151,11 @@ def test_only_what_an_error_names_as_an_argument_becomes_an_option():
     ("text", "expected"),
     [
         ("Pass overwrite=True, or output=.", "Pass --overwrite, or --output."),
+        ("samples must be few; use other samples.", "--sample-choice must be few; use other samples."),
+        ("num_samples[3] must be odd.", "--samples must be odd."),
+        ("ask for fewer device_ids or free some", "ask for fewer --devices or free some"),
+        ("samples_sha256 differs", "samples_sha256 differs"),
+        ("the samples' sum; my_device_ids", "the samples' sum; my_device_ids"),
         ('use samples="first" or buffers="fixed" (the', "use --sample-choice first or --buffers fixed (the"),
         ("compile=True was asked for; say compile=False", "--compile was asked for; say --no-compile"),
         ("a multiple of devices_per_worker=99, but", "a multiple of --devices-per-worker 99, but"),
@@ -183,6 +173,8 @@ def test_only_what_an_error_names_as_an_argument_becomes_an_option():
 def test_advice_is_spelled_as_it_is_typed(text, expected):
     with options_named(OPTIONS):
         assert as_typed(text) == expected
+    with pytest.raises(ValueError, match=f"^{re.escape(expected)}$"), options_named(OPTIONS):
+        raise ValueError(text)
 
 
 def test_what_the_users_function_said_is_quoted_as_it_is():
@@ -218,7 +210,7 @@ def test_no_text_of_a_survey_advises_what_its_front_door_does_not_have():
     evaluates = {*SurveyOptions.__annotations__, *inspect.signature(evaluate).parameters}
     everywhere = {*RunOptions.__annotations__, *evaluates}
     seen = []
-    for place in (root / "survey", root / "file", root / "planes", root.parent / "workers"):
+    for place in (root / "grid", root / "record", root / "planes", root.parent / "workers"):
         for file, text in texts_of(place):
             for name in ADVICE.findall(text):
                 if name not in everywhere or " " not in text:
@@ -271,22 +263,22 @@ def typed(error: Exception, options: dict[str, str]) -> str:
 
 
 def test_a_plane_that_no_file_holds_has_a_remedy_that_can_be_typed():
-    said = typed(PlaneError(f"the plane goes through networks. {OTHER_GRID}"), grid.OPTIONS)
+    said = typed(PlaneError(f"the plane goes through networks. {OTHER_GRID}"), refine.spelling)
     assert "save_directions" not in said
     assert "plane=" not in said
     for option in ("--size", "--points", "--output", "--save-directions", "landscape evaluate", "landscape barrier"):
         assert option in said
-    said = typed(PlaneError(f"it is a curve. {OTHER_GRID_OF_CURVE}"), grid.OPTIONS)
+    said = typed(PlaneError(f"it is a curve. {OTHER_GRID_OF_CURVE}"), refine.spelling)
     assert "`landscape connect`" in said
     assert "Path.load" not in said
-    said = typed(PlaneError(f"it has eigenvectors. {OTHER_GRID_ALONG_EIGENVECTORS}"), grid.OPTIONS)
+    said = typed(PlaneError(f"it has eigenvectors. {OTHER_GRID_ALONG_EIGENVECTORS}"), refine.spelling)
     assert "Put that file back" in said
     assert "plane=" not in said
 
 
 def test_what_differs_from_a_file_has_the_names_of_the_options_each_once():
     stored = {"density_probes": 2, "density_steps": 10, "top": 2, "bottom": 1}
-    with pytest.raises(LandscapeIdentityError) as caught, options_named(curvature.OPTIONS):
+    with pytest.raises(LandscapeIdentityError) as caught, options_named(curvature.spelling):
         check_identity(stored, {"density_probes": 0, "top": 3, "bottom": 0}, "curvature_0-5.h5", kind=CURVATURE)
     lines = str(caught.value).splitlines()[1:]
     assert lines == [

@@ -1,0 +1,147 @@
+"""The options of commands: those of calls in Python in the form that is typed, and what errors call them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, get_args
+
+import typer
+
+from ..planes.further_runs import as_also
+from ..record.options import OPTIONS, Option, RunOptions, SurveyOptions, options_of
+from .arguments import integers, interruptible, numbers, options_named, sample_counts
+
+_Command = Callable[..., None]
+_NOTHING: Mapping[str, str] = {}
+
+WORKER_OPTIONS = ("devices_per_worker", "workers_per_device", "address")
+SURVEY_OPTIONS = tuple(options_of(SurveyOptions))
+RUN_OPTIONS = tuple(options_of(RunOptions))
+
+RunDirectory = Annotated[
+    str, typer.Argument(help="The directory that a SummaryCollector wrote, or its URL such as s3://bucket/run.")
+]
+
+_COMMON: Mapping[str, Option] = {
+    "function": Option(
+        ..., help="module:function of the callback_fn; the working directory is searched first.", typed=str
+    ),
+    "device_ids": Option(None, help="Device ids such as 0,1; all when absent.", flags=("--devices",), typed=str | None),
+    "num_samples": Option(
+        None,
+        help="How many samples the loss is averaged over: 1000, or by data set: train=1000,test=500.",
+        flags=("--samples",),
+        typed=str | None,
+    ),
+}
+
+
+def _number_or_text(_option: str, text: str | None) -> float | str | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
+
+
+def _names(_option: str, text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(part.strip() for part in text.split(","))
+
+
+# What is typed in another form than Python's: of the option and its text, what Python takes.
+_READ: Mapping[str, Callable[[str, Any], Any]] = {
+    "device_ids": integers,
+    "num_samples": sample_counts,
+    "which": _names,
+    "budget": _number_or_text,
+    "limits": numbers,
+    "compile": lambda _option, value: "auto" if value is None else value,
+    "also": lambda _option, items: as_also(items),
+}
+
+
+def choice(choices: Sequence[str], *flags: str, help: str, **more: Any) -> Any:
+    """Returns typer's option of a few words, which its help lists and a shell completes.
+
+    Whoever takes the value checks it, so that a wrong word gets the same error as in Python.
+    """
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in choices if word.startswith(incomplete)]
+
+    return typer.Option(*flags, help=help, metavar=f"[{'|'.join(choices)}]", autocompletion=complete, **more)
+
+
+def explained(option: Option) -> str:
+    """Returns the first sentence on an option, for a help."""
+    sentence = option.text.replace("``", "").split(". ")[0].rstrip(".")
+    return f"{sentence[:1].upper()}{sentence[1:]}."
+
+
+def with_options(
+    *names: str, table: Mapping[str, Option] = OPTIONS, called: Mapping[str, str] = _NOTHING
+) -> Callable[[_Command], _Command]:
+    """Gives a command, in place of its ``**options``, those of a table; and errors and warnings what is typed.
+
+    Parameters whose annotation has typer's option or argument are the command's own.
+
+    Args:
+        names: in the order of the help; own parameters that are not among them come first.
+        table: explains them.
+        called: how errors call further arguments in Python, and what is typed for them, as ``options_named`` takes it.
+    """
+    known = {**_COMMON, **table}
+
+    def complete(command: _Command) -> _Command:
+        signature = inspect.signature(command, eval_str=True)
+        own = {name: item for name, item in signature.parameters.items() if hasattr(item.annotation, "__metadata__")}
+        first = [item for name, item in own.items() if name not in names]
+        last = [own.get(name) or _shown(name, known[name]) for name in names]
+        flags = {item.name: _flag(item) for item in (*first, *last) if _flag(item)}
+        spelling = {**flags, **called}
+
+        @functools.wraps(command)
+        def typed(**given: Any) -> None:
+            # What shows its progress can be continued.
+            overwrite = given.get("overwrite", False)
+            ending = interruptible(overwrite=overwrite) if "progress" in names else contextlib.nullcontext()
+            with ending, options_named(spelling):
+                read = {name: _READ[name](flags[name], given[name]) for name in given if name in _READ}
+                values = {**given, **read}
+                checked = {name: known[name].checked(flags[name], values[name]) for name in names if name not in own}
+                command(**{**values, **checked})
+
+        ordered = [*first, *(item.replace(kind=item.KEYWORD_ONLY) for item in last)]
+        vars(typed).update(__signature__=signature.replace(parameters=ordered), spelling=spelling)
+        return typed
+
+    return complete
+
+
+def _shown(name: str, option: Option) -> inspect.Parameter:
+    """Returns an option as typer reads it."""
+    default = ",".join(option.default) if isinstance(option.default, tuple) else option.default
+    if type(None) in get_args(option.typed):
+        default = None
+    elif default is ...:
+        default = inspect.Parameter.empty
+    text, kind = option.help or explained(option), option.typed or type(default)
+    info = (
+        choice(option.choices, *option.flags, help=text)
+        if option.choices
+        else typer.Option(*option.flags, help=text, metavar=option.metavar)
+    )
+    annotation = Annotated[kind, info]  # type: ignore[valid-type]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _flag(parameter: inspect.Parameter) -> str:
+    """Returns what is typed for a parameter of a command; nothing for an argument."""
+    (info,) = parameter.annotation.__metadata__
+    if not isinstance(info, typer.models.OptionInfo):
+        return ""
+    # In an annotation, typer takes the first flag for the default.
+    flags = (str(flag).partition("/")[0] for flag in (info.default, *(info.param_decls or ())))
+    return next((flag for flag in flags if flag.startswith("--")), f"--{parameter.name.replace('_', '-')}")
