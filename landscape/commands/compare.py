@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ..comparison.options import COMPARISON_OPTIONS
 from ..planes.directions import NORMALIZATIONS
-from .arguments import given, load_function, options_named, usual_dpi
+from .arguments import load_function, options_named
 from .options import WORKER_OPTIONS, choice, with_options
-
-if TYPE_CHECKING:
-    from ..figures import CurvatureLook
-
-KIND = "comparison"
 
 
 @with_options(
@@ -69,53 +64,6 @@ def compare(
         )
     if found is not None:
         typer.echo(found.summary())
-
-
-def is_comparison(kind: str, files: Sequence[str]) -> bool:
-    """Returns whether the picture is one of a comparison: it was asked for, or the only file holds nothing else.
-
-    Raises:
-        LandscapeError: the file cannot be opened; the subclass says why.
-    """
-    from ..record.kind import COMPARISON
-    from ..record.whole_file import kind_of
-
-    return kind == KIND or (kind == "auto" and len(files) == 1 and kind_of(files[0]) is COMPARISON)
-
-
-def draw_comparison(
-    files: Sequence[str], output: Path, look: CurvatureLook, dpi: int | None, others: Mapping[str, bool]
-) -> None:
-    """Draws a comparison file as a picture.
-
-    Args:
-        files: of which there must be one.
-        output: the picture's file.
-        look: theme, style, title and size.
-        dpi: dots per inch; None chooses.
-        others: whether options were given that belong to other pictures, by what is typed.
-
-    Raises:
-        ValueError: an option does not belong here, or has a wrong value.
-        LandscapeError: the file cannot be read; the subclass says why.
-    """
-    from collectors.validation import check_int
-
-    from .. import figures
-    from ..comparison.comparison import Comparison
-
-    if len(files) != 1:
-        raise ValueError(f"--kind {KIND} needs one file, but got {len(files)}.")
-    if output.suffix.lower() in (".gif", ".mp4"):
-        raise ValueError(f"--output must end in .png, .pdf or .svg for a {KIND}, but got {str(output)!r}.")
-    for option, is_given in others.items():
-        if is_given:
-            raise ValueError(f"{option} must be left out for a {KIND}; it belongs to other pictures.")
-    with options_named({"path": "--output", **{name: f"--{name}" for name in ("dpi", "size", "style", "theme")}}):
-        if dpi is not None:
-            check_int("dpi", dpi, minimum=20, maximum=2400)
-        fine = dpi or usual_dpi(look)
-        figures.save_figure(figures.plot_comparison(Comparison.load(files[0]), **given(**look)), output, dpi=fine)
 
 
 def _recipes(texts: Sequence[str], *, paired: bool) -> dict[str, Any]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import MEASURE_BARRIER
 from ..rendering.picture import check_png
-from .arguments import options_named, read_clip, read_pair, usual_dpi
+from .arguments import options_named, read_clip, read_levels, read_pair, usual_dpi
 
 if TYPE_CHECKING:
     from ..captions import Caption
-    from ..figures import CurvatureLook, Look
+    from ..figures import Look
     from ..landscape import Landscape
 
 
@@ -22,30 +22,87 @@ PLANE_KINDS = {
 }  # fmt: skip
 TOPOLOGY_KINDS = {"persistence": "plot_persistence", "merge_tree": "plot_merge_tree"}
 HERO = "hero"
-OTHER_KINDS = (HERO, "profile", "barriers", "difference", "multiples", "uncertainty", "animation", *TOPOLOGY_KINDS)
-_OWNERS = {
-    "--columns": "multiples", "--significance": "difference",
-    **dict.fromkeys(("--pixels", "--labels", "--background", "--interpolation"), HERO),
+_CURVATURE_KINDS = {"sharpness": "plot_sharpness", "spectrum": "plot_spectrum"}
+_COMPARISON = "comparison"
+KINDS = (
+    *PLANE_KINDS, HERO, "profile", "barriers", "difference", "multiples", "uncertainty", "animation", *TOPOLOGY_KINDS,
+    *_CURVATURE_KINDS, _COMPARISON,
+)  # fmt: skip
+OWNERS = {
+    "columns": "multiples", "significance": "difference",
+    **dict.fromkeys(("pixels", "labels", "background", "interpolation"), HERO),
+    **dict.fromkeys(("move", "turn", "seconds", "rate"), "animation"),
 }  # fmt: skip
+_OF_ALL = ("style", "font", "theme", "size")
+_OF_LANDSCAPES = ("scale", "levels", "aspect", "trajectory", "clip", "colormap", "camera")
+_OF_CHARTS = {"sharpness": ("scale", "learning_rate"), "spectrum": ("number", "width"), _COMPARISON: ()}
 _MOVING = (".gif", ".mp4")
-_FUNCTIONS = {
-    **{function: kind for kind, function in (PLANE_KINDS | TOPOLOGY_KINDS).items()},
+FUNCTIONS = {
+    **{function: kind for kind, function in (PLANE_KINDS | TOPOLOGY_KINDS | _CURVATURE_KINDS).items()},
     "plot_profile": "profile", "plot_barriers": "barriers", "plot_difference": "difference",
     "plot_multiples": "multiples", "plot_uncertainty": "uncertainty", "walk_frames": "animation", "plot_hero": HERO,
     "orbit_frames": "animation --move orbit",
 }  # fmt: skip
-_NAMED = (
-    "aspect", "background", "camera", "clip", "colormap", "columns", "dpi", "font", "interpolation", "labels", "levels",
-    "metric", "move", "pixels", "rate", "scale", "seconds", "significance", "size", "style", "theme", "title",
-    "topology", "turn",
-)  # fmt: skip
-OPTIONS = {
-    MEASURE_BARRIER: "Measure it with `landscape barrier A B`.",
-    "path": "--output",
-    **{name: f"--{name}" for name in _NAMED},
-    "titles": "--title",
-    **{function: f"--kind {kind}" for function, kind in _FUNCTIONS.items()},
-}
+
+
+def chart_of(kind: str, files: Sequence[str]) -> str:
+    """Returns the kind of picture of a curvature or a comparison file; "" for one of landscapes.
+
+    Raises:
+        LandscapeError: the file cannot be opened; the subclass says why.
+    """
+    from ..record.kind import COMPARISON, CURVATURE
+    from ..record.whole_file import kind_of
+
+    if kind != "auto" or len(files) != 1:
+        return kind if kind in (*_CURVATURE_KINDS, _COMPARISON) else ""
+    return {CURVATURE: "sharpness", COMPARISON: _COMPARISON}.get(kind_of(files[0]), "")
+
+
+def check_fits_file(chart: str, given: Collection[str]) -> None:
+    """Refuses options that belong to pictures of other files.
+
+    Args:
+        chart: the kind of picture of a curvature or comparison file, or "" for a landscape's.
+        given: the names of those that are typed.
+    """
+    for name in given:
+        owner = next((kind for kind, names in _OF_CHARTS.items() if name in names), None)
+        if chart:
+            fits = name in (*_OF_ALL, *_OF_CHARTS[chart], "kind", "title", "dpi")
+        else:
+            fits = owner is None or name in _OF_LANDSCAPES
+        if not fits:
+            others = "pictures of landscapes" if owner is None else f"--kind {owner}"
+            raise ValueError(
+                f"{_flag(name)} must be left out for a {chart or 'landscape'}; it belongs to "
+                f"{'other pictures' if chart == _COMPARISON else others}."
+            )
+
+
+def draw_chart(chart: str, files: Sequence[str], output: Path, look: Mapping[str, Any], dpi: int | None) -> None:
+    """Draws a curvature or a comparison file as a picture.
+
+    Raises:
+        ValueError: there are several files, the output is a film's, or an option has a wrong value.
+        LandscapeError: the file cannot be read; the subclass says why.
+    """
+    from .. import figures
+    from ..comparison.comparison import Comparison
+    from ..curvature.curvature import Curvature
+
+    if len(files) != 1:
+        raise ValueError(f"--kind {chart} needs one file, but got {len(files)}.")
+    if output.suffix.lower() in _MOVING:
+        raise ValueError(f"--output must end in .png, .pdf or .svg for a {chart}, but got {str(output)!r}.")
+    loaded: Any = (Comparison if chart == _COMPARISON else Curvature).load(files[0])
+    draw: Any = getattr(figures, _CURVATURE_KINDS.get(chart, "plot_comparison"))
+    with options_named({"path": "--output"}):
+        figures.save_figure(draw(loaded, **look), output, dpi=dpi or usual_dpi(look))
+
+
+def _flag(name: str) -> str:
+    return "--no-trajectory" if name == "trajectory" else f"--{name.replace('_', '-')}"
 
 
 def choose_kind(kind: str, landscapes: list[Landscape], output: Path, metrics: list[str]) -> str:
@@ -77,43 +134,41 @@ def choose_kind(kind: str, landscapes: list[Landscape], output: Path, metrics: l
     return kind
 
 
-def check_fits(chosen: str, over: str, metrics: list[str], owned: dict[str, Any], *, trajectory: bool) -> None:
+def check_fits(chosen: str, metrics: Sequence[str], given: Mapping[str, Any]) -> None:
     """Refuses options that do not belong to the kind of picture."""
-    if over != "auto" and chosen not in ("animation", "multiples"):
+    if "over" in given and chosen not in ("animation", "multiples"):
         raise ValueError(
-            f"--over must be left out for a {chosen}: it says what an animation or multiples show. Use --kind {over}."
+            f"--over must be left out for a {chosen}: it says what an animation or multiples show. Use --kind "
+            f"{given['over']}."
         )
     if len(metrics) > 1 and chosen not in ("profile", "multiples", "difference"):
         raise ValueError(
             f"--metric must be given once for a {chosen}; a profile, multiples and a difference show several."
         )
-    if chosen == "animation" and not trajectory:
+    if chosen == "animation" and "trajectory" in given and given.get("move") != "orbit":
         raise ValueError("--no-trajectory must be left out for an animation of the path; --move orbit needs none.")
-    for option, value in owned.items():
-        owner = _OWNERS.get(option, "animation")
-        if value is not None and chosen != owner:
+    for name in given:
+        owner = OWNERS.get(name, chosen)
+        if chosen != owner:
             article = "an" if chosen in ("animation", "uncertainty") else "a"
-            raise ValueError(f"{option} must be left out for {article} {chosen}; it belongs to --kind {owner}.")
+            raise ValueError(f"{_flag(name)} must be left out for {article} {chosen}; it belongs to --kind {owner}.")
 
 
-def read_look(clip: str | None, colormap: str | None, size: str | None, camera: str | None) -> Look:
-    """Returns those options of all pictures that are typed as texts, where they are given."""
-    look: Look = {}
-    if clip is not None:
-        look["clip"] = read_clip(clip)
-    if colormap is not None:
-        look["colormap"] = colormap
-    if size is not None:
-        look["size"] = read_pair("--size", size, "x", "width and height in inches such as 8x5")
-    if camera is not None:
-        look["camera"] = camera
-    return look
+def read_look(options: Mapping[str, Any], chosen: str) -> Any:
+    """Returns the options of a picture as figures take them, without those that choose by themselves."""
+    names = (*_OF_ALL, *_OF_CHARTS.get(chosen, _OF_LANDSCAPES))
+    return {name: _READ.get(name, lambda value: value)(options[name]) for name in names if options[name] is not None}
 
 
-def read_pixels(text: str | None) -> tuple[float, ...] | None:
+def _read_size(text: str) -> tuple[float, float]:
+    return read_pair("--size", text, "x", "width and height in inches such as 8x5")
+
+
+_READ: Mapping[str, Callable[[Any], Any]] = {"levels": read_levels, "clip": read_clip, "size": _read_size}
+
+
+def read_pixels(text: str) -> tuple[float, ...]:
     """Returns --pixels as a hero takes it, which says what is wrong with a part of a pixel."""
-    if text is None:
-        return None
     sides = read_pair("--pixels", text, "x", "width and height such as 1920x1080")
     return tuple(int(side) if side.is_integer() else side for side in sides)
 
@@ -129,16 +184,6 @@ def read_topology(chosen: str, persistence: float | None, *, topology: bool) -> 
                 f"--persistence must be left out for a {chosen} without --topology; it says which minima count."
             )
     return {"topology": True if persistence is None else persistence} if topology else {}
-
-
-def plain_look(style: str, font: str, theme: str, title: list[str] | None, size: str | None) -> CurvatureLook:
-    """Returns the options of pictures that show no landscape."""
-    if title is not None and len(title) > 1:
-        raise ValueError("--title must be given once for this picture; only multiples have several.")
-    look: CurvatureLook = {"style": style, "font": font, "theme": theme, "title": None if title is None else title[0]}
-    if size is not None:
-        look["size"] = read_pair("--size", size, "x", "width and height in inches such as 8x5")
-    return look
 
 
 def captions_of(
@@ -187,15 +232,11 @@ def draw(
     description: str | None,
 ) -> None:
     """Draws the chosen kind into the output."""
-    from collectors.validation import check_int
-
     from .. import figures
 
     first: Look = {**look, "metric": metrics[0]}
-    if dpi is not None:
-        check_int("dpi", dpi, minimum=20, maximum=2400)
     if chosen == "animation":
-        with options_named({**OPTIONS, "kind": "--over"}):
+        with options_named({"kind": "--over"}):
             figures.save_animation(landscapes[0], output, None if over == "auto" else over, dpi=dpi, **more, **first)
         return
     if chosen == HERO:

@@ -18,11 +18,11 @@ import landscape
 from collectors.errors import CheckpointError, RunDirectoryError
 from landscape import evaluate
 from landscape.cli import app
-from landscape.commands import plot_kinds
 from landscape.commands.arguments import as_typed, options_named
 from landscape.commands.curvature import curvature
 from landscape.commands.grid import refine
 from landscape.commands.measure import run as run_command
+from landscape.commands.plot import plot
 from landscape.errors import (
     OTHER_GRID,
     OTHER_GRID_ALONG_EIGENVECTORS,
@@ -295,6 +295,6 @@ def test_a_line_without_both_networks_names_the_command():
     line.x[...] = np.linspace(-0.2, 0.9, len(line.x))
     with (
         pytest.raises(ValueError, match=r"Measure it with `landscape barrier A B`\.$"),
-        options_named(plot_kinds.OPTIONS),
+        options_named(plot.spelling),
     ):
         ends_of_way(line)
