@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..planes.axis_curvature import WHICH
-from ..planes.directions import NORMALIZATIONS
-from ..planes.pca import CENTERINGS
-from ..record.options import OPTIONS
-from .arguments import given, integers, load_function
-from .options import SURVEY_OPTIONS, choice, explained, with_options
+from ..record.options import OPTIONS, Option
+from .arguments import integers, load_function
+from .options import SURVEY_OPTIONS, explained, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
 if TYPE_CHECKING:
@@ -31,21 +29,6 @@ _KIND = (
     "the file of a plane; own directions; hessian and ggn: the eigenvectors --which of the Hessian or the Gauss-Newton "
     "matrix. auto: around one, through two, or own where --directions is given."
 )
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """A plane or a line that can be asked for.
-
-    Attributes:
-        make: builds it.
-        counts: how many checkpoints it takes, and in words.
-        options: those that it has beside the survey's.
-    """
-
-    make: Callable[[_Asked], Plane]
-    counts: tuple[range, str]
-    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,52 +57,32 @@ class _Asked:
         return {"origin": only.weights(space), "network": space, "name": name, **self.options}
 
 
-def _random(asked: _Asked) -> Plane:
-    from ..planes.from_weights import random_plane
-
-    return random_plane(**asked.origin(), seed=asked.seed)
-
-
-def _random_line(asked: _Asked) -> Plane:
-    from ..planes.from_weights import random_line
-
-    return random_line(**asked.origin(), seed=asked.seed)
-
-
-def _own(asked: _Asked) -> Plane:
-    from ..planes.direction_files import read_directions
-    from ..planes.from_weights import custom_plane
-
-    if not asked.directions:
-        raise ValueError("--directions is missing: --kind own needs one or two safetensors files of directions.")
-    return custom_plane(directions=read_directions(asked.directions), **asked.origin())
-
-
-def _hessian(asked: _Asked, matrix: str = "hessian") -> Plane:
-    from ..curvature.hessian_plane import hessian_plane
-
-    origin = asked.origin()
-    del origin["network"]
-    return hessian_plane(callback_fn=asked.call.func, matrix=matrix, seed=asked.seed, **origin, **asked.measured)
-
-
-def _ggn(asked: _Asked) -> Plane:
-    return _hessian(asked, "ggn")
-
-
-def _saved(asked: _Asked) -> Plane:
+def _plane(kind: str, asked: _Asked) -> Plane:
+    """Returns the plane or the line of a kind."""
+    from ..planes import from_weights
     from ..planes.plane import Plane
 
-    return Plane.load(asked.checkpoints[0].place)
+    if kind == "saved":
+        return Plane.load(asked.checkpoints[0].place)
+    if kind == "pca":
+        return _pca(asked)
+    if kind in ("line", "through"):
+        make: Callable[..., Plane] = from_weights.line_between if kind == "line" else from_weights.plane_through
+        found = named_weights("CHECKPOINTS", asked.checkpoints, asked.call.space)
+        return make(*([found] if isinstance(found, dict) else found), network=asked.call.space)
+    if kind == "own":
+        from ..planes.direction_files import read_directions
 
+        if not asked.directions:
+            raise ValueError("--directions is missing: --kind own needs one or two safetensors files of directions.")
+        return from_weights.custom_plane(directions=read_directions(asked.directions), **asked.origin())
+    if kind in ("hessian", "ggn"):
+        from ..curvature.hessian_plane import hessian_plane
 
-def _through(asked: _Asked) -> Plane:
-    from ..planes.from_weights import line_between, plane_through
-
-    make: Callable[..., Plane] = line_between if len(asked.checkpoints) == 2 else plane_through
-    space = asked.call.space
-    found = named_weights("CHECKPOINTS", asked.checkpoints, space)
-    return make(found, network=space) if isinstance(found, dict) else make(*found, network=space)
+        origin = {name: value for name, value in asked.origin().items() if name != "network"}
+        return hessian_plane(callback_fn=asked.call.func, matrix=kind, seed=asked.seed, **origin, **asked.measured)
+    make = from_weights.random_plane if kind == "random" else from_weights.random_line
+    return make(**asked.origin(), seed=asked.seed)
 
 
 def _pca(asked: _Asked) -> Plane:
@@ -160,22 +123,42 @@ def _numbers(texts: Sequence[str]) -> dict[str, list[int]]:
 
 _SCALED = ("normalization", "perturb_one_dimensional")
 _BENDING = ("which", "rise")
-_KINDS = {
-    "random": _Kind(_random, (range(2), "one checkpoint or none"), _SCALED),
-    "random-line": _Kind(_random_line, (range(2), "one checkpoint or none"), _SCALED),
-    "line": _Kind(_through, (range(2, 3), "two checkpoints")),
-    "through": _Kind(_through, (range(3, 4), "three checkpoints")),
-    "pca": _Kind(_pca, (range(1, 2**31), "a run directory, or at least three checkpoints"), ("centering", "numbers")),
-    "saved": _Kind(_saved, (range(1, 2), "the file of a plane")),
-    "hessian": _Kind(_hessian, (range(2), "one checkpoint or none"), _BENDING),
-    "ggn": _Kind(_ggn, (range(2), "one checkpoint or none"), _BENDING),
-    "own": _Kind(_own, (range(2), "one checkpoint or none"), ("normalization", "directions")),
+_ONE_OR_NONE = (range(2), "one checkpoint or none")
+# How many checkpoints each kind takes, in words too, and which options it has beside the survey's.
+_KINDS: Mapping[str, tuple[tuple[range, str], tuple[str, ...]]] = {
+    "random": (_ONE_OR_NONE, _SCALED),
+    "random-line": (_ONE_OR_NONE, _SCALED),
+    "line": ((range(2, 3), "two checkpoints"), ()),
+    "through": ((range(3, 4), "three checkpoints"), ()),
+    "pca": ((range(1, 2**31), "a run directory, or at least three checkpoints"), ("centering", "numbers")),
+    "saved": ((range(1, 2), "the file of a plane"), ()),
+    "hessian": (_ONE_OR_NONE, _BENDING),
+    "ggn": (_ONE_OR_NONE, _BENDING),
+    "own": (_ONE_OR_NONE, ("normalization", "directions")),
 }
+_OF_PLANES: Mapping[str, Option] = {
+    "directions": Option(None, help="A safetensors file with an array for each parameter; twice for a plane, or once "
+        "the file that --save-directions wrote.", typed=list[Path] | None),
+    "normalization": Option(None, help="Scale of random or own directions; by default filter or none.",
+        typed=str | None, words=OPTIONS["normalization"].choices),
+    "perturb_one_dimensional": replace(OPTIONS["perturb_one_dimensional"], default=None, check=None,
+        typed=bool | None, flags=("--perturb-one-dimensional",)),
+    "centering": Option(None, help=explained(OPTIONS["centering"]), typed=str | None,
+        words=OPTIONS["centering"].choices),
+    "numbers": Option(None, help="Of pca: the step or epoch of each checkpoint, such as 1,2,3; RUN=1,2,3 for each "
+        "named run.", typed=list[str] | None),
+    "which": Option(None, help=f"One or two eigenvectors: of {', '.join(WHICH)}.", metavar="NAMES", typed=str | None),
+    "rise": Option(None, help=explained(OPTIONS["rise"]), typed=float | None),
+}  # fmt: skip
 
 
 @with_options(
-    "function", "output", "kind", "size", "directions", "normalization", "perturb_one_dimensional", "centering",
-    "numbers", "which", "rise", "device_ids", "num_samples", *SURVEY_OPTIONS,
+    "function", "output", "kind", "size", *_OF_PLANES, "device_ids", "num_samples", *SURVEY_OPTIONS,
+    table={
+        **OPTIONS,
+        "kind": Option("auto", ("auto", *_KINDS), help=_KIND),
+        **_OF_PLANES,
+    },
     called=dict.fromkeys(("checkpoints", "origin", "summary_dir"), "CHECKPOINTS"),
 )  # fmt: skip
 def evaluate(
@@ -184,34 +167,9 @@ def evaluate(
     ] = None,
     *,
     function: str,
+    kind: str,
     output: Annotated[str, typer.Option("-o", "--output", help="The landscape file to write, or its URL.")],
-    kind: Annotated[str, choice(("auto", *_KINDS), help=_KIND)] = "auto",
     size: Annotated[str, typer.Option(help="Grid points per axis, such as 40, or 40x20 for x and y.")] = "40",
-    directions: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="A safetensors file with an array for each parameter; twice for a plane, or once the file that "
-            "--save-directions wrote.",
-        ),
-    ] = None,
-    normalization: Annotated[
-        str | None, choice(NORMALIZATIONS, help="Scale of random or own directions; by default filter or none.")
-    ] = None,
-    perturb_one_dimensional: Annotated[
-        bool | None,
-        typer.Option(
-            "--perturb-one-dimensional", help=explained(OPTIONS["perturb_one_dimensional"]), show_default=False
-        ),
-    ] = None,
-    centering: Annotated[str | None, choice(CENTERINGS, help=explained(OPTIONS["centering"]))] = None,
-    numbers: Annotated[
-        list[str] | None,
-        typer.Option(help="Of pca: the step or epoch of each checkpoint, such as 1,2,3; RUN=1,2,3 for each named run."),
-    ] = None,
-    which: Annotated[
-        str | None, typer.Option(metavar="NAMES", help=f"One or two eigenvectors: of {', '.join(WHICH)}.")
-    ] = None,
-    rise: Annotated[float | None, typer.Option(help=explained(OPTIONS["rise"]), show_default=False)] = None,
     **options: Any,
 ) -> None:
     """Measures a plane or a line around or through checkpoints, without a collected run.
@@ -228,31 +186,24 @@ def evaluate(
     from ..record.writer import output_file
 
     found = [TypedCheckpoint.read(text) for text in checkpoints or ()]
-    own = {
-        "normalization": normalization, "perturb_one_dimensional": perturb_one_dimensional, "centering": centering,
-        "numbers": numbers or None, "directions": directions or None, "rise": rise,
-        "which": which,
-    }  # fmt: skip
-    chosen = _choose(kind, len(found), given(**own))
-    made_with = {name: value for name, value in given(**own).items() if name not in ("numbers", "directions")}
+    own = {name: value for name in _OF_PLANES if (value := options.pop(name)) not in (None, [])}
+    chosen = _choose(kind, len(found), own)
+    directions, numbers = own.pop("directions", ()), own.pop("numbers", ())
     points = _read_size(size)
     # Before eigenvectors are searched.
-    inputs = [*(item.place for item in found), *(directions or ())]
+    inputs = [*(item.place for item in found), *directions]
     output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
     call = FirstCall(load_function(function))
     shared = ("num_samples", "samples", "seed_each_point", "address", "progress", "device_ids")
     # Of the same plane: what an earlier call found is read.
     where = {**{name: options[name] for name in shared}, "kept_beside": None if options["overwrite"] else output}
-    plane = chosen.make(_Asked(found, call, directions or (), numbers or (), options["seed"], made_with, where))
+    plane = _plane(chosen, _Asked(found, call, directions, numbers, options["seed"], own, where))
     landscape = measure(plane, call, size=points, output=output, **options)
     typer.echo(f"{landscape.path}\n  {landscape!r}")
 
 
-def _choose(kind: str, count: int, own: dict[str, Any]) -> _Kind:
+def _choose(kind: str, count: int, own: Mapping[str, Any]) -> str:
     """Returns the kind of plane, once it fits what else was typed."""
-    from collectors.validation import check_choice
-
-    check_choice("--kind", kind, ("auto", *_KINDS))
     if kind == "auto":
         if count > 2:
             raise ValueError(
@@ -260,14 +211,14 @@ def _choose(kind: str, count: int, own: dict[str, Any]) -> _Kind:
                 + (" or three networks (--kind through)." if count == 3 else ", or too many for a line.")
             )
         kind = "own" if "directions" in own else ("random", "random", "line")[count]
-    chosen = _KINDS[kind]
-    if count not in chosen.counts[0]:
-        raise ValueError(f"--kind {kind} needs {chosen.counts[1]}, but got {count}.")
+    (counts, wanted), options = _KINDS[kind]
+    if count not in counts:
+        raise ValueError(f"--kind {kind} needs {wanted}, but got {count}.")
     for name in own:
-        if name not in chosen.options:
-            kinds = " or ".join(f"--kind {item}" for item, other in _KINDS.items() if name in other.options)
+        if name not in options:
+            kinds = " or ".join(f"--kind {item}" for item, (_, others) in _KINDS.items() if name in others)
             raise ValueError(f"--{name.replace('_', '-')} must be left out for --kind {kind}; it belongs to {kinds}.")
-    return chosen
+    return kind
 
 
 def _read_size(text: str) -> int | tuple[int, int]:

@@ -328,10 +328,7 @@ class TestOutput:
         ({"device_ids": "0"}, TypeError, "device_ids must be a list of ints"),
         ({"num_samples": 0}, ValueError, "num_samples must be an int of at least 1"),
         ({"num_samples": -4}, ValueError, "num_samples"),
-        ({"samples": "last"}, ValueError, "samples must be one of 'first', 'random'"),
-        ({"buffers": "moving"}, ValueError, "buffers must be one of"),
         ({"seed": -1}, ValueError, "seed must be"),
-        ({"overwrite": 1}, TypeError, "overwrite must be a bool"),
         ({"address": 7}, TypeError, "address must be"),
     ],
 )

@@ -167,7 +167,6 @@ def test_where_the_loss_is_no_number_there_are_none() -> None:
     [
         ({"sampling": "adaptive"}, ValueError, 'sampling must be "full" with extremes=True'),
         ({"buffers": "recalibrate"}, ValueError, 'extremes=True needs buffers="fixed" or "interpolate"'),
-        ({"extremes": 1}, TypeError, "extremes must be a bool, but got int"),
     ],
 )
 def test_what_does_not_go_together(options: dict[str, Any], error: type[Exception], text: str) -> None:

@@ -257,11 +257,6 @@ def test_biases_move_when_they_are_asked_to(run, tmp_path, monkeypatch):
         assert axis_label(landscape, 0) == f"random direction 1 (filter-normalized{label}, seed 0)"
 
 
-def test_biases_move_or_stay_and_nothing_else(run):
-    with pytest.raises(TypeError, match=r"^perturb_one_dimensional must be a bool"):
-        generate(run, perturb_one_dimensional="yes")
-
-
 def test_clean_ckpt_removes_checkpoints_only(run):
     landscapes = generate(run)
     SummaryLandscape(run).clean_ckpt()

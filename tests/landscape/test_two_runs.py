@@ -189,8 +189,6 @@ class TestErrors:
             generate(folder, also=also)
 
     def test_what_does_not_fit(self, folder, tmp_path):
-        with pytest.raises(ValueError, match="plane_of must be"):
-            generate(folder, also=[folder / "adam"], plane_of="second")
         with pytest.raises(ValueError, match="also must be different run directories"):
             generate(folder, also={"a": folder / "adam", "b": folder / "adam"})
         with pytest.raises(ValueError, match="also must be a dict from different names"):
@@ -220,5 +218,3 @@ def test_on_the_command_line(folder, monkeypatch):
     assert found.name[-1] == "ema"
     with pytest.raises(ValueError, match=re.escape("--also must be NAME=RUN_DIRECTORY with different names")):
         CliRunner().invoke(app, [*command, "--also", str(folder / "Adam")], catch_exceptions=False)
-    with pytest.raises(ValueError, match="--plane-of must be"):
-        CliRunner().invoke(app, [*command, "--plane-of", "none"], catch_exceptions=False)

@@ -193,9 +193,6 @@ def test_a_picture_is_of_its_suffix(measured, folder, suffix, magic):
 
 
 def test_a_picture_of_another_metric(measured, folder):
-    wrong = command("plot", measured[1], "-o", "wrong.png", "--metric", "nothing", folder=folder, check=False)
-    assert "--metric must be one of 'loss', 'accuracy'" in wrong.stderr
-    assert wrong.returncode == 1
     kind = ["--kind", "surface", "--metric", "accuracy", "--dpi", "60"]
     command("plot", measured[1], "-o", "surface.png", *kind, folder=folder)
     assert (folder / "surface.png").stat().st_size > 5000
@@ -222,11 +219,6 @@ def test_adaptive_sampling_from_the_command_line(folder):
     )  # fmt: skip
     text = command("info", folder / "adaptive/landscape_0-4_pca.h5", folder=folder).stdout
     assert re.search(r"\d+ of 1600 points measured, \d+ interpolated; largest estimated error", text), text
-    wrong = command(
-        "run", "run", "--function", "my_callbacks:callback_fn", "--budget", "soon", folder=folder, check=False
-    )
-    assert '--budget must be a number of seconds above 0, or text such as "90s"' in wrong.stderr
-    assert wrong.returncode == 1
 
 
 def test_an_interruption_before_the_first_point_promises_nothing(folder):
@@ -326,11 +318,6 @@ def test_import_checkpoints(folder):
         ),
         (["run", "run", "--function", "my_callbacks:not_a_function"], "callback_fn must be a function"),
         (["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "a"], "--devices must be whole numbers"),
-        (["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0,0"], "no device id is repeated"),
-        (
-            ["run", "run", "--function", "my_callbacks:callback_fn", "--size", "2"],
-            "error: --size must be an int from 3",
-        ),
         (
             ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--precision", "tf32"],
             "error: --precision tf32 needs an NVIDIA GPU, but the network is measured on cpu, where there is no "

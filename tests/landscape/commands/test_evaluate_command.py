@@ -243,10 +243,6 @@ def test_the_function_is_called_once(typed, folder):
             ["start.safetensors", "--normalization", "all"],
             "^--normalization must be one of 'filter', 'layer', 'weight'",
         ),
-        (
-            ["start.safetensors", "third.safetensors", "--sampling", "half"],
-            "^--sampling must be one of 'full', 'adaptive'",
-        ),
         (["--kind", "own"], "^--directions is missing: --kind own needs"),
         (["--directions", "first.safetensors", "--directions", "first.safetensors"], "parallel"),
         (

@@ -96,49 +96,6 @@ def test_the_camera_and_the_title_are_those_that_were_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "options", "message"),
-    [
-        (
-            ["a"],
-            ["--camera", "1,2"],
-            "^--camera must be left out for --kind contour, which is flat; --kind surface has",
-        ),
-        (
-            ["a"],
-            ["--kind", "surface", "--camera", "30"],
-            "^--camera must be one of default, .* or azimuth and elevation in degrees such as",
-        ),
-        (["a"], ["--kind", "surface", "--camera", "30,99"], "^--camera must be .*the elevation from -90 to 90"),
-        (["a"], ["--size", "8"], "^--size must be width and height in inches such as 8x5, but got '8'"),
-        (["a"], ["--size", "800x500"], r"^--size must be \(width, height\) in inches, each from 1 to 100, but got"),
-        (
-            ["a"],
-            ["--clip", "low"],
-            "^--clip must be the largest value, or smallest,largest such as 0.1,2, but got 'low'",
-        ),
-        (["a"], ["--clip", "2,1"], "^--clip must be a pair whose first number is the smaller"),
-        (["a"], ["--colormap", "rainbows"], "^--colormap must be"),
-        (["a"], ["--dpi", "1"], "^--dpi must be an int from 20 to 2400, but got 1"),
-        (["a"], ["--columns", "2"], "^--columns must be left out for a contour; it belongs to --kind multiples"),
-        (["a"], ["--significance", "2"], "^--significance must be left out for a contour; it belongs to --kind diff"),
-        (
-            ["a"],
-            ["--kind", "uncertainty", "--significance", "2"],
-            "^--significance must be left out for an uncertainty",
-        ),
-        (["a"], ["--kind", "uncertainty", "--metric", "accuracy"], "^no error of 'accuracy' is known"),
-        (["a"], ["--seconds", "2"], "^--seconds must be left out for a contour; it belongs to --kind animation"),
-        (["a"], ["--title", "a", "--title", "b"], "^--title must be given once for a contour; only multiples"),
-        (["a", "b"], ["--title", "a"], "^--title must be a list of 2 texts"),
-    ],
-)
-def test_wrong_options(folder: Path, tmp_path: Path, files: list[str], options: list[str], message: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=message):
-        plot(*(folder / f"{name}.h5" for name in files), "-o", tmp_path / "a.png", *options)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
     ("look", "error", "message"),
     [
         ({"size": "8x5"}, TypeError, r"size must be \(width, height\) in inches"),
@@ -156,9 +113,3 @@ def test_wrong_arguments_in_python(look: Any, error: type[Exception], message: s
         figures.plot_contour(build(), Figure().add_subplot(), size=(3, 3))
     with pytest.raises(ValueError, match=r"title must be left out for plot_multiples, whose pictures have titles=\["):
         figures.plot_multiples([build(), build()], title="x")
-
-
-def test_a_size_that_leaves_no_room_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^--size must leave room for the axes .* \(1, 1\) inches do not"):
-        plot(folder / "a.h5", "-o", tmp_path / "a.png", "--size", "1x1")
-    assert not list(tmp_path.iterdir())

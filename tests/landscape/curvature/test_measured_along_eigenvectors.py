@@ -130,7 +130,6 @@ class TestRun:
     @pytest.mark.parametrize(
         ("options", "text"),
         [
-            ({"directions": "steepest"}, "directions must be one of 'random', 'hessian', 'ggn', 'pca'"),
             (
                 {"which": ("top", "bottom")},
                 r'^which must be left out where no eigenvectors are drawn; directions="hessian"',
