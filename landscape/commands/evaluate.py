@@ -71,7 +71,7 @@ def _plane(kind: str, asked: _Asked) -> Plane:
         found = named_weights("CHECKPOINTS", asked.checkpoints, asked.call.space)
         return make(*([found] if isinstance(found, dict) else found), network=asked.call.space)
     if kind == "own":
-        from ..planes.direction_files import read_directions
+        from ..planes.plane_file import read_directions
 
         if not asked.directions:
             raise ValueError("--directions is missing: --kind own needs one or two safetensors files of directions.")

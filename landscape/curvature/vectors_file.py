@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,13 @@ from workers.curvature.products import Vector
 
 from ..errors import DAMAGES, LandscapeDamagedError, LandscapeIdentityError, LandscapeNotFoundError
 from ..planes.from_eigenvectors import as_direction
-from ..planes.plane_file import write_tensors
-from ..replacing import check_replaceable_tensors
+from ..planes.side_file import SideFile, write_arrays
 from .data import CurvatureData
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-_FORMAT, _VERSION = "summary-landscape eigenvectors", "1"
 _KEEP = "Measure again with keep_vectors=True: what else is measured stays."
+_EIGENVECTORS = SideFile(
+    "eigenvectors", "the eigenvectors", "summary-landscape eigenvectors", "a file that keep_vectors=True wrote", _KEEP
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,22 +65,19 @@ def vectors_path(path: AnyPath, number: int) -> AnyPath:
 
 def write_vectors(path: AnyPath, data: CurvatureData, row: int, vectors: Eigenvectors) -> None:
     """Writes eigenvectors beside the curvature file, replacing older ones once the new ones are on the disk."""
-    tensors = {f"state/{name}": array for name, array in vectors.state.items()}
-    for index, direction in enumerate(vectors.directions):
-        tensors |= {f"eigenvector_{index}/{name}": array for name, array in direction.items()}
+    directions = {f"eigenvector_{index}": direction for index, direction in enumerate(vectors.directions)}
+    entries = {"space": vectors.space.to_json(), **_whose(data, row)}
     place = vectors_path(path, int(data.number[row]))
-    check_replaceable_tensors(place, "eigenvectors", _FORMAT)
-    metadata = {"space": json.dumps(vectors.space.to_json()), **_whose(data, row)}
-    write_tensors(place, tensors, metadata, "the eigenvectors", "then run again: it continues from the file")
+    write_arrays(place, _EIGENVECTORS, {"state": vectors.state, **directions}, entries)
 
 
 def has_vectors(path: AnyPath, data: CurvatureData, row: int) -> bool:
     """Returns whether the eigenvectors of a row lie beside the file."""
     try:
-        found = CheckpointFile(vectors_path(path, int(data.number[row]))).metadata
+        file = CheckpointFile(vectors_path(path, int(data.number[row])))
     except (CheckpointError, OSError):
         return False
-    return _differences(found, _whose(data, row)) == []
+    return not _differences(file, data, row)
 
 
 def read_vectors(data: CurvatureData, row: int) -> Eigenvectors:
@@ -96,7 +91,7 @@ def read_vectors(data: CurvatureData, row: int) -> Eigenvectors:
         raise LandscapeNotFoundError(f"{called} were not kept: there is no file {place}. {_KEEP}")
     try:
         file = CheckpointFile(place)
-        differing = _differences(file.metadata, _whose(data, row))
+        differing = _differences(file, data, row)
         if not differing:
             space = WeightSpace.from_json(json.loads(file.metadata["space"]))
             if space.dimension != data.attributes["weights"]:
@@ -117,13 +112,9 @@ def read_vectors(data: CurvatureData, row: int) -> Eigenvectors:
 
 
 def _whose(data: CurvatureData, row: int) -> dict[str, str]:
-    return {
-        "format": _FORMAT,
-        "format_version": _VERSION,
-        "weights": data.sha256[row],
-        "identity": json.dumps(data.attributes.get("identity"), sort_keys=True),
-    }
+    return {"weights": data.sha256[row], "identity": json.dumps(data.attributes.get("identity"), sort_keys=True)}
 
 
-def _differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    return [name for name, value in wanted.items() if found.get(name) != value]
+def _differences(file: CheckpointFile, data: CurvatureData, row: int) -> list[str]:
+    wanted = {**_EIGENVECTORS.header, **_whose(data, row)}
+    return [name for name, value in wanted.items() if file.metadata.get(name) != value]

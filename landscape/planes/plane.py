@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.files.places import AnyPath, check_can_be_file, check_directory
-from collectors.files.remote_path import RemotePath
+from collectors.files.places import AnyPath, check_directory
 from collectors.networks.buffers_between import BuffersBetween, has_statistics
 from collectors.networks.weight_space import WeightSpace, move_along
-from collectors.validation import check_bool, check_choice, check_float, check_int, wrong_value
+from collectors.validation import check_choice, check_float, check_int, wrong_value
 from collectors.weights.safetensors_file import StateReader
 from workers.measurement_options import BUFFER_POLICIES
 
-from ..errors import LandscapeWriteError
 from ..roles import NOBODY, UNKNOWN, Members, OriginRole
 from .array_checks import check_arrays_of
 from .axis_curvature import AxisCurvature
@@ -30,6 +28,7 @@ from .extent import MARGIN, axis_around, axis_holding, check_extent, spans, symm
 from .members import Company, ProjectedCheckpoints, add_members, project_checkpoints
 from .plane_file import read_plane, write_plane
 from .projection import Projection, check_independent
+from .side_file import place_to_save
 
 if TYPE_CHECKING:
     from typing import Self
@@ -209,14 +208,7 @@ class Plane:
             LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
             NotADirectoryError: the file's directory does not exist.
         """
-        target = check_directory("path", path)
-        check_bool("overwrite", overwrite)
-        if not isinstance(target, RemotePath):
-            check_can_be_file("path", target)
-        if target.exists() and not overwrite:
-            raise LandscapeWriteError(
-                f"{target} exists and was left as it is. Pass overwrite=True to replace it, or give another name."
-            )
+        target = place_to_save(path, overwrite=overwrite)
         write_plane(target, self)
         return target
 

@@ -1,11 +1,11 @@
-"""A plane as a safetensors file: origin, buffers, directions and identity, and who is on it; nothing is pickled."""
+"""A plane as a side file: origin, buffers, directions and identity, and who is on it; and directions of one's own."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,26 +13,32 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.errors import CheckpointError, FileWriteError
-from collectors.files.local_files import remove_stale_temporaries
+from collectors.errors import CheckpointError
 from collectors.files.places import AnyPath, check_directory, is_url
-from collectors.files.remote_path import RemotePath
-from collectors.networks.weight_space import WeightSpace
+from collectors.networks.weight_space import State, WeightSpace, some_names
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory
 from collectors.weights.aligned import align, as_reader
-from collectors.weights.safetensors_file import CheckpointFile, Portable, StateReader, portable, write_checkpoint
+from collectors.weights.safetensors_file import CheckpointFile, Portable, StateReader, portable
 
-from ..errors import DAMAGES, LandscapeWriteError, PlaneError
-from ..replacing import check_replaceable_tensors
 from ..roles import Members, OriginRole
 from .axis_curvature import AxisCurvature
+from .directions import Direction
 from .projection import Projection
+from .side_file import SideFile, read_arrays, write_arrays
 
 T = TypeVar("T")
 
-FORMAT, FORMAT_VERSION = "summary-landscape plane", 1
-_WORD = "plane"
+_PLANE = SideFile(
+    "plane",
+    "the plane's directions",
+    "summary-landscape plane",
+    "a file that Plane.save wrote, or that save_directions=True left beside a landscape; one of an older version must "
+    "be written again",
+    "save the plane again",
+)
 _GROUPS = ("origin", "buffer", "direction_0", "direction_1", "end_buffer_0", "end_buffer_1")
+_DIRECTION = re.compile(r"direction_(\d+)/(.+)", re.DOTALL)
+_BESIDE_DIRECTIONS = ("origin/", "buffer/", "end_buffer_")
 
 
 class SavedMember:
@@ -94,7 +100,7 @@ def directions_path(landscape_path: AnyPath) -> AnyPath:
 
 def check_directions(landscape_path: AnyPath) -> None:
     """Raises LandscapeWriteError where the file for the plane of a landscape is there and holds no plane."""
-    check_replaceable_tensors(directions_path(landscape_path), _WORD, FORMAT)
+    _PLANE.check_replaceable(directions_path(landscape_path))
 
 
 def write_directions(landscape_path: AnyPath, plane: Any) -> None:
@@ -104,73 +110,59 @@ def write_directions(landscape_path: AnyPath, plane: Any) -> None:
 
 def write_plane(path: AnyPath, plane: Any, remedy: str = "then save it again") -> None:
     """Writes a ``Plane``, whose class this file must not import; ``remedy`` ends the text of a LandscapeWriteError."""
-    check_replaceable_tensors(path, _WORD, FORMAT)
-    groups: dict[str, Mapping[str, NDArray[Any]]] = {"origin": plane.origin, "buffer": plane.buffers}
+    groups: dict[str, State] = {"origin": plane.origin, "buffer": plane.buffers}
     groups |= {f"direction_{axis}": direction for axis, direction in enumerate(plane.directions)}
     groups |= {f"end_buffer_{axis}": buffers for axis, buffers in enumerate(plane.end_buffers)}
-    tensors = {f"{group}/{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
-    ratio, seen = plane.explained_variance_ratio, plane.projection
+    projection = plane.projection
     facts = {
         "space": plane.space.to_json(),
         "identity": plane.identity,
-        "explained_variance_ratio": None if ratio is None else ratio.tolist(),
+        "explained_variance_ratio": _listed(plane.explained_variance_ratio),
         "notes": plane.notes,
         "origin_role": asdict(plane.origin_role),
         "members": asdict(plane.members),
-        "projection": None if seen is None else {name: _listed(values) for name, values in vars(seen).items()},
+        "projection": projection and {name: _listed(values) for name, values in vars(projection).items()},
         "places": [_place(reader) for reader in plane.checkpoints],
-        "curvature": None if plane.curvature is None else plane.curvature.to_json(),
+        "curvature": plane.curvature and plane.curvature.to_json(),
     }
-    metadata = {
-        "format": FORMAT,
-        "format_version": str(FORMAT_VERSION),
+    entries = {
         "decomposition": plane.decomposition,
         "normalization": plane.normalization,
         # All of them in the network's order, which the file's tensors do not have.
-        "parameters": json.dumps([[tensor.name, list(tensor.shape)] for tensor in plane.space.parameters]),
-        "plane": json.dumps(facts),
+        "parameters": [[tensor.name, list(tensor.shape)] for tensor in plane.space.parameters],
+        "plane": facts,
     }
-    write_tensors(path, tensors, metadata, "the plane's directions", remedy)
-
-
-def write_tensors(
-    path: AnyPath, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str], what: str, remedy: str
-) -> None:
-    """Writes a safetensors file, on this machine or behind a URL; what killed writers of it left is removed."""
-    try:
-        if isinstance(path, RemotePath):
-            with tempfile.TemporaryDirectory() as folder:
-                write_checkpoint(Path(folder) / path.name, tensors, metadata)
-                path.upload(Path(folder) / path.name)
-        else:
-            # Each is as large as a model.
-            remove_stale_temporaries(path.parent, re.compile(re.escape(path.name)))
-            write_checkpoint(path, tensors, metadata)
-    except (OSError, FileWriteError) as error:
-        raise LandscapeWriteError(f"{what} cannot be written to {path}: {error}. Free some space, {remedy}.") from error
+    write_arrays(path, _PLANE, groups, entries, remedy)
 
 
 def read_plane(path: AnyPath, make: Callable[..., T]) -> T:
     """Returns the plane of a file, by ``make``: the class ``Plane``, which this file must not import."""
-    file = CheckpointFile(path)
-    if file.metadata.get("format") != FORMAT:
-        what = "directions without their origin" if "parameters" in file.metadata else "no plane"
-        raise PlaneError(
-            f"{path} holds {what}. Give a file that Plane.save wrote, or that save_directions=True left beside a "
-            "landscape; one of an older version must be written again."
-        )
-    if (version := file.metadata.get("format_version")) != str(FORMAT_VERSION):
-        raise PlaneError(
-            f"{path} has format_version {version}, this program reads {FORMAT_VERSION}. Install a newer "
-            "summary-landscape, or save the plane again."
-        )
-    try:
-        return make(**_plane_of(file))
-    except DAMAGES as error:
-        raise PlaneError(
-            f"{path} holds no whole plane ({type(error).__name__}: {error}); copy it again from where it came, or save "
-            "the plane again."
-        ) from error
+    older = {"parameters": "directions without their origin"}
+    return read_arrays(path, _PLANE, lambda file: make(**_plane_of(file)), older)
+
+
+def read_directions(paths: Sequence[str | os.PathLike[str]]) -> list[Direction]:
+    """Returns the directions of saved planes, or those of a file for each, by the names of the parameters."""
+    directions: list[Direction] = []
+    for path in paths:
+        reader = as_reader("directions", path)
+        matches = {name: _DIRECTION.fullmatch(name) for name in reader.shapes}
+        if not any(matches.values()):
+            directions.append({name: reader.read(name) for name in matches})
+            continue
+        parts: dict[int, Direction] = {}
+        for name, match in matches.items():
+            if match is not None:
+                parts.setdefault(int(match[1]), {})[match[2]] = reader.read(name)
+        names = [name for name in matches if not name.startswith(_BESIDE_DIRECTIONS)]
+        if sorted(parts) != list(range(len(parts))) or any(matches[name] is None for name in names):
+            raise CheckpointError(
+                f"{path} holds no directions of a plane: all names must begin with direction_0/ or direction_1/, but "
+                f"there are {some_names(names)}. Give a file that save_directions wrote, or one for each direction "
+                "with the parameters' own names."
+            )
+        directions += [parts[index] for index in sorted(parts)]
+    return directions
 
 
 def _plane_of(file: CheckpointFile) -> dict[str, Any]:
@@ -180,7 +172,7 @@ def _plane_of(file: CheckpointFile) -> dict[str, Any]:
     for name in file.shapes:
         group, _, tensor = name.partition("/")
         arrays[group][tensor] = file.read(name)
-    ratio, seen = facts["explained_variance_ratio"], facts["projection"]
+    seen = facts["projection"]
     members = Members(**{name: tuple(values) for name, values in facts["members"].items()})
     labels = [name or f"checkpoint {number}" for name, number in zip(members.name, members.number, strict=True)]
     return {
@@ -191,7 +183,7 @@ def _plane_of(file: CheckpointFile) -> dict[str, Any]:
         "decomposition": file.metadata["decomposition"],
         "normalization": file.metadata["normalization"],
         "identity": dict(facts["identity"]),
-        "explained_variance_ratio": None if ratio is None else np.array(ratio, np.float64),
+        "explained_variance_ratio": _array(facts["explained_variance_ratio"]),
         "origin_role": OriginRole(**facts["origin_role"]),
         "projection": None if seen is None else Projection(**{name: _array(values) for name, values in seen.items()}),
         "checkpoints": tuple(

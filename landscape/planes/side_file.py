@@ -1,0 +1,117 @@
+"""Side files: named arrays and JSON in a safetensors file, such as a plane beside its landscape; nothing is pickled."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from collectors.errors import FileWriteError
+from collectors.files.local_files import remove_stale_temporaries
+from collectors.files.places import AnyPath, check_can_be_file, check_directory
+from collectors.files.remote_path import RemotePath
+from collectors.networks.weight_space import State
+from collectors.validation import check_bool
+from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
+
+from ..errors import DAMAGES, LandscapeWriteError, PlaneError
+from ..replacing import check_replaceable_tensors
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SideFile:
+    """A kind of side file.
+
+    Attributes:
+        word: what it is, as texts call it.
+        contents: what it holds, as texts call it.
+        format: its entry ``format``.
+        written_by: where a user gets such a file.
+        made_again: how to make it anew.
+        version: the ``format_version`` that is written and read.
+    """
+
+    word: str
+    contents: str
+    format: str
+    written_by: str
+    made_again: str
+    version: int = 1
+
+    @property
+    def header(self) -> dict[str, str]:
+        """The entries by which such a file is recognized."""
+        return {"format": self.format, "format_version": str(self.version)}
+
+    def check_replaceable(self, path: AnyPath) -> None:
+        """Raises LandscapeWriteError where the path has a file of another kind."""
+        check_replaceable_tensors(path, self.word, self.format)
+
+
+def place_to_save(path: str | os.PathLike[str], *, overwrite: bool) -> AnyPath:
+    """Returns where a user wants a file, which replaces another one only with ``overwrite``."""
+    target = check_directory("path", path)
+    check_bool("overwrite", overwrite)
+    if not isinstance(target, RemotePath):
+        check_can_be_file("path", target)
+    if target.exists() and not overwrite:
+        raise LandscapeWriteError(
+            f"{target} exists and was left as it is. Pass overwrite=True to replace it, or give another name."
+        )
+    return target
+
+
+def write_arrays(
+    path: AnyPath,
+    kind: SideFile,
+    groups: Mapping[str, State],
+    entries: Mapping[str, Any],
+    remedy: str = "then run again: it continues from the file",
+) -> None:
+    """Writes arrays as "group/name", and JSON values, on this machine or behind a URL; never half a file."""
+    kind.check_replaceable(path)
+    tensors = {f"{group}/{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in entries.items()}
+    metadata = {**kind.header, **texts}
+    try:
+        if isinstance(path, RemotePath):
+            with tempfile.TemporaryDirectory() as folder:
+                write_checkpoint(Path(folder) / path.name, tensors, metadata)
+                path.upload(Path(folder) / path.name)
+        else:
+            # Writers that were killed left temporary files, each as large as a model.
+            remove_stale_temporaries(path.parent, re.compile(re.escape(path.name)))
+            write_checkpoint(path, tensors, metadata)
+    except (OSError, FileWriteError) as error:
+        raise LandscapeWriteError(
+            f"{kind.contents} cannot be written to {path}: {error}. Free some space, {remedy}."
+        ) from error
+
+
+def read_arrays(
+    path: AnyPath, kind: SideFile, read: Callable[[CheckpointFile], T], older: Mapping[str, str] | None = None
+) -> T:
+    """Returns what ``read`` makes of a file; ``older`` tells by an entry what files without a format hold."""
+    file = CheckpointFile(path)
+    if file.metadata.get("format") != kind.format:
+        held = next((what for entry, what in (older or {}).items() if entry in file.metadata), f"no {kind.word}")
+        raise PlaneError(f"{path} holds {held}. Give {kind.written_by}.")
+    if (version := file.metadata.get("format_version")) != str(kind.version):
+        raise PlaneError(
+            f"{path} has format_version {version}, this program reads {kind.version}. Install a newer "
+            f"summary-landscape, or {kind.made_again}."
+        )
+    try:
+        return read(file)
+    except DAMAGES as error:
+        raise PlaneError(
+            f"{path} holds no whole {kind.word} ({type(error).__name__}: {error}); copy it again from where it came, "
+            f"or {kind.made_again}."
+        ) from error
