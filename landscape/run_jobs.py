@@ -18,11 +18,10 @@ from .curvature.hessian_plane import EigenvectorSettings, plane_along_eigenvecto
 from .grid.kept_plane import keep_plane
 from .planes.from_checkpoints import plane_of_runs, random_plane_of
 from .planes.further_runs import FurtherRuns
+from .planes.networks import checkpoints_of_run
 from .planes.plane import Plane
 from .planes.plane_file import check_directions
-from .planes.runs import Run, read_run
 from .record.options import RunOptions
-from .roles import Members
 
 _NO_FILE_NAME = re.compile(r"[^\w.-]+")
 _LONGEST_JOINED = 100
@@ -124,29 +123,27 @@ def plane_of_job(
     if options["save_directions"]:
         check_directions(job.path)
     space = pool.description.space
-    own = tuple(readers[number] for number in job.numbers)
-    run = Run(others.own if job.kind == "pca" else "", own, job.numbers, finished=job.numbers[-1] == final)
+    name = others.joined if job.kind == "pca" else ""
+    networks = checkpoints_of_run([readers[number] for number in job.numbers], job.numbers, name, final)
     if job.kind == "pca":
-        numbers = others.numbers(job.numbers, single=job.single)
-        spanning = options["plane_of"] == "all"
-        further = [read_run(name, others.runs[name], numbers[name], space) for name in numbers] if spanning else []
-        plane = plane_of_runs([run, *further], space, centering=options["centering"])
-        if not spanning and others:
-            return plane.with_checkpoints(others.runs, others.networks, numbers=numbers)
-        return plane.with_checkpoints(networks=others.networks) if others.networks else plane
-    role = Members.of_runs({"": job.numbers}, [run.finished]).origin(-1)
+        further = others.networks(job.numbers, single=job.single)
+        spanning = [network for network in further if network.run is not None and options["plane_of"] == "all"]
+        plane = plane_of_runs([*networks, *spanning], space, centering=options["centering"])
+        added = [network for network in further if network not in spanning]
+        return plane.with_networks(added) if added else plane
+    origin = networks[-1]
     if job.kind != "random":
         kept = None if options["overwrite"] else job.path
         told, rehearsal = options["progress"], options["dry_run"]
         plane = plane_along_eigenvectors(
-            pool, run.readers[-1], vectors, role=role, kept=kept, progress=told, rehearsal=rehearsal
+            pool, origin.weights, vectors, role=origin.role, kept=kept, progress=told, rehearsal=rehearsal
         )
         return plane if rehearsal else keep_plane(job.path, plane, overwrite=options["overwrite"])
     return random_plane_of(
-        run.readers[-1],
+        origin.weights,
         space,
         seed=options["seed"],
         normalization=options["normalization"],
         perturb_one_dimensional=options["perturb_one_dimensional"],
-        role=role,
+        role=origin.role,
     )

@@ -17,7 +17,7 @@ from collectors.validation import wrong_type, wrong_value
 from collectors.weights.aligned import AlignedState, align, as_reader
 from collectors.weights.safetensors_file import StateReader
 
-from ..planes.runs import is_weights_file
+from ..planes.networks import is_weights_file
 from ..roles import check_name
 
 _EXPECTED = 'a dict from recipes to lists of networks, such as {"sgd": [a, b, c], "adam": [d, e, f]}'

@@ -14,12 +14,12 @@ from collectors.files.remote_path import RemotePath
 from collectors.validation import check_float, check_int, wrong_value
 
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_which
-from ..planes.from_eigenvectors import plane_of_eigenvectors
+from ..planes.from_checkpoints import plane_of_eigenvectors
 from ..planes.plane import Plane
 from ..record.checks import PointStatus
 from ..record.read_only_record import ReadOnlyRecord
 from ..record.run import MeasurementReport
-from ..roles import CHECKPOINT, NETWORK, UNKNOWN, Members, OriginRole, check_name
+from ..roles import CHECKPOINT, NETWORK, UNKNOWN, OriginRole, check_name
 from .data import MATRIX_NAMES, CurvatureData
 from .density import smoothed
 from .vectors_file import Eigenvectors, read_vectors, write_vectors
@@ -231,7 +231,7 @@ class Curvature(ReadOnlyRecord, CurvatureData):
         }
         role = UNKNOWN if name is None else OriginRole(NETWORK, check_name("name", name))
         if name is None and self.unit != CHECKPOINT:
-            role = Members.of_runs({"": [int(self.number[row])]}, [False]).origin(0)
+            role = OriginRole(CHECKPOINT, number=int(self.number[row]))
         vectors = [found.flat(place) for place in places]
         notes = self.attributes.get("notes") or ()
         return plane_of_eigenvectors(found.weights, found.space, vectors, axes, identity, notes=notes, role=role)

@@ -29,7 +29,7 @@ from ..errors import error_message
 from ..grid.kept_plane import read_kept
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_which
 from ..planes.directions import DIRECTIONS, random_direction
-from ..planes.from_eigenvectors import plane_of_eigenvectors
+from ..planes.from_checkpoints import plane_of_eigenvectors
 from ..planes.plane import Plane
 from ..record.options import RunOptions
 from ..record.run import duration_text

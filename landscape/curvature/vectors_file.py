@@ -17,7 +17,7 @@ from collectors.weights.safetensors_file import CheckpointFile, MemoryState
 from workers.curvature.products import Vector
 
 from ..errors import DAMAGES, LandscapeDamagedError, LandscapeIdentityError, LandscapeNotFoundError
-from ..planes.from_eigenvectors import as_direction
+from ..planes.directions import as_direction
 from ..planes.side_file import SideFile, write_arrays
 from .data import CurvatureData
 

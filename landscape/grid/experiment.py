@@ -19,6 +19,7 @@ from workers.evaluator import DataSetDescription, EvaluatorDescription
 from workers.measurement_plan import MeasurementPlan
 
 from ..errors import LandscapeNotFoundError
+from ..planes.networks import columns_of
 from ..planes.plane import Plane
 from ..record.identity import buffers_identity, measured_identity
 from ..record.store import continued_plan
@@ -56,22 +57,11 @@ def new_landscape(
     attributes: Mapping[str, Any],
 ) -> LandscapeData:
     """Returns the landscape of a plane on a grid, everything pending."""
-    seen, members = plane.projection, plane.members
     checkpoints = None
-    if seen is not None:
+    if plane.projection is not None:
+        places, who = vars(plane.projection), columns_of(plane.networks)
         checkpoints = CheckpointsData.empty(
-            members.number,
-            seen.x,
-            seen.y,
-            seen.residual,
-            seen.norm,
-            description.metrics,
-            has_buffers=bool(plane.space.buffers),
-            run=members.run,
-            runs=members.runs,
-            name=members.name,
-            final=members.final,
-            sha256=members.sha256,
+            **places, **who, metric_names=description.metrics, has_buffers=bool(plane.space.buffers)
         )
     own = {
         **measured_attributes(description),

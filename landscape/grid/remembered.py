@@ -14,9 +14,9 @@ from workers.measurement_options import MeasurementOptions
 
 from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE, LandscapeIdentityError, PlaneError
 from ..planes.from_checkpoints import plane_of_runs, random_plane_of
+from ..planes.networks import Network, networks_in
 from ..planes.plane import Plane
 from ..planes.plane_file import directions_path
-from ..planes.runs import Run
 from ..roles import OriginRole
 from .data import LandscapeData
 from .experiment import FURTHER_RUNS, RUN
@@ -108,16 +108,14 @@ def plane_of(stored: LandscapeData, path: AnyPath, run: RunDirectory, space: Wei
             role=OriginRole(origin.role, origin.name, origin.run, origin.number),
         )
     assert path_data is not None
-    runs, first = [], 0
+    networks: list[Network] = []
     # Runs and networks that only joined come after those that the plane goes through.
     for count in facts["runs"]:
+        first = len(networks)
         name = path_data.run_name(first)
         of = run if not first else _further_run(name, stored, path)
-        numbers = tuple(int(number) for number in path_data.number[first : first + count])
-        readers = tuple(of.checkpoint(number, space) for number in numbers)
-        runs.append(Run(name, readers, numbers, finished=numbers[-1] == of.metadata.final_number))
-        first += count
-    return plane_of_runs(runs, space, centering=facts["centering"])
+        networks += networks_in(of, path_data.number[first : first + count].tolist(), name)
+    return plane_of_runs(networks, space, centering=facts["centering"])
 
 
 def _further_run(name: str, stored: LandscapeData, path: AnyPath) -> RunDirectory:

@@ -22,9 +22,9 @@ from workers.pools.first_call import FirstCall
 from workers.pools.open_pool import open_pool
 
 from ..grid.experiment import choose_plan
+from ..planes.from_checkpoints import with_effective_weights
 from ..planes.from_weights import line_between
 from ..planes.plane import Plane
-from ..planes.pruned_weights import with_effective_weights
 from ..record.identity import check_identity
 from ..record.lock import lock_landscape
 from ..record.run import Run, budget_text
@@ -139,10 +139,9 @@ def _new_curve(pool: Pool, line: Plane, settings: FittingSettings) -> FittedCurv
     samples = {"count": pool.description.num_samples, "sha256": pool.description.samples_sha256}
     nothing = np.zeros((settings.shape.bends, 0))
     before = Fitting(0, nothing, nothing, nothing, np.zeros(0))
-    one, other = line.members.name
-    digests = line.members.sha256
+    a, b = line.networks
     plan = pool.description.plan.to_json()
-    return FittedCurve(line.space, first, last, (one, other), (digests[0], digests[1]), settings, samples, before, plan)
+    return FittedCurve(line.space, first, last, (a.name, b.name), (a.sha256, b.sha256), settings, samples, before, plan)
 
 
 def _fitted(pool: Pool, line: Plane, curve: FittedCurve, path: AnyPath | None, run: Run) -> FittedCurve:

@@ -237,15 +237,17 @@ class Path:
             towards.append({name: bend[name].astype(dtype) - first[name].astype(dtype) for name, dtype in wide.items()})
         facts: dict[str, Any] = {
             name: getattr(straight, name)
-            for name in ("space", "origin", "buffers", "normalization", "origin_role", "projection", "checkpoints",
-                         "end_buffers")
+            for name in ("space", "origin", "buffers", "normalization", "origin_role", "projection", "end_buffers")
         }  # fmt: skip
         return CurvedLine(
             **facts,
             directions=(*towards, straight.directions[0]),
             decomposition="path",
             identity=self.curve.line_identity,
-            members=replace(straight.members, sha256=self.curve.ends_sha256),
+            networks=tuple(
+                replace(network, sha256=digest)
+                for network, digest in zip(straight.networks, self.curve.ends_sha256, strict=True)
+            ),
             shape=self.shape,
             fitting={name: value for name, value in asdict(self.curve.settings).items() if name != "shape"},
         )

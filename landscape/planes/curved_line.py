@@ -14,7 +14,8 @@ from collectors.networks.weight_space import move_along
 from collectors.validation import wrong_value
 from workers.curves.curve import CurveShape
 
-from .array_checks import check_arrays_of
+from .directions import check_arrays_of
+from .extent import check_sizes
 from .plane import Axes, Plane
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class CurvedLine(Plane):
         """Returns ``size`` places from 0 to 1, both among them, and None for y; limits and margin are refused."""
         if limits is not None or margin is not None:
             raise ValueError("limits and margin must be left out: a curve goes from 0 to 1.")
-        return np.linspace(0, 1, self._sizes(size)[0]), None
+        return np.linspace(0, 1, check_sizes(size, 1)[0]), None
 
     def point(self, coordinates: Sequence[float], buffers: str = "auto") -> dict[str, NDArray[Any]]:
         """Returns all parameters at (t,) and the first network's buffers, for only a pool has samples."""

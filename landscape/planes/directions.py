@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -73,6 +73,18 @@ def normalize(
 def empty_direction(space: WeightSpace) -> Direction:
     """Returns an array for each trainable tensor, whose values are still to be written."""
     return {tensor.name: np.empty(tensor.shape, direction_dtype(tensor.dtype)) for tensor in space.trainable}
+
+
+def as_direction(vector: NDArray[Any], space: WeightSpace) -> Direction:
+    """Returns a vector, shape (weights,), as arrays of the trainable tensors' shapes, by name."""
+    if vector.shape != (space.dimension,):
+        raise ValueError(f"a vector must have the shape ({space.dimension},), but has {vector.shape}.")
+    direction, start = {}, 0
+    for tensor in space.trainable:
+        part = vector[start : start + tensor.size]
+        direction[tensor.name] = part.reshape(tensor.shape).astype(direction_dtype(tensor.dtype))
+        start += tensor.size
+    return direction
 
 
 def inner_product(first: Direction, second: Direction, space: WeightSpace) -> float:
@@ -155,3 +167,30 @@ def _dot(first: NDArray[Any], second: NDArray[Any]) -> float:
         float(first[start : start + _BLOCK].astype(np.float64) @ second[start : start + _BLOCK].astype(np.float64))
         for start in range(0, len(first), _BLOCK)
     )
+
+
+def check_arrays_of(plane: Any) -> None:
+    """Raises a ValueError where a plane's tensor is missing, unknown, or unlike its network's in shape or type."""
+    # The plane is a Plane, which this file must not import.
+    own = {tensor.name: (tensor.shape, tensor.dtype) for tensor in plane.space.tensors}
+    spanned = {tensor.name: (tensor.shape, direction_dtype(tensor.dtype).name) for tensor in plane.space.trainable}
+    _check_arrays("origin", plane.origin, {tensor.name: own[tensor.name] for tensor in plane.space.parameters})
+    _check_arrays("buffers", plane.buffers, {tensor.name: own[tensor.name] for tensor in plane.space.buffers})
+    for index, direction in enumerate(plane.directions):
+        _check_arrays(f"directions[{index}]", direction, spanned)
+
+
+def _check_arrays(
+    name: str, arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, tuple[tuple[int, ...], str]]
+) -> None:
+    found = {key: (tuple(array.shape), array.dtype.name) for key, array in arrays.items()}
+    wrong = [
+        f"{key} (expected {expected.get(key, 'nothing')}, got {found.get(key, 'nothing')})"
+        for key in dict.fromkeys((*expected, *found))
+        if expected.get(key) != found.get(key)
+    ]
+    if wrong:
+        raise ValueError(
+            f"{name} does not fit the network's tensors: {'; '.join(wrong[:20])}. Build planes with random_plane, "
+            "pca_plane, plane_through or custom_plane, which convert what they are given."
+        )

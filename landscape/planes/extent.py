@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collectors.validation import check_float, wrong_type, wrong_value
+from collectors.validation import check_float, check_int, wrong_type, wrong_value
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -47,12 +48,38 @@ def spans(limits: tuple[float, ...], dimension: int) -> list[tuple[float, float]
     return pairs * dimension if len(pairs) == 1 else pairs
 
 
-def axis_around(values: Float64[np.ndarray, " n"], count: int, margin: float) -> Float64[np.ndarray, " size"] | None:
-    """Returns an axis around the values and a margin on each side; None where they are all the same."""
-    low, high = float(values.min()), float(values.max())
-    width = high - low
-    axis = np.linspace(low - margin * width, high + margin * width, count)
-    return axis if np.all(np.diff(axis) > 0) else None
+def check_sizes(size: int | tuple[int, int], dimension: int) -> list[int]:
+    """Returns how many points each axis has: the same for all, or a number for each."""
+    if isinstance(size, tuple | list):
+        if len(size) != dimension:
+            raise wrong_value("size", f"an int, or {dimension} ints, one for each direction", size)
+        return [check_int(f"size[{index}]", count, minimum=3) for index, count in enumerate(size)]
+    return [check_int("size", size, minimum=3)] * dimension
+
+
+def axes_around(
+    coordinates: Sequence[Float64[np.ndarray, " n"]],
+    sizes: Sequence[int],
+    margin: float,
+    norms: Float64[np.ndarray, " dimension"],
+    longest: float,
+) -> list[Float64[np.ndarray, " size"]]:
+    """Returns axes around networks and a margin on each side; one along which they have no range gets a width."""
+    axes = [axis_around(values, count, margin) for values, count in zip(coordinates, sizes, strict=True)]
+    lengths = [(axis[-1] - axis[0]) * length for axis, length in zip(axes, norms, strict=True) if axis is not None]
+    result = []
+    for index, (axis, values, count) in enumerate(zip(axes, coordinates, sizes, strict=True)):
+        if axis is not None:
+            result.append(axis)
+            continue
+        width = max(lengths, default=0.2 * longest) / norms[index]
+        result.append(np.linspace(values[0] - width / 2, values[0] + width / 2, count))
+        warnings.warn(
+            f"the checkpoints have no range along {'xy'[index]}; that axis was given the width {width:.4g}.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return result
 
 
 def symmetric_axis(count: int) -> Float64[np.ndarray, " size"]:
@@ -76,3 +103,11 @@ def axis_holding(
     if before + after > (_MOST_LONGER - 1) * len(axis):
         return np.linspace(first, last, len(axis))
     return np.concatenate([axis[0] - step * np.arange(before, 0, -1), axis, axis[-1] + step * np.arange(1, after + 1)])
+
+
+def axis_around(values: Float64[np.ndarray, " n"], count: int, margin: float) -> Float64[np.ndarray, " size"] | None:
+    """Returns an axis around the values and a margin on each side; None where they are all the same."""
+    low, high = float(values.min()), float(values.max())
+    width = high - low
+    axis = np.linspace(low - margin * width, high + margin * width, count)
+    return axis if np.all(np.diff(axis) > 0) else None

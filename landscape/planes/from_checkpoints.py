@@ -1,4 +1,4 @@
-"""Planes and lines from readers of weights whose network is known; those of ``from_weights`` build on them."""
+"""Planes and lines through weights whose network is known; those of ``from_weights`` build on them."""
 
 from __future__ import annotations
 
@@ -6,58 +6,59 @@ import itertools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.networks.buffers_between import BuffersBetween, is_count
+from collectors.networks.buffers_between import BuffersBetween, is_count, pruning_masks
 from collectors.networks.weight_space import TensorInfo, WeightSpace, some_names
 from collectors.validation import check_int
-from collectors.weights.aligned import align
+from collectors.weights.aligned import AlignedState, Weights, align
 from collectors.weights.safetensors_file import StateReader
 
 from ..errors import PlaneError
-from ..roles import UNKNOWN, Members, OriginRole
-from .directions import Direction, empty_direction, random_direction
+from ..roles import UNKNOWN, OriginRole
+from .axis_curvature import AxisCurvature
+from .directions import Direction, as_direction, empty_direction, random_direction
+from .networks import Network, runs_of
 from .pca import principal_directions
 from .plane import Plane
 from .projection import difference_blocks, not_finite, project, projection_at
-from .pruned_weights import with_effective_weights
-from .runs import Run
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 _LARGE_COSINE = 0.1
 
 
-def plane_of_runs(runs: Sequence[Run], space: WeightSpace, *, centering: str = "none") -> Plane:
-    """Returns a plane through the last checkpoint of the first run, in the principal directions of all checkpoints."""
+def plane_of_runs(networks: Sequence[Network], space: WeightSpace, *, centering: str = "none") -> Plane:
+    """Returns a plane through the first run's last checkpoint, in the principal directions of the runs' checkpoints."""
     check_spannable(space)
-    first, *others = (tuple(align(reader, space) for reader in run.readers) for run in runs)
-    states = (*first, *itertools.chain(*others))
+    networks = tuple(network.opened(space).recognized() for network in networks)
+    first, *others = list(runs_of(networks).values()) or [[]]
     # The plane runs through the last one that it is given.
-    principal = principal_directions((*itertools.chain(*others), *first), space, centering=centering)
+    path = [network.weights for network in (*itertools.chain(*others), *first)]
+    principal = principal_directions(path, space, centering=centering)
     origin = first[-1]
-    digests = tuple(state.sha256() for state in states)
-    members = Members.of_runs({run.name: run.numbers for run in runs}, [run.finished for run in runs])
     identity = {
         "decomposition": "pca",
-        "checkpoints": list(digests),
-        "runs": [len(run.readers) for run in runs],
+        "checkpoints": [network.sha256 for network in networks],
+        "runs": [len(run) for run in (first, *others)],
         "centering": centering,
     }
     return Plane(
         space,
-        *origin_state(origin, space),
+        *origin_state(origin.weights, space),
         principal.directions,
         "pca",
         "none",
         identity,
         explained_variance_ratio=principal.explained_variance_ratio,
-        origin_role=members.origin(len(first) - 1),
-        projection=project(states, origin, principal.directions, space),
-        checkpoints=states,
+        origin_role=origin.role,
+        projection=project([network.weights for network in networks], origin.weights, principal.directions, space),
+        networks=networks,
         notes=principal.notes,
-        members=replace(members, sha256=digests),
     )
 
 
@@ -124,20 +125,18 @@ def random_plane_of(
     return plane
 
 
-def plane_of_points(readers: Mapping[str, StateReader], space: WeightSpace) -> Plane:
+def plane_of_points(weights: Mapping[str, Weights], space: WeightSpace) -> Plane:
     """Returns a plane through three networks with names, or a line through two; the first is the origin."""
     check_spannable(space)
-    networks = tuple(align(reader, space) for reader in readers.values())
-    digests = tuple(network.sha256() for network in networks)
-    states = with_effective_weights(networks, space)
-    members = Members.of_networks(list(readers))
+    names = list(weights)
+    networks = tuple(Network(item, name, label=name).opened(space).recognized() for name, item in weights.items())
+    states = with_effective_weights([network.weights for network in networks], space)
     origin, others = states[0], states[1:]
     directions = tuple(empty_direction(space) for _ in others)
     for block in difference_blocks(others, origin, space):
         for direction, row in zip(directions, block.differences, strict=True):
             direction[block.name].reshape(-1)[block.start : block.stop] = row
-    _check_different(list(readers), directions)
-    identity = {"decomposition": "points", "points": list(digests)}
+    _check_different(names, directions)
     # By definition rather than by least squares, so that the corners are exactly (1, 0) and (0, 1).
     corners = np.eye(len(states), len(others), k=-1)
     parameters, buffers = origin_state(origin, space)
@@ -145,10 +144,9 @@ def plane_of_points(readers: Mapping[str, StateReader], space: WeightSpace) -> P
     kept = BuffersBetween(space, buffers, ends).kept
     note = ""
     if kept:
-        first = next(iter(readers))
         note = (
             f"the buffers {some_names(kept)} differ between the networks and cannot be interpolated (masks, indices, "
-            f"values that are not finite): between the networks they are those of {first}."
+            f"values that are not finite): between the networks they are those of {names[0]}."
         )
         warnings.warn(note, UserWarning, stacklevel=3)
     return Plane(
@@ -158,14 +156,40 @@ def plane_of_points(readers: Mapping[str, StateReader], space: WeightSpace) -> P
         directions,
         "points",
         "none",
-        identity,
-        origin_role=members.origin(0),
+        {"decomposition": "points", "points": [network.sha256 for network in networks]},
+        origin_role=networks[0].role,
         projection=projection_at(states, corners, origin, directions, space),
-        checkpoints=networks,
+        networks=networks,
         end_buffers=ends,
         notes=(note,) if note else (),
-        members=replace(members, sha256=digests),
     )
+
+
+def plane_of_eigenvectors(
+    state: AlignedState,
+    space: WeightSpace,
+    vectors: Sequence[Float[np.ndarray, " weights"]],
+    curvature: AxisCurvature,
+    identity: Mapping[str, Any],
+    *,
+    notes: Sequence[str] = (),
+    role: OriginRole = UNKNOWN,
+) -> Plane:
+    """Returns a plane, or a line, through weights along one or two unit vectors, as ``as_direction`` takes them."""
+    # The identity is what they are the eigenvectors of, not their bits, which another machine computes a little unlike.
+    check_spannable(space)
+    directions = tuple(as_direction(vector, space) for vector in vectors)
+    plane = Plane(
+        space,
+        *origin_state(state, space),
+        directions,
+        curvature.matrix,
+        "none",
+        {**identity},
+        origin_role=role,
+        curvature=curvature,
+    )
+    return replace(plane, notes=(*notes, *curvature.notes(plane.longest)))
 
 
 def _is_gain(tensor: TensorInfo) -> bool:
@@ -219,3 +243,43 @@ def check_spannable(space: WeightSpace) -> None:
             f"the network {space.network} has complex trainable parameters {some_names(complex_names)}, which are not "
             "supported; set requires_grad=False on them to keep them as they are."
         )
+
+
+def with_effective_weights(states: Sequence[StateReader], space: WeightSpace) -> tuple[StateReader, ...]:
+    """Returns networks whose masks differ with weights that are multiplied by them, which are the same functions."""
+    # The mean of two masks is none, and that of weights under one mask has weights that one of the networks lacks.
+    differing = {
+        weights: mask
+        for mask, weights in pruning_masks(space).items()
+        if len({state.read(mask).tobytes() for state in states}) > 1
+    }
+    return tuple(_Effective(state, differing) for state in states) if differing else tuple(states)
+
+
+class _Effective:
+    """A state in which some weights are multiplied by their masks, whose names ``masks`` has by the weights'."""
+
+    def __init__(self, state: StateReader, masks: Mapping[str, str]) -> None:
+        self._state, self._masks = state, masks
+        self.label, self.shapes, self.dtypes = state.label, state.shapes, state.dtypes
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Returns one tensor, as a copy."""
+        found = self._state.read(name)
+        return _masked(found, self._state.read(self._masks[name])) if name in self._masks else found
+
+    def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
+        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
+        found = self._state.read_block(name, start, stop)
+        if name not in self._masks:
+            return found
+        return _masked(found, self._state.read_block(self._masks[name], start, stop))
+
+    def sha256(self) -> str:
+        """Returns the SHA-256 of the state as it was stored."""
+        return self._state.sha256()
+
+
+def _masked(weights: NDArray[Any], mask: NDArray[Any]) -> NDArray[Any]:
+    found: NDArray[Any] = weights * mask.astype(weights.dtype)
+    return found

@@ -16,8 +16,8 @@ from collectors.weights.aligned import Weights, align, as_array, as_reader
 from ..roles import NETWORK, UNKNOWN, OriginRole, check_name
 from .directions import NORMALIZATIONS, Direction, normalize
 from .from_checkpoints import check_spannable, origin_state, plane_of_points, plane_of_runs, random_plane_of
+from .networks import find_networks
 from .plane import Plane
-from .runs import check_numbers, find_runs, read_run
 
 
 def random_plane(
@@ -47,7 +47,8 @@ def random_plane(
 
     Source: Li, Xu, Taylor, Studer, Goldstein 2018.
     """
-    return _random(origin, network, 2, seed, normalization, perturb_one_dimensional, name)
+    how = {"seed": seed, "normalization": normalization, "perturb_one_dimensional": perturb_one_dimensional}
+    return _random(origin, network, name, 2, **how)
 
 
 def random_line(
@@ -60,7 +61,8 @@ def random_line(
     name: str | None = None,
 ) -> Plane:
     """Returns a line in a random direction through a set of weights; see ``random_plane``."""
-    return _random(origin, network, 1, seed, normalization, perturb_one_dimensional, name)
+    how = {"seed": seed, "normalization": normalization, "perturb_one_dimensional": perturb_one_dimensional}
+    return _random(origin, network, name, 1, **how)
 
 
 def pca_plane(
@@ -88,14 +90,9 @@ def pca_plane(
         CheckpointError: a checkpoint does not fit the network or is not finite.
         DegenerateTrajectoryError: the checkpoints do not span a plane.
     """
-    found = find_runs(checkpoints, numbers)
-    chosen = check_numbers(found, numbers)
-    held = [item for of_run in found.values() if not isinstance(of_run, RunDirectory) for item in of_run]
-    space = network_space(network, *held)
-    runs = [read_run(name, of_run, chosen[name], space) for name, of_run in found.items()]
-    if (empty := [run.name for run in runs if not run.readers]) and len(runs) > 1:
-        raise wrong_value("checkpoints", "runs with at least one checkpoint each", {name: [] for name in empty})
-    return plane_of_runs(runs, space, centering=centering)
+    networks = find_networks(checkpoints, numbers, needed=False)
+    space = network_space(network, *(item.weights for item in networks))
+    return plane_of_runs(networks, space, centering=centering)
 
 
 def plane_through(
@@ -201,25 +198,9 @@ def network_space(network: object, *weights: Weights) -> WeightSpace:
     return space
 
 
-def _random(
-    origin: Weights,
-    network: object,
-    dimension: int,
-    seed: int,
-    normalization: str,
-    perturb_one_dimensional: bool,
-    name: str | None,
-) -> Plane:
-    space = network_space(network, origin)
-    return random_plane_of(
-        as_reader("origin", origin),
-        space,
-        seed=seed,
-        normalization=normalization,
-        perturb_one_dimensional=perturb_one_dimensional,
-        dimension=dimension,
-        role=_origin_role(name),
-    )
+def _random(origin: Weights, network: object, name: str | None, dimension: int, **how: Any) -> Plane:
+    space, role = network_space(network, origin), _origin_role(name)
+    return random_plane_of(as_reader("origin", origin), space, dimension=dimension, role=role, **how)
 
 
 def _through(weights: Mapping[str, Weights | None], names: Sequence[str] | None, network: object) -> Plane:
@@ -237,7 +218,7 @@ def _through(weights: Mapping[str, Weights | None], names: Sequence[str] | None,
         labels = _default_names(weights) if names is None else _check_names(names, len(weights))
         named = dict(zip(labels, weights.values(), strict=True))
     space = network_space(network, *named.values())
-    return plane_of_points({name: as_reader(name, item) for name, item in named.items()}, space)
+    return plane_of_points(named, space)
 
 
 def _default_names(weights: Mapping[str, Weights]) -> list[str]:

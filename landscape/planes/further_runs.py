@@ -13,7 +13,7 @@ from collectors.run_directory.directory import RunDirectory, find_run
 from collectors.validation import check_path, wrong_type, wrong_value
 
 from ..roles import check_name
-from .runs import is_weights_file, names_of_folders
+from .networks import Network, find_named, is_weights_file, names_of_folders, networks_in
 
 PLANES_OF = ("all", "first")
 
@@ -23,28 +23,29 @@ class FurtherRuns:
     """Who joins the landscapes of a run.
 
     Attributes:
-        own: the run's own name; "" where nobody joins it.
+        joined: the name of the run that they join; "" where nobody does.
         runs: name to run directory.
-        networks: name to the file of weights that belong to no run.
+        files: name to the file of weights that belong to no run.
     """
 
-    own: str = ""
-    runs: dict[str, RunDirectory] = field(default_factory=dict)
-    networks: dict[str, Path] = field(default_factory=dict)
+    joined: str = ""
+    runs: Mapping[str, RunDirectory] = field(default_factory=dict)
+    files: Mapping[str, Path] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.runs or self.networks)
+        return bool(self.runs or self.files)
 
-    def numbers(self, interval: Sequence[int], *, single: bool) -> dict[str, list[int]]:
-        """Returns each run's present numbers: all where the interval is the ``single`` one, else those within it."""
-        found = {}
+    def networks(self, interval: Sequence[int], *, single: bool) -> list[Network]:
+        """Returns them, not opened yet: of the runs those within the interval, or all if it is the ``single`` one."""
+        networks = []
         for name, run in self.runs.items():
             present = run.present(tuple(sorted(run.metadata.files)))
-            found[name] = [number for number in present if single or interval[0] <= number <= interval[-1]]
-            if not found[name]:
+            numbers = [number for number in present if single or interval[0] <= number <= interval[-1]]
+            if not numbers:
                 between = "" if single else f" of {run.settings.unit}s {interval[0]} to {interval[-1]}"
                 raise wrong_value(f"also[{name!r}]", f"a run with checkpoints{between}", str(run.path))
-        return found
+            networks += networks_in(run, numbers, name)
+        return networks + find_named(self.files, "also")
 
 
 def find_further_runs(also: object, run: RunDirectory) -> FurtherRuns:
@@ -53,39 +54,38 @@ def find_further_runs(also: object, run: RunDirectory) -> FurtherRuns:
         return FurtherRuns()
     if isinstance(also, str | os.PathLike) or not isinstance(also, Mapping | Sequence):
         raise wrong_type("also", "a list of run directories, or a dict from names to them", also)
-    places = list(also.values()) if isinstance(also, Mapping) else list(also)
-    keys = [check_name("a key of also", name) for name in also] if isinstance(also, Mapping) else [None] * len(places)
-    files, runs = {}, {}  # type: dict[int, Path], dict[int, RunDirectory]
-    for index, (key, place) in enumerate(zip(keys, places, strict=True)):
-        label = f"also[{index if key is None else key!r}]"
+    keys = [check_name("a key of also", name) for name in also] if isinstance(also, Mapping) else [""] * len(also)
+    files: list[tuple[str, Path]] = []
+    runs: list[tuple[str, RunDirectory]] = []
+    for index, (key, place) in enumerate(zip(keys, also.values() if isinstance(also, Mapping) else also, strict=True)):
+        label = f"also[{key or index!r}]"
         if not isinstance(place, RunDirectory | str | os.PathLike):
             raise wrong_type(label, "the path of a run directory, or of a file of weights", place)
         if not isinstance(place, RunDirectory) and is_weights_file(place):
-            files[index] = check_path(label, place)
-        else:
-            runs[index] = place if isinstance(place, RunDirectory) else RunDirectory(find_run(place, label))
-            _check_unit(label, runs[index], run)
-    return _named(run, runs, files, keys)
+            path = check_path(label, place)
+            files.append((key or path.stem, path))
+            continue
+        other = place if isinstance(place, RunDirectory) else RunDirectory(find_run(place, label))
+        _check_unit(label, other, run)
+        runs.append((key, other))
+    return _named(run, runs, files)
 
 
 def _named(
-    run: RunDirectory, runs: Mapping[int, RunDirectory], files: Mapping[int, Path], keys: Sequence[str | None]
+    run: RunDirectory, runs: Sequence[tuple[str, RunDirectory]], files: Sequence[tuple[str, Path]]
 ) -> FurtherRuns:
-    same = [index for index, other in runs.items() if _folder(other.path) == _folder(run.path)]
-    own = next((keys[index] for index in same if keys[index]), None)
-    others = {index: other for index, other in runs.items() if index not in same}
-    folders = [_folder(item.path) for item in (run, *others.values())]
+    place = _folder(run.path)
+    others = [(key, other) for key, other in runs if _folder(other.path) != place]
+    folders = [place, *(_folder(other.path) for _, other in others)]
     if len(set(folders)) < len(folders):
         raise wrong_value("also", "different run directories", [str(folder) for folder in folders])
-    defaults = names_of_folders(folders)
-    found = {keys[index] or name: runs[index] for index, name in zip(others, defaults[1:], strict=True)}
-    networks = {keys[index] or path.stem: path for index, path in files.items()}
-    first = own or defaults[0]
-    names = [first, *(keys[index] or name for index, name in zip(others, defaults[1:], strict=True))]
-    names += [keys[index] or path.stem for index, path in files.items()]
+    first, *defaults = names_of_folders(folders)
+    first = next((key for key, other in runs if key and _folder(other.path) == place), first)
+    named = [(key or default, other) for (key, other), default in zip(others, defaults, strict=True)]
+    names = [first, *(name for name, _ in (*named, *files))]
     if len(set(names)) < len(names):
         raise wrong_value("also", "a dict from different names to run directories and files of weights", names)
-    return FurtherRuns(first, found, networks) if found or networks else FurtherRuns()
+    return FurtherRuns(first, dict(named), dict(files)) if named or files else FurtherRuns()
 
 
 def _folder(path: AnyPath) -> PurePosixPath:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,18 +15,17 @@ from numpy.typing import NDArray
 from collectors.files.places import AnyPath, check_directory
 from collectors.networks.buffers_between import BuffersBetween, has_statistics
 from collectors.networks.weight_space import WeightSpace, move_along
-from collectors.validation import check_choice, check_float, check_int, wrong_value
-from collectors.weights.safetensors_file import StateReader
+from collectors.validation import check_choice, check_float, wrong_type, wrong_value
+from collectors.weights.safetensors_file import MemoryState, StateReader
 from workers.measurement_options import BUFFER_POLICIES
 
-from ..roles import NOBODY, UNKNOWN, Members, OriginRole
-from .array_checks import check_arrays_of
+from ..roles import UNKNOWN, OriginRole, check_name
 from .axis_curvature import AxisCurvature
-from .directions import Direction, cosine, norm
-from .extent import MARGIN, axis_around, axis_holding, check_extent, spans, symmetric_axis
-from .members import Company, ProjectedCheckpoints, add_members, project_checkpoints
+from .directions import Direction, check_arrays_of, cosine, norm
+from .extent import MARGIN, axes_around, axis_holding, check_extent, check_sizes, spans, symmetric_axis
+from .networks import Network, find_named, find_networks, joined, networks_text
 from .plane_file import read_plane, write_plane
-from .projection import Projection, check_independent
+from .projection import ProjectedCheckpoints, Projection, check_independent, project
 from .side_file import place_to_save
 
 if TYPE_CHECKING:
@@ -64,9 +62,8 @@ class Plane:
         explained_variance_ratio: shape (dimension,); for "pca".
         notes: what a reader of the plane's landscapes must know.
         origin_role: which network the origin is.
-        projection: where ``checkpoints`` lie; None where there are none.
-        checkpoints: of runs, or networks that belong to no run.
-        members: who the checkpoints are.
+        projection: where ``networks`` lie; None where there are none.
+        networks: checkpoints of runs, and networks that belong to no run.
         curvature: how the loss bends along the directions, for "hessian" and "ggn"; for "factors" what the optimizer
             sees.
 
@@ -85,10 +82,9 @@ class Plane:
     explained_variance_ratio: Float64[np.ndarray, " dimension"] | None = None
     origin_role: OriginRole = UNKNOWN
     projection: Projection | None = None
-    checkpoints: tuple[StateReader, ...] = field(default=(), repr=False)
+    networks: tuple[Network, ...] = field(default=(), repr=False)
     end_buffers: tuple[Mapping[str, NDArray[Any]], ...] = field(default=(), repr=False)
     notes: tuple[str, ...] = ()
-    members: Members = NOBODY
     curvature: AxisCurvature | None = None
 
     def __post_init__(self) -> None:
@@ -97,8 +93,6 @@ class Plane:
             raise wrong_value("directions", "a tuple of one direction (a line) or two (a plane)", len(self.directions))
         check_arrays_of(self)
         check_independent(self.norms, self.cosine)
-        if len(self.members.number) != len(self.checkpoints):
-            raise wrong_value("members", f"one for each of the {len(self.checkpoints)} checkpoints", self.members)
 
     def __repr__(self) -> str:
         kind = f"{self.decomposition} {'line' if self.dimension == 1 else 'plane'}"
@@ -114,12 +108,17 @@ class Plane:
             parts.append(f"explained variance {shares}")
         if self.curvature is not None:
             parts.append(f"eigenvalues {', '.join(f'{value:.4g}' for value in self.curvature.eigenvalues)}")
-        return f"Plane({'; '.join([*parts, *([str(self.members)] if self.checkpoints else [])])})"
+        return f"Plane({'; '.join([*parts, *([networks_text(self.networks)] if self.networks else [])])})"
 
     @property
     def dimension(self) -> int:
         """1 for a line, 2 for a plane."""
         return len(self.directions)
+
+    @property
+    def checkpoints(self) -> tuple[StateReader, ...]:
+        """The weights of the networks."""
+        return tuple(network.weights for network in self.networks)
 
     @cached_property
     def norms(self) -> Float64[np.ndarray, " dimension"]:
@@ -154,7 +153,16 @@ class Plane:
             ValueError: an argument has a value that is not allowed.
             CheckpointError: a checkpoint does not fit the network or is not finite.
         """
-        return project_checkpoints(checkpoints, numbers, self.space, self.origin, self.directions)
+        networks = [network.opened(self.space) for network in find_networks(checkpoints, numbers)]
+        projection = self._projected(networks)
+        places = [axis for axis in (projection.x, projection.y) if axis is not None]
+        return ProjectedCheckpoints(
+            coordinates=np.stack(places, axis=1),
+            residuals=projection.residual,
+            norms=projection.norm,
+            numbers=np.array([network.number for network in networks], np.int64),
+            runs=tuple(str(network.run) for network in networks),
+        )
 
     def with_checkpoints(
         self,
@@ -182,17 +190,31 @@ class Plane:
             ValueError: nothing is given, or a name is wrong or taken.
             CheckpointError: a checkpoint does not fit the network or is not finite.
         """
-        there = Company(self.members, self.checkpoints, self.projection)
-        now = add_members(there, runs, networks, numbers, name, self.space, self.origin, self.directions)
+        added: list[Network] = []
+        if runs is not None and runs != {}:
+            _check_named(runs)
+            added += find_networks(runs, numbers, "runs")
+        if networks is not None:
+            added += find_named(networks, "networks")
+        if not added:
+            raise ValueError(
+                "with_checkpoints needs runs or networks, such as runs={'adam': RunDirectory('run_adam')} or "
+                "networks={'EMA': ema.state_dict()}."
+            )
+        return self.with_networks(added, name)
+
+    def with_networks(self, added: Sequence[Network], name: str | None = None) -> Plane:
+        """Returns this plane with networks on it that ``find_networks`` or ``find_named`` gave."""
+        present, new = joined(self.networks, [network.opened(self.space).recognized() for network in added], name)
+        projection = self._projected(new) if new else None
+        if self.projection is not None:
+            projection = self.projection if projection is None else self.projection.followed_by(projection)
         role = self.origin_role
-        if role.number is not None and role.run in self.members.runs:
-            role = replace(role, run=now.members.runs[self.members.runs.index(role.run)])
-            if role.run != self.origin_role.run:
-                row = self.members.number.index(self.origin_role.number)
-                role = replace(role, number=now.members.number[row])
-        return replace(
-            self, members=now.members, checkpoints=now.checkpoints, projection=now.projection, origin_role=role
-        )
+        for before, now in zip(self.networks, present, strict=True):
+            # A run that keeps its name keeps the numbers that its origin has, too.
+            if (before.run, before.number) == (self.origin_role.run, self.origin_role.number) and now.run != before.run:
+                role = replace(role, run=str(now.run), number=now.number)
+        return replace(self, networks=(*present, *new), projection=projection, origin_role=role)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> AnyPath:
         """Writes the plane as a safetensors file, which ``load`` reads, and returns its path.
@@ -251,7 +273,7 @@ class Plane:
             TypeError: an argument has the wrong type.
             ValueError: an argument has a value that is not allowed.
         """
-        sizes = self._sizes(size)
+        sizes = check_sizes(size, self.dimension)
         ends, margin = check_extent(limits, margin)
         if ends is not None:
             axes = [np.linspace(*span, count) for span, count in zip(spans(ends, self.dimension), sizes, strict=True)]
@@ -259,7 +281,7 @@ class Plane:
         share = MARGIN if margin is None else margin
         own, added = self._own_and_added()
         if own:
-            axes = self._axes_around(own, sizes, share)
+            axes = axes_around(own, sizes, share, self.norms, self.longest)
         else:
             ends_at = [1.0] * self.dimension if self.curvature is None else self.curvature.half_widths(self.longest)
             wider = 1 + 2 * (margin or 0.0)
@@ -315,6 +337,10 @@ class Plane:
         """The buffers at the networks that the plane goes through, and between them."""
         return BuffersBetween(self.space, self.buffers, self.end_buffers)
 
+    def _projected(self, networks: Sequence[Network]) -> Projection:
+        origin = MemoryState(self.origin, "the plane's origin")
+        return project([network.weights for network in networks], origin, self.directions, self.space)
+
     def _own_and_added(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
         """Returns the coordinates of the networks that the plane goes through, and those of all others, by axis."""
         path = self.projection
@@ -323,39 +349,18 @@ class Plane:
         own, added = ([values[part] for values in coordinates] for part in (slice(count), slice(count, None)))
         return (own if count else []), (added if coordinates and len(added[0]) else [])
 
-    def _sizes(self, size: int | tuple[int, int]) -> list[int]:
-        if isinstance(size, tuple | list):
-            if len(size) != self.dimension:
-                raise wrong_value("size", f"an int, or {self.dimension} ints, one for each direction", size)
-            return [check_int(f"size[{index}]", count, minimum=3) for index, count in enumerate(size)]
-        return [check_int("size", size, minimum=3)] * self.dimension
-
-    def _axes_around(
-        self, coordinates: Sequence[Float64[np.ndarray, " n"]], sizes: Sequence[int], margin: float
-    ) -> list[Float64[np.ndarray, " size"]]:
-        axes = [axis_around(values, count, margin) for values, count in zip(coordinates, sizes, strict=True)]
-        lengths = [
-            (axis[-1] - axis[0]) * length for axis, length in zip(axes, self.norms, strict=True) if axis is not None
-        ]
-        result = []
-        for index, (axis, values, count) in enumerate(zip(axes, coordinates, sizes, strict=True)):
-            if axis is not None:
-                result.append(axis)
-                continue
-            width = max(lengths, default=0.2 * self.longest) / self.norms[index]
-            result.append(np.linspace(values[0] - width / 2, values[0] + width / 2, count))
-            warnings.warn(
-                f"the checkpoints have no range along {'xy'[index]}; that axis was given the width {width:.4g}.",
-                UserWarning,
-                stacklevel=3,
-            )
-        return result
-
     @property
     def longest(self) -> float:
         """How far an axis along an eigenvector may reach: the length of the trainable weights."""
         squares = [float(np.sum(np.square(self.origin[t.name].astype(np.float64)))) for t in self.space.trainable]
         return math.sqrt(math.fsum(squares)) or 10.0
+
+
+def _check_named(runs: object) -> None:
+    if not isinstance(runs, Mapping):
+        raise wrong_type("runs", "a dict from the runs' names to lists of checkpoints or RunDirectories", runs)
+    for name in runs:
+        check_name("a key of runs", name)
 
 
 def buffer_policy(buffers: str, decomposition: str, end_buffers: Sequence[Iterable[str]] = ()) -> str:

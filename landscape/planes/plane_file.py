@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,9 +20,10 @@ from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory
 from collectors.weights.aligned import align, as_reader
 from collectors.weights.safetensors_file import CheckpointFile, Portable, StateReader, portable
 
-from ..roles import Members, OriginRole
+from ..roles import NO_RUN, OriginRole
 from .axis_curvature import AxisCurvature
 from .directions import Direction
+from .networks import Network, columns_of
 from .projection import Projection
 from .side_file import SideFile, read_arrays, write_arrays
 
@@ -41,7 +42,7 @@ _DIRECTION = re.compile(r"direction_(\d+)/(.+)", re.DOTALL)
 _BESIDE_DIRECTIONS = ("origin/", "buffer/", "end_buffer_")
 
 
-class SavedMember:
+class SavedWeights:
     """A network of a saved plane, opened once it is read at its ``place`` when saved, which is None if in memory."""
 
     def __init__(self, place: str | None, sha256: str, label: str, space: WeightSpace) -> None:
@@ -120,7 +121,7 @@ def write_plane(path: AnyPath, plane: Any, remedy: str = "then save it again") -
         "explained_variance_ratio": _listed(plane.explained_variance_ratio),
         "notes": plane.notes,
         "origin_role": asdict(plane.origin_role),
-        "members": asdict(plane.members),
+        "members": columns_of(plane.networks),
         "projection": projection and {name: _listed(values) for name, values in vars(projection).items()},
         "places": [_place(reader) for reader in plane.checkpoints],
         "curvature": plane.curvature and plane.curvature.to_json(),
@@ -173,8 +174,6 @@ def _plane_of(file: CheckpointFile) -> dict[str, Any]:
         group, _, tensor = name.partition("/")
         arrays[group][tensor] = file.read(name)
     seen = facts["projection"]
-    members = Members(**{name: tuple(values) for name, values in facts["members"].items()})
-    labels = [name or f"checkpoint {number}" for name, number in zip(members.name, members.number, strict=True)]
     return {
         "space": space,
         "origin": arrays["origin"],
@@ -186,16 +185,25 @@ def _plane_of(file: CheckpointFile) -> dict[str, Any]:
         "explained_variance_ratio": _array(facts["explained_variance_ratio"]),
         "origin_role": OriginRole(**facts["origin_role"]),
         "projection": None if seen is None else Projection(**{name: _array(values) for name, values in seen.items()}),
-        "checkpoints": tuple(
-            SavedMember(place, digest, label, space)
-            for place, digest, label in zip(facts["places"], members.sha256, labels, strict=True)
-        ),
+        "networks": _networks_of(facts["members"], facts["places"], space),
         "end_buffers": tuple(arrays[f"end_buffer_{axis}"] for axis in range(2) if arrays[f"end_buffer_{axis}"]),
         "notes": tuple(facts["notes"]),
-        "members": members,
         # Files that were written before planes had it lack it.
         "curvature": None if (bends := facts.get("curvature")) is None else AxisCurvature.from_json(bends),
     }
+
+
+def _networks_of(columns: Mapping[str, Any], places: Sequence[Any], space: WeightSpace) -> tuple[Network, ...]:
+    """Returns the networks that ``columns_of`` wrote, each of which is opened once it is read."""
+    networks = []
+    rows = zip(*(columns[name] for name in ("number", "run", "name", "final", "sha256")), places, strict=True)
+    for number, run, name, final, digest, place in rows:
+        weights = SavedWeights(place, digest, name or f"checkpoint {number}", space)
+        if run == NO_RUN:
+            networks.append(Network(weights, name, sha256=digest))
+        else:
+            networks.append(Network(weights, name, columns["runs"][run], number, final, digest))
+    return tuple(networks)
 
 
 def _listed(values: NDArray[Any] | None) -> list[float] | None:
@@ -207,7 +215,7 @@ def _array(values: list[float] | None) -> Any:
 
 
 def _place(reader: StateReader) -> str | None:
-    if isinstance(reader, SavedMember):
+    if isinstance(reader, SavedWeights):
         return reader.place
     label = reader.label
     if is_url(label):

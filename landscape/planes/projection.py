@@ -16,7 +16,7 @@ from ..errors import PlaneError
 from .directions import Direction
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64
+    from jaxtyping import Float64, Int64
 
     from collectors.networks.weight_space import WeightSpace
     from collectors.weights.safetensors_file import StateReader
@@ -50,6 +50,42 @@ class Projection:
         onto = "line" if self.y is None else "plane"
         farthest = f"; at most {self.residual.max():.4g} from it" if count else ""
         return f"Projection({count} network{'s' * (count != 1)} on a {onto}{farthest})"
+
+    def followed_by(self, other: Projection) -> Projection:
+        """Returns both, one after the other."""
+        parts: dict[str, Any] = {}
+        for name, values in vars(self).items():
+            parts[name] = None if values is None else np.concatenate([values, getattr(other, name)])
+        return Projection(**parts)
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedCheckpoints:
+    """Where n checkpoints lie, seen from a plane or a line of d directions; nothing of them is measured.
+
+    Attributes:
+        coordinates: of each one's foot on the plane, shape (n, d), in units of the directions.
+        residuals: distance from the checkpoint to its foot, over all trainable elements, shape (n,).
+        norms: distance from the checkpoint to the plane's origin, shape (n,).
+        numbers: of the checkpoints (epochs or steps), shape (n,).
+        runs: n names of runs; "" for a single run without a name.
+    """
+
+    coordinates: Float64[np.ndarray, "n d"]
+    residuals: Float64[np.ndarray, " n"]
+    norms: Float64[np.ndarray, " n"]
+    numbers: Int64[np.ndarray, " n"]
+    runs: tuple[str, ...]
+
+    @property
+    def x(self) -> Float64[np.ndarray, " n"]:
+        """The coordinates along the first direction."""
+        return self.coordinates[:, 0]
+
+    @property
+    def y(self) -> Float64[np.ndarray, " n"] | None:
+        """The coordinates along the second direction; None on a line."""
+        return self.coordinates[:, 1] if self.coordinates.shape[1] == 2 else None
 
 
 def project(

@@ -31,8 +31,8 @@ from collectors.weights.aligned import NetworkState
 from collectors.weights.safetensors_file import CheckpointFile, portable, write_checkpoint
 from landscape.planes import Plane
 from landscape.planes.from_checkpoints import plane_of_runs
+from landscape.planes.networks import checkpoints_of_run
 from landscape.planes.pca import principal_directions
-from landscape.planes.runs import Run
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import PointTask, StateTask
@@ -123,7 +123,7 @@ def measure_driver(files: list[CheckpointFile], space: WeightSpace) -> Plane:
     print_memory("  peak of the driver", watch.peak[os.getpid()], space)
     watch = MemoryWatch([os.getpid()])
     with watch.running():
-        plane, seconds = timed(lambda: plane_of_runs([Run("", tuple(files), tuple(range(len(files))))], space))
+        plane, seconds = timed(lambda: plane_of_runs(checkpoints_of_run(files, range(len(files))), space))
     rate = PASSES_OF_A_PLANE * gigabytes / seconds
     print(f"a plane with its trajectory  {seconds:7.1f} s  {rate:5.2f} GB/s in each of {PASSES_OF_A_PLANE} passes")
     print_memory("  peak of the driver", watch.peak[os.getpid()], space)

@@ -10,7 +10,7 @@ from collectors.networks.readers import describe_network, read_network
 from landscape import Landscape, pca_plane, plane_through, random_line, random_plane
 from landscape.evaluation import evaluate
 from landscape.grid.landscape_file import read_landscape
-from landscape.roles import Members
+from landscape.planes.networks import Network, networks_text
 
 
 def network(seed: int) -> nn.Sequential:
@@ -85,11 +85,15 @@ def test_equal_spaces_are_still_equal_and_have_equal_hashes():
     assert read_network(network(0)).keys() == {tensor.name for tensor in first.tensors}
 
 
-def test_many_members_are_counted():
-    runs = Members.of_runs({"sgd": [1, 2, 3], "adam": [1]}, [True, True])
-    assert str(runs) == "3 checkpoints of 'sgd', 1 checkpoint of 'adam'"
-    assert str(Members.of_runs({"": [1, 2]}, [True])) == "2 checkpoints"
-    assert str(Members.of_networks([f"seed {seed}" for seed in range(9)])) == (
+def test_many_networks_are_counted():
+    def checkpoints(run, count):
+        return [Network(None, run=run, number=number) for number in range(count)]
+
+    assert networks_text([*checkpoints("sgd", 3), *checkpoints("adam", 1)]) == (
+        "3 checkpoints of 'sgd', 1 checkpoint of 'adam'"
+    )
+    assert networks_text(checkpoints("", 2)) == "2 checkpoints"
+    assert networks_text([Network(None, f"seed {seed}") for seed in range(9)]) == (
         "networks 'seed 0', 'seed 1', 'seed 2', 'seed 3' and 5 more"
     )
-    assert len(str(Members.of_runs({"r" * 100 + str(index): [1] for index in range(50)}, [True] * 50))) < 250
+    assert len(networks_text([item for index in range(50) for item in checkpoints("r" * 100 + str(index), 1)])) < 250

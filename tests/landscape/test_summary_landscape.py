@@ -340,7 +340,7 @@ def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
     from landscape.grid.settings import SurveySettings
     from landscape.grid.survey import survey
     from landscape.planes.from_checkpoints import plane_of_runs
-    from landscape.planes.runs import Run
+    from landscape.planes.networks import checkpoints_of_run
     from workers.measurement_options import MeasurementOptions
     from workers.pools.in_process import InProcessPool
     from workers.pools.ray_pool import RayPool
@@ -363,7 +363,7 @@ def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
 
     directory = RunDirectory(run)
     readers = [directory.checkpoint(number) for number in range(5)]
-    plane = plane_of_runs([Run("", tuple(readers), tuple(range(5)))], describe_network(batch_norm()[1]))
+    plane = plane_of_runs(checkpoints_of_run(readers, range(5)), describe_network(batch_norm()[1]))
     axes = plane.axes((11, 9))
     quiet = SurveySettings(progress=False)
     options = MeasurementOptions(num_samples=32)

@@ -14,7 +14,7 @@ from collectors.run_directory.numbering import numbers_of_names
 from collectors.validation import check_path
 from landscape.commands.typed_checkpoint import TypedCheckpoint
 from landscape.planes.further_runs import as_also
-from landscape.planes.runs import find_runs, name_of_folder
+from landscape.planes.networks import find_networks, name_of_folder, runs_of
 from landscape.summary_landscape import _check_stem
 from landscape.trackers import _stem
 
@@ -47,7 +47,9 @@ def test_the_names_of_two_run_folders():
         for run in ("adam", "sgd")
         for epoch in (1, 2)
     ]
-    assert find_runs(readers, None) == {"adam": readers[:2], "sgd": readers[2:]}
+    runs = runs_of(find_networks(readers))
+    weights = {name: [network.weights for network in networks] for name, networks in runs.items()}
+    assert weights == {"adam": readers[:2], "sgd": readers[2:]}
 
 
 def test_the_parts_of_a_checkpoints_path():

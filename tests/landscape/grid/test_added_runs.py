@@ -19,6 +19,7 @@ from waiting import PATIENCE
 
 from landscape import Landscape, pca_plane, random_plane
 from landscape.facts import summary_text
+from landscape.planes.networks import columns_of
 from landscape.summary_json import summary_json
 
 AXIS = (-1.0, 0.0, 1.0)
@@ -65,7 +66,7 @@ def test_only_what_is_new_is_measured(runs, tmp_path):
         assert found.metrics["loss"][row] == pytest.approx(own_loss(network), rel=1e-5)
         assert found.projected["loss"][row] == pytest.approx(foot_loss(grown, row), rel=1e-4)
     assert both.complete
-    assert Landscape.load(path).checkpoints.sha256 == grown.members.sha256
+    assert Landscape.load(path).checkpoints.sha256 == columns_of(grown.networks)["sha256"]
     again = measure(grown, AXIS, output=path)
     assert again.report.measured == 1
 
@@ -145,7 +146,7 @@ def test_facts_have_everybody(runs, tmp_path):
     found = summary_json(drawn)["checkpoints"]
     assert found["runs"] == ["sgd", "adam"]
     assert found["name"][-1] == "EMA"
-    assert found["sha256"] == list(plane.members.sha256)
+    assert found["sha256"] == list(columns_of(plane.networks)["sha256"])
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from landscape.errors import (
 )
 from landscape.figures import plot_routes
 from landscape.paths.path_file import write_path
+from landscape.planes.networks import columns_of
 from landscape.record.lock import lock_landscape
 from workers import FunctionEvaluator
 from workers.errors import CurveError
@@ -174,7 +175,7 @@ def test_landscape_of_a_path_says_what_it_is_and_is_continued(curved, tmp_path):
 def test_plane_holds_the_curve(curved):
     path, _ = curved
     plane = path.plane()
-    assert plane.members.name == ("a", "b", "bend")
+    assert columns_of(plane.networks)["name"] == ("a", "b", "bend")
     routes = path.routes(5)
     for t, place in zip(np.linspace(0, 1, 5), routes["curved"], strict=True):
         there, here = plane.point(place), path.point(t)

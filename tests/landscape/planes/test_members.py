@@ -14,6 +14,7 @@ from torch import nn
 from collectors import CheckpointError
 from collectors.run_directory import RunDirectory
 from landscape.planes import line_between, pca_plane, plane_through, random_line, random_plane
+from landscape.planes.networks import columns_of
 
 # Of small networks, random directions are oblique, which is welcome here.
 pytestmark = pytest.mark.filterwarnings("ignore:the two random directions have a cosine")
@@ -82,11 +83,11 @@ class TestAdding:
         grown = plane.with_checkpoints({"adam": states(3, first=9)}, {"EMA": network(30), "SWA": network(31)})
         assert grown.identity == plane.identity
         assert grown.directions is plane.directions
-        assert grown.members.runs == ("sgd", "adam")
-        assert grown.members.run == (0, 0, 0, 0, 1, 1, 1, -1, -1)
-        assert grown.members.number == (0, 1, 2, 3, 0, 1, 2, 7, 8)
-        assert grown.members.name == ("",) * 7 + ("EMA", "SWA")
-        assert len(set(grown.members.sha256)) == 9
+        assert columns_of(grown.networks)["runs"] == ("sgd", "adam")
+        assert columns_of(grown.networks)["run"] == (0, 0, 0, 0, 1, 1, 1, -1, -1)
+        assert columns_of(grown.networks)["number"] == (0, 1, 2, 3, 0, 1, 2, 7, 8)
+        assert columns_of(grown.networks)["name"] == ("",) * 7 + ("EMA", "SWA")
+        assert len(set(columns_of(grown.networks)["sha256"])) == 9
         assert grown.projection is not None
         assert plane.projection is not None
         np.testing.assert_array_equal(grown.projection.x[:4], plane.projection.x)
@@ -94,31 +95,31 @@ class TestAdding:
             coordinates, residual, _ = by_least_squares(plane, state)
             np.testing.assert_allclose([grown.projection.x[4 + row], grown.projection.y[4 + row]], coordinates, 1e-6)
             assert grown.projection.residual[4 + row] == pytest.approx(residual, rel=1e-6)
-        assert plane.members.runs == ("sgd",)
+        assert columns_of(plane.networks)["runs"] == ("sgd",)
         again = grown.with_checkpoints(networks={"seed 2": network(40)})
-        assert again.members.name[-1] == "seed 2"
+        assert columns_of(again.networks)["name"][-1] == "seed 2"
         assert len(again.checkpoints) == 10
 
     def test_a_run_without_a_name_gets_one(self, tmp_path: Path) -> None:
         own = states(4)
         plane = pca_plane(own, network=network())
         more = {"adam": states(3, first=9)}
-        assert plane.with_checkpoints(more).members.runs == ("run", "adam")
+        assert columns_of(plane.with_checkpoints(more).networks)["runs"] == ("run", "adam")
         named = plane.with_checkpoints(more, name="sgd")
-        assert named.members.runs == ("sgd", "adam")
+        assert columns_of(named.networks)["runs"] == ("sgd", "adam")
         assert named.origin_role.run == "sgd"
         # Its own checkpoints under a name are no second run.
         given = plane.with_checkpoints({"sgd": own, **more}, numbers={"sgd": [5, 6, 7, 8]})
-        assert given.members.runs == ("sgd", "adam")
-        assert given.members.number == (5, 6, 7, 8, 0, 1, 2)
+        assert columns_of(given.networks)["runs"] == ("sgd", "adam")
+        assert columns_of(given.networks)["number"] == (5, 6, 7, 8, 0, 1, 2)
         assert (given.origin_role.run, given.origin_role.number) == ("sgd", 8)
-        assert plane.with_checkpoints(networks={"EMA": network(9)}).members.runs == ("",)
+        assert columns_of(plane.with_checkpoints(networks={"EMA": network(9)}).networks)["runs"] == ("",)
         folder = tmp_path / "momentum"
         folder.mkdir()
         for index, state in enumerate(own):
             torch.save(state, folder / f"{index}.pt")
         files = pca_plane(sorted(folder.glob("*.pt")), network=network())
-        assert files.with_checkpoints(more).members.runs == ("momentum", "adam")
+        assert columns_of(files.with_checkpoints(more).networks)["runs"] == ("momentum", "adam")
 
     @pytest.mark.parametrize("factor", [0.2, 2, 3, 30])
     def test_axes_hold_everybody(self, factor: float) -> None:

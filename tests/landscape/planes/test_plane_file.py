@@ -50,7 +50,7 @@ def test_every_kind_comes_back_bit_for_bit(networks: list[Any], tmp_path: Path) 
             assert array.dtype == now[key].dtype
             np.testing.assert_array_equal(array, now[key])
         assert json.dumps(found.identity, sort_keys=True) == json.dumps(plane.identity, sort_keys=True)
-        for field in ("space", "decomposition", "normalization", "members", "origin_role", "notes"):
+        for field in ("space", "decomposition", "normalization", "networks", "origin_role", "notes"):
             assert getattr(found, field) == getattr(plane, field), field
         if plane.projection is not None:
             assert found.projection is not None

@@ -17,8 +17,8 @@ from landscape.errors import DegenerateTrajectoryError, PlaneError
 from landscape.planes import custom_plane, line_between, pca_plane, plane_through, random_line, random_plane
 from landscape.planes.directions import random_direction
 from landscape.planes.from_checkpoints import plane_of_runs, random_plane_of
+from landscape.planes.networks import checkpoints_of_run, columns_of
 from landscape.planes.pca import principal_directions
-from landscape.planes.runs import Run
 
 
 class Network(nn.Module):
@@ -307,7 +307,7 @@ def test_pca_planes_pass_through_the_last_checkpoint(centering):
         for name in theirs:
             np.testing.assert_array_equal(ours[name], theirs[name])
     np.testing.assert_array_equal(plane.explained_variance_ratio, principal.explained_variance_ratio)
-    np.testing.assert_array_equal(plane.members.number, [2, 4, 6, 8, 10, 11])
+    np.testing.assert_array_equal(columns_of(plane.networks)["number"], [2, 4, 6, 8, 10, 11])
     assert (plane.projection.x[-1], plane.projection.y[-1], plane.projection.residual[-1]) == (0.0, 0.0, 0.0)
     for name, values in plane.origin.items():
         np.testing.assert_array_equal(values, modules[-1].state_dict()[name].numpy())
@@ -335,7 +335,7 @@ def test_permuting_earlier_checkpoints_leaves_the_plane():
     np.testing.assert_allclose(two.projection.residual, one.projection.residual[order], atol=1e-10)
     for values, expected in ((two.projection.x, one.projection.x), (two.projection.y, one.projection.y)):
         np.testing.assert_allclose(np.abs(values), np.abs(expected[order]), atol=1e-10)
-    assert one.members.number == (0, 1, 2, 3, 4)
+    assert columns_of(one.networks)["number"] == (0, 1, 2, 3, 4)
 
 
 def test_pca_planes_name_what_is_wrong():
@@ -353,12 +353,12 @@ def test_pca_planes_name_what_is_wrong():
 def test_runs_and_users_get_the_same_plane():
     modules = [build(seed) for seed in range(4)]
     readers = [MemoryState(read_network(module)) for module in modules]
-    plane = plane_of_runs([Run("", tuple(readers), (0, 1, 2, 3))], describe_network(modules[0]))
+    plane = plane_of_runs(checkpoints_of_run(readers, range(4)), describe_network(modules[0]))
     same(plane, pca_plane(modules))
     frozen = build()
     frozen.requires_grad_(False)
     with pytest.raises(PlaneError, match="no trainable parameter"):
-        plane_of_runs([Run("", tuple(readers), (0, 1, 2, 3))], describe_network(frozen))
+        plane_of_runs(checkpoints_of_run(readers, range(4)), describe_network(frozen))
 
 
 # --- through points ---

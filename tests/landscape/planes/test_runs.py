@@ -15,6 +15,7 @@ from collectors import SummaryCollector
 from collectors.run_directory import RunDirectory
 from collectors.run_directory.importing import import_checkpoints
 from landscape.planes import custom_plane, line_between, pca_plane, plane_through, random_line, random_plane
+from landscape.planes.networks import columns_of
 
 
 def network(seed: int = 0) -> nn.Sequential:
@@ -51,21 +52,21 @@ def trained(folder: Path, steps: int, seed: int = 0) -> None:
 class TestNetworks:
     def test_three_networks_are_no_run(self) -> None:
         plane = plane_through(network(0), network(1), network(2), names=("SGD", "Adam", "average"))
-        assert plane.members.run == (-1, -1, -1)
-        assert plane.members.name == ("SGD", "Adam", "average")
+        assert columns_of(plane.networks)["run"] == (-1, -1, -1)
+        assert columns_of(plane.networks)["name"] == ("SGD", "Adam", "average")
         assert (plane.origin_role.role, plane.origin_role.name) == ("named network", "SGD")
 
     def test_a_dict_names_them(self) -> None:
         named = plane_through({"SGD": network(0), "Adam": network(1), "average": network(2)})
         listed = plane_through(network(0), network(1), network(2), names=["SGD", "Adam", "average"])
-        assert (named.members, named.identity) == (listed.members, listed.identity)
+        assert (named.networks, named.identity) == (listed.networks, listed.identity)
         line = line_between({"here": network(0), "there": network(1)})
-        assert line.members.name == ("here", "there")
+        assert columns_of(line.networks)["name"] == ("here", "there")
 
     def test_files_have_their_own_names_and_others_the_arguments(self, tmp_path: Path) -> None:
         one, two = files(tmp_path, ["sgd.pt", "adam.pt"])
-        assert line_between(one, str(two), network=network()).members.name == ("sgd", "adam")
-        assert line_between(one, network(3)).members.name == ("a", "b")
+        assert columns_of(line_between(one, str(two), network=network()).networks)["name"] == ("sgd", "adam")
+        assert columns_of(line_between(one, network(3)).networks)["name"] == ("a", "b")
 
     @pytest.mark.parametrize(
         ("arguments", "options", "error", "match"),
@@ -89,7 +90,7 @@ class TestNetworks:
 
     def test_an_origin_of_which_nothing_is_known_is_an_origin(self) -> None:
         for plane in (random_plane(network()), random_line(network())):
-            assert (plane.origin_role.role, plane.members.number) == ("origin", ())
+            assert (plane.origin_role.role, columns_of(plane.networks)["number"]) == ("origin", ())
         named = random_plane(network(), name="untrained")
         assert (named.origin_role.role, named.origin_role.name) == ("named network", "untrained")
         direction = {name: torch.ones_like(value) for name, value in network().named_parameters()}
@@ -101,16 +102,16 @@ class TestNetworks:
 class TestRuns:
     def test_a_list_is_one_run_whose_end_may_not_be_its_last(self) -> None:
         plane = pca_plane(states(4), network=network(), numbers=[2, 4, 6, 9])
-        assert (plane.members.run, plane.members.runs) == ((0, 0, 0, 0), ("",))
-        assert plane.members.number == (2, 4, 6, 9)
+        assert (columns_of(plane.networks)["run"], columns_of(plane.networks)["runs"]) == ((0, 0, 0, 0), ("",))
+        assert columns_of(plane.networks)["number"] == (2, 4, 6, 9)
         assert (plane.origin_role.role, plane.origin_role.number) == ("checkpoint", 9)
 
     def test_a_dict_is_several_runs_through_the_end_of_the_first(self) -> None:
         found = {"SGD": states(3), "Adam": states(4, first=10)}
         plane = pca_plane(found, network=network(), numbers={"SGD": [0, 5, 10]})
-        assert plane.members.runs == ("SGD", "Adam")
-        assert plane.members.run == (0, 0, 0, 1, 1, 1, 1)
-        assert plane.members.number == (0, 5, 10, 0, 1, 2, 3)
+        assert columns_of(plane.networks)["runs"] == ("SGD", "Adam")
+        assert columns_of(plane.networks)["run"] == (0, 0, 0, 1, 1, 1, 1)
+        assert columns_of(plane.networks)["number"] == (0, 5, 10, 0, 1, 2, 3)
         assert plane.projection is not None
         assert (plane.projection.x[2], plane.projection.y[2]) == (0.0, 0.0)
         np.testing.assert_array_equal(plane.origin["0.weight"], found["SGD"][-1]["0.weight"].numpy())
@@ -124,36 +125,42 @@ class TestRuns:
         first = files(tmp_path / "sgd" / "ckpt_dir", ["1.pt", "2.pt"])
         second = files(tmp_path / "adam" / "ckpt_dir", ["1.pt", "2.pt"], first=5)
         plane = pca_plane([*first, *second], network=network())
-        assert (plane.members.runs, plane.members.run) == (("sgd", "adam"), (0, 0, 1, 1))
+        assert (columns_of(plane.networks)["runs"], columns_of(plane.networks)["run"]) == (
+            ("sgd", "adam"),
+            (0, 0, 1, 1),
+        )
 
     def test_folders_of_one_name_get_more_of_their_path(self, tmp_path: Path) -> None:
         first = files(tmp_path / "sgd" / "run", ["1.pt", "2.pt"])
         second = files(tmp_path / "adam" / "run", ["1.pt", "2.pt"], first=5)
-        assert pca_plane([*first, *second], network=network()).members.runs == ("sgd/run", "adam/run")
+        assert columns_of(pca_plane([*first, *second], network=network()).networks)["runs"] == ("sgd/run", "adam/run")
 
     def test_folders_of_checkpoints_are_one_run(self, tmp_path: Path) -> None:
         paths = files(tmp_path, ["checkpoint-500/model.pt", "checkpoint-1000/model.pt", "checkpoint-1500/model.pt"])
         plane = pca_plane(paths, network=network())
-        assert (plane.members.runs, plane.members.run) == (("",), (0, 0, 0))
+        assert (columns_of(plane.networks)["runs"], columns_of(plane.networks)["run"]) == (("",), (0, 0, 0))
 
     def test_a_folder_for_each_checkpoint_gives_no_path_and_says_so(self, tmp_path: Path) -> None:
         paths = files(tmp_path, ["first/model.pt", "second/model.pt", "third/model.pt"])
         with pytest.warns(UserWarning, match="3 checkpoints lie in as many folders.*no path joins them.*dict"):
             plane = pca_plane(paths, network=network())
-        assert plane.members.run == (0, 1, 2)
-        assert pca_plane({"SGD": paths}, network=network()).members.run == (0, 0, 0)
+        assert columns_of(plane.networks)["run"] == (0, 1, 2)
+        assert columns_of(pca_plane({"SGD": paths}, network=network()).networks)["run"] == (0, 0, 0)
 
     def test_run_directories_bring_their_numbers_and_say_what_is_final(self, tmp_path: Path) -> None:
         for name, seed in (("sgd", 0), ("adam", 9)):
             trained(tmp_path / name, steps=10, seed=seed)
         found = [RunDirectory(tmp_path / name) for name in ("sgd", "adam")]
         plane = pca_plane(found, network=network())
-        assert (plane.members.runs, plane.members.number) == (("sgd", "adam"), (0, 5, 10, 0, 5, 10))
-        assert plane.members.final == (False, False, True, False, False, True)
+        assert (columns_of(plane.networks)["runs"], columns_of(plane.networks)["number"]) == (
+            ("sgd", "adam"),
+            (0, 5, 10, 0, 5, 10),
+        )
+        assert columns_of(plane.networks)["final"] == (False, False, True, False, False, True)
         assert (plane.origin_role.role, plane.origin_role.run) == ("final weights", "sgd")
         part = pca_plane({"SGD": found[0], "Adam": found[1]}, network=network(), numbers={"SGD": [0, 5]})
         assert part.origin_role.role == "checkpoint"
-        assert part.members.final == (False, False, False, False, True)
+        assert columns_of(part.networks)["final"] == (False, False, False, False, True)
         assert pca_plane(found[0], network=network()).origin_role.role == "final weights"
 
     def test_the_last_checkpoint_may_not_be_the_end_of_training(self, tmp_path: Path) -> None:
@@ -161,7 +168,7 @@ class TestRuns:
         import_checkpoints(tmp_path / "imported", files(tmp_path / "files", "abc"), numbers=[0, 5, 10])
         for name in ("longer", "imported"):
             plane = pca_plane(RunDirectory(tmp_path / name), network=network())
-            assert plane.members.final == (False,) * 3
+            assert columns_of(plane.networks)["final"] == (False,) * 3
             assert (plane.origin_role.role, plane.origin_role.number) == ("checkpoint", 10)
 
     @pytest.mark.parametrize(
