@@ -50,11 +50,11 @@ class CurvedLine(Plane):
     def products(self) -> Float64[np.ndarray, "points points"]:
         """The inner products of the directions, which tell every length on the curve."""
         count = len(self.directions)
-        found = np.zeros((count, count))
+        products = np.zeros((count, count))
         for tensor in self.space.trainable:
             rows = np.stack([direction[tensor.name].reshape(-1) for direction in self.directions]).astype(np.float64)
-            found += rows @ rows.T
-        return found
+            products += rows @ rows.T
+        return products
 
     @cached_property
     def norms(self) -> Float64[np.ndarray, " one"]:
@@ -75,8 +75,8 @@ class CurvedLine(Plane):
         fine = np.linspace(0, 1, _STEPS * (self.shape.bends + 1) + 1)
         steps = np.diff(self.shares(fine), axis=0)
         way = np.concatenate([[0.0], np.cumsum(np.sqrt(np.einsum("ij,jk,ik->i", steps, self.products, steps)))])
-        found: Float64[np.ndarray, " places"] = np.interp(t, fine, way)
-        return found
+        lengths: Float64[np.ndarray, " places"] = np.interp(t, fine, way)
+        return lengths
 
     def distances(self, t: NDArray[Any]) -> Float64[np.ndarray, " places"]:
         """Returns how far the points at some places are from the straight line between the ends."""
@@ -85,8 +85,8 @@ class CurvedLine(Plane):
         foot = np.clip(shares @ self.products[-1] / along, 0, 1)
         shares[:, -1] -= foot
         squares = np.einsum("ij,jk,ik->i", shares, self.products, shares)
-        found: Float64[np.ndarray, " places"] = np.sqrt(np.maximum(squares, 0))
-        return found
+        distances: Float64[np.ndarray, " places"] = np.sqrt(np.maximum(squares, 0))
+        return distances
 
     def axes(
         self, size: int | tuple[int, int], margin: float | None = None, limits: Sequence[float] | None = None

@@ -172,10 +172,10 @@ def _dot(first: NDArray[Any], second: NDArray[Any]) -> float:
 def check_arrays_of(plane: Any) -> None:
     """Raises a ValueError where a plane's tensor is missing, unknown, or unlike its network's in shape or type."""
     # The plane is a Plane, which this file must not import.
-    own = {tensor.name: (tensor.shape, tensor.dtype) for tensor in plane.space.tensors}
+    stored = {tensor.name: (tensor.shape, tensor.dtype) for tensor in plane.space.tensors}
     spanned = {tensor.name: (tensor.shape, direction_dtype(tensor.dtype).name) for tensor in plane.space.trainable}
-    _check_arrays("origin", plane.origin, {tensor.name: own[tensor.name] for tensor in plane.space.parameters})
-    _check_arrays("buffers", plane.buffers, {tensor.name: own[tensor.name] for tensor in plane.space.buffers})
+    _check_arrays("origin", plane.origin, {tensor.name: stored[tensor.name] for tensor in plane.space.parameters})
+    _check_arrays("buffers", plane.buffers, {tensor.name: stored[tensor.name] for tensor in plane.space.buffers})
     for index, direction in enumerate(plane.directions):
         _check_arrays(f"directions[{index}]", direction, spanned)
 
@@ -183,11 +183,11 @@ def check_arrays_of(plane: Any) -> None:
 def _check_arrays(
     name: str, arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, tuple[tuple[int, ...], str]]
 ) -> None:
-    found = {key: (tuple(array.shape), array.dtype.name) for key, array in arrays.items()}
+    given = {key: (tuple(array.shape), array.dtype.name) for key, array in arrays.items()}
     wrong = [
-        f"{key} (expected {expected.get(key, 'nothing')}, got {found.get(key, 'nothing')})"
-        for key in dict.fromkeys((*expected, *found))
-        if expected.get(key) != found.get(key)
+        f"{key} (expected {expected.get(key, 'nothing')}, got {given.get(key, 'nothing')})"
+        for key in dict.fromkeys((*expected, *given))
+        if expected.get(key) != given.get(key)
     ]
     if wrong:
         raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -264,22 +264,14 @@ class _Effective:
         self.label, self.shapes, self.dtypes = state.label, state.shapes, state.dtypes
 
     def read(self, name: str) -> NDArray[Any]:
-        """Returns one tensor, as a copy."""
-        found = self._state.read(name)
-        return _masked(found, self._state.read(self._masks[name])) if name in self._masks else found
+        return self._masked(name, self._state.read)
 
     def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
-        found = self._state.read_block(name, start, stop)
-        if name not in self._masks:
-            return found
-        return _masked(found, self._state.read_block(self._masks[name], start, stop))
+        return self._masked(name, lambda tensor: self._state.read_block(tensor, start, stop))
 
     def sha256(self) -> str:
-        """Returns the SHA-256 of the state as it was stored."""
         return self._state.sha256()
 
-
-def _masked(weights: NDArray[Any], mask: NDArray[Any]) -> NDArray[Any]:
-    found: NDArray[Any] = weights * mask.astype(weights.dtype)
-    return found
+    def _masked(self, name: str, read: Callable[[str], NDArray[Any]]) -> NDArray[Any]:
+        weights = read(name)
+        return weights * read(self._masks[name]).astype(weights.dtype) if name in self._masks else weights

@@ -169,14 +169,14 @@ def custom_plane(
     space = network_space(network, origin)
     reader = align(as_reader("origin", origin), space)
     state = origin_state(reader, space)
-    own = [_custom_direction(f"directions[{index}]", item, space) for index, item in enumerate(directions)]
+    given = [_custom_direction(f"directions[{index}]", item, space) for index, item in enumerate(directions)]
     identity = {
         "decomposition": "custom",
         "origin": reader.sha256(),
-        "directions": [state_sha256(direction) for direction in own],
+        "directions": [state_sha256(direction) for direction in given],
         "normalization": normalization,
     }
-    scaled = tuple(normalize(direction, reader, space, normalization, True) for direction in own)
+    scaled = tuple(normalize(direction, reader, space, normalization, True) for direction in given)
     return Plane(space, *state, scaled, "custom", normalization, identity, origin_role=_origin_role(name))
 
 
@@ -228,10 +228,10 @@ def _default_names(weights: Mapping[str, Weights]) -> list[str]:
 
 
 def _check_names(names: object, count: int) -> list[str]:
-    found = [check_name(f"names[{index}]", name) for index, name in enumerate(_check_sequence("names", names))]
-    if len(found) != count or len(set(found)) != count:
-        raise wrong_value("names", f"a list of {count} different names", found)
-    return found
+    checked = [check_name(f"names[{index}]", name) for index, name in enumerate(_check_sequence("names", names))]
+    if len(checked) != count or len(set(checked)) != count:
+        raise wrong_value("names", f"a list of {count} different names", checked)
+    return checked
 
 
 def _origin_role(name: str | None) -> OriginRole:

@@ -115,14 +115,14 @@ def find_networks(
             raise wrong_value("numbers", f"a dict with the names of runs, {list(runs)} (not {unknown})", list(numbers))
     elif numbers is not None and len(runs) > 1:
         raise wrong_type("numbers", "a dict from the runs' names to their numbers, as there are several runs", numbers)
-    found = {
+    networks_of = {
         name: _networks_of_run(name, of_run, numbers.get(name) if isinstance(numbers, Mapping) else numbers, argument)
         for name, of_run in runs.items()
     }
-    empty = [name for name, networks in found.items() if not networks]
-    if empty and (needed or len(found) > 1):
+    empty = [name for name, networks in networks_of.items() if not networks]
+    if empty and (needed or len(networks_of) > 1):
         raise wrong_value(argument, "runs with at least one checkpoint each", {name: [] for name in empty})
-    return [network for networks in found.values() for network in networks]
+    return [network for networks in networks_of.values() for network in networks]
 
 
 def find_named(weights: object, argument: str) -> list[Network]:

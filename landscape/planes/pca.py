@@ -118,12 +118,12 @@ def _check_rank(leading: Float64[np.ndarray, " components"], count: int, centeri
             f"all {count} checkpoints hold the same trainable weights, so they have no principal direction. Check "
             "that training moved them (learning rate, requires_grad), choose another interval, or use a random plane."
         )
-    found = int(np.sum(leading > _RANK_TOLERANCE * leading[0]))
-    if found < len(leading):
+    independent = int(np.sum(leading > _RANK_TOLERANCE * leading[0]))
+    if independent < len(leading):
         what = "differences to the last" if centering == "none" else "differences to their mean"
         raise DegenerateTrajectoryError(
-            f"the {count} checkpoints have only {found} independent {what}, but {len(leading)} are needed: they lie "
-            "on a line or repeat each other. Choose a longer interval, save more often, use a line between two "
+            f"the {count} checkpoints have only {independent} independent {what}, but {len(leading)} are needed: they "
+            "lie on a line or repeat each other. Choose a longer interval, save more often, use a line between two "
             "checkpoints, or a random plane."
         )
 

@@ -279,9 +279,9 @@ class Plane:
             axes = [np.linspace(*span, count) for span, count in zip(spans(ends, self.dimension), sizes, strict=True)]
             return axes[0], axes[1] if self.dimension == 2 else None
         share = MARGIN if margin is None else margin
-        own, added = self._own_and_added()
-        if own:
-            axes = axes_around(own, sizes, share, self.norms, self.longest)
+        spanning, added = self._spanning_and_added()
+        if spanning:
+            axes = axes_around(spanning, sizes, share, self.norms, self.longest)
         else:
             ends_at = [1.0] * self.dimension if self.curvature is None else self.curvature.half_widths(self.longest)
             wider = 1 + 2 * (margin or 0.0)
@@ -341,13 +341,13 @@ class Plane:
         origin = MemoryState(self.origin, "the plane's origin")
         return project([network.weights for network in networks], origin, self.directions, self.space)
 
-    def _own_and_added(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+    def _spanning_and_added(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
         """Returns the coordinates of the networks that the plane goes through, and those of all others, by axis."""
         path = self.projection
         coordinates = [] if path is None else [path.x] if path.y is None else [path.x, path.y]
         count = len(self.identity.get("checkpoints") or self.identity.get("points") or ())
-        own, added = ([values[part] for values in coordinates] for part in (slice(count), slice(count, None)))
-        return (own if count else []), (added if coordinates and len(added[0]) else [])
+        spanning, added = ([values[part] for values in coordinates] for part in (slice(count), slice(count, None)))
+        return (spanning if count else []), (added if coordinates and len(added[0]) else [])
 
     @property
     def longest(self) -> float:

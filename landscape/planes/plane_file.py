@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,56 +43,39 @@ _DIRECTION = re.compile(r"direction_(\d+)/(.+)", re.DOTALL)
 _BESIDE_DIRECTIONS = ("origin/", "buffer/", "end_buffer_")
 
 
-class SavedWeights:
-    """A network of a saved plane, opened once it is read at its ``place`` when saved, which is None if in memory."""
+class _SavedWeights:
+    """The weights of a saved plane's network, opened at their ``place`` once they are read; None if in memory."""
 
-    def __init__(self, place: str | None, sha256: str, label: str, space: WeightSpace) -> None:
-        self.label = label if place is None else place
-        self.place, self.space = place, space
-        self._sha256, self._name, self._reader = sha256, label, None  # type: str, str, StateReader | None
+    def __init__(self, place: str | None, sha256: str, name: str, space: WeightSpace) -> None:
+        self.label = name if place is None else place
+        self.place = place
+        self._sha256, self._name, self._space = sha256, name, space
         self.shapes = {tensor.name: tensor.shape for tensor in space.tensors}
         self.dtypes = {tensor.name: tensor.dtype for tensor in space.tensors}
 
     def read(self, name: str) -> NDArray[Any]:
-        """Returns one tensor, as a copy."""
-        return self._open().read(name)
+        return self._reader.read(name)
 
     def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
-        return self._open().read_block(name, start, stop)
+        return self._reader.read_block(name, start, stop)
 
     def sha256(self) -> str:
-        """Returns the SHA-256 that it had when the plane was saved."""
         return self._sha256
 
     def portable(self) -> Portable | None:
-        """Returns how another process reads it; None where it cannot."""
-        return portable(self._open())
+        return portable(self._reader)
 
-    def _open(self) -> StateReader:
-        if self._reader is None:
-            found = None if self.place is None else self._found(self.place)
-            if found is None or found.sha256() != self._sha256:
-                why = "was in memory" if self.place is None else f"is no longer in {self.place}"
-                raise CheckpointError(
-                    f"{self._name} of the saved plane {why}, so nothing can be measured of it. A plane's file holds "
-                    "only where its networks lie: build the plane from their weights again, or give the same weights "
-                    "to with_checkpoints on a plane without them."
-                )
-            self._reader = found
-        return self._reader
-
-    def _found(self, place: str) -> StateReader | None:
-        path = Path(place)
-        try:
-            if not is_url(place) and path.parent.name == CHECKPOINT_FOLDER:
-                run = RunDirectory(path.parent.parent)
-                numbers = [number for number, name in run.metadata.files.items() if name == path.name]
-                return run.checkpoint(numbers[0], self.space) if numbers else None
-            held = CheckpointFile(check_directory("place", place)) if is_url(place) else as_reader(place, path)
-            return align(held, self.space)
-        except (CheckpointError, OSError):
-            return None
+    @cached_property
+    def _reader(self) -> StateReader:
+        reader = None if self.place is None else _reader_at(self.place, self._space)
+        if reader is not None and reader.sha256() == self._sha256:
+            return reader
+        why = "was in memory" if self.place is None else f"is no longer in {self.place}"
+        raise CheckpointError(
+            f"{self._name} of the saved plane {why}, so nothing can be measured of it. A plane's file holds only where "
+            "its networks lie: build the plane from their weights again, or give the same weights to with_checkpoints "
+            "on a plane without them."
+        )
 
 
 def directions_path(landscape_path: AnyPath) -> AnyPath:
@@ -173,7 +157,7 @@ def _plane_of(file: CheckpointFile) -> dict[str, Any]:
     for name in file.shapes:
         group, _, tensor = name.partition("/")
         arrays[group][tensor] = file.read(name)
-    seen = facts["projection"]
+    projection = facts["projection"]
     return {
         "space": space,
         "origin": arrays["origin"],
@@ -184,7 +168,9 @@ def _plane_of(file: CheckpointFile) -> dict[str, Any]:
         "identity": dict(facts["identity"]),
         "explained_variance_ratio": _array(facts["explained_variance_ratio"]),
         "origin_role": OriginRole(**facts["origin_role"]),
-        "projection": None if seen is None else Projection(**{name: _array(values) for name, values in seen.items()}),
+        "projection": projection
+        if projection is None
+        else Projection(**{name: _array(values) for name, values in projection.items()}),
         "networks": _networks_of(facts["members"], facts["places"], space),
         "end_buffers": tuple(arrays[f"end_buffer_{axis}"] for axis in range(2) if arrays[f"end_buffer_{axis}"]),
         "notes": tuple(facts["notes"]),
@@ -198,12 +184,26 @@ def _networks_of(columns: Mapping[str, Any], places: Sequence[Any], space: Weigh
     networks = []
     rows = zip(*(columns[name] for name in ("number", "run", "name", "final", "sha256")), places, strict=True)
     for number, run, name, final, digest, place in rows:
-        weights = SavedWeights(place, digest, name or f"checkpoint {number}", space)
+        weights = _SavedWeights(place, digest, name or f"checkpoint {number}", space)
         if run == NO_RUN:
             networks.append(Network(weights, name, sha256=digest))
         else:
             networks.append(Network(weights, name, columns["runs"][run], number, final, digest))
     return tuple(networks)
+
+
+def _reader_at(place: str, space: WeightSpace) -> StateReader | None:
+    path = Path(place)
+    try:
+        if is_url(place):
+            return align(CheckpointFile(check_directory("place", place)), space)
+        if path.parent.name != CHECKPOINT_FOLDER:
+            return align(as_reader(place, path), space)
+        run = RunDirectory(path.parent.parent)
+        number = next((number for number, name in run.metadata.files.items() if name == path.name), None)
+        return None if number is None else run.checkpoint(number, space)
+    except (CheckpointError, OSError):
+        return None
 
 
 def _listed(values: NDArray[Any] | None) -> list[float] | None:
@@ -215,7 +215,7 @@ def _array(values: list[float] | None) -> Any:
 
 
 def _place(reader: StateReader) -> str | None:
-    if isinstance(reader, SavedWeights):
+    if isinstance(reader, _SavedWeights):
         return reader.place
     label = reader.label
     if is_url(label):

@@ -101,8 +101,8 @@ def read_arrays(
     """Returns what ``read`` makes of a file; ``older`` tells by an entry what files without a format hold."""
     file = CheckpointFile(path)
     if file.metadata.get("format") != kind.format:
-        held = next((what for entry, what in (older or {}).items() if entry in file.metadata), f"no {kind.word}")
-        raise PlaneError(f"{path} holds {held}. Give {kind.written_by}.")
+        contents = next((what for entry, what in (older or {}).items() if entry in file.metadata), f"no {kind.word}")
+        raise PlaneError(f"{path} holds {contents}. Give {kind.written_by}.")
     if (version := file.metadata.get("format_version")) != str(kind.version):
         raise PlaneError(
             f"{path} has format_version {version}, this program reads {kind.version}. Install a newer "
