@@ -6,5 +6,6 @@ from .from_weights import pca_plane as pca_plane
 from .from_weights import plane_through as plane_through
 from .from_weights import random_line as random_line
 from .from_weights import random_plane as random_plane
+from .networks import Network as Network
 from .plane import Plane as Plane
 from .projection import ProjectedCheckpoints as ProjectedCheckpoints

@@ -204,7 +204,7 @@ class Plane:
         return self.with_networks(added, name)
 
     def with_networks(self, added: Sequence[Network], name: str | None = None) -> Plane:
-        """Returns this plane with networks on it that ``find_networks`` or ``find_named`` gave."""
+        """Returns this plane with further networks on it, such as those of another plane; see ``with_checkpoints``."""
         present, new = joined(self.networks, [network.opened(self.space).recognized() for network in added], name)
         projection = self._projected(new) if new else None
         if self.projection is not None:

@@ -121,6 +121,17 @@ class TestAdding:
         files = pca_plane(sorted(folder.glob("*.pt")), network=network())
         assert columns_of(files.with_checkpoints(more).networks)["runs"] == ("momentum", "adam")
 
+    def test_the_networks_of_another_plane(self) -> None:
+        plane = pca_plane({"sgd": states(4)}, network=network())
+        other = pca_plane({"adam": states(3, first=9)}, network=network())
+        grown, same = plane.with_networks(other.networks), plane.with_checkpoints({"adam": states(3, first=9)})
+        assert grown.networks == same.networks
+        assert [network.role.role for network in grown.networks] == ["checkpoint"] * 7
+        assert grown.projection is not None
+        assert same.projection is not None
+        np.testing.assert_array_equal(grown.projection.x, same.projection.x)
+        assert plane.with_networks(plane.networks).networks == plane.networks
+
     @pytest.mark.parametrize("factor", [0.2, 2, 3, 30])
     def test_axes_hold_everybody(self, factor: float) -> None:
         plane = pca_plane(states(4), network=network())
