@@ -41,6 +41,11 @@ UNKNOWN = OriginRole()
 """Of an origin of which nothing is known."""
 
 
+def named_origin(name: object) -> OriginRole:
+    """Returns the role of an origin that a user named; of one of which nothing is known where the name is None."""
+    return UNKNOWN if name is None else OriginRole(NETWORK, check_name("name", name))
+
+
 def check_name(label: str, name: object, *, needed: bool = True) -> str:
     """Returns a name of a run or a network, or raises where it is no text, not printable, too long, or blank."""
     if not isinstance(name, str):

@@ -19,7 +19,7 @@ from ..planes.plane import Plane
 from ..record.checks import PointStatus
 from ..record.read_only_record import ReadOnlyRecord
 from ..record.run import MeasurementReport
-from ..roles import CHECKPOINT, NETWORK, UNKNOWN, OriginRole, check_name
+from ..roles import CHECKPOINT, OriginRole, named_origin
 from .data import MATRIX_NAMES, CurvatureData
 from .density import smoothed
 from .vectors_file import Eigenvectors, read_vectors, write_vectors
@@ -229,7 +229,7 @@ class Curvature(ReadOnlyRecord, CurvatureData):
             "tolerance": self.attributes["tolerance"],
             "seed": self.attributes["seed"],
         }
-        role = UNKNOWN if name is None else OriginRole(NETWORK, check_name("name", name))
+        role = named_origin(name)
         if name is None and self.unit != CHECKPOINT:
             role = OriginRole(CHECKPOINT, number=int(self.number[row]))
         vectors = [found.flat(place) for place in places]

@@ -33,7 +33,7 @@ from ..planes.from_checkpoints import plane_of_eigenvectors
 from ..planes.plane import Plane
 from ..record.options import RunOptions
 from ..record.run import duration_text
-from ..roles import NETWORK, UNKNOWN, OriginRole, check_name
+from ..roles import UNKNOWN, OriginRole, named_origin
 from .adding_up import find_out_how_losses_add_up
 from .experiment import curvature_task
 
@@ -204,7 +204,7 @@ def hessian_plane(
         which=check_which(which), matrix=matrix, rise=rise, tolerance=tolerance, max_products=max_products, seed=seed
     )
     options = MeasurementOptions(num_samples, samples, seed, seed_each_point=seed_each_point)
-    role = UNKNOWN if name is None else OriginRole(NETWORK, check_name("name", name))
+    role = named_origin(name)
     kept = None if kept_beside is None else check_directory("kept_beside", kept_beside)
     reader = as_reader("origin", origin)
     check_bool("progress", progress)

@@ -113,14 +113,14 @@ class CheckpointsData:
     @property
     def statuses(self) -> list[UInt8[np.ndarray, " n"]]:
         """``PointStatus`` of every kind of measurement that there is."""
-        found = (self.status, self.projected_status, self.with_plane_buffers_status)
-        return [status for status in found if status is not None]
+        kinds = (self.status, self.projected_status, self.with_plane_buffers_status)
+        return [status for status in kinds if status is not None]
 
     @property
     def paths(self) -> list[NDArray[np.intp]]:
         """The rows of each run that has any, in the order of its path."""
-        rows = [np.flatnonzero(self.run == index) for index in range(len(self.runs))]
-        return [found for found in rows if len(found)]
+        paths = [np.flatnonzero(self.run == index) for index in range(len(self.runs))]
+        return [rows for rows in paths if len(rows)]
 
     @property
     def networks(self) -> NDArray[np.intp]:

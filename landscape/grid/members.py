@@ -29,7 +29,7 @@ def take_members(stored: LandscapeData, fresh: LandscapeData) -> None:
         stored.checkpoints = now if before is None else before
         return
     digests = _digests(before, stored.attributes)
-    found = [digests.index(digest) if digest and digest in digests else None for digest in now.sha256]
+    places_before = [digests.index(digest) if digest and digest in digests else None for digest in now.sha256]
     kept = _kept(now, before, digests)
     runs = list(now.runs)
     for row in kept:
@@ -39,7 +39,7 @@ def take_members(stored: LandscapeData, fresh: LandscapeData) -> None:
     run = [NO_RUN if before.run[row] == NO_RUN else runs.index(before.run_name(row)) for row in kept]
     joined = _joined(now, replace(old, run=np.array(run, np.int64)), tuple(runs))
     places: dict[int, list[int]] = {}
-    for row, at in enumerate([*found, *kept]):
+    for row, at in enumerate([*places_before, *kept]):
         if at is not None:
             _copy_row(before, at, joined, row)
             places.setdefault(at, []).append(row)

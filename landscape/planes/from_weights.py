@@ -13,7 +13,7 @@ from collectors.run_directory.directory import RunDirectory
 from collectors.validation import check_choice, wrong_type, wrong_value
 from collectors.weights.aligned import Weights, align, as_array, as_reader
 
-from ..roles import NETWORK, UNKNOWN, OriginRole, check_name
+from ..roles import check_name, named_origin
 from .directions import NORMALIZATIONS, Direction, normalize
 from .from_checkpoints import check_spannable, origin_state, plane_of_points, plane_of_runs, random_plane_of
 from .networks import find_networks
@@ -177,7 +177,7 @@ def custom_plane(
         "normalization": normalization,
     }
     scaled = tuple(normalize(direction, reader, space, normalization, True) for direction in given)
-    return Plane(space, *state, scaled, "custom", normalization, identity, origin_role=_origin_role(name))
+    return Plane(space, *state, scaled, "custom", normalization, identity, origin_role=named_origin(name))
 
 
 def network_space(network: object, *weights: Weights) -> WeightSpace:
@@ -199,7 +199,7 @@ def network_space(network: object, *weights: Weights) -> WeightSpace:
 
 
 def _random(origin: Weights, network: object, name: str | None, dimension: int, **how: Any) -> Plane:
-    space, role = network_space(network, origin), _origin_role(name)
+    space, role = network_space(network, origin), named_origin(name)
     return random_plane_of(as_reader("origin", origin), space, dimension=dimension, role=role, **how)
 
 
@@ -232,10 +232,6 @@ def _check_names(names: object, count: int) -> list[str]:
     if len(checked) != count or len(set(checked)) != count:
         raise wrong_value("names", f"a list of {count} different names", checked)
     return checked
-
-
-def _origin_role(name: str | None) -> OriginRole:
-    return UNKNOWN if name is None else OriginRole(NETWORK, check_name("name", name))
 
 
 def _custom_direction(label: str, direction: Mapping[str, Any], space: WeightSpace) -> Direction:

@@ -18,6 +18,7 @@ from collectors.errors import CheckpointError
 from collectors.files.places import AnyPath, check_directory, is_url
 from collectors.networks.weight_space import State, WeightSpace, some_names
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory
+from collectors.validation import check_instance, check_int
 from collectors.weights.aligned import align, as_reader
 from collectors.weights.safetensors_file import CheckpointFile, Portable, StateReader, portable
 
@@ -181,14 +182,16 @@ def _plane_of(file: CheckpointFile) -> dict[str, Any]:
 
 def _networks_of(columns: Mapping[str, Any], places: Sequence[Any], space: WeightSpace) -> tuple[Network, ...]:
     """Returns the networks that ``columns_of`` wrote, each of which is opened once it is read."""
+    for text in (*columns["runs"], *columns["name"], *columns["sha256"]):
+        check_instance("a name or a SHA-256", text, str, "a str")
     networks = []
     rows = zip(*(columns[name] for name in ("number", "run", "name", "final", "sha256")), places, strict=True)
     for number, run, name, final, digest, place in rows:
-        weights = _SavedWeights(place, digest, name or f"checkpoint {number}", space)
-        if run == NO_RUN:
+        weights = _SavedWeights(place, digest, name or f"checkpoint {check_int('number', number)}", space)
+        if check_int("run", run, minimum=NO_RUN) == NO_RUN:
             networks.append(Network(weights, name, sha256=digest))
         else:
-            networks.append(Network(weights, name, columns["runs"][run], number, final, digest))
+            networks.append(Network(weights, name, columns["runs"][run], number, bool(final), digest))
     return tuple(networks)
 
 
