@@ -66,7 +66,7 @@ class Network:
 
     def recognized(self) -> Network:
         """Returns it with its SHA-256."""
-        return replace(self, sha256=self.weights.sha256())
+        return self if self.sha256 else replace(self, sha256=self.weights.sha256())
 
 
 def runs_of(networks: Iterable[Network]) -> dict[str, list[Network]]:
