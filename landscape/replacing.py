@@ -55,6 +55,13 @@ def not_replaced(target: AnyPath, word: str) -> LandscapeWriteError:
     )
 
 
+def already_there(target: AnyPath) -> LandscapeWriteError:
+    """Returns the error for a file that may not be replaced without ``overwrite``."""
+    return LandscapeWriteError(
+        f"{target} exists and was left as it is. Pass overwrite=True to replace it, or give another name."
+    )
+
+
 def first_bytes(target: AnyPath, count: int) -> bytes:
     """Returns the first bytes of a file, none if it is missing; a LandscapeWriteError if it is not to be replaced."""
     try:

@@ -16,8 +16,7 @@ from collectors.validation import check_bool, check_choice, check_path, wrong_va
 from ..errors import LandscapeFormatError, LandscapeNotFoundError, LandscapeWriteError
 from ..grid.data import LandscapeData
 from ..record.whole_file import holds_ours
-from ..record.writer import already_there
-from ..replacing import check_no_input
+from ..replacing import already_there, check_no_input
 from .arrays import CSV, NETCDF, NPZ
 from .formats import Images
 from .gltf import GLB, GLTF

@@ -20,7 +20,7 @@ from collectors.validation import check_bool
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 
 from ..errors import DAMAGES, LandscapeWriteError, PlaneError
-from ..replacing import check_replaceable_tensors
+from ..replacing import already_there, check_replaceable_tensors
 
 T = TypeVar("T")
 
@@ -62,9 +62,7 @@ def place_to_save(path: str | os.PathLike[str], *, overwrite: bool) -> AnyPath:
     if not isinstance(target, RemotePath):
         check_can_be_file("path", target)
     if target.exists() and not overwrite:
-        raise LandscapeWriteError(
-            f"{target} exists and was left as it is. Pass overwrite=True to replace it, or give another name."
-        )
+        raise already_there(target)
     return target
 
 

@@ -20,7 +20,7 @@ from collectors.files.retrying import LAST_PAUSES_SECONDS, retry
 from collectors.validation import check_bool, check_path
 
 from ..errors import LandscapeWriteError
-from ..replacing import check_no_input
+from ..replacing import already_there, check_no_input
 from .kind import LANDSCAPE, FileKind
 from .lock import lock_landscape
 from .whole_file import check_replaceable, write_image
@@ -212,13 +212,6 @@ def _check_ending(name: str, path: AnyPath) -> None:
             f"{name} must be the file of what is measured, such as {data}, but got {path.name!r}, the name of a "
             f"drawing. `landscape plot {data}` and `landscape view {data}` draw it when it is measured."
         )
-
-
-def already_there(target: Path) -> LandscapeWriteError:
-    """Returns the error for a file that may not be replaced."""
-    return LandscapeWriteError(
-        f"{target} exists and was left as it is. Pass overwrite=True to replace it, or give another name."
-    )
 
 
 _files: ContextVar[dict[str, None] | None] = ContextVar("kept_files", default=None)
