@@ -186,9 +186,9 @@ def evaluate(
     from ..record.writer import output_file
 
     found = [TypedCheckpoint.read(text) for text in checkpoints or ()]
-    own = {name: value for name in _OF_PLANES if (value := options.pop(name)) not in (None, [])}
-    chosen = _choose(kind, len(found), own)
-    directions, numbers = own.pop("directions", ()), own.pop("numbers", ())
+    of_plane = {name: value for name in _OF_PLANES if (value := options.pop(name)) not in (None, [])}
+    chosen = _choose(kind, len(found), of_plane)
+    directions, numbers = of_plane.pop("directions", ()), of_plane.pop("numbers", ())
     points = _read_size(size)
     # Before eigenvectors are searched.
     inputs = [*(item.place for item in found), *directions]
@@ -197,12 +197,12 @@ def evaluate(
     shared = ("num_samples", "samples", "seed_each_point", "address", "progress", "device_ids")
     # Of the same plane: what an earlier call found is read.
     where = {**{name: options[name] for name in shared}, "kept_beside": None if options["overwrite"] else output}
-    plane = _plane(chosen, _Asked(found, call, directions, numbers, options["seed"], own, where))
+    plane = _plane(chosen, _Asked(found, call, directions, numbers, options["seed"], of_plane, where))
     landscape = measure(plane, call, size=points, output=output, **options)
     typer.echo(f"{landscape.path}\n  {landscape!r}")
 
 
-def _choose(kind: str, count: int, own: Mapping[str, Any]) -> str:
+def _choose(kind: str, count: int, of_plane: Mapping[str, Any]) -> str:
     """Returns the kind of plane, once it fits what else was typed."""
     if kind == "auto":
         if count > 2:
@@ -210,11 +210,11 @@ def _choose(kind: str, count: int, own: Mapping[str, Any]) -> str:
                 f"--kind is missing: {count} checkpoints may be a run's (--kind pca)"
                 + (" or three networks (--kind through)." if count == 3 else ", or too many for a line.")
             )
-        kind = "own" if "directions" in own else ("random", "random", "line")[count]
+        kind = "own" if "directions" in of_plane else ("random", "random", "line")[count]
     (counts, wanted), options = _KINDS[kind]
     if count not in counts:
         raise ValueError(f"--kind {kind} needs {wanted}, but got {count}.")
-    for name in own:
+    for name in of_plane:
         if name not in options:
             kinds = " or ".join(f"--kind {item}" for item, (_, others) in _KINDS.items() if name in others)
             raise ValueError(f"--{name.replace('_', '-')} must be left out for --kind {kind}; it belongs to {kinds}.")

@@ -85,10 +85,9 @@ def with_options(
 ) -> Callable[[_Command], _Command]:
     """Gives a command, in place of its ``**options``, those of a table; and errors and warnings what is typed.
 
-    Parameters whose annotation has typer's option or argument are the command's own.
-
     Args:
-        names: in the order of the help; own parameters that are not among them come first.
+        names: in the order of the help. A parameter that the command declares, with typer's option or argument in its
+            annotation, may be among them; those that are not come first.
         table: explains them.
         called: how errors call further arguments in Python, and what is typed for them, as ``options_named`` takes it.
     """
@@ -96,26 +95,29 @@ def with_options(
 
     def complete(command: _Command) -> _Command:
         signature = inspect.signature(command, eval_str=True)
-        own = {name: item for name, item in signature.parameters.items() if hasattr(item.annotation, "__metadata__")}
-        first = [item for name, item in own.items() if name not in names]
-        last = [own.get(name) or _shown(name, known[name]) for name in names]
-        flags = {item.name: _flag(item) for item in (*first, *last) if _flag(item)}
+        declared = {
+            name: item for name, item in signature.parameters.items() if hasattr(item.annotation, "__metadata__")
+        }
+        leading = [item for name, item in declared.items() if name not in names]
+        listed = [declared.get(name) or _shown(name, known[name]) for name in names]
+        flags = {item.name: _flag(item) for item in (*leading, *listed) if _flag(item)}
         spelling = {**flags, **called}
 
         @functools.wraps(command)
-        def typed(**given: Any) -> None:
+        def run_as_typed(**typed: Any) -> None:
             # What shows its progress can be continued.
-            overwrite = given.get("overwrite", False)
+            overwrite = typed.get("overwrite", False)
             ending = interruptible(overwrite=overwrite) if "progress" in names else contextlib.nullcontext()
             with ending, options_named(spelling):
-                read = {name: _READ[name](flags[name], given[name]) for name in given if name in _READ}
-                values = {**given, **read}
-                checked = {name: known[name].checked(flags[name], values[name]) for name in names if name not in own}
+                read = {name: _READ[name](flags[name], typed[name]) for name in typed if name in _READ}
+                values = {**typed, **read}
+                tabled = [name for name in names if name not in declared]
+                checked = {name: known[name].checked(flags[name], values[name]) for name in tabled}
                 command(**{**values, **checked})
 
-        ordered = [*first, *(item.replace(kind=item.KEYWORD_ONLY) for item in last)]
-        vars(typed).update(__signature__=signature.replace(parameters=ordered), spelling=spelling)
-        return typed
+        ordered = [*leading, *(item.replace(kind=item.KEYWORD_ONLY) for item in listed)]
+        vars(run_as_typed).update(__signature__=signature.replace(parameters=ordered), spelling=spelling)
+        return run_as_typed
 
     return complete
 

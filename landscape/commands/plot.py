@@ -125,11 +125,11 @@ def plot(
     from ..landscape import Landscape
     from ..replacing import check_no_input
 
-    given = {name: value for name, value in options.items() if value not in (_OPTIONS[name].default, [], None)}
+    typed = {name: value for name, value in options.items() if value not in (_OPTIONS[name].default, [], None)}
     titles, over, dpi = options["title"] or [], options["over"], options["dpi"]
     check_no_input("--output", output, files)
     chart = chart_of(options["kind"], files)
-    check_fits_file(chart, given)
+    check_fits_file(chart, typed)
     if chart:
         if len(titles) > 1:
             raise ValueError("--title must be given once for this picture; only multiples have several.")
@@ -143,15 +143,15 @@ def plot(
             check_choice("--metric", name, tuple(landscape.metrics))
     chosen = choose_kind(options["kind"], landscapes, output, metrics)
     look = read_look(options, chosen)
-    check_fits(chosen, metrics, given)
+    check_fits(chosen, metrics, typed)
     look |= read_topology(chosen, options["persistence"], topology=options["topology"])
-    more = {name: value for name, value in given.items() if OWNERS.get(name) == chosen}
+    more = {name: value for name, value in typed.items() if OWNERS.get(name) == chosen}
     if "significance" in more:
         more["significance"] = more["significance"] or None
     if "pixels" in more:
         more["pixels"] = read_pixels(more["pixels"])
-    if chosen in TOPOLOGY_KINDS and "persistence" in given:
-        more["persistence"] = given["persistence"]
+    if chosen in TOPOLOGY_KINDS and "persistence" in typed:
+        more["persistence"] = typed["persistence"]
     if titles and chosen == "multiples":
         more["titles"] = titles
     elif len(titles) > 1:

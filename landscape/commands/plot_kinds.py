@@ -59,14 +59,14 @@ def chart_of(kind: str, files: Sequence[str]) -> str:
     return {CURVATURE: "sharpness", COMPARISON: _COMPARISON}.get(kind_of(files[0]), "")
 
 
-def check_fits_file(chart: str, given: Collection[str]) -> None:
+def check_fits_file(chart: str, typed: Collection[str]) -> None:
     """Refuses options that belong to pictures of other files.
 
     Args:
         chart: the kind of picture of a curvature or comparison file, or "" for a landscape's.
-        given: the names of those that are typed.
+        typed: the names of those that are typed.
     """
-    for name in given:
+    for name in typed:
         owner = next((kind for kind, names in _OF_CHARTS.items() if name in names), None)
         if chart:
             fits = name in (*_OF_ALL, *_OF_CHARTS[chart], "kind", "title", "dpi")
@@ -134,20 +134,20 @@ def choose_kind(kind: str, landscapes: list[Landscape], output: Path, metrics: l
     return kind
 
 
-def check_fits(chosen: str, metrics: Sequence[str], given: Mapping[str, Any]) -> None:
+def check_fits(chosen: str, metrics: Sequence[str], typed: Mapping[str, Any]) -> None:
     """Refuses options that do not belong to the kind of picture."""
-    if "over" in given and chosen not in ("animation", "multiples"):
+    if "over" in typed and chosen not in ("animation", "multiples"):
         raise ValueError(
             f"--over must be left out for a {chosen}: it says what an animation or multiples show. Use --kind "
-            f"{given['over']}."
+            f"{typed['over']}."
         )
     if len(metrics) > 1 and chosen not in ("profile", "multiples", "difference"):
         raise ValueError(
             f"--metric must be given once for a {chosen}; a profile, multiples and a difference show several."
         )
-    if chosen == "animation" and "trajectory" in given and given.get("move") != "orbit":
+    if chosen == "animation" and "trajectory" in typed and typed.get("move") != "orbit":
         raise ValueError("--no-trajectory must be left out for an animation of the path; --move orbit needs none.")
-    for name in given:
+    for name in typed:
         owner = OWNERS.get(name, chosen)
         if chosen != owner:
             article = "an" if chosen in ("animation", "uncertainty") else "a"
