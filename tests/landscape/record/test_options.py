@@ -116,6 +116,11 @@ def test_an_option_that_is_left_out_has_its_default_and_one_that_is_given_is_rea
     assert checked(ChangeOptions, {"budget": "1min"})["budget"] == 60.0
 
 
+def test_what_draws_at_the_end_of_a_training_refuses_a_wrong_option_before_it():
+    with pytest.raises(ValueError, match="^seed must be an int of at least 0"):
+        DrawAtEnd(list, seed=-1)
+
+
 def test_the_words_are_those_of_planes():
     """The table lies below them."""
     words = {"normalization": NORMALIZATIONS, "centering": CENTERINGS, "directions": DIRECTIONS, "plane_of": PLANES_OF}
