@@ -10,7 +10,7 @@ import numpy as np
 
 from collectors.validation import check_instance, wrong_type
 
-from .grid.plane_survey import survey_plane
+from .grid.measuring import measure_plane
 from .landscape import Landscape
 from .paths.path import Path
 from .planes.extent import check_extent
@@ -88,7 +88,7 @@ def evaluate(
     path = None if output is None else output_file(output, plane.checkpoints, LANDSCAPE, overwrite=overwrite)
     if route is not None and path is not None:
         route.check_beside(path)
-    data, report = survey_plane(
+    data, report = measure_plane(
         plane, callback_fn, grid, chosen, path=path, device_ids=device_ids, num_samples=num_samples
     )
     if route is not None and path is not None:

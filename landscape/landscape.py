@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from .drawing.camera import CameraChoice
     from .figures import Look
-    from .grid.survey import SurveyReport
+    from .grid.forecast import SurveyReport
     from .grid.value_at import ValueAt
     from .topology.topology import Topology
 

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collectors.validation import check_instance, check_int, wrong_type, wrong_value
-from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pool import PointTask
-from workers.pools.open_pool import open_pool
 
-from .grid.experiment import choose_plan
-from .grid.plane_survey import check_same_network
+from .grid.measuring import check_same_network
 from .planes.plane import Plane, buffer_policy
-from .record.options import OPTIONS
+from .record.workers import open_workers
 
 if TYPE_CHECKING:
     import os
@@ -71,18 +68,12 @@ def measure_points(
     """
     check_instance("plane", plane, Plane, "a Plane (from random_plane, pca_plane, plane_through, line_between)")
     places = _check_points(points, plane.dimension)
-    policy = buffer_policy(buffers, plane.decomposition, plane.end_buffers)
-    size = OPTIONS["recalibration_batch_size"].default
-    seed = check_int("seed", seed, minimum=0)
-    measured = MeasurementOptions(num_samples, samples, seed, policy, size, precision)
-    with open_pool(
-        callback_fn,
-        measured,
-        device_ids=device_ids,
-        plan=choose_plan(plan, [], precision),
-        compile=compile,
-        points=len(places),
-    ) as pool:
+    how = {
+        "num_samples": num_samples, "samples": samples, "seed": check_int("seed", seed, minimum=0),
+        "buffers": buffer_policy(buffers, plane.decomposition, plane.end_buffers), "precision": precision,
+        "device_ids": device_ids, "compile": compile, "plan": plan,
+    }  # fmt: skip
+    with open_workers(callback_fn, how, points=len(places)) as pool:
         check_same_network(plane, pool.description.space)
         ends = () if pool.description.options.buffers == "fixed" else plane.end_buffers
         corners = sorted((tuple(map(float, place)) for place in places), key=lambda place: -math.hypot(*place))

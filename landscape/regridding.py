@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import warnings
@@ -14,22 +15,25 @@ import numpy as np
 from collectors.files.places import AnyPath
 from collectors.files.remote_path import RemotePath
 from collectors.validation import check_instance, check_int, wrong_type, wrong_value
-from workers.pools.open_pool import open_pool
 
-from .grid.experiment import choose_plan, function_attribute
+from .grid.data import LandscapeData
+from .grid.experiment import GridExperiment
 from .grid.forecast import fewest_points
 from .grid.kept_plane import CURVATURE, keep_plane
-from .grid.landscape_file import read_landscape
-from .grid.plane_survey import check_same_network
-from .grid.remembered import check_is_of_a_run, find_run_of, measurement_options, plane_of, survey_settings
-from .grid.resume import UNDER_WAY, Source, grid_text, kept_points, sizes_that_keep_all
-from .grid.survey import survey
+from .grid.landscape_file import LANDSCAPE_FILE, read_landscape
+from .grid.measuring import check_same_network, measure_grid
+from .grid.refining import check_is_of_a_run, find_run_of, measured_options, plane_of, sampling_settings
+from .grid.resume import UNDER_WAY, grid_text, kept_points, sizes_that_keep_all
 from .landscape import Landscape
 from .planes.extent import check_extent, spans
 from .planes.plane import Axes, Plane
 from .planes.plane_file import directions_path
-from .record.options import ChangeOptions, documented, pool_options, with_defaults
+from .record.driver import Stored, open_record
+from .record.options import ChangeOptions, documented, with_defaults
+from .record.provenance import function_attribute
+from .record.run import Run
 from .record.whole_file import path_of
+from .record.workers import open_workers
 from .record.writer import output_file
 from .sampling.grids import axis_of_size, finer_axis, is_even, wider_axis
 
@@ -150,7 +154,7 @@ def widen(
         raise ValueError("margin= or limits= must be given: how far beyond the path, or to which coordinates.")
     ends, share = check_extent(limits, margin)
     source = _source(file)
-    axes = _listed((source.data.x, source.data.y))
+    axes = _listed((source.x, source.y))
     _check_axes(axes)
     if ends is not None:
         spans(ends, len(axes))
@@ -160,7 +164,7 @@ def widen(
         return _as_axes([wider_axis(axis, *span) for axis, span in zip(axes, asked, strict=True)])
 
     how = {"sampling": sampling, "tolerance": tolerance, "relative_tolerance": relative_tolerance}
-    change = _Change(wider, source.data.status.size)
+    change = _Change(wider, source.status.size)
     return _measure(source, change, callback_fn, run, plane, output, device_ids, {**chosen, **how})
 
 
@@ -181,32 +185,32 @@ class _Change:
     under_way: Any = None
 
 
-def _source(file: object) -> Source:
+def _source(file: object) -> LandscapeData:
     path = path_of(file) if isinstance(file, str | os.PathLike | RemotePath) else None
     if path is None:
         raise wrong_type("file", "the path of a landscape file, or its URL", file)
-    return Source(read_landscape(path), path)
+    return read_landscape(path)
 
 
-def _to_size(source: Source, size: object, output: object) -> _Change:
-    data, axes = source.data, _listed((source.data.x, source.data.y))
+def _to_size(data: LandscapeData, size: object, output: object) -> _Change:
+    axes, path = _listed((data.x, data.y)), _path(data)
     _check_axes(axes)
     sizes = _one_for_each_axis("size", size, axes)
     fewer = [(wanted, len(axis)) for wanted, axis in zip(sizes, axes, strict=True) if wanted < len(axis)]
     if fewer:
         raise wrong_value("size", f"at least the number of points that the axis has ({fewer[0][1]})", fewer[0][0])
     if not all(is_even(axis) for axis in axes):
-        raise ValueError(f"size cannot be used for {source.path}, whose points are not evenly spaced; pass factor.")
+        raise ValueError(f"size cannot be used for {path}, whose points are not evenly spaced; pass factor.")
     finer = _as_axes([axis_of_size(axis, wanted) for axis, wanted in zip(axes, sizes, strict=True)])
     kept, measured = kept_points(data, *finer)
     points = math.prod(sizes) - kept
     if kept == measured:
         return _Change(lambda _plane: finer, points)
-    beside = source.path.parent / f"{source.path.stem}_{'x'.join(map(str, sizes))}.h5"
+    beside = path.parent / f"{path.stem}_{'x'.join(map(str, sizes))}.h5"
     nested = sizes_that_keep_all(data, sizes)
     warnings.warn(
         f"a grid of {_sizes_text(sizes)} points shares {kept:,} of the {measured:,} measured points with the file, "
-        f"{grid_text(data.x, data.y)}; a size of {_sizes_text(nested)} would keep all of them. {source.path} stays as "
+        f"{grid_text(data.x, data.y)}; a size of {_sizes_text(nested)} would keep all of them. {path} stays as "
         f"it is, and the new landscape goes to {beside if output is None else output}.",
         UserWarning,
         stacklevel=3,
@@ -214,8 +218,8 @@ def _to_size(source: Source, size: object, output: object) -> _Change:
     return _Change(lambda _plane: finer, points, beside)
 
 
-def _by_factor(source: Source, factor: object) -> _Change:
-    data, axes = source.data, _listed((source.data.x, source.data.y))
+def _by_factor(data: LandscapeData, factor: object) -> _Change:
+    axes = _listed((data.x, data.y))
     _check_axes(axes)
     factors = _one_for_each_axis("factor", factor, axes)
     if max(factors) < 2:
@@ -230,58 +234,52 @@ def _by_factor(source: Source, factor: object) -> _Change:
 
 
 def _measure(
-    source: Source,
+    source: LandscapeData,
     change: _Change,
     callback_fn: Callable[[], Any],
-    run: object,
+    run_directory: object,
     plane: Plane | None,
     output: object,
     device_ids: list[int] | None,
     chosen: Mapping[str, Any],
 ) -> Landscape:
     """Measures a landscape on the grid of ``change``, in its file, beside it or in ``output``."""
-    stored = source.data
-    settings = survey_settings(stored, chosen)
-    measured = measurement_options(stored, source.path, chosen["groups"])
-    path = output_file(output) if output is not None else change.beside or source.path
+    file = _path(source)
+    sampling, run = sampling_settings(source, chosen), Run.checked(chosen)
+    how = {**chosen, **measured_options(source, file, chosen["groups"]), "device_ids": device_ids}
+    path = output_file(output) if output is not None else change.beside or file
     directory = None
-    saved = directions_path(source.path)
-    if plane is None and (run is None or CURVATURE in stored.attributes) and saved.exists():
+    saved = directions_path(file)
+    if plane is None and (run_directory is None or CURVATURE in source.attributes) and saved.exists():
         plane = Plane.load(str(saved))
     elif plane is None:
-        check_is_of_a_run(stored, source.path)
-        directory = find_run_of(stored, source.path, run)
+        check_is_of_a_run(source, file)
+        directory = find_run_of(source, file, run_directory)
     else:
         check_instance("plane", plane, Plane, "a Plane (from random_plane, pca_plane, plane_through, line_between)")
-        if plane.dimension != len(_listed((stored.x, stored.y))):
+        if plane.dimension != len(_listed((source.x, source.y))):
             raise ValueError("plane must be a line for the file of a line, and a plane for that of a plane.")
-    with open_pool(
-        callback_fn,
-        measured,
-        device_ids=device_ids,
-        **pool_options(chosen),
-        plan=choose_plan(chosen["plan"], [path, source.path], measured.precision),
-        points=fewest_points((change.points,), settings.sampling),
-        seconds=settings.budget,
-    ) as pool:
-        space = pool.description.space
+    under_way = {} if change.under_way is None else {UNDER_WAY: change.under_way}
+    attributes = {**function_attribute(callback_fn), **under_way}
+    points = fewest_points((change.points,), sampling.sampling)
+    with contextlib.ExitStack() as stack:
+        stored = stack.enter_context(open_record(LANDSCAPE_FILE, path))
+        begun = [stored, Stored(LANDSCAPE_FILE, file, source)]
+        pool = stack.enter_context(open_workers(callback_fn, how, stored=begun, points=points, seconds=run.budget))
         if directory is not None:
-            plane = plane_of(stored, source.path, directory, space)
+            plane = plane_of(source, file, directory, pool.description.space)
         assert plane is not None
-        check_same_network(plane, space)
-        if plane.curvature is not None and path != source.path:
-            plane = keep_plane(path, plane, overwrite=False)
-        under_way = {} if change.under_way is None else {UNDER_WAY: change.under_way}
-        data, report = survey(
-            pool,
-            plane,
-            change.axes(plane),
-            path=path,
-            attributes={**function_attribute(callback_fn), **under_way},
-            settings=settings,
-            source=source,
-        )
+        check_same_network(plane, pool.description.space)
+        if path != file:
+            plane = keep_plane(stored, plane, overwrite=False)
+        experiment = GridExperiment(plane, change.axes(plane), sampling, attributes, source)
+        data, report = measure_grid(experiment, stored, pool, run)
     return Landscape(data, path, report)
+
+
+def _path(data: LandscapeData) -> AnyPath:
+    assert data.path is not None
+    return data.path
 
 
 def _listed(axes: Axes) -> list[Float64[np.ndarray, " _"]]:

@@ -15,12 +15,14 @@ from collectors.weights.safetensors_file import StateReader
 from workers.pool import Pool
 
 from .curvature.hessian_plane import EigenvectorSettings, plane_along_eigenvectors
+from .grid.data import LandscapeData
 from .grid.kept_plane import keep_plane
 from .planes.from_checkpoints import plane_of_runs, random_plane_of
 from .planes.further_runs import FurtherRuns
 from .planes.networks import checkpoints_of_run
 from .planes.plane import Plane
 from .planes.plane_file import check_directions
+from .record.driver import Stored
 from .record.options import RunOptions
 
 _NO_FILE_NAME = re.compile(r"[^\w.-]+")
@@ -112,6 +114,7 @@ def check_all_is_drawn(jobs: Sequence[Job], others: FurtherRuns, directions: str
 
 def plane_of_job(
     job: Job,
+    stored: Stored[LandscapeData],
     readers: Mapping[int, StateReader],
     pool: Pool,
     options: RunOptions,
@@ -138,7 +141,7 @@ def plane_of_job(
         plane = plane_along_eigenvectors(
             pool, origin.weights, vectors, role=origin.role, kept=kept, progress=told, rehearsal=rehearsal
         )
-        return plane if rehearsal else keep_plane(job.path, plane, overwrite=options["overwrite"])
+        return plane if rehearsal else keep_plane(stored, plane, overwrite=options["overwrite"])
     return random_plane_of(
         origin.weights,
         space,

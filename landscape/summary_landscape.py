@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,25 +15,26 @@ from collectors.files.places import AnyPath, check_directory
 from collectors.files.remote_path import RemotePath
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
 from collectors.validation import check_bool, check_choice, check_device_ids, wrong_value
-from workers.measurement_options import MeasurementOptions
-from workers.pools.open_pool import open_pool
 
 from .curvature.hessian_plane import EigenvectorSettings
 from .curvature.options import CURVATURE_OPTIONS, RunCurvatureOptions
 from .errors import LandscapeWriteError
-from .grid.experiment import choose_plan, function_attribute, run_attributes
-from .grid.forecast import Announcer, fewest_points
-from .grid.kept_plane import keep_directions
-from .grid.settings import SurveySettings
-from .grid.survey import check_file, forecast_survey, survey
+from .grid.experiment import GridExperiment
+from .grid.forecast import fewest_points
+from .grid.landscape_file import LANDSCAPE_FILE
+from .grid.measuring import measure_grid
+from .grid.sampling_settings import SamplingSettings
 from .landscape import Landscape
 from .planes.directions import NORMALIZATIONS
 from .planes.extent import check_extent
 from .planes.further_runs import PLANES_OF, find_further_runs
 from .planes.pca import CENTERINGS
 from .planes.plane import buffer_policy
-from .planes.plane_file import write_directions
-from .record.options import RunOptions, documented, pool_options, with_defaults
+from .record.driver import forecast, open_record
+from .record.options import RunOptions, documented, with_defaults
+from .record.provenance import function_attribute, run_attributes
+from .record.run import Announcer, Run
+from .record.workers import measurement_options, open_workers
 from .record.writer import make_output_folder
 from .run_jobs import check_all_is_drawn, find_jobs, plane_of_job
 
@@ -111,28 +111,22 @@ class SummaryLandscape:
         settings = run.settings.override(collect_landscape)
         if settings.unit != run.settings.unit:
             raise wrong_value("collect_landscape['unit']", f"{run.settings.unit!r}, as collected", settings.unit)
-        how = SurveySettings.checked(chosen)
-        # A run's planes are not made of given networks, so that "auto" is the same for both kinds.
-        buffers = buffer_policy(chosen["buffers"], "pca or random")
-        measured = MeasurementOptions(
-            settings.num_samples,
-            chosen["samples"],
-            how.seed,
-            buffers,
-            chosen["recalibration_batch_size"],
-            chosen["precision"],
-            chosen["groups"],
-            chosen["seed_each_point"],
-            chosen["extremes"],
-            chosen["keep_samples"],
-        )
+        sampling, whole = SamplingSettings.checked(chosen), Run.checked(chosen)
+        how = {
+            **chosen,
+            "num_samples": settings.num_samples,
+            # A run's planes are not made of given networks, so that "auto" is the same for both kinds.
+            "buffers": buffer_policy(chosen["buffers"], "pca or random"),
+            "device_ids": device_ids,
+        }
+        measurement_options(how)
         check_choice("normalization", chosen["normalization"], NORMALIZATIONS)
         centering = check_choice("centering", chosen["centering"], CENTERINGS)
         check_device_ids("device_ids", device_ids)
-        deadline = None if how.budget is None else time.perf_counter() + how.budget
         limits, margin = check_extent(chosen["limits"], chosen["margin"])
         for name in ("save_directions", "dry_run", "perturb_one_dimensional"):
             check_bool(name, chosen[name])
+        rehearsal = chosen["dry_run"]
         vectors = EigenvectorSettings.of_run(chosen)
         plane_of = check_choice("plane_of", chosen["plane_of"], PLANES_OF)
         others = find_further_runs(chosen["also"], run)
@@ -142,71 +136,59 @@ class SummaryLandscape:
             run, settings, folder, _check_stem(chosen["name"]), list(spanning), chosen["directions"], vectors
         )
         check_all_is_drawn(jobs, others, chosen["directions"])
-        landscapes = []
-        say, timed = Announcer(shown=chosen["dry_run"]), None
+        landscapes: list[Landscape] = []
+        say = Announcer(shown=rehearsal)
         say(_DRY_RUN, timed=False)
         say("building the network, reading the samples, timing a few batches")
-        with open_pool(
-            callback_fn,
-            measured,
-            device_ids=device_ids,
-            **pool_options(chosen),
-            plan=choose_plan(chosen["plan"], [] if how.overwrite else [job.path for job in jobs], measured.precision),
-            points=len(jobs) * fewest_points((settings.landscape_size,) * 2, how.sampling),
-            seconds=how.budget,
-            rehearsal=chosen["dry_run"],
-        ) as pool:
+        with contextlib.ExitStack() as stack:
+            files = [
+                stack.enter_context(
+                    open_record(LANDSCAPE_FILE, job.path, overwrite=whole.overwrite, rehearsal=rehearsal)
+                )
+                for job in jobs
+            ]
+            points = len(jobs) * fewest_points((settings.landscape_size,) * 2, sampling.sampling)
+            pool = stack.enter_context(
+                open_workers(callback_fn, how, stored=files, points=points, seconds=whole.budget, rehearsal=rehearsal)
+            )
             say(f"opening checkpoints, computing the directions of {len(jobs)} landscape{'s' if len(jobs) > 1 else ''}")
             # All planes are built before the first point is measured, so that a damaged checkpoint shows at once.
             # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
             numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
             readers = {number: run.checkpoint(number, pool.description.space) for number in numbers}
-            planes = [
-                plane_of_job(job, readers, pool, chosen, run.metadata.final_number, others, vectors) for job in jobs
-            ]
-            grids = [plane.axes(settings.landscape_size, margin, limits) for plane in planes]
-            for job, plane, axes in zip(jobs, planes, grids, strict=True):
+            final = run.metadata.final_number
+            grids = []
+            for job, stored in zip(jobs, files, strict=True):
+                plane = plane_of_job(job, stored, readers, pool, chosen, final, others, vectors)
+                attributes = {
+                    "unit": settings.unit,
+                    "intervals": [list(job.numbers)],
+                    "step_per_epoch": run.metadata.step_per_epoch,
+                    "seed": sampling.seed,
+                    "samples": chosen["samples"],
+                    "centering": centering if job.kind == "pca" else None,
+                    **function_attribute(callback_fn),
+                    **run_attributes(self._path, spanning if job.kind == "pca" else {}, folder),
+                }
+                grids.append(
+                    GridExperiment(plane, plane.axes(settings.landscape_size, margin, limits), sampling, attributes)
+                )
+            for grid, stored in zip(grids, files, strict=True):
                 # A night may pass before the last one's turn.
-                check_file(pool, plane, axes, path=job.path, settings=how)
-            for index, (job, plane, axes) in enumerate(zip(jobs, planes, grids, strict=True)):
-                if deadline is not None:
-                    # What is left is shared by the landscapes that are left.
-                    how = replace(how, share=max(deadline - time.perf_counter(), 0.0) / (len(jobs) - index))
-                if chosen["dry_run"]:
-                    if timed is None:
-                        say(f"measuring a point: a pass over {pool.description.num_samples:,} samples, a part twice")
-                    # A point of the other landscapes takes as long.
-                    forecast, timed = forecast_survey(pool, plane, axes, path=job.path, settings=how, timed=timed)
-                    say(f"{job.path.name}: {forecast}", timed=False)
-                    if plane.curvature is not None and not plane.curvature.is_known:
-                        say(vectors.cost(max(origin.measured.seconds for origin in timed)), timed=False)
+                grid.check(stored, pool)
+            if rehearsal:
+                say(f"measuring a point: a pass over {pool.description.num_samples:,} samples, a part twice")
+            for index, (grid, job, stored) in enumerate(zip(grids, jobs, files, strict=True)):
+                part = whole.part(len(jobs) - index)
+                if not rehearsal:
+                    data, report = measure_grid(grid, stored, pool, part, save_directions=chosen["save_directions"])
+                    landscapes.append(Landscape(data, job.path, report))
                     continue
-                # Planes along eigenvectors are kept in any case.
-                kept = (
-                    plane.curvature is not None
-                    or not chosen["save_directions"]
-                    or keep_directions(job.path, plane, overwrite=how.overwrite)
-                )
-                data, report = survey(
-                    pool,
-                    plane,
-                    axes,
-                    path=job.path,
-                    attributes={
-                        "unit": settings.unit,
-                        "intervals": [list(job.numbers)],
-                        "step_per_epoch": run.metadata.step_per_epoch,
-                        "seed": how.seed,
-                        "samples": measured.samples,
-                        "centering": centering if job.kind == "pca" else None,
-                        **function_attribute(callback_fn),
-                        **run_attributes(self._path, spanning if job.kind == "pca" else {}, folder),
-                    },
-                    settings=how,
-                )
-                if not kept:
-                    write_directions(job.path, plane)
-                landscapes.append(Landscape(data, job.path, report))
+                # A point of the other landscapes takes as long.
+                grid.origins = grids[0].origins
+                say(f"{job.path.name}: {forecast(grid, stored, pool, part)}", timed=False)
+                if grid.plane.curvature is not None and not grid.plane.curvature.is_known:
+                    say(vectors.cost(max(origin.measured.seconds for origin in grid.origins)), timed=False)
         return landscapes
 
     @documented(RunCurvatureOptions, CURVATURE_OPTIONS)

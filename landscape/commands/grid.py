@@ -95,8 +95,8 @@ def _change(change: Callable[..., Any], file: str, *, function: str | None, **op
 
 def _remembered(file: str) -> str:
     """Returns the function that a file names, if its module lies in the working directory."""
-    from ..grid.experiment import FUNCTION
     from ..grid.landscape_file import read_landscape
+    from ..record.provenance import FUNCTION
 
     said = read_landscape(file).attributes.get(FUNCTION)
     match = _REMEMBERED.fullmatch(said) if isinstance(said, str) else None

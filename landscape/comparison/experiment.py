@@ -16,11 +16,11 @@ from workers.errors import CurvatureError
 from workers.pool import Pool
 
 from ..errors import PlaneError
-from ..grid.experiment import measured_attributes
 from ..planes.from_checkpoints import check_spannable
 from ..record.checks import PointStatus
-from ..record.driver import forecast_text
-from ..record.identity import buffers_identity, measured_identity
+from ..record.driver import Experiment, Stored, forecast_text
+from ..record.identity import OF_LOSS, identity_of
+from ..record.provenance import measured_attributes
 from ..record.run import Run
 from .blocks import block_names, block_sizes
 from .data import ComparisonData
@@ -37,7 +37,7 @@ _NAMED = 8
 
 
 @dataclass
-class ComparisonExperiment:
+class ComparisonExperiment(Experiment[ComparisonData]):
     """The loss along lines through the networks of several recipes.
 
     Attributes:
@@ -51,30 +51,26 @@ class ComparisonExperiment:
     states: Sequence[AlignedState] = ()
     unit: str = "line"
 
-    def begin(self, pool: Pool) -> ComparisonData:
-        """Returns the comparison of which nothing is measured, with its identity."""
+    def begin(self, stored: Stored[ComparisonData], pool: Pool) -> ComparisonData:
+        """Returns the comparison with its identity and the lines of the file."""
         check_spannable(pool.description.space)
         self.states = as_states(self.recipes, pool.description.space)
         self._find_out_how_losses_add_up(pool)
         description = pool.description
         blocks = len(block_names(description.metrics))
-        options = description.options
-        measured = measured_identity(description)
         settings = self.settings
+        lines = {"normalization": settings.normalization, "seed": settings.seed, "t": settings.t.tolist()}
+        identity = identity_of(description, (*OF_LOSS, "buffers"), {"lines": lines})
+        identity["samples"]["blocks"] = blocks
         attributes = {
             **self.attributes,
             **measured_attributes(description),
             **{name: getattr(settings, name) for name in _OF_SETTINGS},
-            "buffers": options.buffers,
+            "buffers": description.options.buffers,
             "weights": description.space.dimension,
             "recipes": list(self.recipes.names),
             "paired": list(self.recipes.paired),
-            "identity": {
-                **measured,
-                "lines": {"normalization": settings.normalization, "seed": settings.seed, "t": settings.t.tolist()},
-                "samples": {**measured["samples"], "blocks": blocks},
-                "buffers": buffers_identity(options),
-            },
+            "identity": identity,
         }
         known = {
             "recipe": [entry.recipe for entry in self.recipes.entries],
@@ -83,9 +79,9 @@ class ComparisonExperiment:
             "t": settings.t,
             "block_size": block_sizes(description.num_samples, blocks),
         }
-        return ComparisonData.empty(known, {"direction": settings.directions}, attributes)
+        return ComparisonData.empty(known, {"direction": settings.directions}, attributes).continuing(stored)
 
-    def resume(self, record: ComparisonData) -> Bool[np.ndarray, "n directions"]:
+    def resume(self, record: ComparisonData, pool: Pool) -> Bool[np.ndarray, "n directions"]:
         """Returns which lines are measured; those of networks that only the file has are not."""
         networks = len(self.states)
         record.forget_failed(range(networks))
@@ -93,7 +89,7 @@ class ComparisonExperiment:
         todo[networks:], todo[:, self.settings.directions :] = False, False
         return todo
 
-    def forecast(self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool) -> str:
+    def forecast(self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run) -> str:
         """Returns in words what measuring would cost, after one network's own loss is measured."""
         return self._forecast(record, todo, pool, max(origin.measured.seconds for origin in pool.measure_origin()))
 
@@ -122,7 +118,7 @@ class ComparisonExperiment:
         """Warns of networks that do not count."""
         if record.errors and not record.status_counts[PointStatus.MEASURED]:
             raise LandscapeError(f"no network could be measured: {_reasons(record)}")
-        if left_out(record) and (record.complete or not run.is_late):
+        if left_out(record) and (record.complete or not run.stopped):
             warnings.warn(f"left out of the comparison: {_reasons(record)}", stacklevel=5)
 
     def _find_out_how_losses_add_up(self, pool: Pool) -> None:

@@ -7,16 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from workers.errors import CallbackFunctionError
-from workers.measurement_options import MeasurementOptions
-from workers.pools.open_pool import open_pool
 
-from ..grid.experiment import choose_plan, function_attribute
-from ..grid.forecast import Announcer
-from ..record.driver import forecast, measure
+from ..record.driver import forecast, measure, open_record
 from ..record.kind import COMPARISON
-from ..record.options import documented, pool_options, with_defaults
-from ..record.run import Run
-from ..record.store import open_record
+from ..record.options import documented, with_defaults
+from ..record.provenance import function_attribute
+from ..record.record_file import record_format
+from ..record.run import Announcer, Run
+from ..record.workers import open_workers
 from ..record.writer import output_file
 from .blocks import InBlocks
 from .comparison import Comparison
@@ -98,31 +96,26 @@ def compare(
 
     attributes = {"samples": chosen["samples"], **function_attribute(callback_fn)}
     experiment = ComparisonExperiment(found, settings, attributes)
-    with open_record(ComparisonData, path, overwrite=run.overwrite, rehearsal=rehearsal) as stored:
+    with open_record(record_format(ComparisonData), path, overwrite=run.overwrite, rehearsal=rehearsal) as stored:
 
         def measured(*, blocks: bool) -> Comparison | None:
-            options = MeasurementOptions(
-                num_samples,
-                samples=chosen["samples"],
-                seed=seed,
-                buffers=chosen["buffers"],
-                recalibration_batch_size=chosen["recalibration_batch_size"],
-                precision=chosen["precision"],
-                groups=InBlocks() if blocks else None,
-                seed_each_point=chosen["seed_each_point"],
-            )
-            with open_pool(
+            how = {
+                **chosen,
+                "groups": InBlocks() if blocks else None,
+                "seed": seed,
+                "num_samples": num_samples,
+                "device_ids": device_ids,
+            }
+            with open_workers(
                 callback_fn,
-                options,
-                device_ids=device_ids,
-                **pool_options(chosen),
-                plan=choose_plan(chosen["plan"], [], chosen["precision"]) or stored.plan,
+                how,
+                stored=[stored],
                 points=len(found.entries) * directions * points,
                 seconds=run.budget,
                 rehearsal=rehearsal,
             ) as pool:
                 if rehearsal:
-                    say(forecast(experiment, stored, pool), timed=False)
+                    say(forecast(experiment, stored, pool, run), timed=False)
                     return None
                 record, report = measure(experiment, stored, pool, run)
                 return Comparison(record, report=report)

@@ -17,6 +17,7 @@ from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, 
 from ..planes.from_checkpoints import plane_of_eigenvectors
 from ..planes.plane import Plane
 from ..record.checks import PointStatus
+from ..record.identity import eigenvectors_identity
 from ..record.read_only_record import ReadOnlyRecord
 from ..record.run import MeasurementReport
 from ..roles import CHECKPOINT, OriginRole, named_origin
@@ -218,17 +219,10 @@ class Curvature(ReadOnlyRecord, CurvatureData):
             int(self.attributes["num_samples"]),
             float(rise),
         )
-        known = self.attributes["identity"]
-        seeded = {"seed_each_point": known["seed_each_point"]} if "seed_each_point" in known else {}
-        identity = {
-            "decomposition": self.matrix,
-            "origin": self.sha256[row],
-            "samples": known["samples"],
-            **seeded,
-            "which": list(names),
-            "tolerance": self.attributes["tolerance"],
-            "seed": self.attributes["seed"],
-        }
+        known = self.attributes
+        identity = eigenvectors_identity(
+            known["identity"], self.matrix, self.sha256[row], names, tolerance=known["tolerance"], seed=known["seed"]
+        )
         role = named_origin(name)
         if name is None and self.unit != CHECKPOINT:
             role = OriginRole(CHECKPOINT, number=int(self.number[row]))

@@ -18,11 +18,11 @@ from workers.errors import CurvatureError
 from workers.pool import CurvatureResult, CurvatureTask, Pool
 
 from ..errors import error_message
-from ..grid.experiment import measured_attributes
 from ..record.checks import PointStatus
-from ..record.driver import forecast_text
-from ..record.identity import measured_identity
+from ..record.driver import Experiment, Stored, forecast_text
+from ..record.identity import OF_LOSS, identity_of
 from ..record.kind import CURVATURE
+from ..record.provenance import measured_attributes
 from ..record.run import Run
 from .adding_up import find_out_how_losses_add_up
 from .data import MATRIX_NAMES, CurvatureData
@@ -37,7 +37,7 @@ _ERRORS_IN_WARNING = 3
 
 
 @dataclass
-class CurvatureExperiment:
+class CurvatureExperiment(Experiment[CurvatureData]):
     """The curvature at sets of weights.
 
     Attributes:
@@ -53,8 +53,8 @@ class CurvatureExperiment:
     unit: str
     vectors: dict[int, Eigenvectors] = field(default_factory=dict)
 
-    def begin(self, pool: Pool) -> CurvatureData:
-        """Returns the curvature of which nothing is measured, with its identity."""
+    def begin(self, stored: Stored[CurvatureData], pool: Pool) -> CurvatureData:
+        """Returns the curvature with its identity and the rows of the file."""
         find_out_how_losses_add_up(pool, self.weights)
         description, settings = pool.description, self.settings
         asked = {
@@ -67,7 +67,7 @@ class CurvatureExperiment:
         sizes = {"pair": settings.top + settings.bottom}
         if settings.density_probes:
             sizes |= {"probe": settings.density_probes, "step": settings.density_steps}
-        return CurvatureData.empty(
+        fresh = CurvatureData.empty(
             {"number": numbers, "sha256": [self.weights[number].sha256() for number in numbers]},
             sizes,
             {
@@ -76,11 +76,12 @@ class CurvatureExperiment:
                 **asked,
                 **measured_attributes(description),
                 "weights": description.space.dimension,
-                "identity": {**asked, **measured_identity(description)},
+                "identity": identity_of(description, OF_LOSS, asked),
             },
         )
+        return fresh.continuing(stored)
 
-    def resume(self, record: CurvatureData) -> Bool[np.ndarray, " n"]:
+    def resume(self, record: CurvatureData, pool: Pool) -> Bool[np.ndarray, " n"]:
         """Returns which rows are measured, or, where vectors are missing, once more."""
         todo = np.array([number in self.weights for number in record.number.tolist()])
         for row in np.flatnonzero(todo & (record.status == PointStatus.MEASURED)).tolist():
@@ -89,7 +90,7 @@ class CurvatureExperiment:
         record.forget_failed(np.flatnonzero(todo).tolist())
         return todo
 
-    def forecast(self, record: CurvatureData, todo: Bool[np.ndarray, " n"], pool: Pool) -> str:
+    def forecast(self, record: CurvatureData, todo: Bool[np.ndarray, " n"], pool: Pool, run: Run) -> str:
         """Returns in words what measuring would cost, after a few products."""
         count, numbers, seconds = len(self.weights), record.number[todo].tolist(), 0.0
         if numbers:

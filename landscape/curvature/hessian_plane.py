@@ -21,9 +21,7 @@ from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import MATRICES, ProductSettings
 from workers.errors import CurvatureError
 from workers.evaluator import EvaluatorDescription
-from workers.measurement_options import MeasurementOptions
 from workers.pool import Pool
-from workers.pools.open_pool import open_pool
 
 from ..errors import error_message
 from ..grid.kept_plane import read_kept
@@ -31,8 +29,10 @@ from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, 
 from ..planes.directions import DIRECTIONS, random_direction
 from ..planes.from_checkpoints import plane_of_eigenvectors
 from ..planes.plane import Plane
+from ..record.identity import eigenvectors_identity, identity_of
 from ..record.options import RunOptions
 from ..record.run import duration_text
+from ..record.workers import open_workers
 from ..roles import UNKNOWN, OriginRole, named_origin
 from .adding_up import find_out_how_losses_add_up
 from .experiment import curvature_task
@@ -129,17 +129,11 @@ class EigenvectorSettings:
         )
 
     def identity(self, description: EvaluatorDescription, state: AlignedState) -> dict[str, Any]:
-        """Returns what the eigenvectors are of, but not their bits: another machine finds other last digits."""
-        options = description.options
-        return {
-            "decomposition": self.matrix,
-            "origin": state.sha256(),
-            "samples": {"count": description.num_samples, "sha256": description.samples_sha256},
-            **({"seed_each_point": options.seed} if options.seed_each_point else {}),
-            "which": list(self.which),
-            "tolerance": self.tolerance,
-            "seed": self.seed,
-        }
+        """Returns what the eigenvectors are of."""
+        measured = identity_of(description, ("samples", "seed_each_point"))
+        return eigenvectors_identity(
+            measured, self.matrix, state.sha256(), self.which, tolerance=self.tolerance, seed=self.seed
+        )
 
 
 def hessian_plane(
@@ -203,12 +197,15 @@ def hessian_plane(
     settings = EigenvectorSettings(
         which=check_which(which), matrix=matrix, rise=rise, tolerance=tolerance, max_products=max_products, seed=seed
     )
-    options = MeasurementOptions(num_samples, samples, seed, seed_each_point=seed_each_point)
+    how = {
+        "num_samples": num_samples, "samples": samples, "seed": seed, "seed_each_point": seed_each_point,
+        "device_ids": device_ids, "address": address, "compile": False,
+    }  # fmt: skip
     role = named_origin(name)
     kept = None if kept_beside is None else check_directory("kept_beside", kept_beside)
     reader = as_reader("origin", origin)
     check_bool("progress", progress)
-    with open_pool(callback_fn, options, device_ids=device_ids, address=address, compile=False) as pool:
+    with open_workers(callback_fn, how) as pool:
         return plane_along_eigenvectors(pool, reader, settings, role=role, kept=kept, progress=progress)
 
 

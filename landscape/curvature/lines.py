@@ -8,9 +8,8 @@ from typing import Any
 from collectors.validation import check_int
 from collectors.weights.aligned import NetworkState, Weights, align, as_reader
 from workers.curvature.trace import Trace
-from workers.measurement_options import MeasurementOptions
-from workers.pools.open_pool import open_pool
 
+from ..record.workers import open_workers
 from .adding_up import find_out_how_losses_add_up
 from .second_differences import find_trace_by_lines
 
@@ -50,8 +49,8 @@ def trace_by_lines(
     check_int("lines", lines, minimum=1)
     check_int("seed", seed, minimum=0)
     reader = as_reader("weights", weights)
-    options = MeasurementOptions(num_samples, seed=seed)
-    with open_pool(callback_fn, options, device_ids=device_ids, points=2 * lines) as pool:
+    how = {"num_samples": num_samples, "seed": seed, "device_ids": device_ids}
+    with open_workers(callback_fn, how, points=2 * lines) as pool:
         space = pool.description.space
         state = align(reader, space)
         find_out_how_losses_add_up(pool, {0: state})

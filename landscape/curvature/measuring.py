@@ -17,16 +17,14 @@ from collectors.validation import check_int, wrong_type, wrong_value
 from collectors.weights.aligned import AlignedState, Weights, align, as_reader
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import Matrix, ProductSettings
-from workers.measurement_options import MeasurementOptions
-from workers.pools.open_pool import open_pool
 
-from ..grid.experiment import choose_plan, function_attribute, run_attributes
-from ..grid.forecast import Announcer
-from ..record.driver import forecast, measure
+from ..record.driver import forecast, measure, open_record
 from ..record.kind import CURVATURE
-from ..record.options import documented, pool_options, with_defaults
-from ..record.run import Run
-from ..record.store import open_record
+from ..record.options import documented, with_defaults
+from ..record.provenance import function_attribute, run_attributes
+from ..record.record_file import record_format
+from ..record.run import Announcer, Run
+from ..record.workers import open_workers
 from ..record.writer import output_file
 from ..roles import CHECKPOINT
 from .curvature import Curvature
@@ -164,23 +162,13 @@ def _measure(
     say(_DRY_RUN, timed=False)
     say("building the network, reading the samples")
     with contextlib.ExitStack() as stack:
-        stored = stack.enter_context(open_record(CurvatureData, path, overwrite=run.overwrite, rehearsal=rehearsal))
+        stored = stack.enter_context(
+            open_record(record_format(CurvatureData), path, overwrite=run.overwrite, rehearsal=rehearsal)
+        )
+        # Products run eagerly.
+        how = {**chosen, "compile": False, "device_ids": device_ids, "num_samples": num_samples}
         pool = stack.enter_context(
-            open_pool(
-                callback_fn,
-                MeasurementOptions(
-                    num_samples,
-                    samples=chosen["samples"],
-                    seed=settings.seed,
-                    seed_each_point=chosen["seed_each_point"],
-                ),
-                device_ids=device_ids,
-                # Products run eagerly.
-                **pool_options({**chosen, "compile": False}),
-                plan=choose_plan(chosen["plan"], []) or stored.plan,
-                seconds=run.budget,
-                rehearsal=rehearsal,
-            )
+            open_workers(callback_fn, how, stored=[stored], seconds=run.budget, rehearsal=rehearsal)
         )
         experiment = CurvatureExperiment(
             weights(pool.description.space),
@@ -190,7 +178,7 @@ def _measure(
         )
         if path is not None and rehearsal:
             say("making a few products")
-            say(f"{path.name}: {forecast(experiment, stored, pool)}", timed=False)
+            say(f"{path.name}: {forecast(experiment, stored, pool, run)}", timed=False)
             return None
         record, report = measure(experiment, stored, pool, run)
         return Curvature(record, report=report, vectors=experiment.vectors)

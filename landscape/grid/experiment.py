@@ -1,44 +1,57 @@
-"""A landscape before its first point: its geometry, identity and plan."""
+"""A grid over a plane as an experiment: its identity, its points, its checkpoints, and where results go."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
-from importlib.metadata import version
+import functools
+import itertools
+import math
+import shlex
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.files.places import AnyPath, check_directory
-from collectors.validation import wrong_type, wrong_value
-from workers.evaluator import DataSetDescription, EvaluatorDescription
-from workers.measurement_plan import MeasurementPlan
+from workers.evaluator import EvaluatorDescription
+from workers.measuring.checks import check_determinism, check_same_values, closeness_elsewhere
+from workers.pool import OriginValues, Pool, Result, Task
 
-from ..errors import LandscapeNotFoundError
+from ..planes.curved_line import CurvedLine
 from ..planes.networks import columns_of
-from ..planes.plane import Plane
-from ..record.identity import buffers_identity, measured_identity
-from ..record.store import continued_plan
-from ..record.whole_file import read_file_attributes
+from ..planes.plane import Axes, Plane
+from ..record.checks import PointStatus
+from ..record.driver import Experiment, Stored
+from ..record.identity import OF_LOSS, identity_of
+from ..record.provenance import data_set_json, measured_attributes
+from ..record.run import Run
+from ..sampling.adaptive_sampling import AdaptiveSampling
+from ..sampling.sampling import coarse_and_fine, first_grid_counts, pending_points
 from .checkpoints import CheckpointsData
-from .data import DirectionsData, LandscapeData
+from .data import LOSS_ERROR, DirectionsData, LandscapeData
+from .forecast import Forecast, make_forecast
 from .kept_plane import curvature_attribute
+from .resume import UNDER_WAY, begun_before, check_continues
 from .samples import kept_losses
+from .sampling_settings import SamplingSettings
+from .tasks import (
+    UNMEASURED,
+    Place,
+    checkpoint_tasks,
+    copy_same,
+    forget_unmeasured,
+    grid_tasks,
+    keep_result,
+    same_losses,
+    shares,
+)
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64
+    from jaxtyping import Bool
 
-
-FUNCTION = "function"
-"""The attribute that names the callback_fn with which a landscape was measured."""
-RUN = "run_directory"
-FURTHER_RUNS = "further_run_directories"
-"""The attribute that says where the run of a landscape is, seen from the file, if the file does not lie in it."""
-
+_KINDS = {"pca": "PCA", "random": "random", "hessian": "Hessian", "ggn": "Gauss-Newton", "factors": "factor"}
+_OF_GRID = (*OF_LOSS, "extremes", "keep_samples", "metrics", "groups", "buffers")
 _EXTREMES = (
     "max_eigenvalue and min_eigenvalue are the ends of the Hessian's spectrum at each point, each to 1 % of itself, "
     "and convexity_ratio is |min / max|; NaN where an end is not known so well after 200 products."
@@ -49,170 +62,258 @@ _INTERPOLATED = (
 )
 
 
-def new_landscape(
-    description: EvaluatorDescription,
-    plane: Plane,
-    x: Float64[np.ndarray, " nx"],
-    y: Float64[np.ndarray, " ny"] | None,
-    attributes: Mapping[str, Any],
-) -> LandscapeData:
-    """Returns the landscape of a plane on a grid, everything pending."""
-    checkpoints = None
-    if plane.projection is not None:
-        places, who = vars(plane.projection), columns_of(plane.networks)
-        checkpoints = CheckpointsData.empty(
-            **places, **who, metric_names=description.metrics, has_buffers=bool(plane.space.buffers)
+@dataclass(eq=False)
+class GridExperiment(Experiment[LandscapeData]):
+    """The loss on a grid over a plane, at its origin, and at its checkpoints.
+
+    Attributes:
+        axes: of the grid.
+        sampling: which points are measured.
+        attributes: what the file says beside what the experiment knows itself.
+        source: a landscape of the same identity on another grid, whose points a new file begins with.
+        closing: what returns further attributes at the end, while the plane is still loaded.
+        origins: the origin as each worker measured it. Given of another plane of the network, they only tell how long a
+            point takes: then nothing is loaded, and nothing can be measured.
+        predicted: what it was expected to cost, once it has begun to measure.
+        copied: how many losses of checkpoints were known without measuring.
+    """
+
+    plane: Plane
+    axes: Axes
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    source: LandscapeData | None = None
+    closing: Callable[[Pool, LandscapeData], Mapping[str, Any]] | None = None
+    origins: Sequence[OriginValues] = ()
+    predicted: Forecast | None = None
+    copied: int = 0
+    unit: str = "point"
+    _changed_grid: str = ""
+    _same: dict[Place, Place] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shape = "line" if self.axes[1] is None else "landscape"
+        self.name = " ".join(item for item in (_KINDS.get(self.plane.decomposition, ""), shape) if item)
+
+    def check(self, stored: Stored[LandscapeData], pool: Pool) -> None:
+        """Raises what ``begin`` would raise of the file that is there."""
+        check_continues(stored, self._unmeasured(pool.description), self.source)
+
+    def begin(self, stored: Stored[LandscapeData], pool: Pool) -> LandscapeData:
+        """Returns the landscape with what its file or another grid's has of it."""
+        if not self.origins:
+            self._load(pool)
+        fresh = self._unmeasured(pool.description)
+        check_continues(stored, fresh, self.source)
+        record, self._changed_grid = begun_before(stored, fresh, self.source)
+        return record
+
+    def resume(self, record: LandscapeData, pool: Pool) -> Bool[np.ndarray, " tasks"]:
+        """Measures the origin, and returns what this run measures of the grid and of the plane's checkpoints."""
+        if not self.origins:
+            self._measure_origin(record, pool)
+        forget_unmeasured(record)
+        # The file that holds them is about to be replaced.
+        record.kept_samples = {name: samples.held() for name, samples in record.kept_samples.items()}
+        self._same = same_losses(self.plane, record)
+        grid, *checkpoints = (np.isin(status, UNMEASURED) for status in record.statuses)
+        for status in checkpoints:
+            # What only the file has on its plane comes after them.
+            status[len(self.plane.checkpoints) :] = False
+        return np.concatenate([grid.reshape(-1), *checkpoints])
+
+    def forecast(self, record: LandscapeData, todo: Bool[np.ndarray, " tasks"], pool: Pool, run: Run) -> str:
+        """Returns in words what measuring would cost, as far as the origin tells."""
+        return str(self._forecast(record, pool, run, checkpoint_tasks(self.plane, record, self._same)))
+
+    def results(
+        self, record: LandscapeData, todo: Bool[np.ndarray, " tasks"], pool: Pool, run: Run
+    ) -> Iterator[str | Result | Callable[[LandscapeData], int]]:
+        """Yields results of the coarse grid, of the checkpoints, of the fine grid, of rounds of adaptive sampling."""
+        path = checkpoint_tasks(self.plane, record, self._same)
+        self.predicted = self._forecast(record, pool, run, path)
+        yield from filter(None, (self._changed_grid, str(self.predicted), _watch_text(record)))
+        yield self._start
+        sampling = self.sampling
+        adaptive = AdaptiveSampling(
+            record.shape, sampling.tolerance, relative=sampling.relative_tolerance, seed=sampling.seed
         )
-    own = {
-        **measured_attributes(description),
-        "decomposition": plane.decomposition,
-        "normalization": plane.normalization,
-        # Of random directions alone; the identity has it with the rest of what they were drawn from.
-        "perturb_one_dimensional": plane.identity.get("perturb_one_dimensional"),
-        # Not that of the survey, which is the attribute "seed": a plane is drawn before, by its own.
-        "directions_seed": plane.identity.get("seed"),
-        # A function has no name that could be trusted to be the same one again.
-        **({"groups": "target"} if description.options.groups == "target" else {}),
-        "buffers": description.options.buffers,
-        "notes": [
-            *description.notes,
-            *plane.notes,
-            *([_INTERPOLATED] if description.options.buffers == "interpolate" else []),
-            *([_EXTREMES] if description.options.extremes else []),
-        ],
-        "identity": _identity(description, plane),
-        **curvature_attribute(plane),
-    }
-    bends = plane.curvature
-    directions = DirectionsData(
-        plane.norms,
-        plane.explained_variance_ratio,
-        plane.cosine,
-        None if bends is None else np.array(bends.eigenvalues),
-        None if bends is None else np.array(bends.residuals),
-    )
-    data = LandscapeData.empty(x, y, directions, description.metrics, checkpoints, {**attributes, **own})
-    vars(data.origin).update(asdict(plane.origin_role))
-    data.kept_samples = kept_losses(description.kept, data.shape)
-    return data
-
-
-def measured_attributes(description: EvaluatorDescription) -> dict[str, Any]:
-    """Returns the attributes of every file on how it was measured, and when."""
-    return {
-        "network": description.space.network,
-        "num_samples": description.num_samples,
-        **({"datasets": [_data_set(item) for item in description.datasets]} if description.datasets else {}),
-        "seed_each_point": description.options.seed_each_point,
-        "partition_dependent": description.partition_dependent,
-        "measurement_plan": description.plan.to_json(),
-        "notes": list(description.notes),
-        "created": _now(),
-        "versions": _versions(description.space.framework),
-    }
-
-
-def function_attribute(callback_fn: Callable[[], Any]) -> dict[str, str]:
-    """Returns the attribute ``module:function`` of a callback_fn; empty where that imports none, as of a lambda."""
-    from workers.pools.first_call import FirstCall
-
-    callback_fn = callback_fn.func if isinstance(callback_fn, FirstCall) else callback_fn
-    module, name = (str(getattr(callback_fn, item, "")) for item in ("__module__", "__qualname__"))
-    is_there = getattr(sys.modules.get(module), name, None) is callback_fn
-    return {FUNCTION: f"{module}:{name}"} if is_there and module != "__main__" else {}
-
-
-def run_attributes(run: AnyPath, further: Mapping[str, AnyPath], folder: AnyPath) -> dict[str, Any]:
-    """Returns attributes with the ways from ``folder`` to a plane's runs; that to ``run`` is left out if it is "."."""
-    own = _way(run, folder)
-    others = {name: _way(other, folder) for name, other in further.items()}
-    return {**({} if own == "." else {RUN: own}), **({FURTHER_RUNS: others} if others else {})}
-
-
-def _way(run: AnyPath, folder: AnyPath) -> str:
-    if isinstance(run, Path) and isinstance(folder, Path):
-        # Neither a moved project nor a name in a home directory must matter.
-        return os.path.relpath(run.resolve(), folder.resolve())
-    return "." if run == folder else str(run.absolute() if isinstance(run, Path) else run)
-
-
-def choose_plan(given: object, continued: Sequence[AnyPath], precision: str = "float32") -> MeasurementPlan | None:
-    """Returns the given plan or that of a given file, else of the first file that is continued; None without any."""
-    if given is not None:
-        plan = given if isinstance(given, MeasurementPlan) else _plan_of_file(given)
-        if plan.precision not in ("float32", precision):
-            raise ValueError(
-                f'plan was made for precision="{plan.precision}", but precision is "{precision}". Pass '
-                f'precision="{plan.precision}", or another plan.'
+        next_points = adaptive.next_points if sampling.sampling == "adaptive" else pending_points
+        while not run.stopped:
+            points = next_points(record.metrics["loss"], record.status)
+            if not (points or path):
+                break
+            coarse, fine = coarse_and_fine(record.shape, points)
+            tasks: Iterator[Task] = itertools.chain(
+                grid_tasks(self.plane, record, coarse), path, grid_tasks(self.plane, record, fine)
             )
-        return plan
-    for path in continued:
-        try:
-            stored = read_file_attributes(path).get("measurement_plan")
-        except LandscapeNotFoundError:
-            continue
-        if stored is not None:
-            return continued_plan(stored, path)
-    return None
+            yield from pool.run(run.in_time(tasks))
+            path = []
+        yield functools.partial(self._end, adaptive=adaptive, finished=not run.stopped)
+        for closing in filter(None, (self._curve, self.closing)):
+            yield functools.partial(_add, attributes=closing(pool, record))
+
+    def keep(self, record: LandscapeData, result: Result | Callable[[LandscapeData], int]) -> int:
+        """Writes a result to its place, and to those places that it is the loss of too."""
+        if not isinstance(result, Result):
+            return result(record)
+        keep_result(record, result)
+        is_checkpoint = isinstance(result.key, tuple) and result.key[0] != "grid"
+        return 1 + (self._copy_same(record) if is_checkpoint else 0)
+
+    def warn(self, record: LandscapeData, run: Run) -> None:
+        """Warns of points that failed, and of a loss that is finite nowhere."""
+        if failed := record.status_counts[PointStatus.FAILED]:
+            place, text = next(iter(record.errors.items()))
+            warnings.warn(
+                f"{failed} of {record.status.size} points failed and are marked so in the file; the first one is "
+                f"{place}:\n{text}",
+                stacklevel=5,
+            )
+        if (record.status == PointStatus.MEASURED).any() and not np.isfinite(record.loss).any():
+            warnings.warn(
+                "the loss is NaN or infinite at every point; it is stored as it is. Check the data and the checkpoint "
+                "that the plane is centred on, or measure a smaller region.",
+                stacklevel=5,
+            )
+
+    def ended(self, record: LandscapeData) -> str:
+        """Returns in words what a budget ended, and what keeps it from being a fine picture."""
+        counts = record.status_counts
+        others = [
+            f"{counts[status]} {text}"
+            for status, text in (
+                (PointStatus.INTERPOLATED, "are interpolated"),
+                (PointStatus.PENDING, "have no value yet"),
+            )
+            if counts[status]
+        ]
+        text = f"the landscape after {counts[PointStatus.MEASURED]} of {record.status.size} points"
+        text += f"; of the others {' and '.join(others)}" if others else ""
+        known, size = first_grid_counts(record.status)
+        if known < size:
+            text += (
+                f": it is a coarse picture so far, as {known} of the {size} points are measured between which it is "
+                "interpolated"
+            )
+        path = record.statuses[1:]
+        missing = sum(int((status == PointStatus.PENDING).sum()) for status in path)
+        if missing:
+            text += f". {missing} of {sum(status.size for status in path)} losses of checkpoints are not measured"
+        return text
+
+    def _load(self, pool: Pool) -> None:
+        """Puts the plane on the workers, who find out at its origin and the grid's corners how the loss is added up."""
+        plane, ends = self.plane, [(float(axis[0]), float(axis[-1])) for axis in self.axes if axis is not None]
+        corners = sorted(itertools.product(*ends), key=lambda corner: -math.hypot(*corner))
+        end_buffers = () if pool.description.options.buffers == "fixed" else plane.end_buffers
+        if isinstance(plane, CurvedLine):
+            # The control points between the ends have the buffers of the first network.
+            first = [{name: plane.buffers[name] for name in end} for end in end_buffers] * (len(plane.directions) - 1)
+            end_buffers = (*first, *end_buffers)
+        far = [shares(plane, corner) for corner in corners]
+        pool.load(plane.origin, plane.directions, plane.buffers, end_buffers, far)
+
+    def _unmeasured(self, description: EvaluatorDescription) -> LandscapeData:
+        """Returns the landscape with everything pending."""
+        plane, checkpoints = self.plane, None
+        if plane.projection is not None:
+            places, who = vars(plane.projection), columns_of(plane.networks)
+            checkpoints = CheckpointsData.empty(
+                **places, **who, metric_names=description.metrics, has_buffers=bool(plane.space.buffers)
+            )
+        options = description.options
+        attributes = {
+            **self.attributes,
+            **measured_attributes(description),
+            "decomposition": plane.decomposition,
+            "normalization": plane.normalization,
+            # Of random directions alone; the identity has it with the rest of what they were drawn from.
+            "perturb_one_dimensional": plane.identity.get("perturb_one_dimensional"),
+            # Not the attribute "seed", which is that of the samples: a plane is drawn before, by its own.
+            "directions_seed": plane.identity.get("seed"),
+            # Functions cannot be compared, so a file only names "target".
+            **({"groups": "target"} if options.groups == "target" else {}),
+            "buffers": options.buffers,
+            "notes": [
+                *description.notes,
+                *plane.notes,
+                *([_INTERPOLATED] if options.buffers == "interpolate" else []),
+                *([_EXTREMES] if options.extremes else []),
+            ],
+            "identity": self._identity(description),
+            **curvature_attribute(plane),
+        }
+        bends = plane.curvature
+        directions = DirectionsData(
+            plane.norms,
+            plane.explained_variance_ratio,
+            plane.cosine,
+            None if bends is None else np.array(bends.eigenvalues),
+            None if bends is None else np.array(bends.residuals),
+        )
+        data = LandscapeData.empty(*self.axes, directions, description.metrics, checkpoints, attributes)
+        vars(data.origin).update(asdict(plane.origin_role))
+        data.kept_samples = kept_losses(description.kept, data.shape)
+        return data
+
+    def _identity(self, description: EvaluatorDescription) -> dict[str, Any]:
+        identity = identity_of(description, _OF_GRID, {"plane": self.plane.identity})
+        if description.options.buffers != "fixed" and self.plane.end_buffers:
+            identity["buffers"]["at_networks"] = "own"
+        # The name of the main data set, the first one, may change.
+        if others := {item.name: data_set_json(item) for item in description.datasets[1:]}:
+            identity["samples"]["further"] = others
+        return identity
+
+    def _measure_origin(self, record: LandscapeData, pool: Pool) -> None:
+        self.origins = pool.measure_origin()
+        precision, stored = pool.description.options.precision, record.origin
+        values = check_determinism(self.origins, precision)
+        if stored.status == PointStatus.MEASURED:
+            where, tolerance = "now, after the file's own value", closeness_elsewhere(precision)
+            far = self.origins[0].measured.elsewhere
+            check_same_values("the origin", stored.metrics, values, where, tolerance, elsewhere=far)
+        else:
+            stored.metrics, stored.status = values, PointStatus.MEASURED
+
+    def _forecast(self, record: LandscapeData, pool: Pool, run: Run, path: Sequence[Task]) -> Forecast:
+        return make_forecast(pool, self.plane, record, path, self.origins, self.sampling.sampling, run)
+
+    def _copy_same(self, record: LandscapeData) -> int:
+        copied = copy_same(record, self._same)
+        self.copied += copied
+        return copied
+
+    def _curve(self, _pool: Pool, record: LandscapeData) -> Mapping[str, Any]:
+        return {"path": self.plane.facts(record.x)} if isinstance(self.plane, CurvedLine) else {}
+
+    def _start(self, record: LandscapeData) -> int:
+        record.attributes["sampling"] = self.sampling.begun()
+        return self._copy_same(record)
+
+    def _end(self, record: LandscapeData, adaptive: AdaptiveSampling, *, finished: bool) -> int:
+        """Interpolates between what is measured, and notes how the sampling ended."""
+        report: dict[str, Any] = {}
+        if finished:
+            record.attributes.pop(UNDER_WAY, None)
+        if self.sampling.sampling == "adaptive" or (record.status == PointStatus.PENDING).any():
+            filled = adaptive.fill(record.metrics, record.status)
+            for name, values in filled.metrics.items():
+                record.metrics[name][...] = values
+            record.status[...] = filled.status
+            if (record.status == PointStatus.INTERPOLATED).any() or not (record.status == PointStatus.PENDING).any():
+                record.metrics[LOSS_ERROR] = filled.loss_error
+            report = filled.report.to_json()
+        record.attributes["sampling"] = {**self.sampling.begun(), "finished": finished, **report}
+        return 0
 
 
-def _plan_of_file(given: object) -> MeasurementPlan:
-    if not isinstance(given, str | os.PathLike):
-        raise wrong_type("plan", "a MeasurementPlan, the path of a landscape file, or None", given)
-    path = check_directory("plan", given)
-    stored = read_file_attributes(path).get("measurement_plan")
-    if stored is None:
-        raise wrong_value("plan", "a landscape file that says how it was measured (an imported one does not)", given)
-    try:
-        return MeasurementPlan.from_json(stored)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"plan must be a landscape file whose measurement plan can be used here, but that of {path} cannot "
-            f"({error}). Give another file, or leave plan out."
-        ) from error
+def _add(record: LandscapeData, attributes: Mapping[str, Any]) -> int:
+    record.attributes.update(attributes)
+    return 0
 
 
-def _identity(description: EvaluatorDescription, plane: Plane) -> dict[str, Any]:
-    options = description.options
-    measured, buffers = measured_identity(description), buffers_identity(options)
-    if options.buffers != "fixed" and plane.end_buffers:
-        buffers["at_networks"] = "own"
-    # The main data set's name is but a name.
-    others = {item.name: _data_set(item) for item in description.datasets[1:]}
-    further = {"further": others} if others else {}
-    return {
-        **measured,
-        **({"extremes": "hessian"} if options.extremes else {}),
-        **({"keep_samples": True} if options.keep_samples else {}),
-        "plane": plane.identity,
-        "samples": {**measured["samples"], **further},
-        "metrics": list(description.metrics),
-        **({"groups": description.groups_sha256} if description.groups_sha256 else {}),
-        "buffers": buffers,
-    }
-
-
-def _data_set(item: DataSetDescription) -> dict[str, Any]:
-    return {"name": item.name, "num_samples": item.num_samples, "sha256": item.samples_sha256}
-
-
-def _now() -> str:
-    # SOURCE_DATE_EPOCH is the convention by which builds are made reproducible to the byte.
-    fixed = os.environ.get("SOURCE_DATE_EPOCH")
-    moment = datetime.fromtimestamp(int(fixed), UTC) if fixed else datetime.now(UTC)
-    return moment.isoformat(timespec="seconds")
-
-
-def _versions(framework: str) -> dict[str, str]:
-    module = sys.modules.get(framework)
-    versions = {"python": sys.version.split()[0], "numpy": np.__version__, "summary-landscape": _own_version()}
-    if module is not None:
-        versions[framework] = str(module.__version__)
-    return versions
-
-
-def _own_version() -> str:
-    try:
-        return version("summary-landscape")
-    except ModuleNotFoundError:
-        return "unknown"
+def _watch_text(record: LandscapeData) -> str:
+    path = record.path
+    return f"watch it: landscape watch {shlex.quote(str(path))}" if isinstance(path, Path) else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,16 +14,14 @@ from workers.pool import OriginValues, Pool, StateTask, Task
 
 from ..planes.plane import Plane
 from ..record.checks import PointStatus
-from ..record.run import duration_text
+from ..record.driver import cost_text
+from ..record.run import MeasurementReport, Run, duration_text
 from ..sampling.sampling import first_grid_counts
 from .data import LandscapeData
-from .settings import SurveySettings
 
 _FILE_BASE = 15_000  # bytes of a landscape file without its grid: attributes, checkpoints, HDF5's own
 # Adaptive sampling measures at least its first grid, and this share of the other points to check itself.
 _CHECKED_SHARE = 1 / 50
-# Of a dry run, which says after how long something began.
-_NOTABLE = 0.1
 
 
 @dataclass(frozen=True)
@@ -72,14 +69,13 @@ class Forecast:
         return self._seconds(self.points)
 
     def __str__(self) -> str:
-        workers = f"{self.workers} worker" + ("s" if self.workers > 1 else "")
         time = f"about {duration_text(self.seconds)}"
         if self.sampling == "adaptive":
             others = self.points - self.coarse - self.path
             fewest = self._seconds(self.coarse + self.path + math.ceil(others * _CHECKED_SHARE))
             time = f"at most {duration_text(self.seconds)} (adaptive sampling: from {duration_text(fewest)} upwards)"
         text = (
-            f"{self.points:,} points x {duration_text(self.seconds_per_point)} on {workers}: {time}; "
+            f"{cost_text(self.points, 'point', self.seconds_per_point, self.workers, time)}; "
             f"{_bytes(self.memory)} of memory for the plane on each worker; {_bytes(self.disk)} on disk"
         )
         if self.passes:
@@ -114,25 +110,40 @@ class Forecast:
         return (points * self.seconds_per_point + passes * self.seconds_per_pass) / self.workers
 
 
+@dataclass(frozen=True)
+class SurveyReport(MeasurementReport):
+    """What one landscape cost; checkpoints count as points, and so does the origin.
+
+    Attributes:
+        forecast: what it was expected to cost.
+    """
+
+    forecast: Forecast
+
+    @property
+    def points_per_second(self) -> float:
+        """Measurements per second of wall time."""
+        return self.measured / self.seconds if self.seconds else 0.0
+
+
 def make_forecast(
     pool: Pool,
     plane: Plane,
     data: LandscapeData,
     path: Sequence[Task],
-    seconds_per_point: float,
-    settings: SurveySettings,
-    origin: OriginValues | None = None,
-    spent: float = 0.0,
+    origins: Sequence[OriginValues],
+    sampling: str,
+    run: Run,
 ) -> Forecast:
-    """Returns what a survey costs of all that is pending, after ``spent`` seconds of its budget."""
+    """Returns what measuring all that is pending costs, as far as the origin tells that every worker measured."""
     everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in plane.space.tensors)
     moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in plane.space.trainable)
-    grids = len(data.metrics) + (settings.sampling == "adaptive")
+    grids = len(data.metrics) + (sampling == "adaptive")
     plan = pool.description.plan
     points = data.status_counts[PointStatus.PENDING] + len(path)
     known, coarse = first_grid_counts(data.status)
-    passes = 0
-    pass_cost = None if origin is None else origin.pass_cost
+    passes, origin = 0, origins[0]
+    seconds_per_point, pass_cost = max(item.measured.seconds for item in origins), origin.pass_cost
     if pass_cost is not None:
         # Each set of weights that is off the plane takes a pass of its own.
         states = sum(isinstance(task, StateTask) for task in path)
@@ -140,35 +151,21 @@ def make_forecast(
         seconds_per_point = pass_cost.point
     return Forecast(
         points=points,
-        sampling=settings.sampling,
+        sampling=sampling,
         seconds_per_point=seconds_per_point,
         workers=pool.workers,
         memory=everything + (1 + plane.dimension) * moving,
         disk=_FILE_BASE + data.status.size * (8 * grids + 1),
-        budget=settings.seconds,
-        spent=spent,
+        budget=run.limit,
+        spent=run.spent,
         coarse=coarse - known,
         path=len(path),
         plan=plan_text(plan.to_json(), plan.details),
         passes=passes,
         seconds_per_pass=0.0 if pass_cost is None else pass_cost.reading,
-        seconds_of_extremes=0.0 if origin is None else origin.measured.seconds_of_extremes,
-        products=0 if origin is None else origin.measured.products,
+        seconds_of_extremes=origin.measured.seconds_of_extremes,
+        products=origin.measured.products,
     )
-
-
-class Announcer:
-    """Prints, if ``shown``, what a dry run begins to do, and after how long."""
-
-    def __init__(self, *, shown: bool) -> None:
-        self._shown, self._start = shown, time.perf_counter()
-
-    def __call__(self, text: str, *, timed: bool = True) -> None:
-        """Prints a line at once."""
-        if self._shown:
-            seconds = time.perf_counter() - self._start
-            after = f"after {duration_text(seconds)}: " if seconds > _NOTABLE else ""
-            print(f"  {after}{text} ..." if timed else text, flush=True)  # noqa: T201
 
 
 def fewest_points(shape: tuple[int, ...], sampling: str) -> int:

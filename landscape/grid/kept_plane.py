@@ -10,15 +10,14 @@ from collectors.files.places import AnyPath
 from collectors.networks.weight_space import state_sha256
 from collectors.weights.safetensors_file import MemoryState
 
-from ..errors import LandscapeIdentityError, LandscapeNotFoundError
+from ..errors import LandscapeIdentityError
 from ..planes.plane import Plane
 from ..planes.plane_file import directions_path, write_directions, write_plane
 from ..planes.projection import project
 from ..record.checks import PointStatus
-from ..record.lock import lock_landscape
+from ..record.driver import Stored
 from ..record.writer import note_file
 from .data import LandscapeData
-from .landscape_file import read_landscape
 
 CURVATURE = "curvature"
 """The attribute that says of which matrix the directions are eigenvectors, and which vectors these are."""
@@ -41,36 +40,36 @@ def read_kept(path: AnyPath, identity: Mapping[str, Any]) -> Plane | None:
     return plane if plane.identity == dict(identity) else None
 
 
-def keep_plane(path: AnyPath, plane: Plane, *, overwrite: bool) -> Plane:
+def keep_plane(stored: Stored[LandscapeData], plane: Plane, *, overwrite: bool) -> Plane:
     """Keeps a plane along eigenvectors beside its landscape file; returns it, with the vectors kept before, if any."""
     # The vectors of another machine differ in their last digits, and a landscape goes on with those it began with.
-    if plane.curvature is None:
+    path, record = stored.path, stored.record
+    if plane.curvature is None or path is None:
         return plane
-    with lock_landscape(path):
-        kept = None if overwrite else read_kept(path, plane.identity)
-        if kept is not None and kept.curvature is not None:
-            # How far the axes reach is no part of the vectors.
-            bends = replace(kept.curvature, rise=plane.curvature.rise)
-            plane = replace(plane, directions=kept.directions, curvature=bends, projection=_projection(plane, kept))
-        stored = None if overwrite else _stored(path)
-        if stored is not None and stored.attributes.get("identity", {}).get("plane") != plane.identity:
-            # The survey says what differs, and leaves everything as it is.
-            return plane
-        if stored is not None:
-            check_vectors(stored, curvature_attribute(plane), path)
-        if kept is None:
-            write_plane(directions_path(path), plane, "then run again")
-            note_file(directions_path(path))
+    kept = None if overwrite else read_kept(path, plane.identity)
+    if kept is not None and kept.curvature is not None:
+        # How far the axes reach is no part of the vectors.
+        bends = replace(kept.curvature, rise=plane.curvature.rise)
+        plane = replace(plane, directions=kept.directions, curvature=bends, projection=_projection(plane, kept))
+    if record is not None and record.attributes.get("identity", {}).get("plane") != plane.identity:
+        # The experiment says what differs, and leaves everything as it is.
+        return plane
+    if record is not None:
+        check_vectors(record, curvature_attribute(plane), path)
+    if kept is None:
+        write_plane(directions_path(path), plane, "then run again")
+        note_file(directions_path(path))
     return plane
 
 
-def keep_directions(path: AnyPath, plane: Plane, *, overwrite: bool) -> bool:
+def keep_directions(stored: Stored[LandscapeData], plane: Plane, *, overwrite: bool) -> bool:
     """Keeps a plane for refining, unless another's landscape, or one to overwrite, is there; returns whether it did."""
-    with lock_landscape(path):
-        stored = _stored(path)
-        if stored is not None and (overwrite or stored.attributes.get("identity", {}).get("plane") != plane.identity):
-            return False
-        write_directions(path, plane)
+    path, record = stored.path, stored.record
+    assert path is not None
+    is_another = record is not None and record.attributes.get("identity", {}).get("plane") != plane.identity
+    if is_another or (overwrite and path.exists()):
+        return False
+    write_directions(path, plane)
     return True
 
 
@@ -91,10 +90,3 @@ def _projection(plane: Plane, kept: Plane) -> Any:
     if plane.projection is None:
         return None
     return project(plane.checkpoints, MemoryState(plane.origin, "the plane's origin"), kept.directions, plane.space)
-
-
-def _stored(path: AnyPath) -> LandscapeData | None:
-    try:
-        return read_landscape(path)
-    except LandscapeNotFoundError:
-        return None

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.files.places import AnyPath
 from collectors.files.remote_path import RemotePath
 from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
 
 from ..record.attributes import check_attributes
 from ..record.checks import PointStatus, ordered
+from ..record.driver import FileFormat
 from ..record.hdf5 import (
     BoundedReader,
     as_text,
@@ -31,26 +30,11 @@ from ..record.hdf5 import (
     write_errors,
 )
 from ..record.kind import LANDSCAPE
-from ..record.lock import lock_landscape
 from ..record.whole_file import path_of, read_whole, write_image
-from ..record.writer import FLUSH_SECONDS, FileWriter, save_whole
+from ..record.writer import save_whole
 from .checkpoints import CheckpointsData, OriginData
 from .data import DirectionsData, LandscapeData
 from .samples_in_file import GROUP, read_samples, write_samples
-
-
-class LandscapeWriter(FileWriter[LandscapeData]):
-    """Writes a landscape file whole, as ``FileWriter`` does."""
-
-    def __init__(
-        self,
-        path: AnyPath | None,
-        data: LandscapeData,
-        flush_seconds: float = FLUSH_SECONDS,
-        *,
-        encode: Callable[[LandscapeData], bytes] | None = None,
-    ) -> None:
-        super().__init__(path, data, encode or landscape_bytes, LANDSCAPE, flush_seconds)
 
 
 def write_landscape(path: str | os.PathLike[str], data: LandscapeData) -> None:
@@ -238,12 +222,4 @@ def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwri
     return save_whole(path, lambda: landscape_bytes(data), LANDSCAPE, overwrite=overwrite)
 
 
-def add_attributes(path: AnyPath | None, data: LandscapeData, attributes: Mapping[str, Any]) -> None:
-    """Adds attributes to a landscape and, where they are others than before, to its file."""
-    if all(data.attributes.get(name) == value for name, value in attributes.items()):
-        return
-    if path is None:
-        data.attributes.update(attributes)
-        return
-    with lock_landscape(path), LandscapeWriter(path, data) as writer:
-        writer.update(lambda: data.attributes.update(attributes))
+LANDSCAPE_FILE = FileFormat(LANDSCAPE, read_landscape, landscape_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,14 +12,13 @@ import numpy as np
 from collectors.files.places import AnyPath
 from workers.measurement_plan import plan_text
 
-from ..errors import LandscapeGridError, LandscapeNotFoundError
+from ..errors import LandscapeGridError
 from ..record.checks import PointStatus
-from ..record.identity import check_identity
+from ..record.driver import Stored
+from ..record.provenance import FUNCTION, FURTHER_RUNS, RUN
 from ..sampling.grids import coinciding, is_even, nested_size
 from .data import LOSS_ERROR, LandscapeData
-from .experiment import FUNCTION, FURTHER_RUNS, RUN
 from .kept_plane import check_vectors
-from .landscape_file import read_landscape
 from .members import take_members
 
 if TYPE_CHECKING:
@@ -34,57 +33,55 @@ _OF_SOURCE = (
 _UNSAID = ("reason", "precision")
 
 
-@dataclass(frozen=True)
-class Source:
-    """A landscape from which a new file begins, and where its file lies."""
-
-    data: LandscapeData
-    path: AnyPath
-
-
-def begun_before(path: AnyPath | None, fresh: LandscapeData, source: Source | None = None) -> tuple[LandscapeData, str]:
-    """Returns ``fresh`` with what its file or the source holds, and in words what was kept of another grid, or ""."""
+def check_continues(stored: Stored[LandscapeData], fresh: LandscapeData, source: LandscapeData | None = None) -> None:
+    """Raises an error where a file, or the source, holds another experiment than ``fresh``, or points that it lacks."""
     if source is not None:
-        check_identity(
-            source.data.attributes.get("identity", {}), fresh.attributes["identity"], source.path, _OF_SOURCE
-        )
-        check_vectors(source.data, fresh.attributes, source.path)
-    stored = None if path is None else _read(path)
-    if path is None or stored is None:
-        if source is None:
-            return fresh, ""
-        kept, data = _kept_text(source.data, fresh), carried_over(source.data, fresh)
-        data.attributes["created"] = fresh.attributes["created"]
-        _tell_what_changed(data.attributes, fresh.attributes)
-        take_members(data, fresh)
-        return data, kept
-    check_identity(stored.attributes.get("identity", {}), fresh.attributes["identity"], path)
-    check_vectors(stored, fresh.attributes, path)
-    kept, is_same_grid = "", has_grid(stored, fresh.x, fresh.y)
-    if not (is_same_grid and stored.complete):
-        _tell_what_changed(stored.attributes, fresh.attributes)
-    if is_same_grid or goes_on_for_members(stored, fresh):
-        pass
-    elif stored.complete and holds_all(stored, fresh.x, fresh.y):
-        # So that a run whose landscape was refined or widened meanwhile can be asked for again.
-        asked, has = grid_text(fresh.x, fresh.y), grid_text(stored.x, stored.y)
-        kept = f"it has every point of {asked}, and more: it stays on {has}"
-    else:
-        check_nothing_is_lost(stored, fresh.x, fresh.y, path)
-        kept, stored = _kept_text(stored, fresh), carried_over(stored, fresh)
+        assert source.path is not None
+        Stored(stored.format, source.path, source).check(fresh, _OF_SOURCE)
+        check_vectors(source, fresh.attributes, source.path)
+    record, path = stored.record, stored.path
+    if record is None or path is None:
+        return
+    stored.check(fresh)
+    check_vectors(record, fresh.attributes, path)
+    if not (_stays_on_its_grid(record, fresh) or (record.complete and holds_all(record, fresh.x, fresh.y))):
+        check_nothing_is_lost(record, fresh.x, fresh.y, path)
+
+
+def begun_before(
+    stored: Stored[LandscapeData], fresh: LandscapeData, source: LandscapeData | None = None
+) -> tuple[LandscapeData, str]:
+    """Returns ``fresh`` with what its file or the source holds, and in words what was kept of another grid, or ""."""
+    record = stored.record
+    if record is None and source is None:
+        return fresh, ""
+    if record is None:
+        assert source is not None
+        kept, record = _kept_text(source, fresh), carried_over(source, fresh)
+        record.attributes["created"] = fresh.attributes["created"]
+        _tell_what_changed(record.attributes, fresh.attributes)
+        take_members(record, fresh)
+        return record, kept
+    kept = ""
+    if not (has_grid(record, fresh.x, fresh.y) and record.complete):
+        _tell_what_changed(record.attributes, fresh.attributes)
+    if not _stays_on_its_grid(record, fresh):
+        if record.complete and holds_all(record, fresh.x, fresh.y):
+            # So that a run whose landscape was refined or widened meanwhile can be asked for again.
+            asked, has = grid_text(fresh.x, fresh.y), grid_text(record.x, record.y)
+            kept = f"it has every point of {asked}, and more: it stays on {has}"
+        else:
+            kept, record = _kept_text(record, fresh), carried_over(record, fresh)
     # Where to find function and run is no part of the identity either.
-    stored.attributes |= {
+    record.attributes |= {
         name: fresh.attributes[name] for name in (FUNCTION, RUN, FURTHER_RUNS) if name in fresh.attributes
     }
-    take_members(stored, fresh)
-    return stored, kept
+    take_members(record, fresh)
+    return record, kept
 
 
-def _read(path: AnyPath) -> LandscapeData | None:
-    try:
-        return read_landscape(path)
-    except LandscapeNotFoundError:
-        return None
+def _stays_on_its_grid(stored: LandscapeData, fresh: LandscapeData) -> bool:
+    return has_grid(stored, fresh.x, fresh.y) or goes_on_for_members(stored, fresh)
 
 
 def _kept_text(stored: LandscapeData, fresh: LandscapeData) -> str:

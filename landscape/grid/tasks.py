@@ -1,22 +1,25 @@
-"""The tasks of a survey: what is still to be measured, and where the results go."""
+"""The tasks of a grid: what is still to be measured, which of it is one measurement, and where results go."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, cast
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
 from collectors.weights.aligned import NetworkState
-from collectors.weights.safetensors_file import portable
+from collectors.weights.safetensors_file import StateReader, portable
 from workers.pool import PointTask, Result, StateTask, Task
 
+from ..planes.curved_line import CurvedLine
 from ..planes.plane import Plane
 from ..record.checks import PointStatus
 from .data import LOSS_ERROR, LandscapeData
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, UInt8
+
+    from collectors.networks.weight_space import State
 
 _CHECKPOINT_PARTS = {
     "own": ("metrics", "status"),
@@ -26,6 +29,11 @@ _CHECKPOINT_PARTS = {
 
 UNMEASURED = (PointStatus.PENDING, PointStatus.FAILED)
 """What is still to be measured, or once more."""
+
+Place: TypeAlias = tuple[str, int]
+"""A kind of loss ("own", "projected" or "with_plane_buffers") and the row of a checkpoint."""
+
+ORIGIN: Place = ("origin", 0)
 
 
 def checkpoint_tasks(plane: Plane, data: LandscapeData, same: Collection[tuple[str, int]] = ()) -> list[Task]:
@@ -50,14 +58,21 @@ def checkpoint_part(
     return getattr(data.checkpoints, metrics_name), getattr(data.checkpoints, status_name)
 
 
-def grid_tasks(data: LandscapeData, points: Iterable[int]) -> Iterator[Task]:
+def shares(plane: Plane, coordinates: Sequence[float]) -> tuple[float, ...]:
+    """Returns how much of each direction there is at a place; on a curve that bends these are no coordinates."""
+    if isinstance(plane, CurvedLine):
+        return tuple(plane.shape.weights(coordinates[0])[0, 1:].tolist())
+    return tuple(coordinates)
+
+
+def grid_tasks(plane: Plane, data: LandscapeData, points: Iterable[int]) -> Iterator[Task]:
     """Yields the tasks of grid points, given by flat indices in C order."""
     for flat in points:
         place = np.unravel_index(flat, data.shape)
         coordinates = [float(data.x[place[-1]])]
         if data.y is not None:
             coordinates.append(float(data.y[place[0]]))
-        yield PointTask(("grid", int(flat)), tuple(coordinates))
+        yield PointTask(("grid", int(flat)), shares(plane, coordinates))
 
 
 def forget_unmeasured(data: LandscapeData) -> None:
@@ -69,7 +84,7 @@ def forget_unmeasured(data: LandscapeData) -> None:
         values[again] = np.nan
 
 
-def keep(data: LandscapeData, result: Result) -> None:
+def keep_result(data: LandscapeData, result: Result) -> None:
     """Writes a result to its place."""
     part, index = cast("tuple[str, int]", result.key)
     if result.values is None:
@@ -109,7 +124,7 @@ def _checkpoint_task(plane: Plane, data: LandscapeData, part: str, index: int) -
     assert path is not None
     coordinates = tuple(float(axis[index]) for axis in (path.x, path.y) if axis is not None)
     if part == "projected":
-        return PointTask((part, index), coordinates)
+        return PointTask((part, index), shares(plane, coordinates))
     reader, own = plane.checkpoints[index], part == "own"
     policy = data.attributes["buffers"]
     buffers = None if own or policy == "fixed" else plane.known_buffers(coordinates, policy)
@@ -119,3 +134,66 @@ def _checkpoint_task(plane: Plane, data: LandscapeData, part: str, index: int) -
         NetworkState(lambda: reader, plane.space, own, buffers),
         None if elsewhere is None else NetworkState(elsewhere, plane.space, own, buffers),
     )
+
+
+def same_losses(plane: Plane, data: LandscapeData) -> dict[Place, Place]:
+    """Maps each unmeasured loss of a checkpoint that, by its weights' bits, is another one's to the place of that."""
+    # A foot at the origin is the origin. A checkpoint whose buffers are the plane's has one loss with both; it is the
+    # origin's if it has the origin's parameters. Where statistics are recalibrated the plane's are others, but at the
+    # networks that it goes through.
+    path = data.checkpoints
+    found: dict[Place, Place] = {}
+    for row, reader in enumerate(plane.checkpoints if path is not None else ()):
+        assert path is not None
+        parts = ("own", "projected", "with_plane_buffers")
+        wanted = {(part, row) for part in parts if _is_wanted(data, part, row)}
+        if not wanted:
+            continue  # a checkpoint is not even opened
+        coordinates = tuple(float(axis[row]) for axis in (path.x, path.y) if axis is not None)
+        same: dict[Place, Place] = {}
+        if not any(coordinates):
+            same["projected", row] = ORIGIN
+        is_origin = not any(coordinates) and path.norm[row] == 0 and _holds(reader, plane.origin)
+        if is_origin:
+            same["with_plane_buffers", row] = ORIGIN
+        buffers = plane.known_buffers(coordinates, data.attributes["buffers"])
+        if buffers is not None and _holds(reader, buffers):
+            same |= {("own", row): ORIGIN} if is_origin else {("with_plane_buffers", row): ("own", row)}
+        found |= {place: source for place, source in same.items() if place in wanted}
+    return found
+
+
+def copy_same(data: LandscapeData, same: Mapping[Place, Place]) -> int:
+    """Copies each loss, or its failure, from the place that ``same`` maps it to, and returns how many it copied."""
+    copied = 0
+    for (part, row), (source, place) in same.items():
+        if not _is_wanted(data, part, row):
+            continue
+        if source == "origin":
+            values, outcome = data.origin.metrics, data.origin.status
+        else:
+            columns, statuses = checkpoint_part(data, source)
+            assert statuses is not None
+            values = {name: float(column[place]) for name, column in columns.items()}
+            outcome = PointStatus(statuses[place])
+        metrics, status = checkpoint_part(data, part)
+        assert status is not None
+        if outcome == PointStatus.MEASURED:
+            for name, value in values.items():
+                metrics[name][row] = value
+            status[row] = PointStatus.MEASURED
+            data.errors.pop(f"checkpoints/{row}/{part}", None)
+            copied += 1
+        elif outcome == PointStatus.FAILED:
+            note_failure(data, part, row, data.errors.get(f"checkpoints/{place}/{source}"))
+    return copied
+
+
+def _is_wanted(data: LandscapeData, part: str, row: int) -> bool:
+    status = checkpoint_part(data, part)[1]
+    return status is not None and status[row] in UNMEASURED
+
+
+def _holds(reader: StateReader, state: State) -> bool:
+    """Returns whether a checkpoint holds exactly these arrays; stops at the first that differs."""
+    return all(reader.read(name).tobytes() == np.asarray(array).tobytes() for name, array in state.items())

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.files.places import AnyPath
 from collectors.networks.buffers_between import has_statistics
 from collectors.validation import check_int
 from collectors.weights.aligned import Weights
@@ -21,9 +20,9 @@ from workers.pool import Pool
 from workers.pools.first_call import FirstCall
 
 from ..grid.data import LandscapeData
-from ..grid.landscape_file import add_attributes
-from ..grid.plane_survey import survey_plane
+from ..grid.measuring import measure_plane
 from ..grid.rises import BARRIER, ends_of_way, highest_rise
+from ..grid.tasks import shares
 from ..landscape import Landscape
 from ..planes.from_weights import line_between
 from ..planes.plane import Axes, Plane
@@ -166,7 +165,7 @@ def barrier_on(
 
     overwrite = chosen["overwrite"]
     path = None if output is None else output_file(output, line.checkpoints, LANDSCAPE, overwrite=overwrite)
-    data, report = survey_plane(
+    data, report = measure_plane(
         line,
         callback_fn,
         grid,
@@ -174,7 +173,7 @@ def barrier_on(
         path=path,
         device_ids=device_ids,
         num_samples=num_samples,
-        then=functools.partial(_find_stderr, path),
+        closing=functools.partial(_find_stderr, line),
     )
     found = Barrier.of(Landscape(data, path, report))
     _warn_about(found)
@@ -189,8 +188,8 @@ def buffers_between(line: Plane) -> str:
     return "recalibrate" if recalibrated else "interpolate"
 
 
-def _find_stderr(path: AnyPath | None, pool: Pool, data: LandscapeData) -> None:
-    """Keeps the barrier's standard error with the landscape, while its line is loaded."""
+def _find_stderr(line: Plane, pool: Pool, data: LandscapeData) -> dict[str, Any]:
+    """Returns the attribute with the barrier's standard error, as far as samples tell it."""
     rise = highest_rise(data)
     at = rise.at if rise.height else rise.nearest
     if (
@@ -198,17 +197,15 @@ def _find_stderr(path: AnyPath | None, pool: Pool, data: LandscapeData) -> None:
         or math.isfinite(rise.stderr)
         or math.isfinite(rise.limit)
     ):
-        return
-    losses = pool.sample_losses([(0.0,), (at,), (1.0,)])
+        return {}
+    losses = pool.sample_losses([shares(line, (place,)) for place in (0.0, at, 1.0)])
     if losses is None:
-        return
+        return {}
     # Each sample's own rise above its own chord: what is alike at the three places does not count.
     rises = np.array([at - 1, 1.0, -at]) @ losses.numerators
     reduction = "sum" if losses.denominators is None else "mean"
     _, _, stderr = mean_and_stderr(rises, losses.denominators, reduction)
-    if not math.isfinite(stderr):
-        return
-    add_attributes(path, data, {BARRIER: {"at": at, "height": rise.height, "stderr": float(stderr)}})
+    return {BARRIER: {"at": at, "height": rise.height, "stderr": float(stderr)}} if math.isfinite(stderr) else {}
 
 
 def _warn_about(found: Barrier) -> None:

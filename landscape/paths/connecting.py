@@ -15,20 +15,17 @@ from collectors.files.places import AnyPath
 from collectors.progress_bar import progress_bar
 from collectors.weights.aligned import Weights
 from workers.curves.curve import CurveShape, CurveTask, Fitting, FittingSettings
-from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import Pool
 from workers.pools.first_call import FirstCall
-from workers.pools.open_pool import open_pool
 
-from ..grid.experiment import choose_plan
 from ..planes.from_checkpoints import with_effective_weights
 from ..planes.from_weights import line_between
 from ..planes.plane import Plane
-from ..record.identity import check_identity
+from ..record.identity import check_identity, identity_of
 from ..record.lock import lock_landscape
 from ..record.run import Run, budget_text
-from ..record.store import continued_plan
+from ..record.workers import continued_plan, open_workers
 from ..record.writer import output_file
 from ..replacing import check_replaceable_tensors
 from .path import Path
@@ -113,18 +110,12 @@ def connect(
         stored = None if path is None or overwrite or not path.exists() else read_path(path)
         if plan is None and stored is not None and path is not None:
             plan = continued_plan(stored.plan, path)
-        pool = stack.enter_context(
-            open_pool(
-                call,
-                MeasurementOptions(num_samples, seed=seed),
-                device_ids=device_ids,
-                address=address,
-                sample_memory=sample_memory,
-                compile=False,
-                # Other threads would give other last digits.
-                plan=choose_plan(plan, []),
-            )
-        )
+        how = {
+            "num_samples": num_samples, "seed": seed, "device_ids": device_ids, "address": address,
+            # Other threads would give other last digits.
+            "sample_memory": sample_memory, "compile": False, "plan": plan,
+        }  # fmt: skip
+        pool = stack.enter_context(open_workers(call, how))
         pool.load(line.origin, line.directions, line.buffers)
         curve = _new_curve(pool, line, settings)
         if stored is not None and path is not None:
@@ -136,7 +127,7 @@ def connect(
 def _new_curve(pool: Pool, line: Plane, settings: FittingSettings) -> FittedCurve:
     readers = with_effective_weights(line.checkpoints, line.space)
     first, last = ({tensor.name: reader.read(tensor.name) for tensor in line.space.tensors} for reader in readers)
-    samples = {"count": pool.description.num_samples, "sha256": pool.description.samples_sha256}
+    samples = identity_of(pool.description, ("samples",))["samples"]
     nothing = np.zeros((settings.shape.bends, 0))
     before = Fitting(0, nothing, nothing, nothing, np.zeros(0))
     a, b = line.networks

@@ -2,78 +2,178 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 import warnings
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.errors import LandscapeError
+from collectors.files.places import AnyPath
 from collectors.progress_bar import progress_bar
+from workers.measurement_plan import MeasurementPlan
 from workers.measuring.memory_shortage import shortage_text
 from workers.pool import Pool
 
+from ..errors import LandscapeNotFoundError
 from .checks import PointStatus
-from .record import Record
-from .record_file import record_bytes
+from .identity import REMEDY, check_identity
+from .kind import FileKind
+from .lock import clean_temporaries, lock_landscape
 from .run import MeasurementReport, Run, budget_text, duration_text
-from .store import StoredRecord
-from .writer import FileWriter
-
-R = TypeVar("R", bound=Record)
-
-# A result may have cost minutes.
-_FLUSH_SECONDS = 0.5
+from .whole_file import check_replaceable
+from .workers import continued_plan
+from .writer import FLUSH_SECONDS, FileWriter
 
 
-class Experiment(Protocol[R]):
-    """What differs between a curvature, a comparison and whatever else a pool measures task by task.
+class Measured(Protocol):
+    """What the driver knows of measurements, be they a ``Record`` or a landscape."""
+
+    errors: dict[str, str]
+    attributes: dict[str, Any]
+    path: AnyPath | None
+
+    @property
+    def statuses(self) -> Sequence[Any]:
+        """``PointStatus`` of every task, in as many arrays as there are kinds of tasks."""
+
+
+R = TypeVar("R", bound=Measured)
+
+
+@dataclass(frozen=True)
+class FileFormat(Generic[R]):
+    """How measurements are read and written.
 
     Attributes:
-        unit: what a value of the record's ``status`` is about, such as "epoch" or "line".
+        read: reads a file whole.
+        encode: returns the bytes of a file.
+        flush_seconds: how much of the measuring a kill may cost.
+    """
+
+    kind: FileKind
+    read: Callable[[AnyPath], R]
+    encode: Callable[[R], bytes]
+    flush_seconds: float = FLUSH_SECONDS
+
+
+@dataclass(frozen=True)
+class Stored(Generic[R]):
+    """The file of an experiment, and what it holds before anything is measured.
+
+    Attributes:
+        path: of the file; None keeps the experiment in memory.
+        record: what the file holds; None where there is no file, or it is replaced.
+    """
+
+    format: FileFormat[R]
+    path: AnyPath | None
+    record: R | None
+
+    @property
+    def plan(self) -> MeasurementPlan | None:
+        """The plan that goes on with the same bits, or None; a LandscapeError where this version cannot use it."""
+        plan = None if self.record is None else self.record.attributes.get("measurement_plan")
+        return None if plan is None or self.path is None else continued_plan(plan, self.path)
+
+    def check(self, fresh: R, remedy: str = REMEDY) -> None:
+        """Raises a LandscapeIdentityError if the file holds another experiment than ``fresh``."""
+        if self.record is not None and self.path is not None:
+            before, now = (record.attributes.get("identity", {}) for record in (self.record, fresh))
+            check_identity(before, now, self.path, remedy, self.format.kind)
+
+
+@contextlib.contextmanager
+def open_record(
+    format: FileFormat[R], path: AnyPath | None, *, overwrite: bool = False, rehearsal: bool = False
+) -> Iterator[Stored[R]]:
+    """Gives what a file holds, nothing with ``overwrite``, and locks it, unless a ``rehearsal`` writes nothing."""
+    with contextlib.ExitStack() as stack:
+        record = None
+        if path is not None and not rehearsal:
+            stack.enter_context(lock_landscape(path, format.kind))
+            clean_temporaries(path)
+        if path is not None and overwrite:
+            check_replaceable(path, format.kind)
+        elif path is not None:
+            with contextlib.suppress(LandscapeNotFoundError):
+                record = format.read(path)
+        yield Stored(format, path, record)
+
+
+class Experiment(ABC, Generic[R]):
+    """What differs between a grid, a curvature, a comparison and whatever else a pool measures task by task.
+
+    Attributes:
+        unit: what a task is, such as "point", "epoch" or "line".
+        name: what the progress bar calls it; that of its kind of file where it is empty.
     """
 
     unit: str
+    name: str = ""
 
-    def begin(self, pool: Pool) -> R:
-        """Returns the record of which nothing is measured, with its identity; the pool finds out how losses add up."""
+    @abstractmethod
+    def begin(self, stored: Stored[R], pool: Pool) -> R:
+        """Returns the record with its identity and what the file has of it; the pool finds out how losses add up."""
 
-    def resume(self, record: R) -> NDArray[np.bool_]:
-        """Makes what failed pending again, and returns which tasks this run measures; of the shape of ``status``."""
+    @abstractmethod
+    def resume(self, record: R, pool: Pool) -> NDArray[np.bool_]:
+        """Makes what failed pending again, and returns which tasks this run measures, in the order of ``statuses``."""
 
-    def forecast(self, record: R, todo: NDArray[np.bool_], pool: Pool) -> str:
+    @abstractmethod
+    def forecast(self, record: R, todo: NDArray[np.bool_], pool: Pool, run: Run) -> str:
         """Returns in words what measuring would cost, after measuring something small; it changes nothing."""
 
+    @abstractmethod
     def results(self, record: R, todo: NDArray[np.bool_], pool: Pool, run: Run) -> Iterator[Any]:
         """Yields what was measured of the tasks until all is or the time is up; a text is shown to the user.
 
         Each result is kept before the next one is asked for.
         """
 
+    @abstractmethod
     def keep(self, record: R, result: Any) -> int:
         """Writes a result to its place, and returns how many tasks it ends."""
 
+    @abstractmethod
     def warn(self, record: R, run: Run) -> None:
         """Warns of what a reader of the record should know; raises an error where nothing could be measured."""
 
+    def ended(self, record: R) -> str:
+        """Returns in words what a budget has ended."""
+        statuses = _all(record)
+        measured = int((statuses == PointStatus.MEASURED).sum())
+        return f"the measurement after {measured} of {statuses.size} {self.unit}s"
 
-def measure(experiment: Experiment[R], stored: StoredRecord[R], pool: Pool, run: Run) -> tuple[R, MeasurementReport]:
+
+def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) -> tuple[R, MeasurementReport]:
     """Measures what an experiment's file lacks, and returns the record; a PoolError where no worker is left."""
     start = time.perf_counter()
-    record = stored.joined(experiment.begin(pool))
-    todo = experiment.resume(record)
-    before = int((record.status[~todo] == PointStatus.MEASURED).sum())
-    kind = record.schema.kind
-    writer = FileWriter(stored.path, record, record_bytes, kind, _FLUSH_SECONDS)
-    done = int(todo.size - todo.sum())
-    bar = progress_bar(todo.size, experiment.unit, shown=run.progress, done=done, name=kind.word)
+    record = experiment.begin(stored, pool)
+    record.path = stored.path
     plan = pool.description.plan
+    todo = experiment.resume(record, pool)
+    before = int((_all(record)[~todo.reshape(-1)] == PointStatus.MEASURED).sum())
+    format = stored.format
+    writer = FileWriter(stored.path, record, format.encode, format.kind, format.flush_seconds)
+    bar = progress_bar(
+        todo.size,
+        experiment.unit,
+        shown=run.progress,
+        done=int(todo.size - todo.sum()),
+        name=experiment.name or format.kind.word,
+    )
+    is_replaced = False
     try:
         with writer, bar:
+            is_replaced = stored.record is None
             for result in experiment.results(record, todo, pool, run):
                 if isinstance(result, str):
                     if run.progress:
@@ -84,30 +184,40 @@ def measure(experiment: Experiment[R], stored: StoredRecord[R], pool: Pool, run:
                     warnings.warn(shortage_text(plan.batch_size, pool.description.plan.batch_size), stacklevel=4)
                     plan = pool.description.plan
                     writer.update(functools.partial(record.attributes.update, measurement_plan=plan.to_json()))
+            if not run.stopped:
+                bar.total = bar.n  # adaptive sampling needs fewer points
     except LandscapeError:
-        holds_something = stored.record is not None or record.errors or (record.status == PointStatus.MEASURED).any()
-        if isinstance(stored.path, Path) and not holds_something:
+        holds_something = record.errors or (_all(record) == PointStatus.MEASURED).any()
+        if isinstance(stored.path, Path) and is_replaced and not holds_something:
             stored.path.unlink(missing_ok=True)
         raise
     experiment.warn(record, run)
-    measured = record.status_counts[PointStatus.MEASURED]
-    if run.is_late and (record.status[todo] == PointStatus.PENDING).any():
-        ended = f"the measurement after {measured} of {record.status.size} {experiment.unit}s"
-        warnings.warn(budget_text(run.budget, ended, kept=stored.path is not None), stacklevel=4)
+    unfinished = (PointStatus.PENDING, PointStatus.INTERPOLATED)
+    if run.stopped and np.isin(_all(record)[todo.reshape(-1)], unfinished).any():
+        warnings.warn(budget_text(run.budget, experiment.ended(record), kept=stored.path is not None), stacklevel=4)
+    measured = int((_all(record) == PointStatus.MEASURED).sum())
     return record, MeasurementReport(measured - before, before, time.perf_counter() - start, pool.workers)
 
 
-def forecast(experiment: Experiment[R], stored: StoredRecord[R], pool: Pool) -> str:
+def forecast(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) -> str:
     """Returns in words what ``measure`` would cost; measures something small, and writes nothing."""
-    record = stored.joined(experiment.begin(pool))
-    return experiment.forecast(record, experiment.resume(record), pool)
+    record = experiment.begin(stored, pool)
+    record.path = stored.path
+    return experiment.forecast(record, experiment.resume(record, pool), pool, run)
+
+
+def cost_text(steps: int, step: str, seconds: float, workers: int, duration: str | None = None) -> str:
+    """Returns in words how long ``steps`` of ``seconds`` take, which is ``duration`` if that is known better."""
+    counted = f"{workers} worker{'' if workers == 1 else 's'}"
+    duration = f"about {duration_text(steps * seconds / workers)}" if duration is None else duration
+    return f"{steps:,} {step}s x {duration_text(seconds)} on {counted}: {duration}"
 
 
 def forecast_text(tasks: str, known: int, steps: int, step: str, seconds: float, workers: int) -> str:
-    """Returns in words how long ``steps`` of ``seconds`` take; ``known`` of ``tasks``, as "4 epochs", are measured."""
+    """Returns in words what ``tasks``, as "4 epochs", cost, of which ``known`` are measured."""
     text = f"{tasks}, {known} of them measured before" if known else tasks
-    if not steps:
-        return f"{text}; nothing is left to measure"
-    duration = duration_text(steps * seconds / workers)
-    counted = f"{workers} worker{'' if workers == 1 else 's'}"
-    return f"{text}: {steps:,} {step}s x {duration_text(seconds)} on {counted}: about {duration}"
+    return f"{text}: {cost_text(steps, step, seconds, workers)}" if steps else f"{text}; nothing is left to measure"
+
+
+def _all(record: Measured) -> NDArray[np.uint8]:
+    return np.concatenate([status.reshape(-1) for status in record.statuses])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from collectors.files.places import AnyPath
 from workers.evaluator import EvaluatorDescription
-from workers.measurement_options import MeasurementOptions
 
 from ..errors import LandscapeIdentityError
 from .kind import LANDSCAPE, FileKind
@@ -18,21 +17,48 @@ _GRID = ("x", "y")
 REMEDY = "Pass overwrite=True to measure it anew, or another output= to keep both."
 
 
-def measured_identity(description: EvaluatorDescription) -> dict[str, Any]:
-    """Returns what each identity says of the loss: over which samples it is a mean, and how it is computed."""
+OF_LOSS = ("precision", "seed_each_point", "samples")
+"""What the identity of every measured loss has."""
+
+
+def identity_of(
+    description: EvaluatorDescription, names: Sequence[str], asked: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Returns an identity: what was ``asked`` for, and, of what workers measure and how, that which is in ``names``.
+
+    The names are "precision", "seed_each_point", "samples", "metrics", "groups", "extremes", "keep_samples" and
+    "buffers". Files that were written before there was a choice lack the usual one, and so does the identity.
+    """
     options = description.options
-    return {
-        # Left out of the usual identity, which files had before there was a choice.
-        **({} if options.precision == "float32" else {"precision": options.precision}),
-        **({"seed_each_point": options.seed} if options.seed_each_point else {}),
+    buffers: dict[str, Any] = {"policy": options.buffers}
+    if options.buffers == "recalibrate":
+        buffers["batch_size"] = options.recalibration_batch_size
+    known = {
+        "precision": None if options.precision == "float32" else options.precision,
+        "seed_each_point": options.seed if options.seed_each_point else None,
         "samples": {"count": description.num_samples, "sha256": description.samples_sha256},
+        "metrics": list(description.metrics),
+        # Functions cannot be compared, but the groups that they make of the samples.
+        "groups": description.groups_sha256 or None,
+        "extremes": "hessian" if options.extremes else None,
+        "keep_samples": True if options.keep_samples else None,
+        "buffers": buffers,
     }
+    return {**(asked or {}), **{name: known[name] for name in names if known[name] is not None}}
 
 
-def buffers_identity(options: MeasurementOptions) -> dict[str, Any]:
-    """Returns what an identity says of buffers such as BatchNorm's running statistics."""
-    size = {"batch_size": options.recalibration_batch_size} if options.buffers == "recalibrate" else {}
-    return {"policy": options.buffers, **size}
+def eigenvectors_identity(
+    measured: Mapping[str, Any], matrix: str, origin: str, which: Sequence[str], *, tolerance: float, seed: int
+) -> dict[str, Any]:
+    """Returns what eigenvectors are of, but not their bits: another machine finds other last digits."""
+    return {
+        "decomposition": matrix,
+        "origin": origin,
+        **{name: measured[name] for name in ("samples", "seed_each_point") if name in measured},
+        "which": list(which),
+        "tolerance": tolerance,
+        "seed": seed,
+    }
 
 
 def check_identity(

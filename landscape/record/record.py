@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from collectors.files.places import AnyPath
 
+    from .driver import Stored
     from .kind import FileKind
 
 
@@ -141,6 +142,11 @@ class Record:
         return not (self.status == PointStatus.PENDING).any()
 
     @property
+    def statuses(self) -> list[UInt8[np.ndarray, ...]]:
+        """``PointStatus`` of every task, in one array."""
+        return [self.status]
+
+    @property
     def status_counts(self) -> dict[PointStatus, int]:
         """How many tasks have each status."""
         return {status: int((self.status == status).sum()) for status in PointStatus}
@@ -181,6 +187,11 @@ class Record:
             status[status == PointStatus.FAILED] = PointStatus.PENDING
             for place in [place for place in self.errors if f"{place}/".startswith(f"{self.place_of(row)}/")]:
                 del self.errors[place]
+
+    def continuing(self, stored: Stored[Self]) -> Self:
+        """Returns these rows with what a file has; a LandscapeIdentityError if that is of another experiment."""
+        stored.check(self)
+        return self if stored.record is None else self.joined(stored.record)
 
     def joined(self, stored: Self) -> Self:
         """Returns both records' rows, sorted if they are coordinates, with what ``stored``, of one identity, holds."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from collectors.files.remote_path import RemotePath
 
+from .driver import FileFormat
 from .hdf5 import (
     BoundedReader,
     as_text,
@@ -28,6 +29,14 @@ from .record import Record
 from .whole_file import path_of, read_whole
 
 R = TypeVar("R", bound=Record)
+
+# A row may have cost minutes.
+_FLUSH_SECONDS = 0.5
+
+
+def record_format(kind: type[R]) -> FileFormat[R]:
+    """Returns how records of a kind are read and written."""
+    return FileFormat(kind.schema.kind, functools.partial(read_record, kind), record_bytes, _FLUSH_SECONDS)
 
 
 def record_bytes(record: Record) -> bytes:

@@ -6,19 +6,21 @@ import math
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from collectors.validation import check_bool, wrong_type, wrong_value
 
 T = TypeVar("T")
 
+# Of a dry run, which says after how long something began.
+_NOTABLE = 0.1
 _UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 _DURATION_EXPECTED = 'a number of seconds above 0, or text such as "90s", "30min", "1.5h"'
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
     """How something is measured; no value depends on it.
 
@@ -27,27 +29,47 @@ class Run:
         began: when it began, as ``time.perf_counter`` says.
         overwrite: whether a file of another identity is replaced.
         progress: whether a bar is shown.
+        share: seconds of the budget that one of several measurements may take; None means all.
+        stopped: whether the time was up before all was measured.
     """
 
     budget: float | None = None
     began: float = 0.0
     overwrite: bool = False
     progress: bool = True
+    share: float | None = None
+    stopped: bool = field(default=False, init=False)
+
+    @property
+    def limit(self) -> float | None:
+        """How many seconds after it began the time is up, or None."""
+        return self.budget if self.share is None else self.share
+
+    @property
+    def spent(self) -> float:
+        """How many seconds ago it began."""
+        return time.perf_counter() - self.began
 
     @property
     def is_late(self) -> bool:
-        """Whether the budget is spent."""
-        return self.budget is not None and time.perf_counter() - self.began > self.budget
+        """Whether the time is up."""
+        return self.limit is not None and self.spent > self.limit
 
     @property
     def left(self) -> float | None:
-        """How many seconds of the budget are left, or None."""
-        return None if self.budget is None else max(self.budget - (time.perf_counter() - self.began), 1e-9)
+        """How many seconds are left, or None."""
+        return None if self.limit is None else max(self.limit - self.spent, 1e-9)
+
+    def part(self, count: int) -> Run:
+        """Returns the run of the next one of ``count`` measurements, which share what is left of the budget."""
+        left = self.left
+        return replace(self, began=time.perf_counter(), share=None if left is None else left / count)
 
     def in_time(self, tasks: Iterable[T]) -> Iterator[T]:
-        """Yields tasks until the budget is spent."""
+        """Yields tasks until the time is up."""
         for task in tasks:
             if self.is_late:
+                self.stopped = True
                 return
             yield task
 
@@ -58,9 +80,23 @@ class Run:
         return cls(
             None if budget is None else duration_seconds("budget", budget),
             time.perf_counter(),
-            check_bool("overwrite", options["overwrite"]),
+            check_bool("overwrite", options.get("overwrite", False)),
             check_bool("progress", options["progress"]),
         )
+
+
+class Announcer:
+    """Prints, if ``shown``, what a dry run begins to do, and after how long."""
+
+    def __init__(self, *, shown: bool) -> None:
+        self._shown, self._start = shown, time.perf_counter()
+
+    def __call__(self, text: str, *, timed: bool = True) -> None:
+        """Prints a line at once."""
+        if self._shown:
+            seconds = time.perf_counter() - self._start
+            after = f"after {duration_text(seconds)}: " if seconds > _NOTABLE else ""
+            print(f"  {after}{text} ..." if timed else text, flush=True)  # noqa: T201
 
 
 @dataclass(frozen=True)

@@ -337,10 +337,12 @@ def wait_for_the_orphans(driver):
 
 @pytest.mark.slow
 def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
-    from landscape.grid.settings import SurveySettings
-    from landscape.grid.survey import survey
+    from landscape.grid.experiment import GridExperiment
+    from landscape.grid.landscape_file import LANDSCAPE_FILE
     from landscape.planes.from_checkpoints import plane_of_runs
     from landscape.planes.networks import checkpoints_of_run
+    from landscape.record import run as conduct
+    from landscape.record.driver import measure, open_record
     from workers.measurement_options import MeasurementOptions
     from workers.pools.in_process import InProcessPool
     from workers.pools.ray_pool import RayPool
@@ -365,7 +367,11 @@ def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
     readers = [directory.checkpoint(number) for number in range(5)]
     plane = plane_of_runs(checkpoints_of_run(readers, range(5)), describe_network(batch_norm()[1]))
     axes = plane.axes((11, 9))
-    quiet = SurveySettings(progress=False)
+
+    def survey(pool, path):
+        with open_record(LANDSCAPE_FILE, path) as stored:
+            measure(GridExperiment(plane, axes), stored, pool, conduct.Run(progress=False))
+
     options = MeasurementOptions(num_samples=32)
     undisturbed = tmp_path / "undisturbed.h5"
     with RayPool(held_up, options, device_ids=(0, 1), plan=PLAN) as pool, ThreadPoolExecutor() as threads:
@@ -377,12 +383,12 @@ def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
             gate.open()
 
         struck = threads.submit(blow)
-        survey(pool, plane, axes, path=disturbed, attributes={}, settings=quiet)
+        survey(pool, disturbed)
         assert struck.done()
         struck.result()
         wait_until(lambda: not Path(f"/proc/{victim}").exists(), what="the end of the killed worker")
     with InProcessPool(held_up, options, plan=PLAN) as pool:
-        survey(pool, plane, axes, path=undisturbed, attributes={}, settings=quiet)
+        survey(pool, undisturbed)
     assert digest(disturbed) == digest(undisturbed)
 
 

@@ -1,11 +1,11 @@
 """The survey that a trial disturbs, in a process of its own: ``python survey_process.py settings.json``."""
 
-import functools
 import json
 import os
 import sys
 import traceback
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import logged_network
@@ -13,9 +13,9 @@ import numpy as np
 import typer
 from logged_network import axes
 
-import landscape.grid.survey
+import landscape.grid.measuring
 from landscape.commands.arguments import interruptible
-from landscape.grid.landscape_file import LandscapeWriter, landscape_bytes
+from landscape.grid.landscape_file import LANDSCAPE_FILE, landscape_bytes
 from landscape.record.checks import PointStatus
 
 
@@ -27,7 +27,7 @@ def note_writes(log):
         os.write(file, f"write {np.count_nonzero(data.status == PointStatus.MEASURED)}\n".encode())
         return landscape_bytes(data)
 
-    landscape.grid.survey.LandscapeWriter = functools.partial(LandscapeWriter, encode=encode)
+    landscape.grid.measuring.LANDSCAPE_FILE = replace(LANDSCAPE_FILE, encode=encode)
 
 
 def main():

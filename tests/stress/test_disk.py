@@ -22,11 +22,13 @@ import numpy as np
 import pytest
 from waiting import PATIENCE, Gate, wait_until
 
-import landscape.grid.survey
+import landscape.record.driver
 from landscape import Landscape, custom_plane, evaluate
 from landscape.errors import LandscapeLockedError, LandscapeWriteError
-from landscape.grid.landscape_file import LandscapeWriter
+from landscape.grid.landscape_file import landscape_bytes
 from landscape.record.checks import PointStatus
+from landscape.record.kind import LANDSCAPE
+from landscape.record.writer import FileWriter
 from workers import FunctionEvaluator
 from workers.pools import in_process
 
@@ -81,21 +83,23 @@ def undisturbed(tmp_path: Path, _same_bytes: None) -> bytes:
     return path.read_bytes()
 
 
-class Watched(LandscapeWriter):
+class Watched(FileWriter[Any]):
     """Writes whenever a point is measured, and knows what it does."""
 
-    def __init__(self, path: Path, data: Any) -> None:
-        super().__init__(path, data, flush_seconds=0.0)
-        self.changes = self._written = 0
+    def __init__(self, path: Path, data: Any, *how: Any) -> None:
+        super().__init__(path, data, *how[:-1], 0.0)
+        self.points = self.changes = self._written = 0
         self.when_failing: Callable[[], object] = lambda: None
 
-    def update(self, change: Callable[[], None]) -> None:
-        def counted() -> None:
-            change()
+    def update(self, change: Callable[[], Any]) -> Any:
+        def counted() -> Any:
+            found = change()
             self.changes += 1
+            self.points += found or 0
+            return found
 
         try:
-            super().update(counted)
+            return super().update(counted)
         except LandscapeWriteError:
             self.when_failing()
             raise
@@ -115,12 +119,12 @@ def often(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
     """Each point is a chunk of its own and is written at once; returns the writers of the surveys."""
     writers: list[Watched] = []
 
-    def writer(path: Path, data: Any) -> Watched:
-        writers.append(Watched(path, data))
+    def writer(*arguments: Any) -> Watched:
+        writers.append(Watched(*arguments))
         return writers[-1]
 
     monkeypatch.setattr(in_process, "_CHUNK_SECONDS", 0.0)
-    monkeypatch.setattr(landscape.grid.survey, "LandscapeWriter", writer)
+    monkeypatch.setattr(landscape.record.driver, "FileWriter", writer)
     return writers
 
 
@@ -246,13 +250,13 @@ def test_room_that_comes_back_before_the_end_saves_all_that_was_measured(
 
     with pytest.raises(LandscapeWriteError, match="No space left on device"):
         measure(path, fill_between_writes)
-    assert measured(path) == often[0].changes == 21
+    assert measured(path) == often[0].points == 21
 
 
 def test_a_failure_of_the_last_regular_write_is_not_kept_quiet(small_disk: Path) -> None:
     path, trouble = small_disk / "landscape.h5", FullDisk(small_disk)
     shown, _ = measure(None)
-    writer = LandscapeWriter(path, shown, flush_seconds=0.005)
+    writer = FileWriter(path, shown, landscape_bytes, LANDSCAPE, 0.005)
     writer.__enter__()
     trouble.fill()
     writer.update(lambda: None)
@@ -266,7 +270,7 @@ def test_a_failure_of_the_last_regular_write_is_not_kept_quiet(small_disk: Path)
 def test_a_survey_that_ends_while_a_write_is_due_ends(tmp_path: Path) -> None:
     """The writer's thread once missed that it was to end, and the survey waited for it for ever."""
     shown, _ = measure(None)
-    writer = LandscapeWriter(tmp_path / "landscape.h5", shown, flush_seconds=0.0)
+    writer = FileWriter(tmp_path / "landscape.h5", shown, landscape_bytes, LANDSCAPE, 0.0)
     write = writer._write
     closing = threading.Thread(target=writer._flushes.close, daemon=True)
 

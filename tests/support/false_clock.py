@@ -7,7 +7,8 @@ from workers.measuring import tuning
 
 # Where it is found out how long a pass takes, and whether a budget is spent.
 _READERS = (
-    "landscape.grid.survey",
+    "landscape.record.driver",
+    "landscape.record.run",
     "workers.measuring.network_evaluator",
     "workers.measuring.one_set",
     "workers.pools.in_process",

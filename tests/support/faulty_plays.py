@@ -249,10 +249,10 @@ class Survey(Play):
     """A landscape file that grows while it is measured."""
 
     def load(self) -> None:
-        import landscape.grid.survey as survey
-        from landscape.grid.landscape_file import LandscapeWriter
+        import landscape.record.driver as driver
+        from landscape.record.writer import FileWriter
 
-        survey.LandscapeWriter = functools.partial(LandscapeWriter, flush_seconds=0.0)  # type: ignore[misc,assignment]
+        driver.FileWriter = lambda *arguments: FileWriter(*arguments[:-1], 0.0)  # type: ignore[misc,assignment]
 
     def act(self, place: Path) -> None:
         import numpy as np

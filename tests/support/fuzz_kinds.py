@@ -36,7 +36,6 @@ from landscape.curvature.data import CurvatureData
 from landscape.curvature.facts import curvature_json, curvature_text
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdentityError, PlaneError
 from landscape.facts import sampling_text, summary_text
-from landscape.grid.experiment import choose_plan
 from landscape.grid.landscape_file import landscape_bytes
 from landscape.grid.samples import KeptLosses
 from landscape.record.attributes import SamplingReport
@@ -45,6 +44,8 @@ from landscape.record.hdf5 import CONTENTS
 from landscape.record.identity import check_identity
 from landscape.record.kind import COMPARISON, CURVATURE, LANDSCAPE
 from landscape.record.record_file import record_bytes
+from landscape.record.whole_file import read_file_attributes
+from landscape.record.workers import continued_plan
 from workers.measurement_plan import MeasurementPlan
 
 Draw = Callable[[Any], Any]
@@ -327,7 +328,7 @@ class LandscapeFile(Play):
             check_identity(landscape.attributes.get("identity", {}), {"a": 1}, self.path)
         assert sampling_text(landscape) != ""
         with contextlib.suppress(LandscapeError):
-            choose_plan(None, [self.path])
+            continued_plan(read_file_attributes(self.path).get("measurement_plan") or {}, self.path)
         self.reads += 1
         if self.reads % 50 == 1:
             import matplotlib.pyplot as plt
@@ -527,7 +528,7 @@ class CurvatureFile(LandscapeFile):
         with contextlib.suppress(LandscapeError):
             check_identity(curvature.attributes.get("identity", {}), {"a": 1}, self.path)
         with contextlib.suppress(LandscapeError):
-            choose_plan(None, [self.path])
+            continued_plan(read_file_attributes(self.path).get("measurement_plan") or {}, self.path)
         with contextlib.suppress(ValueError), np.errstate(all="ignore"):
             curvature.density()
         with contextlib.suppress(LandscapeError, ValueError):
@@ -578,7 +579,7 @@ class ComparisonFile(LandscapeFile):
         with contextlib.suppress(LandscapeError):
             check_identity(comparison.attributes.get("identity", {}), {"a": 1}, self.path)
         with contextlib.suppress(LandscapeError):
-            choose_plan(None, [self.path])
+            continued_plan(read_file_attributes(self.path).get("measurement_plan") or {}, self.path)
 
 
 KINDS = {

@@ -21,8 +21,10 @@ from waiting import PATIENCE, Gate
 from landscape import Landscape
 from landscape.cli import _warnings_shown_once, app
 from landscape.commands.arguments import interruptible
-from landscape.grid.landscape_file import LandscapeWriter, write_landscape
+from landscape.grid.landscape_file import landscape_bytes, write_landscape
 from landscape.record.checks import PointStatus
+from landscape.record.kind import LANDSCAPE
+from landscape.record.writer import FileWriter
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()"]
 
@@ -234,7 +236,7 @@ def test_an_interruption_before_the_first_point_promises_nothing(folder):
 def _write_and_be_interrupted(paths, *, overwrite):
     with interruptible(overwrite=overwrite):
         for path in paths:
-            with LandscapeWriter(path, build()):
+            with FileWriter(path, build(), landscape_bytes, LANDSCAPE):
                 pass
         raise KeyboardInterrupt
 

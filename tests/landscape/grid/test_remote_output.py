@@ -1,7 +1,5 @@
 """Landscape files behind URLs: the same bytes as on the disk, continued, and never lost while a server is away."""
 
-import functools
-import os
 from pathlib import Path
 
 import fsspec
@@ -22,8 +20,8 @@ from landscape.errors import (
     LandscapeNotFoundError,
     LandscapeWriteError,
 )
-from landscape.grid import survey
-from landscape.grid.landscape_file import LandscapeWriter, landscape_bytes, read_landscape
+from landscape.grid.landscape_file import landscape_bytes, read_landscape
+from landscape.record import driver, lock
 from landscape.record import writer as remote_store
 from landscape.record.checks import PointStatus
 from landscape.record.lock import lock_landscape
@@ -36,8 +34,13 @@ MemoryFileSystem = fsspec.implementations.memory.MemoryFileSystem
 
 
 @pytest.fixture(autouse=True)
-def fixed_date(monkeypatch):
+def locks(monkeypatch, tmp_path):
+    """The folder of this test's locks; another process may test the same URL."""
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    folder = tmp_path / "locks"
+    folder.mkdir()
+    monkeypatch.setattr(lock, "private_lock_folder", lambda: folder)
+    return folder
 
 
 @pytest.fixture
@@ -49,18 +52,19 @@ def memory():
 @pytest.fixture
 def short_pauses(monkeypatch):
     monkeypatch.setattr(remote_store, "LAST_PAUSES_SECONDS", (0.0, 0.0))
-    monkeypatch.setattr(survey, "LandscapeWriter", functools.partial(PromptWriter, flush_seconds=0.0))
+    monkeypatch.setattr(driver, "FileWriter", lambda *arguments: PromptWriter(*arguments[:-1], 0.0))
 
 
-class PromptWriter(LandscapeWriter):
+class PromptWriter(remote_store.FileWriter):
     """Tries to write after each point, and before the next one."""
 
     writes = 0
 
     def update(self, change):
         before = self.writes
-        super().update(change)
+        found = super().update(change)
         wait_until(lambda: self.writes > before, what="the landscape to be written")
+        return found
 
     def _write(self, **more):
         super()._write(**more)
@@ -100,7 +104,7 @@ class Away:
         monkeypatch.setattr(MemoryFileSystem, "pipe_file", pipe_file)
 
 
-def test_the_same_bytes_as_on_the_disk(memory, tmp_path):
+def test_the_same_bytes_as_on_the_disk(memory, tmp_path, locks):
     there, here = measure(URL), measure(tmp_path / "landscape.h5")
     assert memory.cat_file("/bucket/out/landscape.h5") == here.path.read_bytes()
     assert str(there.path) == "memory:///bucket/out/landscape.h5"
@@ -108,7 +112,7 @@ def test_the_same_bytes_as_on_the_disk(memory, tmp_path):
     np.testing.assert_array_equal(loaded.loss, here.loss)
     assert [name for name in memory.find("/bucket")] == ["/bucket/out/landscape.h5"]
     assert not temporary(".landscape-*.lock")
-    assert not temporary(f"landscape-locks-{os.getuid()}/*")
+    assert not list(locks.iterdir())
 
 
 def test_directions_lie_beside_it_and_go_into_an_export(memory, tmp_path):

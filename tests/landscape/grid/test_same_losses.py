@@ -11,6 +11,7 @@ from torch import nn
 
 from landscape import Landscape, evaluate, line_between, pca_plane, random_plane
 from landscape.record.checks import PointStatus
+from landscape.record.run import Run
 from landscape.sampling.grid_levels import GridLevels
 from workers.pool import PointTask
 from workers.pools.in_process import InProcessPool
@@ -195,18 +196,14 @@ def test_a_budget_that_ends_on_the_path_leaves_a_picture(trained, monkeypatch):
     count = len(first[0]) * len(first[1]) + 2
     asked = iter(range(10_000))
 
-    from landscape.grid import survey
-
-    until_late = survey._Clock.until_late
-
     def after_some(self, tasks):
-        for task in until_late(self, tasks):
+        for task in tasks:
             if next(asked) >= count:
-                self.is_late = True
+                self.stopped = True
                 return
             yield task
 
-    monkeypatch.setattr(survey._Clock, "until_late", after_some)
+    monkeypatch.setattr(Run, "in_time", after_some)
     with pytest.warns(UserWarning, match="budget of 60 s ended the landscape"):
         drawn = evaluate(
             pca_plane(trained), callback, size=20, device_ids=[0], plan=PLAN, progress=False, budget="60s",

@@ -1,8 +1,9 @@
 import pytest
+from false_clock import FalseClock
 
-from landscape.grid.settings import SurveySettings
+from landscape.grid.sampling_settings import SamplingSettings
 from landscape.record.options import SurveyOptions, with_defaults
-from landscape.record.run import duration_seconds, duration_text
+from landscape.record.run import Run, duration_seconds, duration_text
 
 
 @pytest.mark.parametrize(
@@ -11,6 +12,11 @@ from landscape.record.run import duration_seconds, duration_text
 )
 def test_durations(given, seconds):
     assert duration_seconds("budget", given) == seconds
+
+
+def checked(**arguments):
+    options = with_defaults("evaluate", SurveyOptions, arguments)
+    return SamplingSettings.checked(options), Run.checked(options)
 
 
 @pytest.mark.parametrize(
@@ -37,12 +43,25 @@ def test_durations(given, seconds):
 )
 def test_wrong_settings(arguments, error, match):
     with pytest.raises(error, match=match):
-        SurveySettings.checked(with_defaults("evaluate", SurveyOptions, arguments))
+        checked(**arguments)
 
 
 def test_checked_settings():
-    options = with_defaults("evaluate", SurveyOptions, {"budget": "1min", "tolerance": 0.5})
-    assert SurveySettings.checked(options) == SurveySettings(budget=60.0, tolerance=0.5)
+    sampling, run = checked(budget="1min", tolerance=0.5)
+    assert sampling == SamplingSettings(tolerance=0.5)
+    assert run.budget == 60.0
+
+
+def test_what_is_left_of_a_budget_is_shared(monkeypatch):
+    clock = FalseClock(monkeypatch)
+    run = Run.checked({"budget": 60, "progress": False})
+    clock.go_on(20)
+    part = run.part(4)
+    assert (part.budget, part.limit, part.left) == (60.0, 10.0, 10.0)
+    clock.go_on(11)
+    assert part.is_late
+    assert not run.is_late
+    assert (list(part.in_time([1])), part.stopped) == ([], True)
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,16 @@ import pytest
 
 from landscape.errors import LandscapeIdentityError, LandscapeLockedError, LandscapeWriteError
 from landscape.record.checks import PointStatus
-from landscape.record.driver import forecast, forecast_text, measure
+from landscape.record.driver import Experiment, forecast, forecast_text, measure, open_record
 from landscape.record.kind import CURVATURE
 from landscape.record.lock import lock_landscape
 from landscape.record.record import Record, column
-from landscape.record.record_file import read_record
+from landscape.record.record_file import read_record, record_format
 from landscape.record.run import Run
-from landscape.record.store import open_record
 from workers.errors import CurvatureError
 from workers.function_evaluator import FunctionEvaluator
 from workers.measurement_options import MeasurementOptions
 from workers.pools.in_process import InProcessPool
-
-QUIET = Run(progress=False)
 
 
 class Squares(Record, kind=CURVATURE, coordinates=("number",), key=("number",)):
@@ -29,7 +26,7 @@ class Squares(Record, kind=CURVATURE, coordinates=("number",), key=("number",)):
     square: np.ndarray = column("number")
 
 
-class OfNumbers:
+class OfNumbers(Experiment):
     """Squares numbers; those in ``failing`` fail, and at ``breaking`` everything ends."""
 
     unit = "number"
@@ -38,15 +35,16 @@ class OfNumbers:
         self.numbers, self.failing, self.breaking, self.seed = numbers, failing, breaking, seed
         self.measured, self.warned = [], False
 
-    def begin(self, pool):
-        return Squares.empty({"number": self.numbers}, attributes={"identity": {"seed": self.seed}, "notes": []})
+    def begin(self, stored, pool):
+        attributes = {"identity": {"seed": self.seed}, "notes": []}
+        return Squares.empty({"number": self.numbers}, attributes=attributes).continuing(stored)
 
-    def resume(self, record):
+    def resume(self, record, pool):
         todo = np.isin(record.number, self.numbers) & (record.status != PointStatus.MEASURED)
         record.forget_failed(np.flatnonzero(todo).tolist())
         return todo
 
-    def forecast(self, record, todo, pool):
+    def forecast(self, record, todo, pool, run):
         return forecast_text(f"{len(todo)} numbers", int((~todo).sum()), int(todo.sum()), "square", 0.5, pool.workers)
 
     def results(self, record, todo, pool, run):
@@ -82,8 +80,9 @@ def path(tmp_path):
     return tmp_path / "squares.h5"
 
 
-def run_of(experiment, path, pool, run=QUIET):
-    with open_record(Squares, path, overwrite=run.overwrite) as stored:
+def run_of(experiment, path, pool, run=None):
+    run = run or Run(progress=False)
+    with open_record(record_format(Squares), path, overwrite=run.overwrite) as stored:
         return measure(experiment, stored, pool, run)
 
 
@@ -154,8 +153,8 @@ def test_a_file_has_one_writer_and_is_of_its_kind(path, pool):
 def test_a_rehearsal_writes_nothing(path, pool):
     run_of(OfNumbers([1]), path, pool)
     before = path.read_bytes()
-    with lock_landscape(path, CURVATURE), open_record(Squares, path, rehearsal=True) as stored:
-        text = forecast(OfNumbers([1, 2, 3]), stored, pool)
+    with lock_landscape(path, CURVATURE), open_record(record_format(Squares), path, rehearsal=True) as stored:
+        text = forecast(OfNumbers([1, 2, 3]), stored, pool, Run())
     assert text == "3 numbers, 1 of them measured before: 2 squares x 500 ms on 1 worker: about 1 s"
     assert path.read_bytes() == before
     assert (

@@ -10,17 +10,17 @@ from collectors.files.places import AnyPath
 from collectors.files.remote_path import RemotePath
 from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import RunDirectory
-from workers.measurement_options import MeasurementOptions
 
 from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE, LandscapeIdentityError, PlaneError
 from ..planes.from_checkpoints import plane_of_runs, random_plane_of
 from ..planes.networks import Network, networks_in
 from ..planes.plane import Plane
 from ..planes.plane_file import directions_path
+from ..record.provenance import FURTHER_RUNS, RUN
+from ..record.workers import measurement_options
 from ..roles import OriginRole
 from .data import LandscapeData
-from .experiment import FURTHER_RUNS, RUN
-from .settings import SurveySettings
+from .sampling_settings import SamplingSettings
 
 _EIGENVECTORS = ("hessian", "ggn", "factors")
 # Of the identity of a plane, what it is made again from.
@@ -30,8 +30,8 @@ _NEEDED = {
 }
 
 
-def measurement_options(stored: LandscapeData, path: AnyPath, groups: Any = None) -> MeasurementOptions:
-    """Returns how a file's landscape was measured; ``groups`` is needed if a function made them: no file holds it."""
+def measured_options(stored: LandscapeData, path: AnyPath, groups: Any = None) -> dict[str, Any]:
+    """Returns the options of a file's landscape; ``groups`` is needed if a function made them: no file holds it."""
     said = stored.attributes
     if groups is None:
         groups = "target" if said.get("groups") == "target" else None
@@ -41,36 +41,38 @@ def measurement_options(stored: LandscapeData, path: AnyPath, groups: Any = None
         identity = said["identity"]
         buffers = identity["buffers"]
         named = {item["name"]: item["num_samples"] for item in said.get("datasets") or ()}
-        return MeasurementOptions(
-            named or identity["samples"]["count"],
-            said.get("samples") or "first",
-            said.get("seed") or 0,
-            buffers["policy"],
-            buffers.get("batch_size", MeasurementOptions.recalibration_batch_size),
-            identity.get("precision", MeasurementOptions.precision),
-            groups,
-            "seed_each_point" in identity,
-            "extremes" in identity,
-            "keep_samples" in identity,
-        )
+        size = {"recalibration_batch_size": buffers["batch_size"]} if "batch_size" in buffers else {}
+        found = {
+            "num_samples": named or identity["samples"]["count"],
+            "samples": said.get("samples") or "first",
+            "seed": said.get("seed") or 0,
+            "buffers": buffers["policy"],
+            **size,
+            "precision": identity.get("precision", "float32"),
+            "groups": groups,
+            "seed_each_point": "seed_each_point" in identity,
+            "extremes": "extremes" in identity,
+            "keep_samples": "keep_samples" in identity,
+        }
+        measurement_options(found)
+        return found
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _says_nothing(path) from error
 
 
-def survey_settings(stored: LandscapeData, options: Mapping[str, Any]) -> SurveySettings:
-    """Returns how a file's landscape is surveyed: as before, but for the options that are not None."""
+def sampling_settings(stored: LandscapeData, options: Mapping[str, Any]) -> SamplingSettings:
+    """Returns which points of a landscape are measured: as before, but for the options that are not None."""
     said = stored.attributes.get("sampling") or {}
     chosen = {
         **options,
         "seed": stored.attributes.get("seed") or 0,
-        "overwrite": False,
         "extremes": "extremes" in (stored.attributes.get("identity") or {}),
     }
-    usual = SurveySettings()
+    usual = SamplingSettings()
     for name, key in (("sampling", "mode"), ("tolerance", "tolerance"), ("relative_tolerance", "relative")):
         if chosen[name] is None:
             chosen[name] = getattr(usual, name) if said.get(key) is None else said[key]
-    return SurveySettings.checked(chosen)  # type: ignore[arg-type]
+    return SamplingSettings.checked(chosen)
 
 
 def find_run_of(stored: LandscapeData, path: AnyPath, given: object) -> RunDirectory:

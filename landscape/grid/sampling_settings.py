@@ -1,42 +1,26 @@
-"""How a plane is surveyed: which points, how exactly, for how long."""
+"""Which points of a grid are measured: all of them, or as many as adaptive sampling needs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from collectors.validation import check_bool, check_choice, check_int, wrong_type, wrong_value
 
-from ..record.options import SurveyOptions
-from ..record.run import duration_seconds
-
 SAMPLINGS = ("full", "adaptive")
 
 
 @dataclass(frozen=True)
-class SurveySettings:
-    """The checked options that a survey itself follows; ``SurveyOptions`` explains them.
-
-    Attributes:
-        budget: seconds that the whole call may take, or None.
-        share: of the budget, the seconds that are left for this landscape; None means all of it.
-    """
+class SamplingSettings:
+    """The checked options of sampling; ``SurveyOptions`` explains them."""
 
     sampling: str = "full"
     tolerance: float = 0.01
     relative_tolerance: bool = False
-    budget: float | None = None
     seed: int = 0
-    overwrite: bool = False
-    progress: bool = True
-    share: float | None = None
 
-    @property
-    def seconds(self) -> float | None:
-        """How long this landscape may take; None where there is no budget."""
-        return self.budget if self.share is None else self.share
-
-    def sampling_begun(self) -> dict[str, Any]:
+    def begun(self) -> dict[str, Any]:
         """Returns the attribute of a file whose sampling is not finished, so that it can go on as it began."""
         begun: dict[str, Any] = {"mode": self.sampling, "finished": False}
         if self.sampling == "adaptive":
@@ -44,9 +28,8 @@ class SurveySettings:
         return begun
 
     @classmethod
-    def checked(cls, options: SurveyOptions) -> SurveySettings:
+    def checked(cls, options: Mapping[str, Any]) -> SamplingSettings:
         """Returns the settings after checking what a user gave; ``options`` has a value for each of them."""
-        budget = options["budget"]
         sampling = check_choice("sampling", options["sampling"], SAMPLINGS)
         if check_bool("extremes", options["extremes"]) and sampling == "adaptive":
             raise ValueError(
@@ -54,13 +37,10 @@ class SurveySettings:
                 "that of the eigenvalues between its points. Measure a grid of fewer points instead."
             )
         return cls(
-            sampling=sampling,
-            tolerance=_check_tolerance(options["tolerance"]),
-            relative_tolerance=check_bool("relative_tolerance", options["relative_tolerance"]),
-            budget=None if budget is None else duration_seconds("budget", budget),
-            seed=check_int("seed", options["seed"], minimum=0),
-            overwrite=check_bool("overwrite", options["overwrite"]),
-            progress=check_bool("progress", options["progress"]),
+            sampling,
+            _check_tolerance(options["tolerance"]),
+            check_bool("relative_tolerance", options["relative_tolerance"]),
+            check_int("seed", options["seed"], minimum=0),
         )
 
 

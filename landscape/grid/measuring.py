@@ -1,7 +1,8 @@
-"""A plane surveyed with a pool of its own: from what a user asks for to the data of a landscape."""
+"""Measures a plane with workers of its own: from what a user asks for to the data of a landscape."""
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,28 +13,27 @@ from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath
 from collectors.networks.weight_space import WeightSpace
 from collectors.validation import check_bool
-from workers.measurement_options import MeasurementOptions
 from workers.pool import Pool
-from workers.pools.open_pool import open_pool
 
-from ..planes.curved_line import CurvedLine
 from ..planes.plane import Axes, Plane, buffer_policy
 from ..planes.plane_file import check_directions, write_directions
-from ..record.options import SurveyOptions, pool_options
-from .curved_pool import CurvedPool
+from ..record.driver import Stored, measure, open_record
+from ..record.options import SurveyOptions
+from ..record.provenance import function_attribute
+from ..record.run import Run
+from ..record.workers import open_workers
 from .data import LandscapeData
-from .experiment import choose_plan, function_attribute
-from .forecast import fewest_points
+from .experiment import GridExperiment
+from .forecast import SurveyReport, fewest_points
 from .kept_plane import keep_directions, keep_plane
-from .landscape_file import add_attributes
-from .settings import SurveySettings
-from .survey import SurveyReport, survey
+from .landscape_file import LANDSCAPE_FILE
+from .sampling_settings import SamplingSettings
 
 # How far the loss drawn at a network may be from its own, as a share of the larger one.
 _ROUNDING = {"float32": 1e-5, "tf32": 1e-2, "bfloat16": 5e-2}
 
 
-def survey_plane(
+def measure_plane(
     plane: Plane,
     callback_fn: Callable[[], Any],
     grid: Callable[[Plane], Axes],
@@ -42,40 +42,21 @@ def survey_plane(
     path: AnyPath | None = None,
     device_ids: list[int] | None = None,
     num_samples: int | Mapping[str, int | None] | None = None,
-    then: Callable[[Pool, LandscapeData], None] | None = None,
+    closing: Callable[[Pool, LandscapeData], Mapping[str, Any]] | None = None,
 ) -> tuple[LandscapeData, SurveyReport]:
-    """Opens a pool and measures a plane or a line; ``then`` is called at the end, while the plane is still loaded."""
+    """Measures a plane or a line; ``closing`` returns further attributes while the plane is still loaded."""
     axes = grid(plane)
-    settings = SurveySettings.checked(chosen)
+    sampling, run = SamplingSettings.checked(chosen), Run.checked(chosen)
     buffers = buffer_policy(chosen["buffers"], plane.decomposition, plane.end_buffers)
-    measured = MeasurementOptions(
-        num_samples,
-        chosen["samples"],
-        settings.seed,
-        buffers,
-        chosen["recalibration_batch_size"],
-        chosen["precision"],
-        chosen["groups"],
-        chosen["seed_each_point"],
-        chosen["extremes"],
-        chosen["keep_samples"],
-    )
-    if check_bool("save_directions", chosen["save_directions"]) and path is None:
+    if (save := check_bool("save_directions", chosen["save_directions"])) and path is None:
         raise ValueError("save_directions needs output, beside which the directions are kept; give output a path.")
-    if chosen["save_directions"] and path is not None:
+    if save and path is not None:
         check_directions(path)
-    with open_pool(
-        callback_fn,
-        measured,
-        device_ids=device_ids,
-        **pool_options(chosen),
-        plan=choose_plan(
-            chosen["plan"], [path] if path is not None and not settings.overwrite else [], measured.precision
-        ),
-        points=fewest_points(tuple(len(axis) for axis in axes[::-1] if axis is not None), settings.sampling),
-        seconds=settings.budget,
-    ) as opened:
-        pool = CurvedPool(opened, plane.shape) if isinstance(plane, CurvedLine) else opened
+    how = {**chosen, "buffers": buffers, "num_samples": num_samples, "device_ids": device_ids}
+    with contextlib.ExitStack() as stack:
+        stored = stack.enter_context(open_record(LANDSCAPE_FILE, path, overwrite=run.overwrite))
+        points = fewest_points(tuple(len(axis) for axis in axes[::-1] if axis is not None), sampling.sampling)
+        pool = stack.enter_context(open_workers(callback_fn, how, stored=[stored], points=points, seconds=run.budget))
         check_same_network(plane, pool.description.space)
         if chosen["buffers"] not in ("auto", pool.description.options.buffers):
             raise ValueError(
@@ -83,21 +64,31 @@ def survey_plane(
                 f'"{pool.description.options.buffers}". Leave buffers out, or build the Evaluator with these options.'
             )
         if path is not None and plane.curvature is not None:
-            plane = keep_plane(path, plane, overwrite=settings.overwrite)
+            plane = keep_plane(stored, plane, overwrite=run.overwrite)
             # Eigenvalues that were kept have other last digits, and so have the ends of the axes.
             axes = grid(plane)
-        wanted = path if chosen["save_directions"] and plane.curvature is None else None
-        kept = wanted is not None and keep_directions(wanted, plane, overwrite=settings.overwrite)
-        said: dict[str, Any] = {"seed": settings.seed, "samples": measured.samples, **function_attribute(callback_fn)}
-        data, report = survey(pool, plane, axes, path=path, attributes=said, settings=settings)
-        warn_of_other_losses(plane, data)
-        if isinstance(plane, CurvedLine):
-            add_attributes(path, data, {"path": plane.facts(data.x)})
-        if wanted is not None and not kept:
-            write_directions(wanted, plane)
-        if then is not None:
-            then(pool, data)
+        attributes = {"seed": sampling.seed, "samples": chosen["samples"], **function_attribute(callback_fn)}
+        experiment = GridExperiment(plane, axes, sampling, attributes, closing=closing)
+        data, report = measure_grid(experiment, stored, pool, run, save_directions=save)
+    warn_of_other_losses(plane, data)
     return data, report
+
+
+def measure_grid(
+    experiment: GridExperiment, stored: Stored[LandscapeData], pool: Pool, run: Run, *, save_directions: bool = False
+) -> tuple[LandscapeData, SurveyReport]:
+    """Measures what a landscape's file lacks, and keeps its plane beside it where that is asked for."""
+    plane, path = experiment.plane, stored.path
+    # Planes along eigenvectors are kept in any case.
+    wanted = path if save_directions and plane.curvature is None else None
+    kept = wanted is None or keep_directions(stored, plane, overwrite=run.overwrite)
+    data, report = measure(experiment, stored, pool, run)
+    if wanted is not None and not kept:
+        write_directions(wanted, plane)
+    assert experiment.predicted is not None
+    # The origin is measured in any case, and what is copied is not.
+    measured = report.measured + 1 - experiment.copied
+    return data, SurveyReport(measured, report.resumed, report.seconds, report.workers, experiment.predicted)
 
 
 def check_same_network(plane: Plane, space: WeightSpace) -> None:

@@ -1,0 +1,275 @@
+"""What every experiment promises, whatever it measures: one suite over all of them."""
+
+import itertools
+import resource
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_curvature import other_samples, small, train_small
+from torch import nn
+
+from landscape import MeasurementPlan, SummaryLandscape, barrier, compare, connect, evaluate, random_plane, refine
+from landscape.errors import LandscapeError, LandscapeIdentityError, LandscapeLockedError, LandscapeWriteError
+from landscape.paths import connecting
+from landscape.paths.path_file import PATH
+from landscape.record import driver
+from landscape.record.kind import COMPARISON, CURVATURE, LANDSCAPE, FileKind
+from landscape.record.lock import lock_landscape
+from landscape.record.run import Run
+from landscape.record.writer import FileWriter
+from workers.pools.in_process import InProcessPool
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:the loss is not finite, or was not measured")]
+
+QUIET = {"device_ids": [0], "progress": False, "plan": MeasurementPlan(batch_size=24)}
+INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(0))
+TARGETS = torch.arange(24) % 3
+
+
+def network(seed):
+    torch.manual_seed(seed)
+    return nn.Linear(4, 3)
+
+
+def callback():
+    return nn.CrossEntropyLoss(), network(0), (INPUTS, TARGETS), {}
+
+
+def other_callback():
+    return nn.CrossEntropyLoss(), network(0), (INPUTS + 1, TARGETS), {}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An experiment.
+
+    Attributes:
+        file: that it writes into a folder.
+        measure: measures it there, of (folder, callback_fn, options), and returns what the user holds.
+        stop: after how many looks at the clock part of it is measured.
+    """
+
+    file: str
+    kind: FileKind
+    measure: Callable[..., Any]
+    stop: int
+    callbacks: tuple[Callable[[], Any], Callable[[], Any]] = (callback, other_callback)
+
+    def __call__(self, folder, *, other=False, **options):
+        folder.mkdir(exist_ok=True)
+        found = self.measure(folder, self.callbacks[other], **{**QUIET, **options})
+        return getattr(found, "landscape", found)
+
+    def bytes(self, folder):
+        return (folder / self.file).read_bytes()
+
+
+def grid(folder, callback_fn, **options):
+    return evaluate(random_plane(network(0), seed=0), callback_fn, output=folder / "grid.h5", size=5, **options)
+
+
+def line(folder, callback_fn, **options):
+    return barrier(network(0), network(1), callback_fn, 7, output=folder / "line.h5", **options)
+
+
+def refined(folder, callback_fn, **options):
+    plane, base = random_plane(network(0), seed=0), folder.parent / "base.h5"
+    if not base.exists():
+        evaluate(plane, callback, output=base, size=3, **QUIET)
+    return refine(base, callback_fn, factor=2, plane=plane, output=folder / "fine.h5", **options)
+
+
+def curvature(folder, callback_fn, **options):
+    run = folder.parent / "run"
+    if not run.exists():
+        train_small(run)
+    how = {**options, "plan": MeasurementPlan(batch_size=40)}
+    return SummaryLandscape(run).gen_curvature(callback_fn, output=folder, top=1, trace_probes=2, **how)
+
+
+def comparison(folder, callback_fn, **options):
+    recipes = {name: [network(first + seed) for seed in range(3)] for name, first in (("a", 0), ("b", 3))}
+    return compare(recipes, callback_fn, directions=4, points=3, output=folder / "compared.h5", **options)
+
+
+def curve(folder, callback_fn, **options):
+    return connect(network(0), network(1), callback_fn, steps=6, output=folder / "curve.safetensors", **options)
+
+
+RECORDS = {
+    "grid": Case("grid.h5", LANDSCAPE, grid, 12),
+    "adaptive grid": Case(
+        "grid.h5", LANDSCAPE, lambda *where, **how: grid(*where, sampling="adaptive", tolerance=0.2, **how), 12
+    ),
+    "line": Case("line.h5", LANDSCAPE, line, 6),
+    "refined": Case("fine.h5", LANDSCAPE, refined, 8),
+    "curvature": Case("curvature_0-3.h5", CURVATURE, curvature, 2, (small, other_samples)),
+    "comparison": Case("compared.h5", COMPARISON, comparison, 6),
+}
+ALL = {**RECORDS, "curve": Case("curve.safetensors", PATH, curve, 3)}
+REPLACED = {name: case for name, case in ALL.items() if name != "refined"}
+
+
+def over(cases):
+    return pytest.mark.parametrize("case", cases.values(), ids=cases)
+
+
+@pytest.fixture(autouse=True)
+def fixed(monkeypatch):
+    """Equal files have equal bytes, and a curve is written after each step."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    monkeypatch.setattr(connecting, "KEEP_SECONDS", 0.0)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A second is over whenever somebody looks at the clock."""
+    looks = itertools.count()
+    monkeypatch.setattr(Run, "spent", property(lambda _run: float(next(looks))))
+
+
+@pytest.fixture
+def whole(request, tmp_path):
+    """The file of an experiment that nothing disturbed."""
+    case = request.getfixturevalue("case")
+    case(tmp_path / "whole")
+    return case.bytes(tmp_path / "whole")
+
+
+@over(ALL)
+@pytest.mark.usefixtures("clock")
+def test_a_budget_ends_it_and_the_same_call_goes_on_to_the_same_bytes(case, whole, tmp_path):
+    with pytest.warns(UserWarning, match=r"the budget of .* ended .* The same call continues from here\."):
+        half = case(tmp_path / "half", budget=case.stop)
+    assert case.bytes(tmp_path / "half") != whole
+    assert (tmp_path / "half" / case.file).exists()
+    again = case(tmp_path / "half")
+    assert case.bytes(tmp_path / "half") == whole
+    if case.kind is not PATH:
+        assert half.report.measured > 0
+        assert again.report.resumed > 0
+        assert case(tmp_path / "half").report.measured <= 1, "the origin of a grid is compared"
+
+
+class Snapshots(FileWriter):
+    """Writes after each change, and keeps what a kill would leave."""
+
+    found: list[bytes]
+
+    def update(self, change):
+        found = super().update(change)
+        self._write()
+        self.found.append(Path(self._path).read_bytes())
+        return found
+
+
+@over(ALL)
+def test_a_kill_at_any_write_leaves_a_whole_file_that_is_continued(case, whole, tmp_path, monkeypatch):
+    found: list[bytes] = []
+    write_path = connecting.write_path
+
+    def noted(path, fitted):
+        write_path(path, fitted)
+        found.append(path.read_bytes())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Snapshots, "found", found, raising=False)
+        patch.setattr(driver, "FileWriter", Snapshots)
+        patch.setattr(connecting, "write_path", noted)
+        case(tmp_path / "watched")
+    assert len(found) > 3
+    for number in (0, len(found) // 2, len(found) - 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / case.file).write_bytes(found[number])
+        case(folder)
+        assert case.bytes(folder) == whole, f"after write {number}"
+
+
+@over(RECORDS)
+def test_what_failed_is_kept_with_its_reason_and_measured_again(case, whole, tmp_path, monkeypatch):
+    def failing(run):
+        def one_fails(self, tasks):
+            for number, result in enumerate(run(self, tasks)):
+                yield replace(result, values=None, error="it failed") if number == 1 else result
+
+        return one_fails
+
+    with monkeypatch.context() as patch:
+        for name in ("run", "run_curvature"):
+            patch.setattr(InProcessPool, name, failing(getattr(InProcessPool, name)))
+        with pytest.warns(UserWarning, match=r"failed|could not be measured|left out"):
+            failed = case(tmp_path / "failed")
+    assert any("it failed" in text for text in failed.errors.values())
+    again = case(tmp_path / "failed")
+    assert not again.errors
+    assert again.complete
+    if case.file != "grid.h5":  # of an adaptive grid the points may be others
+        assert case.bytes(tmp_path / "failed") == whole
+
+
+@over(ALL)
+def test_another_experiment_is_refused_and_its_file_stays(case, whole, tmp_path):
+    file = tmp_path / "whole" / case.file
+    with pytest.raises(LandscapeIdentityError, match=r"holds another experiment; it was left as it is\. These differ"):
+        case(tmp_path / "whole", other=True)
+    assert file.read_bytes() == whole
+    assert [item.name for item in file.parent.iterdir()] == [case.file]
+
+
+@over(REPLACED)
+def test_overwriting_replaces_another_experiment(case, whole, tmp_path):
+    case(tmp_path / "other", other=True)
+    case(tmp_path / "whole", other=True, overwrite=True)
+    assert case.bytes(tmp_path / "whole") == case.bytes(tmp_path / "other") != whole
+
+
+@over(ALL)
+def test_a_damaged_file_is_refused_and_stays(case, whole, tmp_path):
+    file = tmp_path / "whole" / case.file
+    damaged = whole[: len(whole) // 2]
+    file.write_bytes(damaged)
+    with pytest.raises(LandscapeError, match=r"is damaged|truncated|bytes"):
+        case(tmp_path / "whole")
+    assert file.read_bytes() == damaged
+    if case in REPLACED.values():
+        case(tmp_path / "whole", overwrite=True)
+        assert file.read_bytes() == whole
+
+
+@pytest.fixture
+def full(monkeypatch):
+    """Lets a call make no file longer than 1 kB, as on a disk that is nearly full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+@over(ALL)
+def test_a_full_disk_ends_it_and_what_was_there_stays(case, whole, tmp_path, full):
+    folder = tmp_path / "whole"
+    full()
+    with pytest.raises(LandscapeWriteError, match=r"cannot be written"):
+        case(folder, **({"overwrite": True} if case in REPLACED.values() else {}))
+    assert case.bytes(folder) == whole
+
+
+@over(ALL)
+def test_a_file_has_one_writer(case, whole, tmp_path):
+    file = tmp_path / "whole" / case.file
+    with lock_landscape(file, case.kind), pytest.raises(LandscapeLockedError, match="is being written by"):
+        case(tmp_path / "whole")
+    assert file.read_bytes() == whole
+
+
+@over(ALL)
+def test_the_plan_of_the_file_is_used_again(case, whole, tmp_path):
+    case(tmp_path / "whole", plan=None)
+    assert case.bytes(tmp_path / "whole") == whole

@@ -1,0 +1,37 @@
+"""One place opens workers, makes the options of a measurement, and compares identities."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3] / "landscape"
+
+
+@pytest.mark.parametrize(
+    ("name", "home"),
+    [
+        ("open_pool", "record/workers.py"),
+        ("MeasurementOptions", "record/workers.py"),
+        ("FileWriter", "record/driver.py"),
+    ],
+)
+def test_one_module_calls_it(name, home):
+    homes = {
+        file.relative_to(ROOT).as_posix()
+        for file in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and name in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))
+    }
+    assert homes == {home}
+
+
+def test_identities_are_made_in_one_module():
+    """Each names the digest of the samples; only what files say of data sets names it too."""
+    homes = {
+        file.relative_to(ROOT).as_posix()
+        for file in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in ("samples_sha256", "groups_sha256")
+    }
+    assert homes == {"record/identity.py", "record/provenance.py"}
