@@ -15,7 +15,6 @@ from .landscape import Landscape
 from .paths.path import Path
 from .planes.extent import check_extent
 from .planes.plane import Axes, Plane
-from .record.kind import LANDSCAPE
 from .record.options import SurveyOptions, documented, with_defaults
 from .record.writer import output_file
 
@@ -84,8 +83,7 @@ def evaluate(
         assert x_axis is not None
         return x_axis, own_y if y is None else _axis("y", y)
 
-    overwrite = chosen["overwrite"]
-    path = None if output is None else output_file(output, plane.checkpoints, LANDSCAPE, overwrite=overwrite)
+    path = None if output is None else output_file(output, plane.checkpoints)
     if route is not None and path is not None:
         route.check_beside(path)
     data, report = measure_plane(

@@ -25,7 +25,7 @@ from .drawing.texts import (
 )
 from .errors import error_message
 from .grid.data import LandscapeData
-from .grid.own_values import own_values_text
+from .grid.differences import own_values_text
 from .grid.samples import kept_text
 from .record.checks import PointStatus
 from .roles import CHECKPOINT, ORIGIN

@@ -19,10 +19,17 @@ from collectors.validation import check_instance, check_int, wrong_type, wrong_v
 from .grid.data import LandscapeData
 from .grid.experiment import GridExperiment
 from .grid.forecast import fewest_points
-from .grid.kept_plane import CURVATURE, keep_plane
+from .grid.kept_plane import (
+    CURVATURE,
+    check_is_of_a_run,
+    find_run_of,
+    keep_plane,
+    measured_options,
+    plane_of,
+    sampling_settings,
+)
 from .grid.landscape_file import LANDSCAPE_FILE, read_landscape
 from .grid.measuring import check_same_network, measure_grid
-from .grid.refining import check_is_of_a_run, find_run_of, measured_options, plane_of, sampling_settings
 from .grid.resume import UNDER_WAY, grid_text, kept_points, sizes_that_keep_all
 from .landscape import Landscape
 from .planes.extent import check_extent, spans

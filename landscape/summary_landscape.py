@@ -23,7 +23,6 @@ from .grid.experiment import GridExperiment
 from .grid.forecast import fewest_points
 from .grid.landscape_file import LANDSCAPE_FILE
 from .grid.measuring import measure_grid
-from .grid.sampling_settings import SamplingSettings
 from .landscape import Landscape
 from .planes.directions import NORMALIZATIONS
 from .planes.extent import check_extent
@@ -37,6 +36,7 @@ from .record.run import Announcer, Run
 from .record.workers import measurement_options, open_workers
 from .record.writer import make_output_folder
 from .run_jobs import check_all_is_drawn, find_jobs, plane_of_job
+from .sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
     from typing import Unpack

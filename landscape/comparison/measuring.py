@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from workers.errors import CallbackFunctionError
 
 from ..record.driver import forecast, measure, open_record
-from ..record.kind import COMPARISON
 from ..record.options import documented, with_defaults
 from ..record.provenance import function_attribute
-from ..record.record_file import record_format
+from ..record.record import record_format
 from ..record.run import Announcer, Run
 from ..record.workers import open_workers
 from ..record.writer import output_file
@@ -89,7 +88,7 @@ def compare(
     run = Run.checked(chosen)
     found = find_recipes(recipes)
     readers = [entry.reader for entry in found.entries]
-    path = None if output is None else output_file(output, readers, COMPARISON, overwrite=run.overwrite)
+    path = None if output is None else output_file(output, readers)
     say = Announcer(shown=rehearsal)
     say(_DRY_RUN, timed=False)
     say("building the network, reading the samples")

@@ -19,10 +19,9 @@ from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import Matrix, ProductSettings
 
 from ..record.driver import forecast, measure, open_record
-from ..record.kind import CURVATURE
 from ..record.options import documented, with_defaults
 from ..record.provenance import function_attribute, run_attributes
-from ..record.record_file import record_format
+from ..record.record import record_format
 from ..record.run import Announcer, Run
 from ..record.workers import open_workers
 from ..record.writer import output_file
@@ -78,7 +77,7 @@ def measure_curvature(
     chosen: CurvatureOptions = with_defaults("measure_curvature", CurvatureOptions, options, CURVATURE_OPTIONS)
     settings, run = _settings(chosen), Run.checked(chosen)
     reader = as_reader("weights", weights)
-    path = None if output is None else output_file(output, (reader,), CURVATURE, overwrite=run.overwrite)
+    path = None if output is None else output_file(output, (reader,))
     found = _measure(
         lambda space: {_NUMBER: align(reader, space)},
         callback_fn,

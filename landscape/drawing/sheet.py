@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from collectors.validation import check_bool, check_instance, wrong_type
 
-from ..grid.own_values import own_values_text
+from ..grid.differences import own_values_text
 from ..sampling.coarse_cells import coarse_values
 from ..scales.choosing import choose_scale
 from ..scales.frame import Frame, choose_frame

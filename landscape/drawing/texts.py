@@ -28,8 +28,7 @@ from .eigenvectors import (
 if TYPE_CHECKING:
     from jaxtyping import UInt8
 
-    from ..grid.data import LandscapeData
-    from ..grid.geometry import PlaneGeometry
+    from ..grid.data import LandscapeData, PlaneGeometry
 
 
 _MOST_NAMES = 4

@@ -16,7 +16,7 @@ from ..drawing.missing import edges, hatch_cells
 from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Sheet, begin, diverging_scale
 from ..drawing.texts import metric_text, missed_notes, plain, precision_notes, title
 from ..grid.data import LandscapeData
-from ..grid.difference_errors import difference_errors
+from ..grid.differences import difference_errors
 from ..record.checks import PointStatus
 from ..scales.landscape_scale import known
 from ..scales.scale import Scale

@@ -21,7 +21,7 @@ from ..drawing.texts import (
     unit_of,
     value_notes,
 )
-from ..grid.own_values import own_values_text
+from ..grid.differences import own_values_text
 from ..meshes.path_mesh import path_lines, path_marks
 from ..rendering.scene import Scene
 from ..scales.levels import number_text

@@ -19,7 +19,7 @@ from ..drawing.path import EDGE, PATH, RUN_COLORS, STAR, network_marks, origin_l
 from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Sheet, begin
 from ..drawing.texts import in_phrases, main_dataset, metric_text, plain, quantity_text, unit_of
 from ..drawing.times import marked, numbered, strong_color
-from ..grid.own_values import own_values, own_values_text
+from ..grid.differences import own_values, own_values_text
 from ..record.checks import PointStatus
 from ..scales.choosing import choose_scale
 from ..scales.landscape_scale import joint_scale, known

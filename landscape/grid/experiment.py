@@ -28,13 +28,13 @@ from ..record.provenance import data_set_json, measured_attributes
 from ..record.run import Run
 from ..sampling.adaptive_sampling import AdaptiveSampling
 from ..sampling.sampling import coarse_and_fine, first_grid_counts, pending_points
+from ..sampling.settings import SamplingSettings
 from .checkpoints import CheckpointsData
 from .data import LOSS_ERROR, DirectionsData, LandscapeData
 from .forecast import Forecast, make_forecast
 from .kept_plane import curvature_attribute
 from .resume import UNDER_WAY, begun_before, check_continues
 from .samples import kept_losses
-from .sampling_settings import SamplingSettings
 from .tasks import (
     UNMEASURED,
     Place,

@@ -1,4 +1,4 @@
-"""Planes that are not drawn again: eigenvectors are kept beside their landscape file, and read back."""
+"""What a file, and what lies beside it, say of its plane and of how it was measured, so that more can be measured."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from collectors.errors import RunDirectoryError
 from collectors.files.places import AnyPath
-from collectors.networks.weight_space import state_sha256
+from collectors.files.remote_path import RemotePath
+from collectors.networks.weight_space import WeightSpace, state_sha256
+from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import MemoryState
 
-from ..errors import LandscapeIdentityError
+from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE, LandscapeIdentityError, PlaneError
+from ..planes.from_checkpoints import plane_of_runs, random_plane_of
+from ..planes.networks import Network, networks_in
 from ..planes.plane import Plane
 from ..planes.plane_file import directions_path, write_directions, write_plane
 from ..planes.projection import project
 from ..record.checks import PointStatus
 from ..record.driver import Stored
+from ..record.provenance import FURTHER_RUNS, RUN
+from ..record.workers import measurement_options
 from ..record.writer import note_file
+from ..roles import OriginRole
+from ..sampling.settings import SamplingSettings
 from .data import LandscapeData
 
 CURVATURE = "curvature"
@@ -90,3 +99,164 @@ def _projection(plane: Plane, kept: Plane) -> Any:
     if plane.projection is None:
         return None
     return project(plane.checkpoints, MemoryState(plane.origin, "the plane's origin"), kept.directions, plane.space)
+
+
+_EIGENVECTORS = ("hessian", "ggn", "factors")
+# Of the identity of a plane, what it is made again from.
+_NEEDED = {
+    "random": ("seed", "normalization", "perturb_one_dimensional", "dimension"),
+    "pca": ("checkpoints", "runs", "centering"),
+}
+
+
+def measured_options(stored: LandscapeData, path: AnyPath, groups: Any = None) -> dict[str, Any]:
+    """Returns the options of a file's landscape; ``groups`` is needed if a function made them: no file holds it."""
+    said = stored.attributes
+    if groups is None:
+        groups = "target" if said.get("groups") == "target" else None
+        if groups is None and isinstance(said.get("identity"), Mapping) and said["identity"].get("groups"):
+            raise ValueError(f"groups must be given: the function that made those of {path}, which a file cannot hold.")
+    try:
+        identity = said["identity"]
+        buffers = identity["buffers"]
+        named = {item["name"]: item["num_samples"] for item in said.get("datasets") or ()}
+        size = {"recalibration_batch_size": buffers["batch_size"]} if "batch_size" in buffers else {}
+        found = {
+            "num_samples": named or identity["samples"]["count"],
+            "samples": said.get("samples") or "first",
+            "seed": said.get("seed") or 0,
+            "buffers": buffers["policy"],
+            **size,
+            "precision": identity.get("precision", "float32"),
+            "groups": groups,
+            "seed_each_point": "seed_each_point" in identity,
+            "extremes": "extremes" in identity,
+            "keep_samples": "keep_samples" in identity,
+        }
+        measurement_options(found)
+        return found
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _says_nothing(path) from error
+
+
+def sampling_settings(stored: LandscapeData, options: Mapping[str, Any]) -> SamplingSettings:
+    """Returns which points of a landscape are measured: as before, but for the options that are not None."""
+    said = stored.attributes.get("sampling") or {}
+    chosen = {
+        **options,
+        "seed": stored.attributes.get("seed") or 0,
+        "extremes": "extremes" in (stored.attributes.get("identity") or {}),
+    }
+    usual = SamplingSettings()
+    for name, key in (("sampling", "mode"), ("tolerance", "tolerance"), ("relative_tolerance", "relative")):
+        if chosen[name] is None:
+            chosen[name] = getattr(usual, name) if said.get(key) is None else said[key]
+    return SamplingSettings.checked(chosen)
+
+
+def find_run_of(stored: LandscapeData, path: AnyPath, given: object) -> RunDirectory:
+    """Returns the run directory of a landscape file: the given one, else the file's folder, else what the file says."""
+    if given is not None:
+        return RunDirectory(given)  # type: ignore[arg-type]
+    said = stored.attributes.get(RUN)
+    places: list[Any] = [path.parent]
+    if isinstance(said, str) and said:
+        places.append(_place(said, path))
+    for place in places:
+        try:
+            return RunDirectory(place)
+        except RunDirectoryError as error:
+            problem = error
+    raise PlaneError(
+        f"the plane of landscape file {path} cannot be made again without the checkpoints that it goes through: "
+        f"{problem} Pass the run directory as run=, or in Python plane=plane."
+    ) from problem
+
+
+def plane_of(stored: LandscapeData, path: AnyPath, run: RunDirectory, space: WeightSpace) -> Plane:
+    """Returns the plane of a landscape, made again from its run; the caller has to compare its identity."""
+    check_is_of_a_run(stored, path)
+    facts, origin, path_data = _plane_facts(stored, path), stored.origin, stored.checkpoints
+    if facts["decomposition"] == "random":
+        assert origin.number is not None
+        return random_plane_of(
+            run.checkpoint(origin.number, space),
+            space,
+            seed=facts["seed"],
+            normalization=facts["normalization"],
+            perturb_one_dimensional=facts["perturb_one_dimensional"],
+            dimension=facts["dimension"],
+            role=OriginRole(origin.role, origin.name, origin.run, origin.number),
+        )
+    assert path_data is not None
+    networks: list[Network] = []
+    # Runs and networks that only joined come after those that the plane goes through.
+    for count in facts["runs"]:
+        first = len(networks)
+        name = path_data.run_name(first)
+        of = run if not first else _further_run(name, stored, path)
+        networks += networks_in(of, path_data.number[first : first + count].tolist(), name)
+    return plane_of_runs(networks, space, centering=facts["centering"])
+
+
+def _further_run(name: str, stored: LandscapeData, path: AnyPath) -> RunDirectory:
+    place = _place(stored.attributes[FURTHER_RUNS][name], path)
+    try:
+        return RunDirectory(place)
+    except RunDirectoryError as error:
+        raise PlaneError(
+            f"the plane of landscape file {path} cannot be made again without the checkpoints of {name!r}, through "
+            f"which it goes too: {error} Put the run where it was, or in Python pass plane=plane."
+        ) from error
+
+
+def _place(said: str, path: AnyPath) -> Any:
+    """Returns the run directory that a file at the path names."""
+    return said if isinstance(path, RemotePath) or "://" in said else path.parent / said
+
+
+def check_is_of_a_run(stored: LandscapeData, path: AnyPath) -> None:
+    """Raises a PlaneError where the plane of a landscape cannot be made again from a run directory."""
+    facts = _plane_facts(stored, path)
+    kind = facts["decomposition"]
+    if kind == "random" and stored.origin.number is not None:
+        return
+    found = stored.checkpoints
+    if kind == "pca" and found is not None and min(facts["runs"], default=0) > 0:
+        said = stored.attributes.get(FURTHER_RUNS)
+        known = said if isinstance(said, Mapping) and all(isinstance(way, str) for way in said.values()) else {}
+        firsts = [sum(facts["runs"][:index]) for index in range(1, len(facts["runs"]))]
+        if len(found.number) >= sum(facts["runs"]) and all(found.run_name(row) in known for row in firsts):
+            return
+    made = {
+        "points": "goes through networks",
+        "path": "is a curve between networks",
+        "custom": "has directions of your own",
+        **dict.fromkeys(_EIGENVECTORS, "has eigenvectors as directions"),
+        "pca": "goes through checkpoints of no run, or of several",
+    }.get(str(kind), "goes through weights of no run")
+    # Control points of a curve are in a file of their own, and never beside the landscape.
+    beside = "" if kind == "path" else f", and {directions_path(path).name}, which would hold them, is not beside it"
+    raise PlaneError(
+        f"the plane of landscape file {path} {made}, which the file does not hold{beside}. "
+        + {"path": OTHER_GRID_OF_CURVE, **dict.fromkeys(_EIGENVECTORS, OTHER_GRID_ALONG_EIGENVECTORS)}.get(
+            str(kind), OTHER_GRID
+        )
+    )
+
+
+def _plane_facts(stored: LandscapeData, path: AnyPath) -> Mapping[str, Any]:
+    try:
+        facts = stored.attributes["identity"]["plane"]
+        if isinstance(facts, Mapping) and all(name in facts for name in _NEEDED.get(facts["decomposition"], ())):
+            return facts
+    except (KeyError, TypeError):
+        pass
+    raise _says_nothing(path)
+
+
+def _says_nothing(path: AnyPath) -> LandscapeIdentityError:
+    return LandscapeIdentityError(
+        f"landscape file {path} does not say how it was measured (it was imported, or made by hand), so it cannot be "
+        "measured on another grid. Measure it here first."
+    )

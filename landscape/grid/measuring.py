@@ -22,12 +22,12 @@ from ..record.options import SurveyOptions
 from ..record.provenance import function_attribute
 from ..record.run import Run
 from ..record.workers import open_workers
+from ..sampling.settings import SamplingSettings
 from .data import LandscapeData
 from .experiment import GridExperiment
 from .forecast import SurveyReport, fewest_points
 from .kept_plane import keep_directions, keep_plane
 from .landscape_file import LANDSCAPE_FILE
-from .sampling_settings import SamplingSettings
 
 # How far the loss drawn at a network may be from its own, as a share of the larger one.
 _ROUNDING = {"float32": 1e-5, "tf32": 1e-2, "bfloat16": 5e-2}

@@ -28,7 +28,7 @@ from ..drawing.texts import (
 )
 from ..facts import page_facts
 from ..figures.difference import check_same_grid, difference, joint_status
-from ..grid.own_values import own_values
+from ..grid.differences import own_values
 from ..record.checks import PointStatus
 from ..roles import NETWORK
 from ..sampling.coarse_cells import covering_points

@@ -26,7 +26,6 @@ from ..grid.tasks import shares
 from ..landscape import Landscape
 from ..planes.from_weights import line_between
 from ..planes.plane import Axes, Plane
-from ..record.kind import LANDSCAPE
 from ..record.options import SurveyOptions, documented, with_defaults
 from ..record.writer import output_file
 
@@ -163,8 +162,7 @@ def barrier_on(
     def grid(_line: Plane) -> Axes:
         return np.linspace(0, 1, points), None
 
-    overwrite = chosen["overwrite"]
-    path = None if output is None else output_file(output, line.checkpoints, LANDSCAPE, overwrite=overwrite)
+    path = None if output is None else output_file(output, line.checkpoints)
     data, report = measure_plane(
         line,
         callback_fn,

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from collectors.files.remote_path import RemotePath
 
-from .record import Record
-from .record_file import read_record, record_bytes
+from .record import Record, read_record, record_bytes
 from .run import MeasurementReport
 from .whole_file import path_of
 from .writer import save_whole

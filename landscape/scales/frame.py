@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from collectors.validation import check_choice
 
-from ..grid.geometry import PlaneGeometry
+from ..grid.data import PlaneGeometry
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..grid.own_values import own_values
+from ..grid.differences import own_values
 from ..record.checks import PointStatus
 from .choosing import Clip, choose_scale, is_share
 from .levels import Levels, check_levels

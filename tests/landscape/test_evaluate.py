@@ -19,14 +19,10 @@ from landscape import (
     random_plane,
 )
 from landscape.errors import (
-    LandscapeDamagedError,
     LandscapeFormatError,
-    LandscapeIdentityError,
-    LandscapeLockedError,
     LandscapeNotFoundError,
 )
 from landscape.record.checks import PointStatus
-from landscape.record.lock import lock_landscape
 
 FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -2.0, 1.0]
 X, Y = np.linspace(-1, 1, 5), np.linspace(-0.5, 2, 3)
@@ -178,54 +174,6 @@ def test_nan_everywhere_is_kept_and_said():
 
 
 class TestContinuing:
-    def stopped(self, path, after):
-        """Measures until a point interrupts, as Ctrl-C does; returns how many points came before."""
-        calls = []
-
-        def interrupting():
-            loss, network, dataset, metrics = bowl()
-
-            def counted(outputs, targets):
-                calls.append(0)
-                if len(calls) == after:
-                    raise KeyboardInterrupt
-                return loss(outputs, targets)
-
-            return counted, network, dataset, metrics
-
-        with pytest.raises(KeyboardInterrupt):
-            evaluate(bowl_plane(), interrupting, x=X, y=Y, output=path, progress=False, device_ids=[0], plan=PLAN)
-
-    def test_an_interrupted_run_goes_on_and_leaves_the_same_file(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-        whole, parts = tmp_path / "whole.h5", tmp_path / "parts.h5"
-        evaluate(bowl_plane(), bowl, x=X, y=Y, output=whole, progress=False, device_ids=[0], plan=PLAN)
-        self.stopped(parts, after=47)
-        unfinished = Landscape.load(parts)
-        done = int((unfinished.status == PointStatus.MEASURED).sum())
-        assert 0 < done < 15
-        assert not unfinished.complete
-        result = evaluate(bowl_plane(), bowl, x=X, y=Y, output=parts, progress=False, device_ids=[0])
-        assert digest(parts) == digest(whole)
-        assert result.report.measured == 15 - done + 1
-
-    def test_a_finished_landscape_is_not_measured_again(self, tmp_path):
-        path = tmp_path / "landscape.h5"
-        evaluate(bowl_plane(), bowl, x=X, y=Y, output=path, progress=False, device_ids=[0])
-        again = evaluate(bowl_plane(), bowl, x=X, y=Y, output=path, progress=False, device_ids=[0])
-        assert again.report.measured == 1  # the origin, to see that it still is what it was
-
-    def test_another_identity_is_refused_and_named(self, tmp_path):
-        path = tmp_path / "landscape.h5"
-        evaluate(bowl_plane(), bowl, x=X, y=Y, output=path, progress=False, device_ids=[0])
-        before = digest(path)
-        other = custom_plane(bowl()[1], [{"weight": np.array(FIRST)}, {"weight": np.array(FIRST[::-1])}])
-        with pytest.raises(LandscapeIdentityError, match=r"plane\.directions(.|\n)*overwrite=True"):
-            evaluate(other, bowl, x=X, y=Y, output=path, progress=False, device_ids=[0])
-        assert digest(path) == before
-        evaluate(other, bowl, x=X, y=Y, output=path, progress=False, device_ids=[0], overwrite=True)
-        assert digest(path) != before
-
     def test_the_origin_must_reproduce_the_files_value(self, tmp_path):
         from workers import NondeterministicLossError
 
@@ -265,22 +213,6 @@ class TestContinuing:
 class TestOutput:
     def run(self, path, **more):
         return evaluate(bowl_plane(), bowl, x=X, y=Y, output=path, progress=False, device_ids=[0], **more)
-
-    def test_a_locked_file(self, tmp_path):
-        with (
-            lock_landscape(tmp_path / "landscape.h5"),
-            pytest.raises(LandscapeLockedError, match=r"landscape\.h5"),
-        ):
-            self.run(tmp_path / "landscape.h5")
-
-    def test_a_truncated_file_stays(self, tmp_path):
-        path = tmp_path / "landscape.h5"
-        self.run(path)
-        path.write_bytes(path.read_bytes()[:-500])
-        before = digest(path)
-        with pytest.raises(LandscapeDamagedError, match=r"landscape\.h5"):
-            self.run(path)
-        assert digest(path) == before
 
     def test_a_file_of_another_program_stays(self, tmp_path):
         import h5py

@@ -33,14 +33,12 @@ from landscape.errors import (
     LandscapeFormatError,
     LandscapeGridError,
     LandscapeIdentityError,
-    LandscapeLockedError,
     LandscapeNotFoundError,
     PlaneError,
 )
 from landscape.grid.landscape_file import read_landscape, write_landscape
 from landscape.grid.resume import UNDER_WAY
 from landscape.record.checks import PointStatus
-from landscape.record.lock import lock_landscape
 from workers import FunctionEvaluator
 
 FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -2.0, 1.0]
@@ -510,13 +508,6 @@ class TestErrors:
     def test_absent(self, tmp_path):
         with pytest.raises(LandscapeNotFoundError, match=r"nothing\.h5"):
             self.refined(tmp_path / "nothing.h5")
-
-    def test_locked(self, tmp_path):
-        measure(tmp_path / "a.h5")
-        before = digest(tmp_path / "a.h5")
-        with lock_landscape(tmp_path / "a.h5"), pytest.raises(LandscapeLockedError, match=r"a\.h5"):
-            self.refined(tmp_path / "a.h5")
-        assert digest(tmp_path / "a.h5") == before
 
     def test_truncated(self, tmp_path):
         measure(tmp_path / "a.h5")

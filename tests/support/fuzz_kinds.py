@@ -43,7 +43,7 @@ from landscape.record.checks import PointStatus
 from landscape.record.hdf5 import CONTENTS
 from landscape.record.identity import check_identity
 from landscape.record.kind import COMPARISON, CURVATURE, LANDSCAPE
-from landscape.record.record_file import record_bytes
+from landscape.record.record import record_bytes
 from landscape.record.whole_file import read_file_attributes
 from landscape.record.workers import continued_plan
 from workers.measurement_plan import MeasurementPlan

@@ -1,11 +1,7 @@
 """Comparing recipes: what is measured, against plain PyTorch; what is kept and continued; what may go wrong."""
 
-import contextlib
 import pickle
 import shutil
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
@@ -20,15 +16,13 @@ from many_perceptrons import (
     train,
     without_single_losses,
 )
-from places import SUPPORT
 from small_curvature import small, train_small
 from torch import nn
-from waiting import wait_until
 
 from collectors import CheckpointError, RunDirectoryError
 from collectors.networks.readers import describe_network
 from collectors.weights.aligned import align, as_reader
-from landscape import Comparison, LandscapeError, MeasurementPlan, compare, trace_by_lines
+from landscape import Comparison, MeasurementPlan, compare, trace_by_lines
 from landscape.errors import (
     LandscapeDamagedError,
     LandscapeFormatError,
@@ -38,7 +32,6 @@ from landscape.errors import (
     LandscapeWriteError,
 )
 from landscape.planes.directions import random_direction
-from landscape.record.checks import PointStatus
 from landscape.record.kind import COMPARISON
 from landscape.record.lock import lock_landscape
 from workers.errors import NondeterministicLossError
@@ -264,52 +257,6 @@ def test_it_goes_on_line_by_line_and_may_grow(recipes, tmp_path, large_batches, 
     np.testing.assert_array_equal(grown.loss, measure(more, directions=5).loss)
     with pytest.warns(UserWarning, match=r"the file holds 1 more networks than were given.*large 4"):
         assert measure(recipes, output=path).recipe.count("large") == 4
-
-
-@pytest.mark.slow
-def test_a_killed_comparison_continues_without_measuring_twice(tmp_path):
-    script = textwrap.dedent(
-        f"""
-        import itertools, sys
-        sys.path.insert(0, {str(SUPPORT)!r})
-        from many_perceptrons import perceptron, train
-        from waiting import Gate
-        from landscape import MeasurementPlan, compare
-
-        def held_up():
-            loss, network, data, metrics = perceptron()
-            calls = itertools.count(1)
-            def wait_in_the_third_of_six_networks(*_):
-                if next(calls) == 100:
-                    Gate({str(tmp_path / "gate")!r}).pass_through()
-            network.register_forward_hook(wait_in_the_third_of_six_networks)
-            return loss, network, data, metrics
-
-        compare({{"a": train("small", 3, steps=5), "b": train("large", 3, steps=5)}}, held_up, directions=4, points=5,
-                device_ids=[0], plan=MeasurementPlan(batch_size=256), output={str(tmp_path / "compare.h5")!r})
-        """
-    )
-
-    def measured():
-        with contextlib.suppress(LandscapeError):
-            return int((Comparison.load(tmp_path / "compare.h5").status == PointStatus.MEASURED).sum())
-        return 0
-
-    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
-    try:
-        wait_until(lambda: measured() >= 8, what=lambda: f"the lines of two networks; in the file: {measured()}")
-    finally:
-        process.kill()
-        process.wait()
-    before = Comparison.load(tmp_path / "compare.h5")
-    done = measured()
-    assert 8 <= done < 12
-    found = measure({"a": train("small", 3, steps=5), "b": train("large", 3, steps=5)}, output=tmp_path / "compare.h5")
-    assert found.report.resumed == done
-    assert found.complete
-    kept = before.status == PointStatus.MEASURED
-    np.testing.assert_array_equal(found.loss[kept], before.loss[kept])
-    assert not [path for path in tmp_path.iterdir() if "tmp" in path.name]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from landscape.curvature.data import CurvatureData
 from landscape.curvature.facts import curvature_json, curvature_text
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeNotFoundError
 from landscape.record.checks import PointStatus
-from landscape.record.record_file import read_record, record_bytes
+from landscape.record.record import read_record, record_bytes
 
 ATTRIBUTES = {
     "matrix": "hessian", "unit": "epoch", "top": 2, "bottom": 1, "weights": 1210, "network": "Net", "tolerance": 1e-3,

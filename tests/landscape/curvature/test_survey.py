@@ -1,24 +1,17 @@
 """Curvature along a run: against whole Hessians, kept per checkpoint, continued, and what may go wrong."""
 
-import contextlib
 import json
 import shutil
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
-from places import SUPPORT
 from remote_stores import empty_memory
 from small_curvature import NUMBERS, dense_hessian, flat, other_samples, small, train_small, without_derivatives
-from waiting import wait_until
 
 from collectors import CheckpointError, RunDirectory, RunDirectoryError
 from collectors.files import system
 from landscape import (
     Curvature,
-    LandscapeError,
     MeasurementPlan,
     SummaryLandscape,
     evaluate,
@@ -33,11 +26,9 @@ from landscape.errors import (
     LandscapeNotFoundError,
     LandscapeWriteError,
 )
-from landscape.record.checks import PointStatus
 from landscape.record.kind import CURVATURE
 from landscape.record.lock import lock_landscape
 from workers.errors import CurvatureError
-from workers.pools.in_process import InProcessPool
 
 PLAN = MeasurementPlan(batch_size=40)
 WEIGHTS = 45
@@ -131,75 +122,6 @@ def test_one_set_of_weights_with_and_without_a_file(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_goes_on_checkpoint_by_checkpoint(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    whole = generate(run, output=tmp_path / "whole", numbers=[0, 2, 3]).path.read_bytes()
-    original = InProcessPool.run_curvature
-
-    def interrupted(self, tasks):
-        for count, result in enumerate(original(self, tasks)):
-            if count == 1:
-                raise KeyboardInterrupt
-            yield result
-
-    with monkeypatch.context() as patch:
-        patch.setattr(InProcessPool, "run_curvature", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            generate(run, output=tmp_path / "parts", numbers=[0, 2, 3])
-    path = tmp_path / "parts" / "curvature_0-3.h5"
-    half = Curvature.load(path)
-    assert half.status.tolist() == [1, 0, 0]
-    assert not half.complete
-    assert np.isnan(half.eigenvalues[1:]).all()
-    found = generate(run, output=tmp_path / "parts", numbers=[0, 2, 3], plan=None)
-    assert (found.report.measured, found.report.resumed) == (2, 1)
-    assert path.read_bytes() == whole
-
-
-@pytest.mark.slow
-def test_a_killed_process_goes_on_checkpoint_by_checkpoint(run, tmp_path):
-    script = tmp_path / "measure.py"
-    script.write_text(
-        textwrap.dedent(f"""
-        import sys
-        sys.path.insert(0, {str(SUPPORT)!r})
-        from small_curvature import small
-        from waiting import Gate
-        from landscape import SummaryLandscape
-        from workers.pools.in_process import InProcessPool
-
-        original = InProcessPool.run_curvature
-
-        def held_up(pool, tasks):
-            for count, result in enumerate(original(pool, tasks)):
-                if count == 2:
-                    Gate({str(tmp_path / "gate")!r}).pass_through()
-                yield result
-
-        InProcessPool.run_curvature = held_up
-        SummaryLandscape({str(run)!r}).gen_curvature(small, top=1, trace_probes=2, device_ids=[0], progress=False)
-        """)
-    )
-    path = run / "curvature_0-3.h5"
-
-    def measured():
-        with contextlib.suppress(LandscapeError):
-            return int((Curvature.load(path).status == PointStatus.MEASURED).sum())
-        return 0
-
-    with subprocess.Popen([sys.executable, script]) as process:
-        try:
-            wait_until(lambda: measured() == 2, what=lambda: f"two checkpoints in the file; there: {measured()}")
-        finally:
-            process.kill()
-    kept = Curvature.load(path)
-    assert measured() == 2
-    found = generate(run, plan=None, top=1, trace_probes=2)
-    assert (found.report.measured, found.report.resumed) == (len(NUMBERS) - 2, 2)
-    np.testing.assert_array_equal(found.eigenvalues[:2], kept.eigenvalues[:2])
-
-
-@pytest.mark.slow
 def test_a_checkpoint_that_is_not_finite_fails_and_the_others_go_on(diverged, tmp_path):
     message = r"could not be measured:\n  epoch 1: .*the loss is nan.*leave this checkpoint out.*\n  epoch 3: "
     with pytest.warns(UserWarning, match=message):
@@ -265,14 +187,6 @@ def test_the_plane_along_kept_vectors_is_that_of_hessian_plane(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_budget_ends_between_checkpoints(run):
-    with pytest.warns(UserWarning, match=r"the budget of .* ended the measurement after 0 of 4 epochs. The same call"):
-        found = generate(run, top=1, budget=1e-9)
-    assert (found.status == PointStatus.PENDING).all()
-    assert generate(run).complete
-
-
-@pytest.mark.slow
 def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(run, capsys):
     assert generate(run, dry_run=True) is None
     assert [path.name for path in run.iterdir()] == ["ckpt_dir"]
@@ -281,13 +195,6 @@ def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(run, capsys):
     generate(run, numbers=[0, 3])
     generate(run, numbers=[0, 1, 3], dry_run=True)
     assert "curvature_0-3.h5: 3 epochs, 2 of them measured before: 8 products x" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_calls_with_the_same_plan_give_the_same_bytes(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    images = [generate(run, output=tmp_path / name, numbers=[2]).path.read_bytes() for name in "ab"]
-    assert images[0] == images[1]
 
 
 @pytest.mark.slow
@@ -356,12 +263,6 @@ class TestErrors:
         shutil.copy(landscape.path, run / "curvature_0-3.h5")
         with pytest.raises(LandscapeFormatError, match=r"is a landscape file, which Landscape.load reads"):
             generate(run)
-
-    def test_truncated(self, run):
-        path = generate(run, numbers=[0]).path
-        path.write_bytes(path.read_bytes()[:-100])
-        with pytest.raises(LandscapeDamagedError, match=r"curvature file .* is damaged"):
-            generate(run, numbers=[0])
 
     def test_nothing_can_be_differentiated(self, run):
         with pytest.raises(CurvatureError, match=r"FunctionEvaluator .*trace_by_lines"):

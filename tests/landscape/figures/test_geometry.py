@@ -22,7 +22,7 @@ from landscape.figures import (
     plot_surface,
     walk_frames,
 )
-from landscape.grid.geometry import PlaneGeometry
+from landscape.grid.data import PlaneGeometry
 from landscape.landscape import Landscape
 
 PLANES = [(0.0, (12.0, 5.0)), (-0.7, (12.0, 5.0)), (0.7, (12.0, 5.0)), (-0.7, (3.0, 3.0)), (0.35, (2.0, 9.0))]

@@ -13,7 +13,7 @@ from matplotlib.patches import PathPatch
 from landscape import Landscape
 from landscape.figures import plot_difference, plot_uncertainty
 from landscape.grid.data import LOSS_ERROR, LandscapeData
-from landscape.grid.difference_errors import PAIRED, UNPAIRED, difference_errors
+from landscape.grid.differences import PAIRED, UNPAIRED, difference_errors
 from landscape.grid.samples import KeptLosses
 from landscape.record.checks import PointStatus
 

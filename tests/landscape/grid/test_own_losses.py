@@ -9,7 +9,7 @@ from digits_networks import build, measure, own_loss, train
 
 from landscape import line_between, pca_plane
 from landscape.facts import summary_text
-from landscape.grid.own_values import OwnValue, own_values, own_values_text
+from landscape.grid.differences import OwnValue, own_values, own_values_text
 from landscape.interactive.content import landscape_content
 
 

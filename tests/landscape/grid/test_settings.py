@@ -1,9 +1,9 @@
 import pytest
 from false_clock import FalseClock
 
-from landscape.grid.sampling_settings import SamplingSettings
 from landscape.record.options import SurveyOptions, with_defaults
 from landscape.record.run import Run, duration_seconds, duration_text
+from landscape.sampling.settings import SamplingSettings
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from landscape.errors import LandscapeDamagedError
 from landscape.grid.landscape_file import landscape_bytes, read_landscape
 from landscape.grid.samples import KeptLosses
 from landscape.record.checks import PointStatus
-from landscape.record.record_file import read_record, record_bytes
+from landscape.record.record import read_record, record_bytes
 
 read_curvature, read_comparison = (functools.partial(read_record, kind) for kind in (CurvatureData, ComparisonData))
 VERSIONS = ROOT / "tests/data/versions"

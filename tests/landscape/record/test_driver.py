@@ -11,8 +11,7 @@ from landscape.record.checks import PointStatus
 from landscape.record.driver import Experiment, forecast, forecast_text, measure, open_record
 from landscape.record.kind import CURVATURE
 from landscape.record.lock import lock_landscape
-from landscape.record.record import Record, column
-from landscape.record.record_file import read_record, record_format
+from landscape.record.record import Record, column, read_record, record_format
 from landscape.record.run import Run
 from workers.errors import CurvatureError
 from workers.function_evaluator import FunctionEvaluator

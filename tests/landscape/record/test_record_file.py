@@ -12,7 +12,7 @@ from landscape.comparison.data import ComparisonData
 from landscape.curvature.data import CurvatureData
 from landscape.errors import LandscapeDamagedError
 from landscape.record.checks import PointStatus
-from landscape.record.record_file import read_record, record_bytes
+from landscape.record.record import read_record, record_bytes
 
 EXPECTED = json.loads((ROOT / "tests/data/record_files.json").read_text())
 TRACEBACK = "Traceback (most recent call last):\n  File\nCurvatureError: the löss is \0 nan"
