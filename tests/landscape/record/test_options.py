@@ -117,7 +117,7 @@ def test_an_option_that_is_left_out_has_its_default_and_one_that_is_given_is_rea
 
 
 def test_what_draws_at_the_end_of_a_training_refuses_a_wrong_option_before_it():
-    with pytest.raises(ValueError, match="^seed must be an int of at least 0"):
+    with pytest.raises(ValueError, match=r"^seed must be an int of at least 0"):
         DrawAtEnd(list, seed=-1)
 
 
