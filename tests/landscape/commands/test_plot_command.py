@@ -26,7 +26,7 @@ from landscape.figures import figure_pixels, plot_sharpness, save_figure
 from landscape.grid.landscape_file import write_landscape
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
-from landscape.record.record_file import record_bytes
+from landscape.record.record import record_bytes
 
 
 def plot(*arguments: Any) -> Any:
