@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from .errors import CallbackFunctionError, CurvatureError, CurveError
 from .measurement_options import MeasurementOptions
 from .measurement_plan import MeasurementPlan, Workload
 from .metric_names import metric_name_problem
-from .sample_losses import KeptSamples, SampleLosses
+from .sample_losses import KeptSamples
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -28,7 +28,7 @@ class SampleMemory:
     """Where samples are kept.
 
     Attributes:
-        held: samples that other workers of a pool hold (``Evaluator.held_samples``); those of this machine are used
+        held: samples that other workers of a pool hold (``EvaluatorDescription.held``); those of this machine are used
             instead of being read again, if this worker's data set begins, goes on and ends like them.
         shared: whether this worker's samples are kept for others.
         folder: where they go then on systems that have no shared memory without names.
@@ -70,6 +70,7 @@ class OriginMeasurement:
         seconds: of measuring a point over all samples.
         seconds_of_extremes: of these, those of the ends of the Hessian's spectrum.
         products: with the Hessian, that these took.
+        pass_cost: where samples are read anew in each pass, what one costs.
     """
 
     values: tuple[dict[str, float], ...]
@@ -78,6 +79,7 @@ class OriginMeasurement:
     seconds: float = 0.0
     seconds_of_extremes: float = 0.0
     products: int = 0
+    pass_cost: PassCost | None = None
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ class DataSetDescription:
 class EvaluatorDescription:
     """What an evaluator says of itself; all workers of a pool must say the same.
 
-    Metrics, samples_sha256, partition_dependent, plan and notes are preliminary until ``Evaluator.settle``.
+    Metrics, samples_sha256, partition_dependent, plan, notes and partition are preliminary until ``Evaluator.load``.
 
     Attributes:
         space: the network's description.
@@ -156,6 +158,9 @@ class EvaluatorDescription:
         datasets: the data sets by name, the main one first; empty where there is one without a name.
         groups_sha256: of each sample's group; empty without groups.
         kept: the samples whose losses are kept, of each data set; empty where none are.
+        partition: how the loss and the metrics are added up; None where that is no question.
+        splits: whether ``Evaluator.measure`` gives the sums of single samples where it is asked for them.
+        held: what other workers of this machine need to use this one's samples; empty where they cannot.
 
     Raises:
         CallbackFunctionError: a landscape file cannot store a metric under its name.
@@ -174,6 +179,9 @@ class EvaluatorDescription:
     datasets: tuple[DataSetDescription, ...] = ()
     groups_sha256: str = ""
     kept: tuple[KeptSamples, ...] = ()
+    partition: Partition | None = None
+    splits: bool = False
+    held: bytes = field(default=b"", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for problem in map(metric_name_problem, self.metrics):
@@ -186,7 +194,8 @@ class EvaluatorDescription:
 class Evaluator(ABC):
     """Measures one network. Subclasses hold what is particular to a framework.
 
-    ``load`` is costly and called once per plane, ``measure`` is cheap and called often.
+    ``load`` is costly and called once per plane, ``measure`` is cheap and called often. An evaluator that has more to
+    offer implements ``MakesProducts`` or ``FitsCurves`` as well.
     """
 
     @property
@@ -196,8 +205,15 @@ class Evaluator(ABC):
 
     @abstractmethod
     def load(
-        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
-    ) -> None:
+        self,
+        origin: State,
+        directions: Sequence[State],
+        buffers: State,
+        end_buffers: Sequence[State] = (),
+        *,
+        far_points: Sequence[Sequence[float]] = (),
+        partition: Partition | None = None,
+    ) -> OriginMeasurement | None:
         """Puts a plane on the device.
 
         Args:
@@ -207,30 +223,25 @@ class Evaluator(ABC):
             end_buffers: given on a line or a plane through networks unless buffers are fixed: for each axis, by name,
                 the buffers of the network at 1 along it that are not the same in all. ``BuffersBetween`` says what
                 those that it names are at a point, where statistics are not recalibrated; all others are the origin's.
-        """
-
-    def settle(self, far_points: Sequence[Sequence[float]], partition: Partition | None = None) -> Partition | None:
-        """Finds out on the loaded plane how the loss and the metrics are added up, and says so in ``description``.
-
-        Whether a loss splits into samples shows only where samples differ, which they need not do at the weights that
-        callback_fn gives.
-
-        Args:
-            far_points: far from the origin in the region that will be measured, the farthest first; of each the
-                coordinates. More than one is looked at only where the others tell nothing.
+            far_points: given where ``description.partition`` is not None: far from the origin in the region that will
+                be measured, the farthest first; of each the coordinates. There it shows whether a loss splits into
+                samples, which samples need not differ enough for at the weights that callback_fn gives.
             partition: what another worker found out; taken as it is.
 
         Returns:
-            What was found out; None where there is nothing to find out, as here.
+            The origin, where it was measured on the way. None lets the pool measure it with ``measure``.
         """
-        return None
 
     @abstractmethod
-    def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
+    def measure(
+        self, points: Float64[np.ndarray, "points axes"], *, sums: bool = False
+    ) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane.
 
         Args:
             points: coordinates, shape (points, axes), in units of the directions.
+            sums: given where ``description.splits``: whether the result is that of the main data set's single samples,
+                NUMERATORS of shape (points, samples), and DENOMINATORS of shape (samples,) unless the loss is a sum.
 
         Returns:
             For every name in ``description.metrics`` one value per point, shape (points,); with ``keep_samples`` also
@@ -249,47 +260,13 @@ class Evaluator(ABC):
             One value for every name in ``description.metrics``.
         """
 
-    def measure_origin(self, far: Sequence[float]) -> OriginMeasurement | None:
-        """Measures the loaded plane's origin once over all samples, and what else shows that it comes out again.
+    def close(self) -> None:  # noqa: B027
+        """Leaves the user's network as it was found, bit for bit; there may be nothing to do."""
 
-        Args:
-            far: coordinates of a point far from it.
 
-        Returns:
-            None where nothing less than all samples can be measured, as here.
-        """
-        return None
-
-    def use_batch_size(self, batch_size: int) -> None:  # noqa: B027
-        """Measures in smaller batches from now on, and says so in ``description.plan``.
-
-        Asked for where memory ran out, and only where the plan has a batch size. An evaluator whose batches cannot be
-        cut leaves everything as it is.
-
-        Args:
-            batch_size: samples per forward pass.
-        """
-
-    @property
-    def pass_cost(self) -> PassCost | None:
-        """What a pass costs where samples are read anew in each; None elsewhere, and before the first one."""
-        return None
-
-    def sample_losses(self, points: Float64[np.ndarray, "points axes"]) -> SampleLosses | None:
-        """Measures the loss of each sample of the main data set at a few points of the loaded plane.
-
-        Args:
-            points: coordinates, shape (points, axes).
-
-        Returns:
-            None where samples have no losses of their own, or nobody keeps them, as here.
-        """
-        return None
-
-    @property
-    def can_differentiate(self) -> bool:
-        """Whether ``products`` gives anything."""
-        return False
+@runtime_checkable
+class MakesProducts(Protocol):
+    """What an evaluator implements whose loss can be differentiated twice."""
 
     def products(self, settings: ProductSettings) -> ShareProducts:
         """Returns what makes products of the main data set's loss; nothing else is measured until it is closed.
@@ -298,12 +275,13 @@ class Evaluator(ABC):
             settings: which products.
 
         Raises:
-            CurvatureError: there are none, as here.
+            CurvatureError: the network has no such products.
         """
-        raise CurvatureError(
-            f"{type(self).__name__} makes no products of the Hessian, because it has no second derivatives: networks "
-            f"of PyTorch and JAX have them. {WITHOUT_GRADIENTS}."
-        )
+
+
+@runtime_checkable
+class FitsCurves(Protocol):
+    """What an evaluator implements that fits curves between two networks."""
 
     def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
         """Goes on with fitting a curve on the main data set, and leaves the network as it was found.
@@ -314,16 +292,25 @@ class Evaluator(ABC):
             seconds: after how long it returns, once a step is done; the result is the same, however it is cut.
 
         Raises:
-            CurveError: the loss is not finite on the curve, or there are no gradients, as here.
+            CurveError: the loss is not finite on the curve, or there are no gradients.
         """
-        raise CurveError(
-            f"{type(self).__name__} cannot fit a curve, which needs gradients of the loss, in PyTorch. The barrier on "
-            "the straight line can be measured in any framework (landscape.barrier)."
-        )
 
-    def held_samples(self) -> bytes | None:
-        """Returns what other workers of this machine need to use this one's samples; None where they cannot."""
-        return None
 
-    def close(self) -> None:  # noqa: B027
-        """Leaves the user's network as it was found, bit for bit; there may be nothing to do."""
+def products_of(evaluator: Evaluator, settings: ProductSettings) -> ShareProducts:
+    """Returns an evaluator's products; CurvatureError where it makes none."""
+    if isinstance(evaluator, MakesProducts):
+        return evaluator.products(settings)
+    raise CurvatureError(
+        f"{type(evaluator).__name__} makes no products of the Hessian, because it has no second derivatives: networks "
+        f"of PyTorch and JAX have them. {WITHOUT_GRADIENTS}."
+    )
+
+
+def fit_curve(evaluator: Evaluator, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
+    """Lets an evaluator go on with fitting a curve; CurveError where it cannot."""
+    if isinstance(evaluator, FitsCurves):
+        return evaluator.fit_curve(task, begun, seconds)
+    raise CurveError(
+        f"{type(evaluator).__name__} cannot fit a curve, which needs gradients of the loss, in PyTorch. The barrier on "
+        "the straight line can be measured in any framework (landscape.barrier)."
+    )

@@ -101,7 +101,7 @@ class FunctionEvaluator(Evaluator):
         return self._description
 
     def load(
-        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
+        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = (), **_: Any
     ) -> None:
         """Keeps a plane, in host memory."""
         self._origin = {info.name: np.array(origin[info.name]) for info in self._space.parameters}
@@ -110,7 +110,9 @@ class FunctionEvaluator(Evaluator):
         self._directions = [dict(direction) for direction in directions]
         self._axes = len(directions)
 
-    def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
+    def measure(
+        self, points: Float64[np.ndarray, "points axes"], **_: Any
+    ) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
         points = check_points(points, self._axes)
         rows = [self._call(self._state_at(coordinates)) for coordinates in points.tolist()]

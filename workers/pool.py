@@ -13,7 +13,7 @@ from collectors.networks.weight_space import State
 
 from .curvature.measuring import CurvatureSettings, CurvatureValues
 from .curves.curve import CurveTask, Fitting
-from .evaluator import EvaluatorDescription, OriginMeasurement, PassCost
+from .evaluator import EvaluatorDescription, OriginMeasurement
 from .sample_losses import SampleLosses
 
 if TYPE_CHECKING:
@@ -94,7 +94,6 @@ class OriginValues:
     worker: str
     device: str
     measured: OriginMeasurement
-    pass_cost: PassCost | None = None
 
 
 class Pool(ABC):
@@ -126,12 +125,12 @@ class Pool(ABC):
             directions: the same.
             buffers: the same.
             end_buffers: the same.
-            far_points: as for ``Evaluator.settle``; None means 1 along each direction.
+            far_points: as for ``Evaluator.load``; None means 1 along each direction.
         """
 
     @abstractmethod
     def measure_origin(self) -> list[OriginValues]:
-        """Measures the loaded plane's origin on every worker, and again a part of it, and the first far point."""
+        """Returns the loaded plane's origin as each worker measured it, a part of it again, and the first far point."""
 
     @abstractmethod
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:

@@ -10,6 +10,9 @@ import numpy as np
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
+NUMERATORS, DENOMINATORS = "numerators", "denominators"
+"""Under which names ``Evaluator.measure`` returns the sums of single samples."""
+
 
 @dataclass(frozen=True, eq=False)
 class SampleLosses:

@@ -143,7 +143,7 @@ def make_forecast(
     points = data.status_counts[PointStatus.PENDING] + len(path)
     known, coarse = first_grid_counts(data.status)
     passes, origin = 0, origins[0]
-    seconds_per_point, pass_cost = max(item.measured.seconds for item in origins), origin.pass_cost
+    seconds_per_point, pass_cost = max(item.measured.seconds for item in origins), origin.measured.pass_cost
     if pass_cost is not None:
         # Each set of weights that is off the plane takes a pass of its own.
         states = sum(isinstance(task, StateTask) for task in path)

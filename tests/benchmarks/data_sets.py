@@ -40,8 +40,7 @@ def main() -> None:
             torch.manual_seed(0)
             result = (nn.CrossEntropyLoss(), build(), dataset, {})
             evaluator = make_evaluator(result, MeasurementSetup(plan=plan))  # type: ignore[arg-type]
-            evaluator.load(*plane_of(result[1]))
-            evaluator.settle([(1.0, 1.0)])
+            evaluator.load(*plane_of(result[1]), far_points=[(1.0, 1.0)])
             return evaluator, time.perf_counter() - start
 
         both, start_of_both = opened(sets)

@@ -74,8 +74,7 @@ def plane_of(network, scale=0.3):
 def measured(network, data, plane, loss=PER_SAMPLE, **setup):
     setup.setdefault("plan", PLAN)
     evaluator = make_evaluator((loss, network, data, {"accuracy": accuracy}), MeasurementSetup(**setup))
-    evaluator.load(*plane)
-    evaluator.settle([(1.0, 1.0)])
+    evaluator.load(*plane, far_points=[(1.0, 1.0)])
     values = evaluator.measure(POINTS)
     values |= {f"single {name}": value for name, value in evaluator.measure_state(plane[0], plane[2]).items()}
     places = {

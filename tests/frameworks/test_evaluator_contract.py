@@ -333,8 +333,7 @@ def test_several_data_sets_are_each_what_they_are_alone(case):
     points = np.random.default_rng(3).normal(size=(9, 2))
 
     def measured(evaluator):
-        evaluator.load(*plane)
-        evaluator.settle([(1.0, 1.0)])
+        evaluator.load(*plane, far_points=[(1.0, 1.0)])
         found = evaluator.measure(points), evaluator.measure_state(plane[0], plane[2])
         description = evaluator.description
         evaluator.close()
@@ -368,8 +367,7 @@ def test_the_loss_of_each_class_or_a_clear_refusal(case):
     except (CallbackFunctionError, SamplesError) as error:
         assert "groups needs a loss" in str(error) or "one whole number for each sample" in str(error)  # noqa: PT017
         return
-    evaluator.load(*own_plane(built, evaluator))
-    evaluator.settle([(1.0, 1.0)])
+    evaluator.load(*own_plane(built, evaluator), far_points=[(1.0, 1.0)])
     values = evaluator.measure(np.random.default_rng(3).normal(size=(9, 2)))
     groups = [name for name in evaluator.description.metrics if name.startswith("loss[")]
     evaluator.close()
@@ -399,8 +397,7 @@ def test_the_loss_of_each_sample_or_a_clear_refusal(case):
     plane, points = own_plane((model, network), evaluator), np.random.default_rng(3).normal(size=(9, 2))
 
     def measured(evaluator, points):
-        evaluator.load(*plane)
-        evaluator.settle([(1.0, 1.0)])
+        evaluator.load(*plane, far_points=[(1.0, 1.0)])
         found = evaluator.measure(points)
         assert set(evaluator.measure_state(plane[0], plane[2])) == set(evaluator.description.metrics)
         evaluator.close()

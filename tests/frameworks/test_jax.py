@@ -44,7 +44,7 @@ def open_evaluator(built, batch_size=16, device="cpu", **options):
     return make_evaluator(built, MeasurementSetup(MeasurementOptions(**options), plan=plan, device=device))
 
 
-def load_plane(evaluator, network, scale=0.3):
+def load_plane(evaluator, network, scale=0.3, **found):
     state, space = read_network(network), evaluator.description.space
     generator = np.random.default_rng(0)
     directions = [
@@ -52,7 +52,7 @@ def load_plane(evaluator, network, scale=0.3):
         for _ in range(2)
     ]
     origin = {info.name: state[info.name] for info in space.parameters}
-    evaluator.load(origin, directions, {info.name: state[info.name] for info in space.buffers})
+    evaluator.load(origin, directions, {info.name: state[info.name] for info in space.buffers}, **found)
     return origin, directions
 
 
@@ -373,9 +373,8 @@ class TestEvaluator:
         zeroed = [*trained[:-1], jax.tree.map(jnp.zeros_like, trained[-1])]
         evaluator = open_evaluator((weighted, JaxNetwork(jax_cases.predict, zeroed), batches, {}))
         assert not evaluator.description.partition_dependent
-        load_plane(evaluator, JaxNetwork(jax_cases.predict, trained))
         with pytest.warns(UserWarning, match="loss depends on how samples are batched, so the data set's own batches"):
-            evaluator.settle([(1.0, 1.0)])
+            load_plane(evaluator, JaxNetwork(jax_cases.predict, trained), far_points=[(1.0, 1.0)])
         assert evaluator.description.partition_dependent
         assert evaluator.description.plan.batch_size is None
         assert evaluator.description.metrics == ("loss",)

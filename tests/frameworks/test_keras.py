@@ -558,9 +558,8 @@ def test_a_head_of_zeros_decides_nothing():
     setup = MeasurementSetup(MeasurementOptions(), plan=MeasurementPlan(16))
     evaluator = make_evaluator((weighted, model, batches, {}), setup)
     assert not evaluator.description.partition_dependent
-    evaluator.load(state, [state, state], {})
     with pytest.warns(UserWarning, match="loss depends on how samples are batched, so the data set's own batches"):
-        evaluator.settle([(1.0, 1.0)])
+        evaluator.load(state, [state, state], {}, far_points=[(1.0, 1.0)])
     assert evaluator.description.partition_dependent
     assert evaluator.description.plan.batch_size is None
     evaluator.close()

@@ -106,9 +106,7 @@ class JaxEvaluator(NetworkEvaluator):
             self._plan_sets(setup)
         self._describe(self._space, names, setup, self._placement.device.platform, chosen_plan(self._plan, setup))
 
-    def load(
-        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
-    ) -> None:
+    def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
         """Puts a plane on the device."""
         wide = {info.name: direction_dtype(info.dtype) for info in self._space.trainable}
         fixed = {info.name: origin[info.name] for info in self._space.parameters if not info.trainable}
@@ -132,7 +130,7 @@ class JaxEvaluator(NetworkEvaluator):
             # Compiled here rather than at the first point, whose time a survey uses to forecast its own.
             self._compile(len(directions))
 
-    def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
+    def _measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
         points = checks.check_points(points, None if self._plane is None else len(self._plane.directions))
         columns: dict[str, NDArray[Any]] = {}
@@ -160,11 +158,6 @@ class JaxEvaluator(NetworkEvaluator):
                     found = self._values_of(state, self._placed_batches(item), item.totals, item)
                 values |= {item.result_name(name): value for name, value in found.items()}
             return values
-
-    @property
-    def can_differentiate(self) -> bool:
-        """Whether the network has products: always."""
-        return True
 
     def products(self, settings: ProductSettings) -> ShareProducts:
         """Returns what makes products of the main data set's loss."""

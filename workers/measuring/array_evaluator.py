@@ -120,9 +120,7 @@ class ArrayEvaluator(NetworkEvaluator):
             raise
         self._describe(self._space, names, setup, network.device, chosen_plan(self._plan, setup))
 
-    def load(
-        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
-    ) -> None:
+    def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
         """Keeps a plane, in host memory."""
         self._origin = {info.name: np.array(origin[info.name]) for info in self._space.parameters}
         self._buffers = {info.name: np.array(buffers[info.name]) for info in self._space.buffers}
@@ -135,7 +133,7 @@ class ArrayEvaluator(NetworkEvaluator):
         self._axes = len(directions)
         self._leave()
 
-    def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
+    def _measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
         points = check_points(points, self._axes)
         rows, kept = [], []

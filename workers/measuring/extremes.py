@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,9 +16,10 @@ from ..curvature.eigenpairs import find_eigenpairs
 from ..curvature.measuring import check_products, weights_length_of
 from ..curvature.products import Products, ProductSettings, ShareProducts
 from ..errors import CallbackFunctionError
-from ..evaluator import Evaluator, EvaluatorDescription, OriginMeasurement, Partition, PassCost
+from ..evaluator import Evaluator, EvaluatorDescription, OriginMeasurement, products_of
 from ..metric_names import EXTREMES
 from .checks import check_loaded, check_points
+from .memory_shortage import use_batch_size
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -43,7 +44,7 @@ class WithExtremes(Evaluator):
                 f"extremes=True measures {', '.join(EXTREMES)}, but callback_fn has metrics of the name {taken}. "
                 "Rename these, or leave extremes out."
             )
-        evaluator.products(ProductSettings()).close()
+        products_of(evaluator, ProductSettings()).close()
 
     @property
     def description(self) -> EvaluatorDescription:
@@ -56,44 +57,19 @@ class WithExtremes(Evaluator):
         )
 
     def load(
-        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
-    ) -> None:
-        """Puts a plane on the device."""
-        self._inner.load(origin, directions, buffers, *([end_buffers] if end_buffers else []))
+        self,
+        origin: State,
+        directions: Sequence[State],
+        buffers: State,
+        end_buffers: Sequence[State] = (),
+        **found: Any,
+    ) -> OriginMeasurement | None:
+        """Puts a plane on the device; the ends at its origin are known once, and how long they take."""
         self._plane = (origin, directions, buffers, end_buffers)
-
-    def settle(self, far_points: Sequence[Sequence[float]], partition: Partition | None = None) -> Partition | None:
-        """Finds out how the loss is added up."""
-        return self._inner.settle(far_points, partition)
-
-    def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
-        """Measures points of the loaded plane."""
-        origin, directions, buffers, end_buffers = check_loaded(self._plane)
-        checked, space = check_points(points, len(directions)), self.description.space
-        between = BuffersBetween(space, buffers, end_buffers)
-        values = self._inner.measure(points)
-        found = []
-        with self._inner.products(ProductSettings()) as shares:
-            for point in checked.tolist():
-                parameters = {**origin, **move_along(space, origin, directions, point)}
-                shares.move(parameters, {**buffers, **between.at(point)})
-                found.append(self._ends(shares, parameters)[0])
-        return values | {name: np.array([ends[name] for ends in found], np.float64) for name in EXTREMES}
-
-    def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
-        """Measures one full set of weights, off the plane."""
-        values = self._inner.measure_state(parameters, buffers)
-        with self._inner.products(ProductSettings()) as shares:
-            shares.move(parameters, check_loaded(self._plane)[2] if buffers is None else buffers)
-            return values | self._ends(shares, parameters)[0]
-
-    def measure_origin(self, far: Sequence[float]) -> OriginMeasurement | None:
-        """Measures the loaded plane's origin, whose ends are known once, and how long they take."""
-        measured = self._inner.measure_origin(far)
+        measured = self._inner.load(origin, directions, buffers, *([end_buffers] if end_buffers else []), **found)
         if measured is None:
             return None
-        origin, _, buffers, _ = check_loaded(self._plane)
-        with self._inner.products(ProductSettings()) as shares:
+        with products_of(self._inner, ProductSettings()) as shares:
             shares.move(origin, buffers)
             if not self._is_checked:
                 check_products(Products(shares, weights_length_of(origin, shares.layout)), 0)
@@ -110,27 +86,38 @@ class WithExtremes(Evaluator):
             products=products,
         )
 
+    def measure(
+        self, points: Float64[np.ndarray, "points axes"], **asked: Any
+    ) -> dict[str, Float64[np.ndarray, " points"]]:
+        """Measures points of the loaded plane."""
+        origin, directions, buffers, end_buffers = check_loaded(self._plane)
+        checked, space = check_points(points, len(directions)), self.description.space
+        between = BuffersBetween(space, buffers, end_buffers)
+        values = self._inner.measure(points, **asked)
+        if asked.get("sums"):
+            return values
+        found = []
+        with products_of(self._inner, ProductSettings()) as shares:
+            for point in checked.tolist():
+                parameters = {**origin, **move_along(space, origin, directions, point)}
+                shares.move(parameters, {**buffers, **between.at(point)})
+                found.append(self._ends(shares, parameters)[0])
+        return values | {name: np.array([ends[name] for ends in found], np.float64) for name in EXTREMES}
+
+    def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
+        """Measures one full set of weights, off the plane."""
+        values = self._inner.measure_state(parameters, buffers)
+        with products_of(self._inner, ProductSettings()) as shares:
+            shares.move(parameters, check_loaded(self._plane)[2] if buffers is None else buffers)
+            return values | self._ends(shares, parameters)[0]
+
     def use_batch_size(self, batch_size: int) -> None:
         """Measures in smaller batches from now on."""
-        self._inner.use_batch_size(batch_size)
-
-    @property
-    def pass_cost(self) -> PassCost | None:
-        """What a pass costs; samples stay in memory, so there is none."""
-        return self._inner.pass_cost
-
-    @property
-    def can_differentiate(self) -> bool:
-        """Whether the other evaluator does."""
-        return self._inner.can_differentiate
+        use_batch_size(self._inner, batch_size)
 
     def products(self, settings: ProductSettings) -> ShareProducts:
         """Returns the other evaluator's products."""
-        return self._inner.products(settings)
-
-    def held_samples(self) -> bytes | None:
-        """Returns what other workers of this machine need to use this one's samples."""
-        return self._inner.held_samples()
+        return products_of(self._inner, settings)
 
     def close(self) -> None:
         """Leaves the user's network as it was found."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from collectors.errors import LandscapeError
 
@@ -40,14 +40,25 @@ def is_memory_shortage(error: BaseException | None) -> bool:
 
 
 class Measuring(Protocol):
-    """What measures in batches: an evaluator, or one of its data sets."""
+    """What measures: an evaluator, or one of its data sets."""
 
     @property
     def description(self) -> EvaluatorDescription:
         """What is measured, and how."""
 
+
+@runtime_checkable
+class _InBatches(Protocol):
+    """What measures in batches that can be cut."""
+
     def use_batch_size(self, batch_size: int) -> None:
-        """Measures in smaller batches from now on."""
+        """Measures in smaller batches from now on, and says so in the description's plan."""
+
+
+def use_batch_size(evaluator: Measuring, batch_size: int) -> None:
+    """Lets an evaluator measure in smaller batches; one whose batches cannot be cut leaves everything as it is."""
+    if isinstance(evaluator, _InBatches):
+        evaluator.use_batch_size(batch_size)
 
 
 def within_memory(evaluator: Measuring, measure: Callable[[], _Measured]) -> _Measured:
@@ -63,7 +74,7 @@ def within_memory(evaluator: Measuring, measure: Callable[[], _Measured]) -> _Me
             if size is None or min(size, samples) < 2:
                 raise MemoryShortageError(_text(size)) from error
         # Only here is the exception gone, and with it the memory that its frames held.
-        evaluator.use_batch_size(halved(size, samples))
+        use_batch_size(evaluator, halved(size, samples))
         if evaluator.description.plan.batch_size == size:
             raise MemoryShortageError(_text(size))
 

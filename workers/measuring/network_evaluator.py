@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collectors.networks.weight_space import State
+
+from ..errors import CallbackFunctionError, PointsFailedError
 from ..evaluator import (
     DataSetDescription,
     Evaluator,
@@ -16,16 +20,17 @@ from ..evaluator import (
     MeasurementSetup,
     OriginMeasurement,
     Partition,
+    PassCost,
 )
 from ..measurement_options import MeasurementOptions
-from ..sample_losses import KeptSamples, SampleLosses
+from ..sample_losses import DENOMINATORS, NUMERATORS, KeptSamples, SampleLosses
 from ..samples.batches import Batch, is_tensor
 from ..samples.data_sets import naming_set
 from ..samples.samples import Samples
 from ..samples.sources import hold, hold_sets
 from .further_set import FurtherSet, MovedNetwork
 from .groups import check_splits, find_groups
-from .kept_samples import describe_kept
+from .kept_samples import describe_kept, values_at
 from .memory_shortage import within_memory
 from .one_set import OneSet
 from .partitioned_set import PartitionedSet
@@ -46,11 +51,18 @@ class NetworkEvaluator(PartitionedSet, Evaluator):
     @property
     def description(self) -> EvaluatorDescription:
         """What this evaluator measures, and how."""
+        whole = replace(
+            self._description,
+            groups_sha256=self._groups_sha256,
+            kept=self._kept,
+            partition=replace(self._partition, further=tuple(item._partition for item in self._further)),
+            splits=self._samples.passes is None and self.totals[0].splits,
+        )
         if not self.set_name:
-            return replace(self._description, groups_sha256=self._groups_sha256, kept=self._kept)
+            return whole
         parts = [item._description for item in self._sets]
         return replace(
-            self._description,
+            whole,
             metrics=tuple(item.result_name(name) for item in self._sets for name in item._description.metrics),
             partition_dependent=any(part.partition_dependent for part in parts),
             notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
@@ -58,8 +70,6 @@ class NetworkEvaluator(PartitionedSet, Evaluator):
                 DataSetDescription(item.set_name, part.num_samples, part.samples_sha256, part.partition_dependent)
                 for item, part in zip(self._sets, parts, strict=True)
             ),
-            groups_sha256=self._groups_sha256,
-            kept=self._kept,
         )
 
     def use_batch_size(self, batch_size: int) -> None:
@@ -67,7 +77,38 @@ class NetworkEvaluator(PartitionedSet, Evaluator):
         for item in self._sets:
             item._take_batch_size(batch_size)
 
-    def settle(self, far_points: Sequence[Sequence[float]], partition: Partition | None = None) -> Partition:
+    def load(
+        self,
+        origin: State,
+        directions: Sequence[State],
+        buffers: State,
+        end_buffers: Sequence[State] = (),
+        *,
+        far_points: Sequence[Sequence[float]] = (),
+        partition: Partition | None = None,
+    ) -> OriginMeasurement | None:
+        """Puts a plane on the device; with far points, finds out how the loss is added up, and measures the origin."""
+        self._put(origin, directions, buffers, end_buffers)
+        if not far_points:
+            return None
+        self._settle(far_points, partition)
+        return self._measure_origin(far_points[0])
+
+    def measure(
+        self, points: Float64[np.ndarray, "points axes"], *, sums: bool = False
+    ) -> dict[str, Float64[np.ndarray, " points"]]:
+        """Measures points of the loaded plane, shape (points, axes)."""
+        return self._sums_of_samples(points) if sums else self._measure(points)
+
+    @abstractmethod
+    def _measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
+        """Measures points of the loaded plane, shape (points, axes)."""
+
+    @abstractmethod
+    def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
+        """Puts a plane on the device."""
+
+    def _settle(self, far_points: Sequence[Sequence[float]], partition: Partition | None) -> None:
         """Finds out on the loaded plane how the loss and the metrics are added up, in each data set."""
         before = [item._partition for item in self._further]
         further = []
@@ -76,18 +117,17 @@ class NetworkEvaluator(PartitionedSet, Evaluator):
                 further.append(item._settle_set(far_points, None if partition is None else partition.further[index]))
         if before != further:
             self._sets_changed()
-        found = self._settle_set(far_points, None if partition is None else replace(partition, further=()))
+        self._settle_set(far_points, None if partition is None else replace(partition, further=()))
         if self._keeps_samples:
             self._kept = tuple(
                 describe_kept(item.set_name, item.samples, self._weights_of(item, len(far_points[0])))
                 for item in self._sets
             )
-        return replace(found, further=tuple(further))
 
-    def measure_origin(self, far: Sequence[float]) -> OriginMeasurement | None:
+    def _measure_origin(self, far: Sequence[float]) -> OriginMeasurement:
         """Measures the loaded plane's origin over all samples, and over its first batch again."""
         if self._samples.passes is not None:
-            return None
+            return self._measure_origin_in_pass(far)
         # Each batch draws random numbers anew; a state that the network changes shows in a batch before and after all.
         origin, size = self._measured_origin or self._measure_whole_origin(len(far)), self._plan.batch_size
         try:
@@ -99,18 +139,39 @@ class NetworkEvaluator(PartitionedSet, Evaluator):
         seconds = (time.perf_counter() - start) * self._shares_of_first_batch
         self._measured_origin = None
         if self._plan.batch_size != size:  # memory ran out, and the first batch is another one
-            return self.measure_origin(far)
+            return self._measure_origin(far)
         # The first whole pass is the slowest: libraries get their memory in it.
         seconds = min(seconds, origin.seconds) if self._description.options.buffers == "fixed" else origin.seconds
         return replace(origin, repeated=(*origin.repeated, again), elsewhere=elsewhere, seconds=seconds)
 
-    def sample_losses(self, points: Float64[np.ndarray, "points axes"]) -> SampleLosses | None:
-        """Measures the loss of each sample of the main data set at a few points of the loaded plane."""
-        return None if self._samples.passes is not None else self._sample_losses_of(self, points)
+    def _held_samples(self) -> bytes:
+        held = hold_sets([item.samples for item in self._sets]) if self.set_name else hold(self._samples)
+        return held or b""
 
-    def held_samples(self) -> bytes | None:
-        """Returns what other workers of this machine need to use this one's samples; None where they cannot."""
-        return hold_sets([item.samples for item in self._sets]) if self.set_name else hold(self._samples)
+    def _measure_origin_in_pass(self, far: Sequence[float]) -> OriginMeasurement:
+        """Measures the origin twice, and a far point, in one pass: that each pass has the same samples is checked."""
+        origin, start = [0.0] * len(far), time.perf_counter()
+        try:
+            columns = within_memory(self, lambda: self.measure(np.array([origin, far, origin], np.float64)))
+            first, elsewhere, again = (values_at(columns, row) for row in range(3))
+        except PointsFailedError as error:
+            first, elsewhere, again = (row or {} for row in error.values)
+            if not first or not again:
+                raise CallbackFunctionError(f"the plane's origin cannot be measured: {error}") from error
+        seconds = (time.perf_counter() - start) / 3
+        return OriginMeasurement((first, again), (), elsewhere, seconds, pass_cost=self._pass_cost)
+
+    @property
+    def _pass_cost(self) -> PassCost | None:
+        """What a pass costs where samples are read anew in each."""
+        return None
+
+    def _sums_of_samples(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Any]:
+        """Measures what ``measure`` returns of single samples."""
+        found = self._sample_losses_of(self, points)
+        assert found is not None
+        sums = {NUMERATORS: found.numerators}
+        return sums if found.denominators is None else {**sums, DENOMINATORS: found.denominators}
 
     @property
     def _shares_of_first_batch(self) -> float:

@@ -65,17 +65,16 @@ class Crew:
                 worker.call("load_compiler")
         (description,) = raise_failures(self._get([tuning]))
         raise_failures(self._get(calls))
-        holders: list[CrewWorker] = [first]
+        self._hold([description])
         for group in self._groups():
             # On each machine one worker reads the samples; those that start after it map them.
-            self._hold(holders)
             starts = [worker.start(description.plan, None, self._memory) for worker in group]
-            for worker, found in zip(group, raise_failures(self._get(starts)), strict=True):
+            answers = raise_failures(self._get(starts))
+            for worker, found in zip(group, answers, strict=True):
                 check_same_description(worker.label, description, found)
                 own = (f"{worker.label}: {note}" for note in found.notes if note not in description.notes)
                 self._others_notes += tuple(own)
-            holders = group
-        self._hold(holders)
+            self._hold(answers)
         self._started = description
         self.description = replace(description, notes=description.notes + self._others_notes)
 
@@ -88,23 +87,22 @@ class Crew:
             groups[later].append(worker)
         return [group for group in groups if group]
 
-    def _hold(self, workers: Sequence[CrewWorker]) -> None:
-        """Remembers what these workers hold, for those that start later; a dead one's is simply not found."""
-        held = self._get([worker.call("held_samples") for worker in workers])
-        self._memory = replace(self._memory, held=(*self._memory.held, *(item for item in held if item is not None)))
+    def _hold(self, descriptions: Sequence[EvaluatorDescription]) -> None:
+        """Remembers what some workers hold, for those that start later; a dead one's is simply not found."""
+        held = (item.held for item in descriptions if item.held)
+        self._memory = replace(self._memory, held=(*self._memory.held, *held))
 
     def load(self, vectors: Sequence[Any], far_points: Sequence[Sequence[float]]) -> None:
         """Puts a plane (origin, directions, buffers) on all workers, which add the loss up as the first finds right."""
         self.plane = LoadedPlane(vectors, far_points)
-        raise_failures(self.ask_all("load", *vectors))
         # All at once, which takes no longer than one alone; rounding may differ between kinds of devices.
-        found = raise_failures(self.ask_all("settle", far_points))
-        partition, description = found[0]
-        self.plane.partition = partition
-        if any(other != partition for other, _ in found):
-            raise_failures(self.ask_all("settle", far_points, partition))
+        found = raise_failures(self.ask_all("load", *vectors, far_points))
+        description = found[0]
+        self.plane.partition = description.partition
+        if any(other.partition != description.partition for other in found):
+            raise_failures(self.ask_all("load", *vectors, far_points, description.partition))
         self.description = replace(description, notes=description.notes + self._others_notes)
-        sizes = [other.plan.batch_size for _, other in found if other.plan.batch_size is not None]
+        sizes = [other.plan.batch_size for other in found if other.plan.batch_size is not None]
         if description.plan.batch_size is not None and min(sizes) < max(sizes):  # memory ran out for one of them
             self.description = replace(self.description, plan=replace(description.plan, batch_size=max(sizes)))
             self.use_batch_size(min(sizes))
@@ -180,7 +178,7 @@ class Crew:
                 self.start_again(worker)
             return
         worker.starting = []
-        (found,) = (answer for answer in answers if isinstance(answer, EvaluatorDescription))
+        found = next(answer for answer in answers if isinstance(answer, EvaluatorDescription))
         check_same_description(worker.label, self._started, found)
 
     def start_again(self, worker: CrewWorker) -> None:

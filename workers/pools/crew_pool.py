@@ -65,12 +65,12 @@ class CrewPool(Pool):
                 warnings.warn(note, stacklevel=3)
 
     def measure_origin(self) -> list[OriginValues]:
-        """Measures the loaded plane's origin on every worker."""
+        """Returns the loaded plane's origin as every worker measured it."""
         answers = raise_failures(self._crew.ask_all("measure_origin"))
-        self._crew.pass_cost = answers[0][-1]
+        self._crew.pass_cost = answers[0][1].pass_cost
         return [
-            OriginValues(worker.label, device, measured, cost)
-            for worker, (device, measured, cost) in zip(self._crew.workers, answers, strict=True)
+            OriginValues(worker.label, device, measured)
+            for worker, (device, measured) in zip(self._crew.workers, answers, strict=True)
         ]
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:

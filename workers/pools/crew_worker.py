@@ -153,8 +153,7 @@ class CrewWorker:
         """Has an actor that has or seeks its place start, up to the loaded plane."""
         self.starting += [self.prepare(), self.call("call"), self.start(plan, None, memory)]
         if plane is not None:
-            self.starting.append(self.call("load", *plane.vectors))
-            self.starting.append(self.call("settle", plane.far_points, plane.partition))
+            self.starting.append(self.call("load", *plane.vectors, plane.far_points, plane.partition))
 
     def end(self) -> None:
         """Ends the actor."""

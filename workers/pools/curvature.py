@@ -11,7 +11,7 @@ from collectors.networks.weight_space import State
 from ..curvature.measuring import CurvatureSettings, CurvatureValues, measure_state_curvature
 from ..curvature.products import SHARES, Layout, ProductSettings, ShareProducts, add_in_order
 from ..errors import PoolError
-from ..evaluator import Evaluator
+from ..evaluator import Evaluator, products_of
 
 CurvatureOutcome: TypeAlias = tuple[CurvatureValues | None, str | None]
 """The curvature, or the traceback of what went wrong."""
@@ -29,7 +29,7 @@ class WorkerCurvature:
     def measure(self, read: Callable[[], tuple[State, State | None]], settings: CurvatureSettings) -> CurvatureOutcome:
         """Measures the curvature at one set of weights; the first time the products are tried for symmetry."""
         self.close()
-        with self._evaluator.products(settings.products) as shares:
+        with products_of(self._evaluator, settings.products) as shares:
             values, error = measure_on(shares, read, settings, check=self._checked != settings.products)
         if values is not None:
             self._checked = settings.products
@@ -38,7 +38,7 @@ class WorkerCurvature:
     def open(self, settings: ProductSettings) -> tuple[Layout, list[int]]:
         """Gets ready for shares of the samples; returns how vectors are made, and the samples in each share."""
         self.close()
-        self._shares = self._evaluator.products(settings)
+        self._shares = products_of(self._evaluator, settings)
         return self._shares.layout, [self._shares.samples_in(share) for share in range(SHARES)]
 
     def add(

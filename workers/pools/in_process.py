@@ -13,8 +13,17 @@ from collectors.networks.weight_space import State
 
 from ..callback_fn import call_callback, make_evaluator
 from ..curves.curve import CurveTask, Fitting
-from ..errors import CallbackFunctionError, ChangedSamplesError, PointsFailedError
-from ..evaluator import Evaluator, EvaluatorDescription, MeasurementSetup, OriginMeasurement, PassCost, SampleMemory
+from ..errors import ChangedSamplesError, PointsFailedError
+from ..evaluator import (
+    Evaluator,
+    EvaluatorDescription,
+    MeasurementSetup,
+    OriginMeasurement,
+    Partition,
+    PassCost,
+    SampleMemory,
+    fit_curve,
+)
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring.kept_samples import samples_at, values_at
@@ -29,12 +38,12 @@ from ..pool import (
     StateTask,
     Task,
 )
-from ..sample_losses import SampleLosses
+from ..sample_losses import DENOMINATORS, NUMERATORS, SampleLosses
 from .curvature import WorkerCurvature
 from .devices import available_cores, gpu_ids
 
 if TYPE_CHECKING:
-    from jaxtyping import Float32, Float64
+    from jaxtyping import Float32
 
 # What an interruption may cost in this process, and how many points an evaluator may need at once to be fast.
 _CHUNK_SECONDS = 0.1
@@ -70,6 +79,7 @@ class InProcessPool(Pool):
         self._evaluator = make_evaluator(call_callback(callback_fn), setup)
         self._curvature = WorkerCurvature(self._evaluator)
         self._chunk_length = 1
+        self._origin: OriginMeasurement | None = None
         self._pass_cost: PassCost | None = None
 
     @property
@@ -91,15 +101,14 @@ class InProcessPool(Pool):
         far_points: Sequence[Sequence[float]] | None = None,
     ) -> None:
         """Puts a plane on the device, and finds out there how the loss is added up."""
-        load_plane(self._evaluator, origin, directions, buffers, end_buffers)
         self._far_points = far_points or ones(len(directions))
-        self._evaluator.settle(self._far_points)
+        self._origin = load_plane(self._evaluator, origin, directions, buffers, end_buffers, self._far_points)
 
     def measure_origin(self) -> list[OriginValues]:
-        """Measures the loaded plane's origin, again a part of it, and the first far point."""
-        measured = measure_origin(self._evaluator, self._far_points[0])
-        self._pass_cost = self._evaluator.pass_cost
-        return [OriginValues("this process", self.description.device, measured, self._pass_cost)]
+        """Returns the loaded plane's origin, again a part of it, and the first far point."""
+        measured = self._origin or measure_origin(self._evaluator, self._far_points[0])
+        self._pass_cost = measured.pass_cost
+        return [OriginValues("this process", self.description.device, measured)]
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
         """Measures tasks in order, points a few at a time where they are fast."""
@@ -126,7 +135,7 @@ class InProcessPool(Pool):
 
     def fit_curve(self, task: CurveTask, begun: Fitting | None = None, seconds: float = 5.0) -> Iterator[Fitting]:
         """Fits a curve."""
-        return fit_in_parts(task, begun, lambda held: self._evaluator.fit_curve(task, held, seconds))
+        return fit_in_parts(task, begun, lambda held: fit_curve(self._evaluator, task, held, seconds))
 
     def close(self) -> None:
         """Leaves the user's network as it was found."""
@@ -159,13 +168,18 @@ def load_plane(
     directions: Sequence[State],
     buffers: State,
     end_buffers: Sequence[State],
-) -> None:
-    """Puts a plane on an evaluator's device; a user's evaluator need not know buffers that are interpolated."""
+    far_points: Sequence[Sequence[float]],
+    partition: Partition | None = None,
+) -> OriginMeasurement | None:
+    """Puts a plane on an evaluator's device; returns the origin, where the evaluator measured it on the way."""
     vectors = sum(array.nbytes for state in (origin, *directions) for array in state.values())
     held = f"the origin and {len(directions)} direction{'' if len(directions) == 1 else 's'}, {vectors / 1e9:.2g} GB"
     with getting_ready(f"a plane was loaded: beside the network, each worker holds {held}"):
-        # The fourth argument goes along only where there is something to interpolate.
-        evaluator.load(origin, directions, buffers, *([end_buffers] if end_buffers else []))
+        # A user's evaluator need not know buffers that are interpolated, nor that a loss may belong to its batches.
+        further: dict[str, Any] = {"end_buffers": end_buffers} if end_buffers else {}
+        if evaluator.description.partition is not None:
+            further |= {"far_points": far_points, "partition": partition}
+        return evaluator.load(origin, directions, buffers, **further)
 
 
 def measure_points(evaluator: Evaluator, points: Sequence[tuple[float, ...]]) -> list[Outcome]:
@@ -199,8 +213,11 @@ def measure_task_state(evaluator: Evaluator, parameters: State, buffers: State |
 
 def measure_sample_losses(evaluator: Evaluator, points: Sequence[Sequence[float]]) -> SampleLosses | None:
     """Measures the loss of each sample at a few points; None where there is none, or a point raises."""
+    if not evaluator.description.splits:
+        return None
     try:
-        return within_memory(evaluator, lambda: evaluator.sample_losses(np.array(points, np.float64)))
+        found = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64), sums=True))
+        return SampleLosses(found[NUMERATORS], found.get(DENOMINATORS))
     except ChangedSamplesError:
         raise
     except Exception:
@@ -220,39 +237,16 @@ def ones(axes: int) -> list[tuple[float, ...]]:
 
 
 def measure_origin(evaluator: Evaluator, far: Sequence[float]) -> OriginMeasurement:
-    """Returns the loaded plane's origin, measured so that it shows whether it comes out again."""
-    measured = evaluator.measure_origin(far)
-    if measured is not None:
-        return measured
-    # An evaluator that measures nothing less than all samples does so twice, and far from the origin in between.
-    origin, start = [0.0] * len(far), time.perf_counter()
-    if evaluator.description.streamed:
-        values, elsewhere = _measure_origin_in_pass(evaluator, np.array([origin, far, origin], np.float64))
-        return OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
+    """Returns the loaded plane's origin, measured twice, and far from it in between."""
 
     def measure(point: Sequence[float]) -> dict[str, float]:
         columns = within_memory(evaluator, lambda: evaluator.measure(np.array([point], np.float64)))
         return values_at(columns, 0)
 
+    origin, start = [0.0] * len(far), time.perf_counter()
     first, elsewhere = measure(origin), _attempted(lambda: measure(far))
     values = (first, measure(origin))
     return OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
-
-
-def _measure_origin_in_pass(
-    evaluator: Evaluator, places: Float64[np.ndarray, "points axes"]
-) -> tuple[tuple[dict[str, float], dict[str, float]], dict[str, float]]:
-    # In one pass: that each gives the same samples is checked by itself.
-    try:
-        columns = within_memory(evaluator, lambda: evaluator.measure(places))
-        rows = [values_at(columns, row) for row in range(len(places))]
-    except PointsFailedError as error:
-        first, elsewhere, again = error.values
-        if first is None or again is None:
-            raise CallbackFunctionError(f"the plane's origin cannot be measured: {error}") from error
-        return (first, again), elsewhere or {}
-    first, elsewhere, again = rows
-    return (first, again), elsewhere
 
 
 def _attempted(measure: Callable[[], dict[str, float]]) -> dict[str, float]:

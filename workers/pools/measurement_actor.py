@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from collectors.errors import LandscapeError
@@ -27,11 +28,12 @@ from ..evaluator import (
     MeasurementSetup,
     OriginMeasurement,
     Partition,
-    PassCost,
     SampleMemory,
+    fit_curve,
 )
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
+from ..measuring.memory_shortage import use_batch_size
 from ..sample_losses import SampleLosses
 from .curvature import CurvatureOutcome, WorkerCurvature
 from .devices import gpu_numbers
@@ -68,6 +70,7 @@ class MeasurementActor:
         # Where the driver looks for modules, so that those of callback_fn are found.
         sys.path.extend(path for path in search_path if path not in sys.path)
         self._evaluator: Evaluator | None = None
+        self._origin: OriginMeasurement | None = None
 
     def place(self) -> tuple[str, tuple[int, ...], int]:
         """Returns where this worker is: node, ids of its GPUs, process id."""
@@ -130,42 +133,32 @@ class MeasurementActor:
         finally:
             self._result = None
 
-    def held_samples(self) -> bytes | None:
-        """Returns what other workers of this machine need to use this one's samples."""
-        return None if self._evaluator is None else self._evaluator.held_samples()
-
     def load(
-        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]
-    ) -> Exception | None:
-        """Puts a plane on the devices; that memory does not suffice is returned."""
-        assert self._evaluator is not None
-        try:
-            load_plane(self._evaluator, origin, directions, buffers, end_buffers)
-            return None
-        except LandscapeError as error:
-            return _portable(error)
-
-    def settle(
-        self, far_points: Sequence[Sequence[float]], partition: Partition | None = None
-    ) -> tuple[Partition | None, EvaluatorDescription] | Exception:
-        """Finds out on the loaded plane how the loss is added up, or takes what another worker found out."""
+        self,
+        origin: State,
+        directions: Sequence[State],
+        buffers: State,
+        end_buffers: Sequence[State],
+        far_points: Sequence[Sequence[float]],
+        partition: Partition | None = None,
+    ) -> EvaluatorDescription | Exception:
+        """Puts a plane on the devices; finds out how the loss is added up there, or takes what another worker did."""
         assert self._evaluator is not None
         self._far = far_points[0]
         try:
-            return self._evaluator.settle(far_points, partition), self._evaluator.description
+            self._origin = load_plane(self._evaluator, origin, directions, buffers, end_buffers, far_points, partition)
+            return replace(self._evaluator.description, held=b"")
         except LandscapeError as error:
             return _portable(error)
 
-    def measure_origin(
-        self,
-    ) -> tuple[str, OriginMeasurement, PassCost | None] | Exception:
-        """Measures the origin, a part of it again, and a far point; returns the device type, that and a pass's cost."""
+    def measure_origin(self) -> tuple[str, OriginMeasurement] | Exception:
+        """Returns the type of device, and the origin, a part of it again, and a far point."""
         assert self._evaluator is not None
         try:
-            measured = measure_origin(self._evaluator, self._far)
+            measured = self._origin or measure_origin(self._evaluator, self._far)
         except ChangedSamplesError as error:
             return _portable(error)
-        return self._evaluator.description.device, measured, self._evaluator.pass_cost
+        return self._evaluator.description.device, measured
 
     def measure_points(self, points: Sequence[tuple[float, ...]]) -> tuple[list[Outcome], float, int | None]:
         """Measures points; returns their outcomes, the seconds it took and the batch size that memory allowed."""
@@ -223,7 +216,7 @@ class MeasurementActor:
         """Goes on with fitting a curve; what goes wrong is returned."""
         assert self._evaluator is not None
         try:
-            return self._evaluator.fit_curve(task, begun, seconds)
+            return fit_curve(self._evaluator, task, begun, seconds)
         except LandscapeError as error:
             return _portable(error)
 
@@ -264,7 +257,8 @@ class MeasurementActor:
     def use_batch_size(self, batch_size: int) -> None:
         """Measures in batches no larger than another worker could hold."""
         if self._evaluator is not None and (self._evaluator.description.plan.batch_size or 0) > batch_size:
-            self._evaluator.use_batch_size(batch_size)
+            use_batch_size(self._evaluator, batch_size)
+            self._origin = None  # it was measured in larger ones
 
 
 def _portable(error: Exception) -> Exception:

@@ -126,9 +126,7 @@ class TorchEvaluator(PlannedNetwork):
             raise
         self._describe(self._moves.space, names, setup, self._placement.kinds, chosen_plan(self._plan, setup))
 
-    def load(
-        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
-    ) -> None:
+    def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
         """Puts a plane on the device."""
         with torch.no_grad():
             self._moves.load(origin, directions, buffers, end_buffers)
@@ -136,7 +134,7 @@ class TorchEvaluator(PlannedNetwork):
                 self._points.first_layer.load((origin, *directions))
         self._get_ready(len(directions))
 
-    def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
+    def _measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
         points = checks.check_points(points, self._moves.axes)
         with self._settings():
@@ -163,11 +161,6 @@ class TorchEvaluator(PlannedNetwork):
             finally:
                 self._moves.return_to_origin()
 
-    @property
-    def can_differentiate(self) -> bool:
-        """Whether the network is on one device, with all samples in memory."""
-        return not self._placement.is_kept and self._samples.passes is None
-
     def products(self, settings: ProductSettings) -> ShareProducts:
         """Returns what makes products of the main data set's loss."""
         check_products(settings, self._placement, self._samples, self._own_loss, self._gradients)
@@ -175,7 +168,7 @@ class TorchEvaluator(PlannedNetwork):
 
     def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
         """Goes on with fitting a curve on the main data set."""
-        if not self.can_differentiate:
+        if self._placement.is_kept or self._samples.passes is not None:
             raise CurveError(
                 "a curve is fitted on one device, with samples that are held there: let callback_fn put the network on "
                 "one device, use fewer samples (num_samples), or allow more memory (sample_memory)."
@@ -199,8 +192,7 @@ class TorchEvaluator(PlannedNetwork):
         )
 
     @property
-    def pass_cost(self) -> PassCost | None:
-        """What a pass costs where samples are read anew in each."""
+    def _pass_cost(self) -> PassCost | None:
         return None if self._passes is None else self._passes.cost
 
     def use_batch_size(self, batch_size: int) -> None:

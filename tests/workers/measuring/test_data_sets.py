@@ -54,8 +54,7 @@ def opened(loss, network, dataset, metrics=None, *, plan=None, workload=None, me
 def measured(evaluator, network_plane):
     """Returns the description, the points' values, and those of the plane's origin as a state of its own."""
     with torch.no_grad():
-        evaluator.load(*network_plane)
-        evaluator.settle(FAR)
+        evaluator.load(*network_plane, far_points=FAR)
         values = evaluator.measure(POINTS)
         origin, _, buffers = network_plane
         state = evaluator.measure_state(origin, buffers)
@@ -225,8 +224,7 @@ def test_the_network_is_moved_once_for_all_sets(monkeypatch):
     plain = NetworkInPlace.move
     monkeypatch.setattr(NetworkInPlace, "move", lambda self, point: (moves.append(point), plain(self, point))[1])
     evaluator = opened(nn.CrossEntropyLoss(), mlp(), {"train": pair(50, 1), "test": pair(33, 7)})
-    evaluator.load(*plane_of(mlp()))
-    evaluator.settle(FAR)
+    evaluator.load(*plane_of(mlp()), far_points=FAR)
     moves.clear()
     evaluator.measure(POINTS)
     assert len(moves) == len(POINTS)
@@ -260,7 +258,7 @@ def test_smaller_batches_hold_for_all_sets():
 def test_other_workers_take_the_samples_of_each_set():
     sets = {"train": pair(50, 1), "test": pair(33, 7)}
     first = opened(nn.CrossEntropyLoss(), mlp(), sets, memory=SampleMemory(shared=True))
-    held = first.held_samples()
+    held = first.description.held
     second = opened(nn.CrossEntropyLoss(), mlp(), sets, memory=SampleMemory((held,), shared=True))
     assert second.description.datasets == first.description.datasets
     for ours, theirs in zip(first._sets, second._sets, strict=True):

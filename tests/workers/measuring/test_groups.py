@@ -32,8 +32,7 @@ def accuracy(outputs, targets):
 
 def measured(evaluator):
     plane = plane_of(mlp(), origin_seed=9)
-    evaluator.load(*plane)
-    evaluator.settle([(1.0, 1.0)])
+    evaluator.load(*plane, far_points=[(1.0, 1.0)])
     values = evaluator.measure(POINTS)
     state = evaluator.measure_state(plane[0], plane[2])
     description = evaluator.description

@@ -66,8 +66,7 @@ def measured(network, plane, loss=None, device=FIRST, state=None, data=DATA, pla
     given = MeasurementSetup(device=device, plan=plan, **setup)
     evaluator = make_evaluator((loss, network, data, metrics()), given)
     try:
-        evaluator.load(*plane)
-        evaluator.settle([(1.0, 1.0)])
+        evaluator.load(*plane, far_points=[(1.0, 1.0)])
         places = [tensor.device for tensor in (*network.parameters(), *network.buffers())]
         values = evaluator.measure(POINTS)
         single = evaluator.measure_state(*state) if state else {}

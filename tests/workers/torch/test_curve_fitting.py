@@ -18,7 +18,7 @@ from workers import FunctionEvaluator, MeasurementPlan
 from workers.callback_fn import make_evaluator
 from workers.curves.curve import CurveShape, CurveTask, FittingSettings
 from workers.errors import CurveError
-from workers.evaluator import MeasurementSetup
+from workers.evaluator import MeasurementSetup, fit_curve
 from workers.measurement_options import MeasurementOptions
 from workers.torch.curve_fitting import CurveFitter, CurveSamples
 
@@ -37,8 +37,7 @@ def make_task(evaluator, a, b, **settings):
     buffers = {info.name: first[info.name] for info in space.buffers}
     ends = [{info.name: state[info.name] for info in space.parameters} for state in (first, last)]
     direction = {info.name: ends[1][info.name] - ends[0][info.name] for info in space.trainable}
-    evaluator.load(ends[0], [direction], buffers)
-    evaluator.settle([(1.0,)])
+    evaluator.load(ends[0], [direction], buffers, far_points=[(1.0,)])
     return CurveTask(FittingSettings(**settings), *ends, buffers)
 
 
@@ -206,7 +205,7 @@ def test_an_evaluator_without_gradients_says_what_there_is():
     evaluator = FunctionEvaluator(lambda parameters: {"loss": 0.0}, {"w": np.zeros(2, np.float32)})
     state = {"w": np.zeros(2, np.float32)}
     with pytest.raises(CurveError, match=r"FunctionEvaluator cannot fit a curve, .* in PyTorch"):
-        evaluator.fit_curve(CurveTask(FittingSettings(), state, state, {}), None, LONG)
+        fit_curve(evaluator, CurveTask(FittingSettings(), state, state, {}), None, LONG)
 
 
 @pytest.mark.parametrize(

@@ -207,8 +207,7 @@ def test_the_datas_own_batches():
     network = seeded(TAKEN["LeNet-like"][0])
     results = []
     for evaluator in evaluators(network, DataLoader(dataset_of(images()), 7), loss=spread):
-        evaluator.load(*plane_of(network))
-        evaluator.settle([(1.0, 1.0)])
+        evaluator.load(*plane_of(network), far_points=[(1.0, 1.0)])
         assert evaluator.description.plan.batch_size is None
         results.append(evaluator.measure(POINTS)["loss"])
         evaluator.close()
@@ -377,7 +376,7 @@ def test_smaller_batches_after_a_shortage_keep_nothing():
         evaluator.use_batch_size(4)
     assert once.description.plan == plain.description.plan == MeasurementPlan(4, 1)
     assert np.array_equal(once.measure(POINTS)["loss"], plain.measure(POINTS)["loss"])
-    once.settle([(1.0, 1.0)])
+    once.load(*plane_of(network), far_points=[(1.0, 1.0)])
     assert not once.description.plan.first_layer
     for evaluator in (once, plain):
         evaluator.close()

@@ -349,20 +349,17 @@ def test_nan_leaves_the_question_open():
     evaluator = evaluator_of(contrastive, network, loader, batch_size=7)  # no warning yet
     assert evaluator.description.partition_dependent
     assert evaluator.description.notes == ()
-    evaluator.load(*plane_of(network))
     with pytest.warns(
         UserWarning, match="loss is not finite at the plane's origin, its corners and between them, which leaves"
     ):
-        evaluator.settle([(1.0, 1.0)])
-    evaluator.load(*plane)
+        evaluator.load(*plane_of(network), far_points=[(1.0, 1.0)])
     with pytest.warns(UserWarning, match="loss depends on how samples are batched, so the data set's own batches are"):
-        evaluator.settle([(1.0, 1.0)])
+        evaluator.load(*plane, far_points=[(1.0, 1.0)])
     assert len(evaluator.description.notes) == 1
     evaluator.close()
     # The mean of means of this loss is the mean, which shows as soon as it can be measured.
     evaluator = evaluator_of(mean_error, network, loader, batch_size=7)
-    evaluator.load(*plane)
-    evaluator.settle([(1.0, 1.0)])
+    evaluator.load(*plane, far_points=[(1.0, 1.0)])
     assert not evaluator.description.partition_dependent
     assert evaluator.description.plan.batch_size == 7
     evaluator.close()

@@ -38,8 +38,7 @@ def measured(network, dataset, loss=None, points=POINTS, scale=0.05, **how):
     """Returns the loss and metrics at points of a plane, and the description."""
     how.setdefault("batch_size", 64)
     evaluator = evaluator_of(loss or nn.CrossEntropyLoss(), network, dataset, {"accuracy": accuracy}, **how)
-    evaluator.load(*plane_of(network, scale=scale))
-    evaluator.settle([[1.0, 1.0], [-1.0, 1.0]])
+    evaluator.load(*plane_of(network, scale=scale), far_points=[[1.0, 1.0], [-1.0, 1.0]])
     values = evaluator.measure(points)
     evaluator.close()
     return values, evaluator.description

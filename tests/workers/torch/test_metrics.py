@@ -68,8 +68,7 @@ def outputs_at(points):
 def measured(metrics, batch_size=None, dataset=None):
     network = mlp()
     evaluator = evaluator_of(nn.CrossEntropyLoss(), network, dataset or loader(), metrics, batch_size=batch_size)
-    evaluator.load(*plane_of(network))
-    evaluator.settle([(1.0, 1.0)])
+    evaluator.load(*plane_of(network), far_points=[(1.0, 1.0)])
     values = evaluator.measure(POINTS)
     evaluator.close()
     return values, evaluator.description

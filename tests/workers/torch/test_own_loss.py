@@ -125,10 +125,9 @@ def test_labels_that_are_never_ignored_tell_nothing_and_the_note_says_how_batche
 
     network = seeded(TinyTransformer)
     evaluator = evaluator_of(loss, network, sentence_loader(1))
-    evaluator.load(*plane_of(network))
     text = "which leaves open .* weighted by how many samples each holds. .* OwnLoss"
     with pytest.warns(UserWarning, match=text):
-        evaluator.settle([(1.0, 1.0)])
+        evaluator.load(*plane_of(network), far_points=[(1.0, 1.0)])
     (value,) = evaluator.measure(POINT)["loss"]
     assert evaluator.description.partition_dependent
     evaluator.close()

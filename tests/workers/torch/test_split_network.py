@@ -125,9 +125,8 @@ def test_an_own_batch_of_all_samples(not_compiled):
     results = []
     for plan in (PLAN, MeasurementPlan(BATCH, 1)):
         evaluator = evaluator_of(spread, copy.deepcopy(network), data(), plan=plan)
-        evaluator.load(*plane_of(network, scale=0.1))
         with pytest.warns(UserWarning, match="loss depends on how samples are batched"):
-            evaluator.settle([(1.0, 1.0)])
+            evaluator.load(*plane_of(network, scale=0.1), far_points=[(1.0, 1.0)])
         assert not evaluator.description.plan.compile
         assert evaluator.description.plan.first_layer == plan.first_layer
         results.append(evaluator.measure(POINTS)["loss"])

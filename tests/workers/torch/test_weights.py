@@ -100,8 +100,7 @@ def test_bends_follow_the_gradient_by_one_weight(way):
         evaluator = evaluator_of(nn.CrossEntropyLoss(), network, (INPUTS, TARGETS))
         first = read_network(network)
         last = {name: value + 0.3 for name, value in first.items()}
-        evaluator.load(first, [{name: last[name] - first[name] for name in first}], {})
-        evaluator.settle([(1.0,)])
+        evaluator.load(first, [{name: last[name] - first[name] for name in first}], {}, far_points=[(1.0,)])
         task = CurveTask(replace(FittingSettings(), shape=CurveShape("bezier", 1)), first, last, {})
         samples = CurveSamples(evaluator.samples, False, task.settings)
         with contextlib.closing(CurveFitter(evaluator._differentiated(), samples, task)) as fitter:
