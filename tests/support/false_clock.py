@@ -10,7 +10,7 @@ _READERS = (
     "landscape.record.driver",
     "landscape.record.run",
     "workers.measuring.network_evaluator",
-    "workers.measuring.one_set",
+    "workers.measuring.measured_set",
     "workers.pools.in_process",
 )
 

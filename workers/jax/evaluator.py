@@ -20,12 +20,12 @@ from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan
 from ..measuring import checks
 from ..measuring.kept_samples import as_kept, own_losses, values_at
+from ..measuring.measured_set import MeasuredSet
 from ..measuring.network_evaluator import NetworkEvaluator
-from ..measuring.one_set import OneSet
 from ..measuring.totals import Total, low_precision_note
-from ..measuring.tuning import choose_batch_size, chosen_plan, plan_batches
+from ..measuring.tuning import choose_batch_size, plan_batches
 from ..metric_names import SAMPLE_LOSSES
-from ..sample_losses import SampleLosses
+from ..sample_losses import DENOMINATORS, NUMERATORS
 from ..samples.array_samples import read_array_samples
 from ..samples.batches import Batch
 from ..samples.data_sets import naming_set, read_sets
@@ -79,42 +79,44 @@ class JaxEvaluator(NetworkEvaluator):
     def __init__(
         self, model: object, network: object, dataset: object, metrics: object, setup: MeasurementSetup
     ) -> None:
+        super().__init__()
         loss, functions = checks.find_loss(model, _LOSSES), find_metrics(metrics)
         self._network = take_apart(network)
-        self._space = self._network.space
+        self.space = self._network.space
         self._check(setup.options)
-        self._plan = MeasurementPlan(threads=setup.threads)
         main, *further = read_sets(dataset, setup.options, setup.memory, read_array_samples)
-        self.set_name, self._samples, self._notes = main.name, main.samples, main.notes
-        device = find_device(setup.device, self._notes)
+        device = find_device(setup.device, main.notes)
         self._placement = Placement(self._network.arrays, device, setup.devices)
         self._placed: dict[str, tuple[int | None, list[Batch]]] = {}
         self._plane: Plane | None = None
         self._points_at_once: dict[str, int] = {}
-        self._plan = MeasurementPlan(threads=setup.threads)
-        with self._settings():
+        with self.settings():
             self._own = self._place_arrays({name: np.asarray(value) for name, value in self._network.arrays.items()})
             self._here = self._own
-            self._find_totals(loss, functions)
+            candidates, totals = self._find_totals(loss, functions, main.samples.own_batches[0])
+            plan = MeasurementPlan(threads=setup.threads)
+            self._sets.append(MeasuredSet(self, main.name, main.samples, candidates, totals, plan, main.notes))
             for item in further:
-                self._add_set(item.name, item.samples, self._candidates, self._totals_of_metrics, item.notes)
+                self._add_set(item.name, item.samples, candidates, totals, item.notes)
             self._find_groups(setup.options)
             self._use_totals()
-            self._warn(*low_precision_note(self._loss))
-            self._plan = plan_batches(setup, fixed_batches=self._keeps_batches, choose=self._choose_batch_size)
-            names = tuple(self._measure_few())
+            self._main.warn(*low_precision_note(self._main.loss))
+            self._main.plan = plan_batches(
+                setup, fixed_batches=self._main.keeps_batches, choose=self._choose_batch_size
+            )
+            names = tuple(self._main.measure_few())
             self._plan_sets(setup)
-        self._describe(self._space, names, setup, self._placement.device.platform, chosen_plan(self._plan, setup))
+        self._describe(names, setup, self._placement.device.platform)
 
     def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
         """Puts a plane on the device."""
-        wide = {info.name: direction_dtype(info.dtype) for info in self._space.trainable}
-        fixed = {info.name: origin[info.name] for info in self._space.parameters if not info.trainable}
-        fixed |= {info.name: buffers[info.name] for info in self._space.buffers}
-        between = BuffersBetween(self._space, buffers, end_buffers)
+        wide = {info.name: direction_dtype(info.dtype) for info in self.space.trainable}
+        fixed = {info.name: origin[info.name] for info in self.space.parameters if not info.trainable}
+        fixed |= {info.name: buffers[info.name] for info in self.space.buffers}
+        between = BuffersBetween(self.space, buffers, end_buffers)
         types = {name: direction_dtype(array.dtype.name) for name, array in between.networks[0].items()}
         corners = [{name: array.astype(types[name]) for name, array in corner.items()} for corner in between.corners]
-        with self._settings():
+        with self.settings():
             self._plane = Plane(
                 self._place_arrays({name: np.asarray(origin[name]).astype(dtype) for name, dtype in wide.items()}),
                 [
@@ -134,9 +136,9 @@ class JaxEvaluator(NetworkEvaluator):
         """Measures points of the loaded plane, shape (points, axes)."""
         points = checks.check_points(points, None if self._plane is None else len(self._plane.directions))
         columns: dict[str, NDArray[Any]] = {}
-        with self._settings():
+        with self.settings():
             for item in self._sets:
-                with naming_set(item.set_name):
+                with naming_set(item.name):
                     found = self._measure_points(item, points)
                 columns |= {item.result_name(name): column for name, column in found.items()}
         return columns
@@ -144,9 +146,9 @@ class JaxEvaluator(NetworkEvaluator):
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
         fixed = checks.check_loaded(self._plane).fixed
-        with self._settings():
-            state = self._place_arrays({info.name: parameters[info.name] for info in self._space.parameters})
-            names = [info.name for info in self._space.buffers]
+        with self.settings():
+            state = self._place_arrays({info.name: parameters[info.name] for info in self.space.parameters})
+            names = [info.name for info in self.space.buffers]
             state |= (
                 {name: fixed[name] for name in names}
                 if buffers is None
@@ -154,7 +156,7 @@ class JaxEvaluator(NetworkEvaluator):
             )
             values: dict[str, float] = {}
             for item in self._sets:
-                with naming_set(item.set_name):
+                with naming_set(item.name):
                     found = self._values_of(state, self._placed_batches(item), item.totals, item)
                 values |= {item.result_name(name): value for name, value in found.items()}
             return values
@@ -164,11 +166,11 @@ class JaxEvaluator(NetworkEvaluator):
         function = DifferentiatedFunction(
             self._network,
             {name: np.asarray(value) for name, value in self._network.arrays.items()},
-            cast(JaxTotal, self._loss),
-            self._samples,
-            None if self._keeps_batches else self._plan.batch_size,
+            cast(JaxTotal, self._main.loss),
+            self._main.samples,
+            self._main.batch_size,
             self._placement,
-            self._settings,
+            self.settings,
         )
         return JaxProducts(function, settings)
 
@@ -180,51 +182,52 @@ class JaxEvaluator(NetworkEvaluator):
     def _check(self, options: MeasurementOptions) -> None:
         checks.check_own_precision(options.precision, "JAX")
         checks.check_own_seeding(options.seed_each_point, "JAX", _KEYS)
-        checks.check_movable(self._space, "let JaxNetwork's trainable be true for at least one name")
+        checks.check_movable(self.space, "let JaxNetwork's trainable be true for at least one name")
         if options.buffers == "recalibrate":
             raise ValueError(
                 'buffers="recalibrate" is not available for JAX, where nothing says which of a network\'s buffers are '
                 'statistics; use buffers="fixed" (the origin\'s statistics everywhere).'
             )
 
-    def _find_totals(self, loss: Any, metrics: Mapping[str, Any]) -> None:
-        """Finds out how the loss and the metrics are added up, as far as callback_fn's weights tell."""
-        batch = self._samples.own_batches[0]
+    def _find_totals(
+        self, loss: Any, metrics: Mapping[str, Any], batch: Batch
+    ) -> tuple[list[JaxTotal], dict[str, JaxTotal]]:
+        """Returns the ways to add the loss up, and the metrics, from the first batch."""
         with checks.callback_errors("compiled and evaluated"):
             outputs = jax.eval_shape(self._outputs, self._own, batch.inputs)
             whole, split, totals = make_totals(loss, metrics, outputs, batch)
-            candidates = [whole] if split is None else [whole, split]
-            self._functions = CompiledFunctions(self._network, [*candidates, *totals.values()])
-            self._find_partition(self._space, candidates, totals)
-        self._use_totals()
+        candidates = [whole] if split is None else [whole, split]
+        self._functions = CompiledFunctions(self._network, [*candidates, *totals.values()])
+        return candidates, totals
 
     def _use_totals(self) -> None:
         # At points only what some data set needs is computed.
         chosen = {cast(JaxTotal, total).key: cast(JaxTotal, total) for item in self._sets for total in item.totals}
         self._functions.totals = list(chosen.values())
 
-    def _samples_for_test(self, samples: Samples) -> Samples:
-        return _with_targets(samples)
+    def samples_for_test(self, samples: Samples) -> Samples:
+        """Returns the samples with the targets among the inputs: losses are computed where the network is."""
+        return samples.map_batches(lambda batch: Batch((batch.inputs, batch.targets), None, batch.size))
 
-    def _forward_here(self) -> Callable[..., Any]:
+    def forward_here(self) -> Callable[..., Any]:
+        """Returns the function from inputs and targets to what each candidate needs to know of a batch."""
+
         def run(inputs: Any, targets: Any) -> Any:
             return jax.device_get(self._functions.at_state(self._here, Batch(inputs, targets, 0)))
 
         return run
 
-    def _visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
+    def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
+        """Moves the network to a point of the loaded plane."""
         plane = checks.check_loaded(self._plane)
         self._here = self._functions.state_at(np.asarray(coordinates, np.float64), plane)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Moves the network back to callback_fn's weights."""
         self._here = self._own
 
-    def _measure_names(self) -> tuple[str, ...]:
-        self._sets_changed()
-        self._visit([0.0] * len(checks.check_loaded(self._plane).directions))
-        return tuple(self._measure_few())
-
-    def _sets_changed(self) -> None:
+    def sets_changed(self) -> None:
+        """Compiles anew."""
         self._functions = self._functions.anew()
         self._use_totals()
         self._points_at_once = {}
@@ -232,13 +235,13 @@ class JaxEvaluator(NetworkEvaluator):
 
     def _compile(self, axes: int) -> None:
         for item in self._sets:
-            with naming_set(item.set_name):
+            with naming_set(item.name):
                 jax.block_until_ready(self._start(np.zeros((1, axes)), ends(self._placed_batches(item))))
 
     def _outputs(self, state: Mapping[str, Any], inputs: Any) -> Any:
         return outputs_of(self._network, state, inputs)
 
-    def _measure_points(self, item: OneSet, points: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def _measure_points(self, item: MeasuredSet, points: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Returns the values of a data set at points, shape (points, axes), by the metric's own name."""
         columns: list[dict[str, NDArray[Any]]] = []
         under_way: list[tuple[list[Any], bool]] = []
@@ -253,7 +256,7 @@ class JaxEvaluator(NetworkEvaluator):
         columns += [_add_up(values, batches, item.totals, item, one_point=one_point) for values, one_point in under_way]
         return {
             name: np.concatenate([column[name] for column in columns]) if columns else np.empty(0)
-            for name in (*item._description.metrics, *([SAMPLE_LOSSES] if item.keeps_samples and columns else []))
+            for name in (*item.description.metrics, *([SAMPLE_LOSSES] if item.keeps_samples and columns else []))
         }
 
     def _start(self, coordinates: NDArray[Any], batches: Sequence[Batch]) -> list[Any]:
@@ -263,7 +266,8 @@ class JaxEvaluator(NetworkEvaluator):
             return [self._functions.at_point(coordinates[0], plane, batch) for batch in batches]
         return [self._functions.at_points(coordinates, plane, batch) for batch in batches]
 
-    def _measure_set(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
+    def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
+        """Measures batches where the network is."""
         placed = [Batch(self._place(batch.inputs), self._place(batch.targets), batch.size) for batch in batches]
         return self._values_of(self._here, placed, [loss, *metrics.values()])
 
@@ -272,52 +276,52 @@ class JaxEvaluator(NetworkEvaluator):
         state: Mapping[str, Any],
         batches: Sequence[Batch],
         totals: Sequence[Total],
-        item: OneSet | None = None,
+        item: MeasuredSet | None = None,
     ) -> dict[str, float]:
         values = [self._functions.at_state(state, batch) for batch in batches]
         return values_at(_add_up(values, batches, totals, item, one_point=True), 0)
 
-    def _sample_losses_of(self, item: OneSet, points: Float64[np.ndarray, "points axes"]) -> SampleLosses | None:
-        loss = item.totals[0]
-        if not isinstance(loss, SampleTotal):
-            return None
-        with self._settings():
+    def _sums_of_samples(self, item: MeasuredSet, points: Float64[np.ndarray, "points axes"]) -> dict[str, Any]:
+        loss = item.loss
+        assert isinstance(loss, SampleTotal)
+        with self.settings():
             batches = self._placed_batches(item)
             found = [_read_back(self._start(point[None], batches), one_point=True) for point in points]
         sizes = [batch.size for batch in batches]
         sums = [loss.sample_sums([parts[loss.key] for parts in values], sizes) for values in found]
-        return SampleLosses(np.concatenate([item for item, _ in sums]), sums[0][1])
+        return {NUMERATORS: np.concatenate([numerators for numerators, _ in sums]), DENOMINATORS: sums[0][1]}
 
-    def _placed_batches(self, item: OneSet) -> list[Batch]:
-        return self._placed_in(item, item._plan.batch_size)
+    def _placed_batches(self, item: MeasuredSet) -> list[Batch]:
+        return self._placed_in(item, item.plan.batch_size)
 
-    def _placed_in(self, item: OneSet, batch_size: int | None) -> list[Batch]:
+    def _placed_in(self, item: MeasuredSet, batch_size: int | None) -> list[Batch]:
         """Returns the samples of a data set on the device; of batch sizes, the last one's are kept."""
-        if item.set_name not in self._placed or self._placed[item.set_name][0] != batch_size:
-            self._placed.pop(item.set_name, None)
+        if item.name not in self._placed or self._placed[item.name][0] != batch_size:
+            self._placed.pop(item.name, None)
             batches = item.samples.batches(batch_size)
             placed = [Batch(self._place(batch.inputs), self._place(batch.targets), batch.size) for batch in batches]
-            self._placed[item.set_name] = (batch_size, placed)
-        return self._placed[item.set_name][1]
+            self._placed[item.name] = (batch_size, placed)
+        return self._placed[item.name][1]
 
     def _choose_batch_size(self) -> int:
-        return choose_batch_size(self._run_some, self._samples.count, ran_out_of_memory)
+        return choose_batch_size(self._run_some, self._main.samples.count, ran_out_of_memory)
 
     def _run_some(self, batch_size: int) -> int:
-        batch = self._placed_in(self, batch_size)[0]
+        batch = self._placed_in(self._main, batch_size)[0]
         jax.block_until_ready(self._functions.at_state(self._own, batch))
         return batch.size
 
-    def _group_size(self, item: OneSet, points: int) -> int:
+    def _group_size(self, item: MeasuredSet, points: int) -> int:
         if points < POINTS_AT_ONCE or self._placement.is_kept:
             return 1
-        if item.set_name not in self._points_at_once:
+        if item.name not in self._points_at_once:
             plane, batch = checks.check_loaded(self._plane), self._placed_batches(item)[0]
             lowered = self._functions.lower_at_point(np.zeros(len(plane.directions)), plane, batch)
-            self._points_at_once[item.set_name] = points_at_once(lowered)
-        return self._points_at_once[item.set_name]
+            self._points_at_once[item.name] = points_at_once(lowered)
+        return self._points_at_once[item.name]
 
-    def _settings(self) -> contextlib.AbstractContextManager[None]:
+    def settings(self) -> contextlib.AbstractContextManager[None]:
+        """Returns the context in which everything is computed."""
         return measurement_settings(self._placement.device)
 
     def _place(self, tree: Any) -> Any:
@@ -331,7 +335,7 @@ def _add_up(
     values: Sequence[Any],
     batches: Sequence[Batch],
     totals: Sequence[Total],
-    item: OneSet | None = None,
+    item: MeasuredSet | None = None,
     *,
     one_point: bool,
 ) -> dict[str, NDArray[Any]]:
@@ -354,11 +358,6 @@ def _add_up(
 def _read_back(values: Sequence[Any], *, one_point: bool) -> Any:
     on_host = jax.device_get(list(values))
     return jax.tree.map(lambda leaf: leaf[None], on_host) if one_point else on_host
-
-
-def _with_targets(samples: Samples) -> Samples:
-    """Returns the samples with the targets among the inputs: losses are computed where the network is."""
-    return samples.map_batches(lambda batch: Batch((batch.inputs, batch.targets), None, batch.size))
 
 
 EVALUATOR = JaxEvaluator

@@ -18,8 +18,8 @@ from collectors.networks.keras_network import to_array
 
 from ..errors import CallbackFunctionError
 from ..measuring.checks import wrong_loss
-from ..measuring.sample_loss import mean_over_samples
-from ..measuring.totals import Pending, SampleSums, no_samples_of_its_own, rounding_note
+from ..measuring.sample_loss import SummedLoss
+from ..measuring.totals import Pending, rounding_note
 from ..samples.batches import Batch
 from .network import NARROW, Prediction, attach_masks, compiled, masks_of
 
@@ -56,7 +56,7 @@ def unpack(targets: Any) -> tuple[Any, Any]:
     return tensors["targets"], tensors.get("sample_weight")
 
 
-class SampleLoss(SampleSums):
+class SampleLoss(SummedLoss):
     """A compiled Keras loss, which has seen a batch, as two sums for each sample; ValueError if it does not split."""
 
     adds_up = True
@@ -66,46 +66,46 @@ class SampleLoss(SampleSums):
         kinds = {"sum" if term.loss.reduction == "sum" else "mean" for term in self._terms}
         if len(kinds) != 1:
             raise ValueError("the loss has no terms, or terms of several reductions")
-        self._reduction = kinds.pop()
         self._elementwise = compiled(self._split, network)
         self._with_penalties = with_penalties
-        self.reset()
+        super().__init__(kinds.pop())
 
     def reset(self) -> None:
         """Starts a new sum."""
-        self._sums: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        super().reset()
         self._penalties: list[float] = []
         self._sizes: list[int] = []
-        self._has_stderr = True
 
     def add(self, outputs: Prediction, batch: Batch) -> None:
         """Adds one batch."""
         targets, weights = unpack(batch.targets)
         terms = self._elementwise(targets, outputs.outputs, masks_of(outputs.outputs), weights)
-        self._sums.append(self._combine([(_float64(first), _float64(second)) for first, second in terms]))
-        self._has_stderr &= len(self._sums[-1][0]) == batch.size
+        numerators, denominators = self._combine([(_float64(first), _float64(second)) for first, second in terms])
+        self._numerators.append(numerators)
+        self._denominators.append(denominators)
+        self._has_stderr &= len(numerators) == batch.size
         self._sizes.append(batch.size)
         if self._with_penalties:
             self._penalties.append(sum(float(_float64(penalty).sum()) for penalty in outputs.penalties))
 
     def pending(self) -> Pending:
         """Returns the result over all batches."""
-        numerators, denominators = (np.concatenate(parts) for parts in zip(*self._sums, strict=True))
-        result = mean_over_samples(numerators, denominators, self._reduction, with_stderr=self._has_stderr)
+        result = super().pending().read()
         if self._with_penalties:
-            result["loss"] += float(np.dot(self._penalties, self._sizes)) / sum(self._sizes)
+            result["loss"] += self._penalty
         return Pending.of(result)
 
     @property
     def sums(self) -> tuple[Any, Any]:
         """The numerator and the denominator of each sample; penalties are a part of each sample's loss."""
-        if not self._has_stderr:
-            raise no_samples_of_its_own()
-        numerators, denominators = (np.concatenate(parts) for parts in zip(*self._sums, strict=True))
-        penalty = float(np.dot(self._penalties, self._sizes)) / sum(self._sizes) if self._with_penalties else 0.0
-        if self._reduction == "sum":
-            return numerators + penalty / len(numerators), None
-        return numerators + penalty * denominators, denominators
+        numerators, denominators = super().sums
+        if denominators is None:
+            return numerators + self._penalty / len(numerators), None
+        return numerators + self._penalty * denominators, denominators
+
+    @property
+    def _penalty(self) -> float:
+        return float(np.dot(self._penalties, self._sizes)) / sum(self._sizes) if self._with_penalties else 0.0
 
     def _split(self, targets: Any, outputs: Any, masks: Any, weights: Any) -> list[tuple[Any, Any]]:
         attach_masks(outputs, masks)

@@ -18,7 +18,8 @@ from ..metric_names import name_in_group
 from ..samples.batches import Batch, is_tensor
 from ..samples.data_sets import naming_set, note_of_set
 from ..samples.samples import Samples
-from .totals import Pending, SampleSums, Total
+from .sample_loss import SummedLoss
+from .totals import Pending, Total
 
 if TYPE_CHECKING:
     from jaxtyping import Int64
@@ -65,7 +66,7 @@ class GroupedLoss(Total):
 
     splits = True
 
-    def __init__(self, loss: SampleSums, groups: SampleGroups) -> None:
+    def __init__(self, loss: SummedLoss, groups: SampleGroups) -> None:
         self._loss, self._groups = loss, groups
         self.adds_up = loss.adds_up
 

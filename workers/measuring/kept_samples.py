@@ -14,7 +14,8 @@ from ..sample_losses import KeptSamples
 from ..samples.batches import Batch, is_tensor
 from ..samples.samples import Samples
 from .groups import targets_of, whole_numbers
-from .totals import Pending, SampleSums, Total
+from .sample_loss import SummedLoss
+from .totals import Pending, Total
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, Float64
@@ -25,7 +26,7 @@ class KeptLoss(Total):
 
     splits = True
 
-    def __init__(self, loss: SampleSums, shown: Total) -> None:
+    def __init__(self, loss: SummedLoss, shown: Total) -> None:
         self._loss, self._shown = loss, shown
         self.adds_up = loss.adds_up
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,9 @@ class PartitionTest:
         closeness: Closeness,
         *,
         few: bool = False,
+        passes: Passes | None = None,
     ) -> None:
+        self._passes = passes
         self._forward, self._samples, self._closeness = forward, samples, closeness
         # The first candidate is for a loss that belongs to its batches.
         self._totals = [*candidates, *metrics.values()]
@@ -72,79 +74,84 @@ class PartitionTest:
         self._partitions = partitions.few() if few else partitions
         self._is_whole = len(self._partitions.groups) == len(partitions.groups)
         self._label_means = self._find_label_means()
-        self._set_shares(self._sizes(self._partitions))
         self._places: list[_Place] = []
         self._repeated = False
 
-    def look(self) -> None:
-        """Measures under both partitions where the network is now."""
-        own_groups, other_groups = self._partitions.own_and_other()
-        own = self._sums(own_groups)
-        _raise_first(own[index].error for index in self._metrics)
-        # At the first place only ``decide`` raises what the loss did.
-        if self._places:
-            _raise_first([self._loss_failure(own)])
-        other: Sequence[PartitionSum] | None = None
-        if self._partitions.differ or self._label_means:
-            try:
-                other = self._sums(self._in_halves(own_groups) if self._label_means else other_groups)
-            except Exception as error:  # the network needs a batch as the loader makes it
-                other = self._impossible(error)
-        place = self._place(own, other)
-        if self._is_doubtful(place):
-            self._check_repeatable(own_groups, own)
-        self._places.append(place)
+    def look(self, visits: Sequence[Callable[[], None]] = (lambda: None,)) -> None:
+        """Measures under both partitions where visits move the network; at the very first place nothing may fail.
 
-    def look_in_pass(self, visits: Sequence[Callable[[], None]], passes: Passes) -> None:
-        """Measures under both partitions where visits move the network, in one pass over samples beyond memory."""
-        own = [self._new_sums([total.fresh() for total in self._totals]) for _ in visits]
-        other = [self._new_sums([total.fresh() for total in self._totals]) for _ in visits]
-        failures: dict[int, Exception] = {}
+        Several visits are for samples that are read in passes, because metrics may share what they add up.
+        """
+        own = [self._new_sums() for _ in visits]
+        other: dict[int, PartitionSums] = {}
+        failed: set[int] = set()
         apart: dict[int, Exception] = {}
         sizes: list[list[int]] = []
-        for block in passes.blocks():
-            partitions = [part.partitions().aligned(own_are_pieces=self._partitions.own_are_pieces) for part in block]
-            sizes += [pieces for item in partitions for pieces in self._sizes(item)]
-            groups = [item.own_and_other() for item in partitions]
-            if self._label_means:
-                groups = [(own_groups, self._in_halves(own_groups)) for own_groups, _ in groups]
+        for block in self._blocks():
+            sizes += [pieces for partitions in block for pieces in self._sizes(partitions)]
+            groups = [self._own_and_other(partitions) for partitions in block]
+            is_wanted = self._passes is not None or _differ(sizes)
             for index, visit in enumerate(visits):
-                if index in failures:
+                if index in failed:
                     continue
                 try:
                     visit()
                     for own_groups, _ in groups:
                         own[index].add(own_groups)
                 except Exception as error:
-                    if index == 0 or is_memory_shortage(error):
+                    if self._must_have(index) or (self._passes is not None and is_memory_shortage(error)):
                         raise
-                    failures[index] = error  # a failed point, which ends no survey
+                    failed.add(index)  # a failed point, which ends no survey
                     continue
                 try:
-                    for _, other_groups in groups if index not in apart else ():
+                    if self._passes is None:
+                        own[index].finish()
+                    other[index] = other.get(index) or self._new_sums()
+                    for _, other_groups in groups if is_wanted and index not in apart else ():
                         other[index].add(other_groups)
-                except Exception as error:
+                except Exception as error:  # the network needs a batch as the loader makes it
                     apart[index] = error
+            del block, groups
         self._set_shares(sizes)
-        differ = any(len(pieces) > 1 for pieces in sizes)
         for index, visit in enumerate(visits):
-            if index in failures:
-                continue
-            found = own[index].finish()
-            errors = [found[metric].error for metric in self._metrics if found[metric].error is not None]
-            if index == 0:
-                _raise_first(errors)
-            elif errors or self._loss_failure(found) is not None:
-                continue
-            others = None
-            if differ:
+            if index not in failed:
                 others = self._impossible(apart[index]) if index in apart else other[index].finish()
-            place = self._place(found, others)
-            if self._is_doubtful(place):
-                visit()
-                own_groups, _ = self._partitions.own_and_other()
-                self._check_repeatable(own_groups, self._sums(own_groups))
-            self._places.append(place)
+                self._add_place(own[index].finish(), others if _differ(sizes) else None, visit, self._must_have(index))
+
+    def _must_have(self, index: int) -> bool:
+        return index == 0 and not self._places
+
+    def _add_place(
+        self, own: Sequence[PartitionSum], other: Sequence[PartitionSum] | None, visit: Callable[[], None], first: bool
+    ) -> None:
+        """Keeps what a place tells, unless a metric or the loss raised there; at the first, ``decide`` raises it."""
+        errors = [own[index].error for index in self._metrics]
+        if first:
+            _raise_first(errors)
+        elif any(errors) or self._loss_failure(own) is not None:
+            return
+        # What else the user's code makes of ignored labels is of no interest.
+        kept = () if other is None else self._label_means or range(len(other))
+        place = _Place(
+            own, [other[index] if other is not None and index in kept else None for index in range(len(own))]
+        )
+        if self._is_doubtful(place):
+            visit()
+            # What is measured again is in memory.
+            self._check_repeatable(own if self._passes is None else self._sums_in_memory())
+        self._places.append(place)
+
+    def _blocks(self) -> Iterator[list[TwoPartitions]]:
+        """Yields the samples in both partitions, as many as memory holds at once."""
+        if self._passes is None:
+            yield [self._partitions]
+            return
+        for block in self._passes.blocks():
+            yield [part.partitions().aligned(own_are_pieces=self._partitions.own_are_pieces) for part in block]
+
+    def _own_and_other(self, partitions: TwoPartitions) -> tuple[Groups, Groups]:
+        own, other = partitions.own_and_other()
+        return own, self._in_halves(own) if self._label_means else other
 
     def _loss_failure(self, own: Sequence[PartitionSum]) -> Exception | None:
         """Returns what the loss raised where no way to add it up has a value: then the place tells nothing of it."""
@@ -167,11 +174,6 @@ class PartitionTest:
         if self._label_means:
             return [[batch.size, batch.size] for batch, _ in partitions.groups]
         return [[piece.size for piece in pieces] for _, pieces in partitions.groups]
-
-    def _place(self, own: Sequence[PartitionSum], other: Sequence[PartitionSum] | None) -> _Place:
-        """Returns what a place tells; what else the user's code makes of ignored labels is of no interest."""
-        kept = () if other is None else self._label_means or range(len(other))
-        return _Place(own, [other[index] if other is not None and index in kept else None for index in range(len(own))])
 
     def _impossible(self, error: Exception) -> list[PartitionSum]:
         return [PartitionSum(error=error) for _ in self._totals]
@@ -334,21 +336,26 @@ class PartitionTest:
             deviations.append(math.sqrt(float(shares @ (found - shares @ found) ** 2)))
         return float(np.linalg.norm(np.array(deviations) * self._shares))
 
-    def _sums(self, groups: Groups) -> list[PartitionSum]:
-        sums = self._new_sums(self._totals)
-        sums.add(groups)
-        return sums.finish()
-
-    def _new_sums(self, totals: Sequence[Total]) -> PartitionSums:
+    def _new_sums(self) -> PartitionSums:
+        # In passes several places are added up at once.
+        totals = self._totals if self._passes is None else [total.fresh() for total in self._totals]
         return PartitionSums(self._forward, totals, self._names, self._loss)
 
-    def _check_repeatable(self, groups: Groups, expected: Sequence[PartitionSum]) -> None:
-        self._repeated = True
-        again = self._sums(groups)
+    def _sums_in_memory(self) -> list[PartitionSum]:
+        sums = self._new_sums()
+        sums.add(self._partitions.own_and_other()[0])
+        return sums.finish()
+
+    def _check_repeatable(self, expected: Sequence[PartitionSum]) -> None:
+        self._repeated, again = True, self._sums_in_memory()
         for index in (0, *self._metrics):
             if expected[index].error is None:
                 first, second = ({self._names[index]: item[index].value} for item in (expected, again))
                 check_same_values("callback_fn's network", first, second, "in the same batches")
+
+
+def _differ(piece_sizes: Sequence[Sequence[int]]) -> bool:
+    return any(len(pieces) > 1 for pieces in piece_sizes)
 
 
 def _raise_first(errors: Iterable[Exception | None]) -> None:

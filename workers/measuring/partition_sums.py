@@ -68,7 +68,7 @@ class PartitionSums:
         self, forward: Callable[..., Any], totals: Sequence[Total], names: Sequence[str], always: Container[int]
     ) -> None:
         self._forward, self._totals, self._names = forward, totals, names
-        self._sums = [PartitionSum() for _ in totals]
+        self._sums, self._is_finished = [PartitionSum() for _ in totals], False
         for total in totals:
             total.reset()
         self._tested = [index for index, total in enumerate(totals) if index in always or not total.adds_up]
@@ -91,9 +91,10 @@ class PartitionSums:
                         found.each.append(found.groups[-1])
 
     def finish(self) -> list[PartitionSum]:
-        """Returns the sums of everything that was added."""
+        """Returns the sums of everything that was added until the first call."""
+        is_first, self._is_finished = not self._is_finished, True
         for index, found in enumerate(self._sums):
-            if found.error is None:
+            if is_first and found.error is None:
                 try:
                     found.value = self._totals[index].result()[self._names[index]]
                 except Exception as error:

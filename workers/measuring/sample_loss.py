@@ -8,16 +8,57 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import SamplesError
+from ..errors import CallbackFunctionError, SamplesError
 from ..samples.batches import Batch, in_float64, is_array, is_tensor
-from .totals import Pending, SampleSums, low_precision, no_samples_of_its_own
+from .totals import Pending, Total, low_precision
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
 
-class SampleLossTotal(SampleSums):
+class SummedLoss(Total):
     """A loss with a reduction (mean, sum, batchmean), as float64 sums of each sample's numerator and denominator."""
+
+    splits = True
+
+    def __init__(self, reduction: str) -> None:
+        self._reduction = reduction
+        self.reset()
+
+    def reset(self) -> None:
+        """Starts a new sum."""
+        self._numerators: list[Any] = []
+        self._denominators: list[Any] = []
+        self._has_stderr = True
+
+    @property
+    def sums(self) -> tuple[Any, Any]:
+        """The numerators, float64, shape (samples,), and the denominators, or None for a sum, which has none."""
+        if not self._has_stderr:
+            raise CallbackFunctionError(
+                "groups and keep_samples need a loss that has a value for each sample, but its elements are not those "
+                "of the samples; let outputs and targets keep the samples' axis first."
+            )
+        denominators = None if self._reduction == "sum" else _concatenate(self._denominators)
+        return _concatenate(self._numerators), denominators
+
+    def pending(self) -> Pending:
+        """Returns the result as a few numbers, still on the device."""
+        weight, mean, stderr = mean_and_stderr(
+            _concatenate(self._numerators), _concatenate(self._denominators), self._reduction
+        )
+        values = [mean, stderr] if self._has_stderr else [mean]
+        return Pending(values if self._reduction == "sum" else [weight, *values], self._finish)
+
+    def _finish(self, numbers: Sequence[float]) -> dict[str, float]:
+        if self._reduction != "sum":
+            weight, *numbers = numbers
+            check_weight(weight)
+        return dict(zip(("loss", "loss_stderr"), numbers, strict=False))
+
+
+class SampleLossTotal(SummedLoss):
+    """A loss of (outputs, targets) whose reduction is off, so that it has elements."""
 
     def __init__(
         self,
@@ -28,20 +69,13 @@ class SampleLossTotal(SampleSums):
         *,
         known: bool = True,
     ) -> None:
+        super().__init__(reduction)
         # A loss of the framework has no other meaning of its reduction.
         self.adds_up = known
         self._elementwise = elementwise
-        self._reduction = reduction
         # How much each class counts in the mean's denominator, shape (classes,).
         self._class_weights = class_weights
         self._ignore_index = ignore_index
-        self.reset()
-
-    def reset(self) -> None:
-        """Starts a new sum."""
-        self._numerators: list[Any] = []
-        self._denominators: list[Any] = []
-        self._has_stderr = True
 
     def add(self, outputs: Any, batch: Batch) -> None:
         """Adds one batch."""
@@ -72,28 +106,6 @@ class SampleLossTotal(SampleSums):
         else:
             weight = self._counts(elements, batch.targets).sum()
         return elements.sum(), weight
-
-    @property
-    def sums(self) -> tuple[Any, Any]:
-        """The numerator and the denominator of each sample."""
-        if not self._has_stderr:
-            raise no_samples_of_its_own()
-        denominators = None if self._reduction == "sum" else _concatenate(self._denominators)
-        return _concatenate(self._numerators), denominators
-
-    def pending(self) -> Pending:
-        """Returns the result as a few numbers, still on the device."""
-        weight, mean, stderr = mean_and_stderr(
-            _concatenate(self._numerators), _concatenate(self._denominators), self._reduction
-        )
-        values = [mean, stderr] if self._has_stderr else [mean]
-        return Pending(values if self._reduction == "sum" else [weight, *values], self._finish)
-
-    def _finish(self, numbers: Sequence[float]) -> dict[str, float]:
-        if self._reduction != "sum":
-            weight, *numbers = numbers
-            check_weight(weight)
-        return dict(zip(("loss", "loss_stderr"), numbers, strict=False))
 
     def _counts(self, elements: Any, targets: Any) -> Any:
         classes = is_array(targets) and "int" in str(targets.dtype) and targets.shape == elements.shape

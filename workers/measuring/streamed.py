@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from collectors.networks.batches import call_network
 
-from ..errors import ChangedSamplesError, PointsFailedError
+from ..errors import CallbackFunctionError, ChangedSamplesError, PointsFailedError
 from ..evaluator import PassCost
 from ..samples.batches import Batch
 from ..samples.samples import Passes, Samples
@@ -67,6 +67,13 @@ class StreamedMeasurement:
         if any(errors):
             raise PointsFailedError([None if error else row for row, error in zip(rows, errors, strict=True)], errors)
         return rows
+
+    def measure_one(self, put: Callable[[], None], totals: Sequence[Total]) -> dict[str, float]:
+        """Returns the values of the one place to which ``put`` moves the network."""
+        try:
+            return self.measure([None], lambda _: put(), totals)[0]
+        except PointsFailedError as error:
+            raise CallbackFunctionError(str(error)) from error
 
     def _groups(self, block: Sequence[Samples]) -> Iterator[list[Samples]]:
         """Yields the parts of a block that are measured at a place before the network moves to the next one."""

@@ -110,25 +110,6 @@ class Total(ABC):
         return self.pending().read()
 
 
-class SampleSums(Total):
-    """A loss that is made of a numerator and a denominator for each sample."""
-
-    splits = True
-
-    @property
-    @abstractmethod
-    def sums(self) -> tuple[Any, Any]:
-        """The numerators, float64, shape (samples,), and the denominators, or None for a sum, which has none."""
-
-
-def no_samples_of_its_own() -> CallbackFunctionError:
-    """Returns the error of a loss of outputs that were flattened over samples, where the loss of each is needed."""
-    return CallbackFunctionError(
-        "groups and keep_samples need a loss that has a value for each sample, but its elements are not those of the "
-        "samples; let outputs and targets keep the samples' axis first."
-    )
-
-
 class BatchMean(Total):
     """The mean over batches of a function of (outputs, targets); a batch counts by its weight, or by its samples."""
 
@@ -230,6 +211,50 @@ def check_metrics(metrics: object, kinds: str) -> dict[str, Any]:
 
 
 _Result = TypeVar("_Result")
+
+
+class MetricObject(Total):
+    """A framework's own metric: reset, updated with every batch, computed at the end.
+
+    Args:
+        name: of the metric.
+        make: returns one with a state of its own.
+        methods: what resets it, updates it with (outputs, targets), and computes its value.
+        targets: makes of a batch's targets what the metric takes.
+    """
+
+    adds_up = True
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[], Any],
+        methods: tuple[str, str, str] = ("reset", "update", "compute"),
+        targets: Callable[[Any], Any] = lambda targets: targets,
+    ) -> None:
+        self._name, self._make, self._methods, self._targets = name, make, methods, targets
+        metric = make()
+        self._reset, self._update, self._compute = (getattr(metric, method) for method in methods)
+
+    def reset(self) -> None:
+        """Starts a new sum."""
+        self._reset()
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds one batch."""
+        self._update(outputs, self._targets(batch.targets))
+
+    def fresh(self) -> Total:
+        """Returns a new sum for the metric, with a state of its own."""
+        # Not a copy of the one that is in use: not every device lets tensors be copied in that way.
+        fresh = MetricObject(self._name, self._make, self._methods, self._targets)
+        fresh.reset()
+        return fresh
+
+    def pending(self) -> Pending:
+        """Returns the result over all batches."""
+        value = scalar(f"metric {self._name!r}", self._compute())
+        return Pending([value], lambda numbers: {self._name: numbers[0]})
 
 
 class NamedMetric(Total):

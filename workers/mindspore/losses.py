@@ -19,9 +19,8 @@ from collectors.networks.mindspore_network import to_array
 from ..errors import CallbackFunctionError
 from ..measuring.checks import find_loss
 from ..measuring.sample_loss import SampleLossTotal
-from ..measuring.totals import BatchMean, NamedMetric, Pending, Total, scalar
+from ..measuring.totals import BatchMean, MetricObject, NamedMetric, Total
 from ..metric_names import check_metric_name
-from ..samples.batches import Batch
 
 _Loss: TypeAlias = Callable[[Any, Any], Any]
 
@@ -69,28 +68,6 @@ def split_into_samples(loss: object) -> SampleLossTotal | None:
     return SampleLossTotal(in_numpy, reduction, None if weights is None else to_array(weights), ignored, known=known)
 
 
-class MetricTotal(Total):
-    """A MindSpore metric: cleared, updated with every batch, evaluated at the end."""
-
-    adds_up = True
-
-    def __init__(self, name: str, metric: Metric) -> None:
-        self._name = name
-        self._metric = copy.deepcopy(metric)
-
-    def reset(self) -> None:
-        """Starts a new sum."""
-        self._metric.clear()
-
-    def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
-        self._metric.update(outputs, map_leaves(as_tensor, batch.targets))
-
-    def pending(self) -> Pending:
-        """Returns the result over all batches."""
-        return Pending.of({self._name: float(scalar(f"metric {self._name!r}", self._metric.eval()))})
-
-
 def make_metrics(metrics: Any) -> dict[str, Total]:
     """Returns an accumulator for each metric; the loss, which is measured anyway, is left out."""
     if metrics is None:
@@ -114,7 +91,9 @@ def make_metrics(metrics: Any) -> dict[str, Total]:
                 f"{metric!r}."
             )
         if not isinstance(metric, Loss):
-            totals[check_metric_name(name)] = NamedMetric(f"metric {name!r}", MetricTotal(name, metric))
+            make, targets = functools.partial(copy.deepcopy, metric), functools.partial(map_leaves, as_tensor)
+            total = MetricObject(name, make, ("clear", "update", "eval"), targets)
+            totals[check_metric_name(name)] = NamedMetric(f"metric {name!r}", total)
     for name, function in functions.items():
         label = f"metric {name!r}"
         totals[check_metric_name(name)] = NamedMetric(label, BatchMean(name, label, _on_tensors(function)))

@@ -21,12 +21,15 @@ from collectors.networks.weight_space import State
 from ..curvature.products import ProductSettings, ShareProducts
 from ..curves.curve import CurveTask, Fitting
 from ..errors import CurveError
-from ..evaluator import MeasurementSetup, PassCost
+from ..evaluator import MeasurementSetup
 from ..measurement_plan import MeasurementPlan
 from ..measuring import checks
 from ..measuring.kept_samples import as_columns
-from ..measuring.totals import Pending, Total
-from ..measuring.tuning import chosen_plan
+from ..measuring.measured_set import MeasuredSet, warn
+from ..measuring.memory_shortage import shortage_text
+from ..measuring.network_evaluator import NetworkEvaluator
+from ..measuring.streamed import StreamedMeasurement
+from ..measuring.totals import Total
 from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet, naming_set, read_sets
 from ..samples.samples import Samples
@@ -38,9 +41,8 @@ from .losses import OutputMetric, make_metrics, place_loss
 from .moved_network import DifferentiatedNetwork
 from .moves import NetworkInPlace, NetworkSnapshot
 from .own_loss import OwnMetric, own_loss_of
-from .passes import RECALIBRATED, NetworkInPasses
 from .placement import HeldWeights, device_of, find_placement
-from .planned_network import PlannedNetwork
+from .planning import NetworkPlanning, within_memory
 from .points import PendingPoint, PointRunner, add_up, capture_of, pending_point, read_points, run_pending
 from .precision import at_least_float32, check_precision, with_float32_weights
 from .products import TorchProducts, check_products
@@ -54,10 +56,13 @@ if TYPE_CHECKING:
 
 
 _ROUGHLY = 2
+_RECALIBRATED = (
+    'buffers="recalibrate" needs all samples for the statistics before it measures the first one; use buffers="fixed"'
+)
 _LOSSES = "a Model with a loss_fn or a loss function of (outputs, targets)"
 
 
-class TorchEvaluator(PlannedNetwork):
+class TorchEvaluator(NetworkEvaluator):
     """Measures a PyTorch network (contract 2).
 
     Args:
@@ -71,60 +76,61 @@ class TorchEvaluator(PlannedNetwork):
         setup: what is measured, and how.
     """
 
+    _forward: Callable[..., Any]
+
     def __init__(
         self, model: object, network: nn.Module, dataset: object, metrics: object, setup: MeasurementSetup
     ) -> None:
-        options = setup.options
+        super().__init__()
+        self._options = options = setup.options
         self._module = unwrap(cast(nn.Module, without_average(network)))
         self._placement = find_placement(self._module, setup.device, setup.devices)
         # Of batches; and of outputs, until a network that is spread over devices shows where it has them.
         self._device = self._outputs_device = self._placement.inputs
-        self._options = options
-        self._plan = MeasurementPlan(threads=setup.threads, precision=options.precision)
+        self._threads = setup.threads
         self._found: list[NetworkSnapshot] = []
-        self._held: HeldWeights | None = None
+        self._held_weights: HeldWeights | None = None
         self._own_loss = own_loss_of(model, self._module)
         loss = place_loss(checks.find_loss(model, _LOSSES), self._device) if self._own_loss is None else None
         self._metrics = make_metrics(metrics, self._device, OutputMetric if self._own_loss is None else OwnMetric)
-        self._draws_alike = options.seed_each_point
-        self._numbers = RandomNumbers(options.seed if self._draws_alike else None, self._placement.devices)
+        self.draws_alike = options.seed_each_point
+        self._numbers = RandomNumbers(options.seed if self.draws_alike else None, self._placement.devices)
         main, *further = self._read_sets(dataset, setup)
-        self.set_name, samples, self._notes = main.name, main.samples, main.notes
         self._gradients = Gradients((self._module, loss), restore=setup.restore_network)
         try:
             self._take_over(self._module, setup.restore_network)
             if self._placement.is_kept:
-                self._held = HeldWeights(self._module, restore=setup.restore_network)
+                self._held_weights = HeldWeights(self._module, restore=setup.restore_network)
             self._moves = NetworkInPlace(self._module)
-            checks.check_movable(self._moves.space, "set requires_grad=True on the parameters that training moves")
-            check_precision(options.precision, self._placement.devices, self._moves.space)
+            self.space = self._moves.space
+            checks.check_movable(self.space, "set requires_grad=True on the parameters that training moves")
+            check_precision(options.precision, self._placement.devices, self.space)
             self._forward_pass = ForwardPass(self._own_loss, options, self._placement.devices, self._gradients)
-            self._samples = self._placed(samples)
             if self._placement.is_kept and loss is not None:
-                self._warn(*self._gradients.retried(self._find_outputs)[1])
-                loss, self._samples = place_loss(loss, self._outputs_device), self._placed(samples)
+                batch = self._placed(main.samples).own_batches[0]
+                warn(main.notes, *self._gradients.retried(functools.partial(self._find_outputs, batch))[1])
+                loss = place_loss(loss, self._outputs_device)
                 self._metrics = make_metrics(metrics, self._outputs_device)
             if isinstance(loss, nn.Module):
                 check_shapes("loss", loss)
                 self._take_over(loss, setup.restore_network)
-            loss = None if loss is None else with_float32_weights(loss)
-            self._user_loss = loss
-            self._samples = self._samples.map_targets(at_least_float32)
-            self._warn(*filter(None, [self._placement.note, moved_on_use_note(self._samples, self._device)]))
+            self._user_loss = None if loss is None else with_float32_weights(loss)
             self._normalization = normalization_layers(self._module)
-            if options.buffers == "recalibrate":
-                self._warn(*check_recalibration(self._normalization, self._recalibration_batches()))
-            self._warn(*self._forward_pass.find_way(functools.partial(self._find_total, loss)))
+            self._find_way(main)
             self._moves.check_in_place(self._module)
-            self._warn(*filter(None, [self._find_weight_copies()]))
-            self._add_sets(further, loss)
+            self._main.warn(*filter(None, [self._find_weight_copies()]))
+            self._add_sets(further)
             self._choose_plan(setup)
             names = self._get_points_ready(setup)
-            self._passes = self._in_passes()
+            if (passes := self._main.samples.passes) is not None:
+                size = sum(info.size for info in self.space.parameters) * torch.float32.itemsize
+                self._passes = StreamedMeasurement(
+                    passes, lambda: self._forward, lambda part: part.batches(self._main.batch_size), size
+                )
+            self._describe(names, setup, self._placement.kinds)
         except BaseException:
             self.close()
             raise
-        self._describe(self._moves.space, names, setup, self._placement.kinds, chosen_plan(self._plan, setup))
 
     def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
         """Puts a plane on the device."""
@@ -137,10 +143,10 @@ class TorchEvaluator(PlannedNetwork):
     def _measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
         points = checks.check_points(points, self._moves.axes)
-        with self._settings():
+        with self.settings():
             kept: list[dict[str, Any]] = []
             if self._passes is not None:
-                rows = self._passes.measure(points.tolist())
+                rows = self._passes.measure(points.tolist(), self.visit, self._main.totals)
             else:
                 # A device goes on to the next point while this one is computed; nothing is read before the last.
                 rows, kept = read_points([self._points.measure(coordinates) for coordinates in points.tolist()])
@@ -150,11 +156,16 @@ class TorchEvaluator(PlannedNetwork):
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
         checks.check_loaded(self._moves.axes)
-        with self._settings():
+
+        def put() -> None:
+            torch.clear_autocast_cache()
+            self._moves.set_state(parameters, buffers)
+
+        with self.settings():
             try:
                 if self._passes is not None:
-                    return self._passes.measure_state(parameters, buffers)
-                self._moves.set_state(parameters, buffers)
+                    return self._passes.measure_one(put, self._main.totals)
+                put()
                 if buffers is None:
                     self._treat_buffers()
                 return self._measure_current()
@@ -163,37 +174,34 @@ class TorchEvaluator(PlannedNetwork):
 
     def products(self, settings: ProductSettings) -> ShareProducts:
         """Returns what makes products of the main data set's loss."""
-        check_products(settings, self._placement, self._samples, self._own_loss, self._gradients)
+        check_products(settings, self._placement, self._main.samples, self._own_loss, self._gradients)
         return TorchProducts(self._differentiated(), settings)
 
     def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
         """Goes on with fitting a curve on the main data set."""
-        if self._placement.is_kept or self._samples.passes is not None:
+        if self._placement.is_kept or self._main.samples.passes is not None:
             raise CurveError(
                 "a curve is fitted on one device, with samples that are held there: let callback_fn put the network on "
                 "one device, use fewer samples (num_samples), or allow more memory (sample_memory)."
             )
-        samples = CurveSamples(self._samples, self._keeps_batches, task.settings)
+        samples = CurveSamples(self._main.samples, self._main.keeps_batches, task.settings)
         with contextlib.closing(CurveFitter(self._differentiated(), samples, task)) as fitter:
             return fitter.fit(begun, seconds)
 
     def _differentiated(self) -> DifferentiatedNetwork:
+        main = self._main
         # Derivatives are of what is computed in float32, and in one pass that keeps its graph.
         plain = ForwardPass(self._own_loss, replace(self._options, precision="float32"), self._placement.devices)
         return DifferentiatedNetwork(
             self._module,
             plain.of(self._module),
-            plain.ways_to_add_up(self._user_loss, self._samples.own_batches)[self._partition.candidate],
-            self._samples.batches,
-            None if self._keeps_batches else self._plan.batch_size,
-            lambda: self._numbers.kept(measurement_settings(self._placement.devices, self._plan.threads)),
+            plain.ways_to_add_up(self._user_loss, main.samples.own_batches)[main.partition.candidate],
+            main.samples.batches,
+            main.batch_size,
+            lambda: self._numbers.kept(measurement_settings(self._placement.devices, self._threads)),
             self._placement.devices,
             self._numbers.start_batch,
         )
-
-    @property
-    def _pass_cost(self) -> PassCost | None:
-        return None if self._passes is None else self._passes.cost
 
     def use_batch_size(self, batch_size: int) -> None:
         """Measures in smaller batches from now on."""
@@ -204,12 +212,10 @@ class TorchEvaluator(PlannedNetwork):
             # What is kept goes first; it takes more than a batch.
             self._points.first_layer = None
             changes: dict[str, Any] = {"first_layer": False}
-            if self._plan.compile:
-                self._forward = self._settled_forward = self._forward_here()
+            if self._main.plan.compile:
+                self._forward = self._settled_forward = self.forward_here()
                 changes |= {"compile": False, "compiler": "", "reason": "not compiled: memory ran out"}
-            self._plan = replace(self._plan, **changes)
-            self._chosen_plan = replace(self._chosen_plan, **changes)
-            self._description = replace(self._description, plan=self._plan)
+            self._main.change_plan(**changes)
         if self._moves.axes is not None:
             self._get_ready(self._moves.axes)
 
@@ -218,28 +224,86 @@ class TorchEvaluator(PlannedNetwork):
         self._gradients.close()
         while self._found:
             self._found.pop().restore()  # the last first: a loss may hold the network
-        if self._held is not None:
-            self._held.release()
+        if self._held_weights is not None:
+            self._held_weights.release()
+
+    def _find_way(self, read: ReadSet) -> None:
+        """Finds out how the loss of the main data set is added up, as far as callback_fn's weights tell."""
+        samples = self._placed(read.samples).map_targets(at_least_float32)
+        warn(read.notes, *filter(None, [self._placement.note, moved_on_use_note(samples, self._device)]))
+        if self._options.buffers == "recalibrate":
+            batches = samples.batches(self._options.recalibration_batch_size)
+            warn(read.notes, *check_recalibration(self._normalization, batches))
+        plan = MeasurementPlan(threads=self._threads, precision=self._options.precision)
+
+        def find() -> Total:
+            candidates = self._forward_pass.ways_to_add_up(self._user_loss, samples.own_batches)
+            self._forward = self.forward_here()
+            self._sets = [MeasuredSet(self, read.name, samples, candidates, self._metrics, plan, read.notes)]
+            return self._main.loss
+
+        warn(read.notes, *self._forward_pass.find_way(find))
+
+    def _add_sets(self, further: Sequence[ReadSet]) -> None:
+        for item in further:
+            samples = self._placed(item.samples).map_targets(at_least_float32)
+            self._main.warn(*filter(None, [moved_on_use_note(samples, self._device)]))
+            candidates = self._forward_pass.ways_to_add_up(self._user_loss, samples.own_batches)
+            self._add_set(item.name, samples, candidates, self._metrics, item.notes)
+        self._find_groups(self._options)
+
+    def _choose_plan(self, setup: MeasurementSetup) -> None:
+        """Chooses how the network is run."""
+        main, *further = self._sets
+        planning = NetworkPlanning(
+            self._module,
+            self._placement,
+            self._forward_pass,
+            main.loss,
+            self._metrics,
+            self._settings_with,
+            [item.samples for item in further],
+        )
+        self._forward, self._first_layer = planning.choose(
+            main, setup, self._moves, self._placed, stays_on_device=self._stays_on_device
+        )
+        self._settled_forward, self._settled_for_own_batches = self._forward, main.keeps_batches
+        self._threads = main.plan.threads
+
+    @property
+    def _stays_on_device(self) -> bool:
+        moved = any(item.samples.moved_on_use for item in self._sets)
+        on_host = self._options.buffers == "recalibrate" or self._placement.is_kept or moved
+        return not (on_host or self._main.samples.passes is not None or self.draws_alike or self._gradients.are_on)
 
     def _get_points_ready(self, setup: MeasurementSetup) -> tuple[str, ...]:
-        with self._settings():
-            names = self._measure_within_memory()
-            self._plan_sets(setup, functools.partial(self._placed, channels_last=self._plan.channels_last))
+        """Returns the names of what is measured."""
+        main, before = self._main, self._main.plan.batch_size
+
+        def measure(plan: MeasurementPlan) -> tuple[str, ...]:
+            main.plan = plan
+            return tuple(main.measure_few())
+
+        with self.settings():
+            names, plan = within_memory(measure, main.plan, main.samples.count)
+            if plan.batch_size != before:
+                main.warn(shortage_text(before, plan.batch_size))
+            self._plan_sets(setup, functools.partial(self._placed, channels_last=plan.channels_last))
             capture = capture_of(self._device) if self._stays_on_device else None
-            self._points = PointRunner(
+            self._points: PointRunner = PointRunner(
                 self._moves, self._pending, self._treat_buffers, self._device, capture, self._first_layer
             )
-            self._notes.extend(filter(None, [self._points.check()]))
-        self._notes += self._numbers.notes(self._samples.own_batches)
+            main.notes.extend(filter(None, [self._points.check()]))
+        main.notes += self._numbers.notes(main.samples.own_batches)
         return names
 
     def _get_ready(self, axes: int) -> None:
         """Gets ready to measure points of the loaded plane in the plan's batches."""
-        with self._settings():
+        with self.settings():
             if self._points.first_layer is not None:
                 try:
                     batches = [batch for item in self._sets for batch in item.batches]
-                    self._points.first_layer.prepare(batches, compiled=self._plan.compile)
+                    self._points.first_layer.prepare(batches, compiled=self._main.plan.compile)
                 finally:
                     self._moves.return_to_origin()
             self._points.record(axes)
@@ -260,74 +324,54 @@ class TorchEvaluator(PlannedNetwork):
     def _find_weight_copies(self) -> str | None:
         if self._placement.is_kept or self._gradients.are_on:  # such a loss may leave gradients in the network
             return None
-        batch = self._samples.batches(None if self._keeps_batches else SAMPLES_TRIED)[0]
-        return weight_copies_warning(self._differentiated(), batch, self._moves.space)
+        batch = self._main.samples.batches(None if self._main.keeps_batches else SAMPLES_TRIED)[0]
+        return weight_copies_warning(self._differentiated(), batch, self.space)
 
-    def _find_outputs(self) -> None:
+    def _find_outputs(self, batch: Batch) -> None:
         """Finds out on which device a network that is spread over several has its outputs."""
-        with checks.callback_errors(), self._settings():
-            outputs = call_network(self._forward_here(), self._samples.own_batches[0].inputs)
+        with checks.callback_errors(), self.settings():
+            outputs = call_network(self.forward_here(), batch.inputs)
         self._outputs_device = device_of(without_graph(outputs)) or self._device
 
-    def _in_passes(self) -> NetworkInPasses | None:
-        if (passes := self._samples.passes) is None:
-            return None
-        return NetworkInPasses(
-            passes, self._moves, lambda: self._forward, self._batches_of, lambda: [self._loss, *self._metrics.values()]
-        )
-
-    def _batches_of(self, part: Samples) -> Sequence[Batch]:
-        return part.batches(None if self._keeps_batches else self._plan.batch_size)
-
-    def _settings(self) -> contextlib.AbstractContextManager[None]:
-        return self._settings_with(self._plan.threads)
+    def settings(self) -> contextlib.AbstractContextManager[None]:
+        """Returns the context in which everything is computed."""
+        return self._settings_with(self._threads)
 
     def _settings_with(self, threads: int) -> contextlib.AbstractContextManager[None]:
         return self._numbers.kept(measurement_settings(self._placement.devices, threads, self._options.precision))
 
-    def _find_total(self, loss: Callable[..., Any] | None) -> Total:
-        candidates = self._forward_pass.ways_to_add_up(loss, self._samples.own_batches)
-        self._forward = self._forward_here()
-        self._find_partition(self._moves.space, candidates, self._metrics)
-        return self._loss
-
     def _read_sets(self, dataset: object, setup: MeasurementSetup) -> list[ReadSet]:
-        recalibrated = RECALIBRATED if self._options.buffers == "recalibrate" else ""
-        memory = replace(setup.memory, obstacle=SAME_DRAWS if self._draws_alike else recalibrated)
+        recalibrated = _RECALIBRATED if self._options.buffers == "recalibrate" else ""
+        memory = replace(setup.memory, obstacle=SAME_DRAWS if self.draws_alike else recalibrated)
         read = functools.partial(read_user_data, network=self._module, own_loss=self._own_loss)
         return read_sets(dataset, self._options, memory, read)
 
-    def _add_sets(self, further: Sequence[ReadSet], loss: Callable[..., Any] | None) -> None:
-        for item in further:
-            samples = self._placed(item.samples).map_targets(at_least_float32)
-            self._warn(*filter(None, [moved_on_use_note(samples, self._device)]))
-            candidates = self._forward_pass.ways_to_add_up(loss, samples.own_batches)
-            self._add_set(item.name, samples, candidates, self._metrics, item.notes)
-        self._find_groups(self._options)
-
-    def _forward_here(self) -> Callable[..., Any]:
+    def forward_here(self) -> Callable[..., Any]:
+        """Returns the network where it was moved to last, not compiled."""
         return self._forward_pass.of(self._module)
 
-    def _visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
+    def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
+        """Moves the network to a point of the loaded plane."""
+        torch.clear_autocast_cache()  # it would hold the weights of the point before
         self._moves.move(coordinates)
         self._treat_buffers(roughly=roughly)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Moves the network back to the plane's origin."""
         with torch.no_grad():
             self._moves.return_to_origin()
 
-    def _measure_names(self) -> tuple[str, ...]:
-        self._forward = self._settled_forward
-        if self._plan.compile and self._keeps_batches != self._settled_for_own_batches:
+    def sets_changed(self) -> None:
+        """Gets ready anew, without compiled code if that is for batches of another size."""
+        self._forward, main = self._settled_forward, self._main
+        if main.plan.compile and main.keeps_batches != self._settled_for_own_batches:
             # It was compiled, and found to be right, for batches of another size.
-            self._forward = self._forward_here()
-            self._plan = replace(
-                self._plan, compile=False, compiler="", reason="not compiled: this plane needs other batches"
+            self._forward = self.forward_here()
+            main.plan = replace(
+                main.plan, compile=False, compiler="", reason="not compiled: this plane needs other batches"
             )
         if self._moves.axes is not None:
             self._get_ready(self._moves.axes)
-            self._visit([0.0] * self._moves.axes, roughly=True)
-        return tuple(self._measure_few())
 
     def _measure_current(self) -> dict[str, float]:
         return read_points([self._pending()])[0][0]
@@ -335,35 +379,25 @@ class TorchEvaluator(PlannedNetwork):
     def _pending(self) -> PendingPoint:
         # A network's own autocast may insist on its cache, which would hold the weights of the point before.
         torch.clear_autocast_cache()
-        if not self.set_name:
-            return pending_point(
-                add_up(self._numbers.numbered(self._forward), self.batches, self.totals_at_points), self._device
-            )
-        parts: list[Pending] = []
+        forward, parts = self._numbers.numbered, []
         for item in self._sets:
-            with naming_set(item.set_name):
-                found = add_up(self._numbers.numbered(self._forward), item.batches, item.totals_at_points)
-            parts += [part.renamed(item.set_name, item.result_name) for part in found]
+            with naming_set(item.name):
+                found = add_up(forward(self._forward), item.batches, item.totals_at_points)
+            parts += [part.renamed(item.name, item.result_name) for part in found] if item.name else found
         return pending_point(parts, self._device)
 
-    def _measure_set(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
+    def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
+        """Measures batches where the network is."""
         torch.clear_autocast_cache()
         forward = self._numbers.numbered(self._forward)
         return read_points([run_pending(forward, batches, loss, metrics, self._device)])[0][0]
 
-    def _sets_changed(self) -> None:
-        if self._moves.axes is not None:
-            self._get_ready(self._moves.axes)
-
     def _treat_buffers(self, *, roughly: bool = False) -> None:
         if self._options.buffers == "recalibrate" and self._normalization and not self._moves.is_at_network:
-            batches: Iterable[Batch] = self._recalibration_batches()
+            batches: Iterable[Batch] = self._main.samples.batches(self._options.recalibration_batch_size)
             if roughly:
                 batches = itertools.islice((batch for batch in batches if batch.size > 1), _ROUGHLY)
-            recalibrate(self._numbers.numbered(self._forward_here()), self._normalization, batches)
-
-    def _recalibration_batches(self) -> Sequence[Batch]:
-        return self._samples.batches(self._options.recalibration_batch_size)
+            recalibrate(self._numbers.numbered(self.forward_here()), self._normalization, batches)
 
 
 EVALUATOR = TorchEvaluator

@@ -30,8 +30,8 @@ class ForwardPass:
         devices: Collection[torch.device] = (),
         gradients: Gradients | None = None,
     ) -> None:
-        self._options = options
-        self._own_loss = own_loss
+        self._options, self.precision = options, options.precision
+        self._own_loss, self.is_own_loss = own_loss, own_loss is not None
         self.gradients = Gradients() if gradients is None else gradients
         self._types = sorted({device.type for device in devices}) if options.precision == "bfloat16" else []
         # Outputs of a network that computes its own loss are widened only where that loss shows the need: looking in

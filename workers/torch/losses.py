@@ -16,7 +16,7 @@ from collectors.named_metrics import metric_by_name
 
 from ..errors import CallbackFunctionError
 from ..measuring.sample_loss import SampleLossTotal
-from ..measuring.totals import BatchMean, NamedMetric, Pending, Total, check_metrics, scalar
+from ..measuring.totals import BatchMean, MetricObject, NamedMetric, Total, check_metrics
 from ..samples.batches import Batch
 from .gradients import without_graph
 from .precision import at_least_float32
@@ -77,36 +77,6 @@ class OutputMetric(NamedMetric):
         super().add(without_graph(outputs), batch)
 
 
-class TorchmetricsTotal(Total):
-    """A torchmetrics object: updated with every batch and computed at the end."""
-
-    adds_up = True
-
-    def __init__(self, name: str, metric: Any, device: torch.device) -> None:
-        self._name, self._given, self._device = name, metric, device
-        self._metric = copy.deepcopy(metric).to(device)
-
-    def reset(self) -> None:
-        """Starts a new sum."""
-        self._metric.reset()
-
-    def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
-        self._metric.update(outputs, batch.targets)
-
-    def fresh(self) -> Total:
-        """Returns a new sum for the metric, with a state of its own."""
-        # Not a copy of the one that is in use: not every device lets tensors be copied in that way.
-        fresh = TorchmetricsTotal(self._name, self._given, self._device)
-        fresh.reset()
-        return fresh
-
-    def pending(self) -> Pending:
-        """Returns the result over all batches."""
-        value = scalar(f"metric {self._name!r}", self._metric.compute())
-        return Pending([value], lambda numbers: {self._name: numbers[0]})
-
-
 def make_metrics(metrics: object, device: torch.device, named: type[NamedMetric] = OutputMetric) -> dict[str, Total]:
     """Returns an accumulator for each torchmetrics object, function of (outputs, targets), or name of a metric."""
     totals: dict[str, Total] = {}
@@ -114,7 +84,7 @@ def make_metrics(metrics: object, device: torch.device, named: type[NamedMetric]
     for name, metric in check_metrics(_without_names(metrics), kinds).items():
         is_class = isinstance(metric, type)
         if not is_class and all(callable(getattr(metric, method, None)) for method in ("reset", "update", "compute")):
-            total: Total = TorchmetricsTotal(name, metric, device)
+            total: Total = MetricObject(name, functools.partial(_copied, metric, device))
         elif callable(metric) and not is_class:
             total = BatchMean(name, f"metric {name!r}", metric)
         else:
@@ -123,6 +93,10 @@ def make_metrics(metrics: object, device: torch.device, named: type[NamedMetric]
             )
         totals[name] = named(f"metric {name!r}", total)
     return totals
+
+
+def _copied(metric: Any, device: torch.device) -> Any:
+    return copy.deepcopy(metric).to(device)
 
 
 def _without_names(metrics: object) -> object:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from ..errors import SamplesError
+from ..evaluator import MeasurementSetup
 from ..measurement_plan import MeasurementPlan, Workload
+from ..measuring.measured_set import MeasuredSet
 from ..measuring.memory_shortage import halved, is_memory_shortage
 from ..measuring.partition_sums import run_batches
 from ..measuring.totals import Total
@@ -19,9 +22,11 @@ from ..measuring.tuning import tune
 from ..samples.batches import Batch
 from ..samples.samples import Samples
 from .compiling import PlanChooser, SettledPlan, has_images
-from .first_layer import FirstLayer
+from .finding_layers import find_first_layer, most_bytes_kept
+from .first_layer import NO_FIRST_LAYER, FirstLayer
 from .forward import ForwardPass
 from .kept_plan import KeptPlan
+from .moves import NetworkInPlace
 from .placement import Placement
 
 _Result = TypeVar("_Result")
@@ -42,6 +47,64 @@ class NetworkPlanning:
     ) -> None:
         self._network, self._placement, self._forward = network, placement, forward
         self._loss, self._metrics, self._settings, self._others = loss, metrics, settings, others
+
+    def choose(
+        self,
+        main: MeasuredSet,
+        setup: MeasurementSetup,
+        moves: NetworkInPlace,
+        place: Callable[..., Samples],
+        *,
+        stays_on_device: bool,
+    ) -> tuple[Callable[..., Any], FirstLayer | None]:
+        """Takes the plan that was given or tunes one, and compiles the network where the plan says so.
+
+        Args:
+            main: the main data set, which is measured in that plan from now on.
+            setup: what the evaluator was told.
+            moves: the network, which moves.
+            place: returns samples where the network takes them, with ``channels_last`` or without.
+            stays_on_device: whether nothing of a point is computed on the host.
+
+        Returns:
+            The forward pass, and what is computed once for a plane.
+        """
+        precision, asked, rate = self._forward.precision, setup.plan, None
+        if asked is None:
+            channels_last = functools.partial(place, main.samples, channels_last=True)
+            fixed = main.keeps_batches
+            asked, rate = self.tune(
+                main.samples, setup.threads, channels_last, fixed_batches=fixed, precision=precision
+            )
+            del channels_last
+        asked = replace(asked, precision=precision, gradients=self._forward.gradients.are_on)
+        main.plan = replace(asked, batch_size=None) if main.keeps_batches else asked
+        # Nothing else may hold the samples in the layout before: a device may have no room for both.
+        main.samples = place(main.samples, channels_last=main.plan.channels_last)
+        with self._settings(main.plan.threads):
+            first_layer = self._find_first_layer(main, setup, moves) if stays_on_device else None
+            main.plan = replace(main.plan, first_layer=first_layer is not None)
+            # A network's own loss may call the network with anything.
+            left_out = None if self._forward.is_own_loss else first_layer
+            settled = self.settle(main.samples, main.plan, rate, setup.workload or Workload(), left_out)
+        main.warn(*filter(None, [settled.note]))
+        main.plan, main.samples = settled.plan, settled.samples
+        first_layer = first_layer if main.plan.first_layer else None
+        if first_layer is None and asked.first_layer:
+            main.warn(NO_FIRST_LAYER)
+        return self._forward.of(settled.network), first_layer
+
+    def _find_first_layer(self, main: MeasuredSet, setup: MeasurementSetup, moves: NetworkInPlace) -> FirstLayer | None:
+        """Returns what is computed once for a plane."""
+        asked = setup.plan is not None and setup.plan.first_layer
+        if self._placement.inputs.type != "cpu" or not (asked or setup.plan is None):
+            return None
+        room = None if asked else most_bytes_kept(setup.memory.limit, setup.workload or Workload())
+        if room is not None:  # it is kept for all data sets
+            room *= main.samples.total / (main.samples.total + sum(item.total for item in self._others))
+        forward = self._forward.of(self._network)
+        call = find_first_layer(self._network, forward, main.samples, main.plan.batch_size, room)
+        return FirstLayer.of(call, forward, moves) if call is not None else None
 
     def tune(
         self,

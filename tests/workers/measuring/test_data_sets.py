@@ -248,7 +248,7 @@ def test_smaller_batches_hold_for_all_sets():
     evaluator.load(*plane_of(mlp()))
     before = evaluator.measure(POINTS)
     evaluator.use_batch_size(5)
-    assert {item._plan.batch_size for item in evaluator._sets} == {5}
+    assert {item.plan.batch_size for item in evaluator._sets} == {5}
     after = evaluator.measure(POINTS)
     evaluator.close()
     for name, values in before.items():

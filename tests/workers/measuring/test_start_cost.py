@@ -124,7 +124,7 @@ def clock_that_goes_on_by(seconds):
 @pytest.mark.slow
 def test_the_origin_that_is_kept_is_that_of_the_points(tmp_path, monkeypatch):
     whole, of_a_batch = 8.0, 0.5
-    monkeypatch.setattr("workers.measuring.one_set.time", clock_that_goes_on_by(whole))
+    monkeypatch.setattr("workers.measuring.measured_set.time", clock_that_goes_on_by(whole))
     monkeypatch.setattr("workers.measuring.network_evaluator.time", clock_that_goes_on_by(of_a_batch))
     network = counted_network(tmp_path)
     plane = random_plane(network, seed=0)

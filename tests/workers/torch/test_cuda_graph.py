@@ -87,8 +87,8 @@ def test_sums_on_the_device_equal_those_of_numpy(name):
     """What is added up in tensors, without waiting for a device, against the same in arrays."""
     loss, network, dataset = case(name)
     evaluator = evaluator_of(loss, network, dataset, batch_size=16)
-    total = evaluator._loss
-    batches = evaluator._samples.batches(16)
+    total = evaluator._main.loss
+    batches = evaluator._main.samples.batches(16)
     with torch.no_grad():
         (found,), _ = read_points([run_pending(evaluator._forward, batches, total, {}, CPU)])
     numerators, denominators = (torch.cat(part).numpy() for part in (total._numerators, total._denominators))
@@ -103,7 +103,7 @@ def test_sums_on_the_device_equal_those_of_numpy(name):
 @pytest.mark.parametrize("count", [1, 2, 50])
 def test_every_reduction_equals_numpys(reduction, count):
     evaluator = evaluator_of(nn.CrossEntropyLoss(reduction=reduction), mlp(), (features(count), classes(count)))
-    total = evaluator._loss
+    total = evaluator._main.loss
     with torch.no_grad():
         evaluator._measure_current()
         found = total.result()

@@ -74,7 +74,7 @@ def test_gradient_of_the_bends_is_that_of_finite_differences(kind, bends, t):
     data = (INPUTS.double(), TARGETS)
     evaluator = open_evaluator(copy.deepcopy(a), data=data)
     task = make_task(evaluator, a, b, shape=CurveShape(kind, bends))
-    samples = CurveSamples(evaluator.samples, False, task.settings)
+    samples = CurveSamples(evaluator._main.samples, False, task.settings)
     batch = samples.batch(0)[0]
     random = np.random.default_rng(0)
     held = 0.3 * random.standard_normal((bends, len(flat(a))))
@@ -147,7 +147,7 @@ def test_batchnorm_computes_with_the_batch_and_keeps_its_statistics():
     evaluator = open_evaluator(network, data=(BATCH_NORM_INPUTS, BATCH_NORM_TARGETS))
     statistics = {name: buffer.clone() for name, buffer in network.named_buffers()}
     task = make_task(evaluator, a, b, batch_size=50)
-    samples = CurveSamples(evaluator.samples, False, task.settings)
+    samples = CurveSamples(evaluator._main.samples, False, task.settings)
     batch = samples.batch(0)[0]
     with contextlib.closing(CurveFitter(evaluator._differentiated(), samples, task)) as fitter:
         bends = fitter.fit(None, 0.0).bends
@@ -172,7 +172,7 @@ def test_own_batches_are_kept_where_a_loss_belongs_to_them():
     with pytest.warns(UserWarning, match="batches"):
         task = make_task(evaluator, a, b, steps=6)
     assert evaluator.description.partition_dependent
-    samples = CurveSamples(evaluator.samples, True, task.settings)
+    samples = CurveSamples(evaluator._main.samples, True, task.settings)
     assert sorted(samples.batch(step)[0].size for step in range(3)) == [80, 100, 120]
     assert len(evaluator.fit_curve(task, None, LONG).losses) == 6
     evaluator.close()

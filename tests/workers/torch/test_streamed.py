@@ -291,7 +291,7 @@ def test_the_second_worker_reads_the_head_alone():
     second = TorchEvaluator(nn.CrossEntropyLoss(), network(), DataLoader(dataset, batch_size=50), {}, setup)
     assert (dataset.reads == 0).sum() > COUNT / 2
     assert second.description.samples_sha256 == first.description.samples_sha256
-    assert hold(second._samples) == held
+    assert hold(second._main.samples) == held
     other = TorchEvaluator(nn.CrossEntropyLoss(), network(), DataLoader(Rows(COUNT - 1), batch_size=50), {}, setup)
     assert other.description.samples_sha256 != first.description.samples_sha256
 

@@ -102,7 +102,7 @@ def test_bends_follow_the_gradient_by_one_weight(way):
         last = {name: value + 0.3 for name, value in first.items()}
         evaluator.load(first, [{name: last[name] - first[name] for name in first}], {}, far_points=[(1.0,)])
         task = CurveTask(replace(FittingSettings(), shape=CurveShape("bezier", 1)), first, last, {})
-        samples = CurveSamples(evaluator.samples, False, task.settings)
+        samples = CurveSamples(evaluator._main.samples, False, task.settings)
         with contextlib.closing(CurveFitter(evaluator._differentiated(), samples, task)) as fitter:
             bends = np.full((1, sum(value.size for value in first.values())), 0.1, np.float32)
             slopes.append(fitter.gradient(bends, 0.4, samples.batch(0)[0])[1])

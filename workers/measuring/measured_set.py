@@ -1,0 +1,408 @@
+"""A data set on a network that is moved: its samples, how the loss and the metrics are added up, in which batches."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from collectors.networks.weight_space import WeightSpace
+
+from ..evaluator import EvaluatorDescription, MeasurementSetup, OriginMeasurement, Partition
+from ..measurement_plan import MeasurementPlan
+from ..metric_names import name_in_set
+from ..samples.batches import Batch
+from ..samples.data_sets import note_of_set
+from ..samples.samples import Passes, Samples
+from . import checks
+from .groups import GroupedLoss, SampleGroups, check_splits
+from .kept_samples import KeptLoss, values_at
+from .memory_shortage import is_memory_shortage, shortage_text, within_memory
+from .partition import PartitionTest
+from .partition_sums import agrees_on_all, best_of_own_batches
+from .sample_loss import SummedLoss
+from .totals import Total
+from .tuning import chosen_plan
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+Measure: TypeAlias = "Callable[[Float64[np.ndarray, 'points axes']], dict[str, Float64[np.ndarray, ' points']]]"
+_MUST_SEE = 2  # the origin and the farthest point
+
+
+class MeasuredNetwork(ABC):
+    """A network that is moved, as the data sets that are measured on it see it."""
+
+    space: WeightSpace
+    draws_alike = False
+    """Whether the same random numbers are drawn at every point; they belong to a data set's own batches."""
+
+    @abstractmethod
+    def forward_here(self) -> Callable[..., Any]:
+        """Returns the network where it was moved to last, not compiled for one shape of batches."""
+
+    @abstractmethod
+    def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
+        """Moves the network to a point of the loaded plane.
+
+        Args:
+            coordinates: of the point.
+            roughly: whether statistics of the samples may be those of a few, because only a few are measured.
+        """
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Moves the network back to the plane's origin."""
+
+    @abstractmethod
+    def settings(self) -> contextlib.AbstractContextManager[None]:
+        """Returns the context in which everything is computed."""
+
+    @abstractmethod
+    def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
+        """Measures batches with a loss and metrics, where the network was moved to last."""
+
+    @abstractmethod
+    def use_batch_size(self, batch_size: int) -> None:
+        """Measures all data sets in smaller batches from now on."""
+
+    def samples_for_test(self, samples: Samples) -> Samples:
+        """Returns samples as ``forward_here`` takes them."""
+        return samples
+
+    def sets_changed(self) -> None:  # noqa: B027
+        """Gets ready anew, because a data set is measured in other batches, or added up in another way."""
+
+
+class MeasuredSet:
+    """A data set's samples, and how the loss and the metrics are added up over them.
+
+    Args:
+        network: on which it is measured.
+        name: as callback_fn gives it; "" where there is one data set without a name.
+        is_main: whether it is the main one, whose metrics are stored under their own names.
+        samples: what is measured.
+        candidates: ways to add the loss up; the first one is for a loss that belongs to its batches.
+        metrics: by name.
+        plan: in which it is found out how the loss is added up, with the weights at hand.
+        notes: what the user should know.
+    """
+
+    def __init__(
+        self,
+        network: MeasuredNetwork,
+        name: str,
+        samples: Samples,
+        candidates: Sequence[Total],
+        metrics: Mapping[str, Total],
+        plan: MeasurementPlan,
+        notes: list[str],
+        *,
+        is_main: bool = True,
+    ) -> None:
+        self._network, self.name, self.is_main = network, name, is_main
+        self.samples, self.candidates, self.metrics = samples, candidates, metrics
+        self.plan, self.notes = plan, notes
+        self.groups: SampleGroups | None = None
+        """The groups of samples whose losses are measured each."""
+        self.keeps_samples = False
+        """Whether the loss of each sample is returned beside that of all."""
+        self.origin: OriginMeasurement | None = None
+        """Of the loaded plane, measured to find the partition; None where batches changed since."""
+        with checks.callback_errors(), network.settings():
+            self._adopt(self._own_batches() if network.draws_alike else self._look_here())
+
+    @property
+    def totals(self) -> list[Total]:
+        """The loss as it is added up, and the metrics."""
+        return [self.loss, *self.metrics.values()]
+
+    @property
+    def totals_at_points(self) -> list[Total]:
+        """The same totals, where the loss is that of each group and of each sample as well."""
+        if not isinstance(self.loss, SummedLoss):
+            return self.totals
+        shown: Total = self.loss if self.groups is None else GroupedLoss(self.loss, self.groups)
+        return [KeptLoss(self.loss, shown) if self.keeps_samples else shown, *self.metrics.values()]
+
+    @property
+    def keeps_batches(self) -> bool:
+        """Whether the data set's own batches are measured."""
+        return self.partition.own_batches or not self.samples.can_be_cut
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples per forward pass; None for the data set's own batches."""
+        return None if self.keeps_batches else self.plan.batch_size
+
+    @property
+    def batches(self) -> Sequence[Batch]:
+        """The samples in the plan's batches."""
+        return self.samples.batches(self.plan.batch_size)
+
+    def result_name(self, metric: str) -> str:
+        """Returns under which name a metric of this set is stored."""
+        return metric if self.is_main else name_in_set(metric, self.name)
+
+    def describe(self, names: tuple[str, ...], setup: MeasurementSetup, plan: MeasurementPlan, device: str) -> None:
+        """Is measured from now on in a chosen plan, as ``description`` says.
+
+        Args:
+            names: of what is measured.
+            setup: what the evaluator was told.
+            plan: the chosen one, whose batch size is for a loss that splits into samples.
+            device: where it is computed.
+        """
+        for text in self.partition.notes:
+            warnings.warn(text, stacklevel=4)
+        self._chosen_plan = chosen_plan(plan, setup)
+        self.description = EvaluatorDescription(
+            space=self._network.space,
+            metrics=self._with_groups(names),
+            num_samples=self.samples.total,
+            samples_sha256=self.samples.sha256(with_batches=self.partition.own_batches),
+            options=setup.options,
+            partition_dependent=self.partition.own_batches,
+            plan=self.plan,
+            device=device,
+            notes=(*self.notes, *self.partition.notes),
+            streamed=self.samples.passes is not None,
+        )
+
+    def take_plan(self, plan: MeasurementPlan, setup: MeasurementSetup, samples: Samples) -> None:
+        """Is measured from now on in the plan that was chosen for the main data set; samples are in its layout."""
+        self.samples = samples
+        chosen = chosen_plan(plan, setup)
+        self.plan = replace(chosen, batch_size=None) if self.keeps_batches else chosen
+        with self._network.settings():
+            names = tuple(self.measure_few())
+        self.describe(names, setup, chosen, "")
+
+    def use_batch_size(self, batch_size: int) -> None:
+        """Lets all sets be measured in smaller batches."""
+        self._network.use_batch_size(batch_size)
+
+    def change_plan(self, **changes: Any) -> None:
+        """Is measured in another plan from now on; the data set's own batches stay where they are kept."""
+        self.origin = None
+        self._chosen_plan = replace(self._chosen_plan, **changes)
+        self.plan = replace(self.plan, **{**changes, **({"batch_size": None} if self.keeps_batches else {})})
+        self.description = replace(self.description, plan=self.plan)
+
+    def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
+        """Measures points of the loaded plane, shape (points, axes), on this set alone and without groups."""
+        rows = []
+        with self._network.settings():
+            for coordinates in points.tolist():
+                self._network.visit(coordinates)
+                rows.append(self._network.measure_batches(self.batches, self.loss, self.metrics))
+        return {name: np.array([row[name] for row in rows], np.float64) for name in rows[0]}
+
+    def measure_few(self) -> dict[str, float]:
+        """Measures the first batch where the network is; all, where it has no value."""
+        batches = self.batches
+        if len(batches) > 1:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of what a metric misses in a few samples
+                    return self._network.measure_batches([batches[0]], self.loss, self.metrics)
+            except Exception as error:
+                # It may hold padding alone, or one class, of which a metric has no value.
+                if is_memory_shortage(error):
+                    raise
+        return self._network.measure_batches(batches, self.loss, self.metrics)
+
+    def measure_few_at(self, point: Sequence[float]) -> dict[str, float]:
+        """Measures the first batch at a point of the loaded plane."""
+
+        def measure() -> dict[str, float]:
+            with self._network.settings(), self._visiting(point, roughly=True):
+                return self.measure_few()
+
+        return within_memory(self, measure)
+
+    def measure_origin(self, axes: int, measure: Measure) -> OriginMeasurement:
+        """Measures the loaded plane's origin over the first batch, and then as ``measure`` does."""
+        size, before = self.plan.batch_size, self.measure_few_at([0.0] * axes)
+        start = time.perf_counter()
+        columns = within_memory(self, lambda: measure(np.zeros((1, axes))))
+        if self.plan.batch_size != size:  # memory ran out, and the first batch is another one
+            return self.measure_origin(axes, measure)
+        return OriginMeasurement((values_at(columns, 0),), (before,), seconds=time.perf_counter() - start)
+
+    def settle(
+        self, far_points: Sequence[Sequence[float]], partition: Partition | None, measure: Measure | None = None
+    ) -> None:
+        """Finds out on the loaded plane how the loss and the metrics are added up, and measures the origin.
+
+        Args:
+            far_points: as for ``Evaluator.load``.
+            partition: what another worker found out.
+            measure: how points are measured; None measures them on this set alone.
+        """
+        axes, measure = len(far_points[0]), measure or self.measure
+        if self._network.draws_alike:
+            partition = self.partition
+        size = self._chosen_plan.batch_size
+        self._take(self._look_at_plane(far_points, few=True) if partition is None else partition, axes)
+        if self.samples.passes is not None:
+            return
+        with checks.callback_errors():
+            self.origin = self.measure_origin(axes, measure)
+            agrees = partition is not None or self._agrees_everywhere(self.origin, axes)
+        if not agrees and self._take(self._look_at_plane(far_points, few=False), axes):
+            self.origin = self.measure_origin(axes, measure)
+        if self._chosen_plan.batch_size != size:
+            self.warn(shortage_text(size, self._chosen_plan.batch_size))
+            self.description = replace(self.description, notes=(*self.description.notes, self.notes[-1]))
+
+    def warn(self, *texts: str) -> None:
+        """Tells the user something, now and in the description."""
+        warn(self.notes, *texts)
+
+    @contextlib.contextmanager
+    def _visiting(self, point: Sequence[float], *, roughly: bool = False) -> Iterator[None]:
+        self._network.visit(point, roughly=roughly)
+        try:
+            yield
+        finally:
+            self._network.leave()
+
+    def _own_batches(self) -> Partition:
+        """Keeps the data set's own batches, or those in which samples without batches were read, on every plane."""
+
+        def run(batches: Sequence[Batch], loss: Total) -> dict[str, float]:
+            return self._network.measure_batches(batches, loss, self.metrics)
+
+        batches = self.samples.all_at_once(False).own_batches
+        return Partition(best_of_own_batches(batches, self.candidates, run), own_batches=True, at_once=False)
+
+    def _look_here(self) -> Partition:
+        """Finds out with the weights that callback_fn gives how the loss is added up, as far as they tell."""
+        test = self._new_test(few=True)
+        test.look()
+        if not test.suffices(on_plane=False):
+            test = self._new_test()
+            test.look()
+        return self._decided(test, on_plane=False)
+
+    def _agrees_everywhere(self, origin: OriginMeasurement, axes: int) -> bool:
+        """Returns whether the partition that a few batches showed is true of all samples."""
+        # A batch further on may hold padding, which only some ways to add up count rightly. So all samples are needed,
+        # but not for a loss that is known to be a sum over samples.
+        if self.keeps_batches or all(total.adds_up for total in self.totals):
+            return True
+        samples = self._network.samples_for_test(self.samples)
+        own, other = samples.partitions().own_and_other()
+        # Our own batches are no news where they are the data set's.
+        size, own_size = self.plan.batch_size, max(batch.size for batch in samples.read_batches)
+        groups = other if min(size or own_size, samples.count) == own_size else own
+        batches = (batch for group in groups for batch in group)
+        totals, closeness = {"loss": self.loss, **self.metrics}, self._closeness(samples)
+        with self._network.settings(), self._visiting([0.0] * axes):
+            forward = self._network.forward_here()
+            return agrees_on_all(forward, batches, self.candidates[0], totals, origin.values[0], closeness)
+
+    def _look_at_plane(self, far_points: Sequence[Sequence[float]], *, few: bool) -> Partition:
+        """Looks at a plane, at more than two places where these tell nothing; in passes at all others at once."""
+        passes = self.samples.passes
+        few = few and passes is None
+        visits = [functools.partial(self._network.visit, point, roughly=few) for point in places_to_look_at(far_points)]
+        rounds = [[visit] for visit in visits] if passes is None else [visits[:_MUST_SEE], visits[_MUST_SEE:]]
+        with checks.callback_errors(), self._network.settings():
+            test = self._new_test(few=few, passes=passes)
+            try:
+                seen = 0
+                for some in rounds:
+                    if seen >= _MUST_SEE and test.is_told:
+                        break
+                    test.look(some)
+                    seen += len(some)
+                if passes is not None or test.suffices(on_plane=True):
+                    return self._decided(test, on_plane=True)
+            finally:
+                self._network.leave()
+        return self._look_at_plane(far_points, few=False)
+
+    def _closeness(self, samples: Samples) -> checks.Closeness:
+        return checks.partition_closeness(self._network.space, samples.total, self.plan.precision)
+
+    def _new_test(self, *, few: bool = False, passes: Passes | None = None) -> PartitionTest:
+        samples = self._network.samples_for_test(self.samples)
+        forward, closeness = self._network.forward_here(), self._closeness(samples)
+        return PartitionTest(forward, samples, self.candidates, self.metrics, closeness, few=few, passes=passes)
+
+    def _decided(self, test: PartitionTest, *, on_plane: bool) -> Partition:
+        partition = test.decide(on_plane=on_plane, at_once=self.samples.passes is None)
+        if self.samples.passes is None and partition.own_batches and self.samples.without_batches:
+            try:
+                test.try_at_once(partition.candidate)
+            except Exception as error:
+                if not is_memory_shortage(error):
+                    raise
+                partition = test.decide(on_plane=on_plane, at_once=False)
+        if self.is_main:
+            return partition
+        return replace(partition, notes=tuple(note_of_set(self.name, note) for note in partition.notes))
+
+    def _adopt(self, partition: Partition) -> None:
+        self.partition = partition
+        self.loss = self.candidates[partition.candidate]
+        self.samples = self.samples.all_at_once(partition.own_batches and partition.at_once)
+
+    def _take(self, partition: Partition, axes: int) -> bool:
+        """Measures as a partition says from now on; returns whether it is another one than before."""
+        before = self.partition
+        if partition == before:
+            return False
+        self._adopt(partition)
+        self.plan = replace(self._chosen_plan, batch_size=None) if self.keeps_batches else self._chosen_plan
+        with self._network.settings():
+            self._network.sets_changed()
+            with self._visiting([0.0] * axes, roughly=True):
+                names = tuple(self.measure_few())
+        self.description = replace(
+            self.description,
+            metrics=self._with_groups(names),
+            samples_sha256=self.samples.sha256(with_batches=partition.own_batches),
+            partition_dependent=partition.own_batches,
+            plan=self.plan,
+            notes=(*self.notes, *partition.notes),
+        )
+        for text in partition.notes:
+            if text not in before.notes:
+                warnings.warn(text, stacklevel=4)
+        return True
+
+    def _with_groups(self, metrics: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns the names of what is measured, the groups' losses behind the loss of all."""
+        if self.keeps_samples:
+            check_splits(self.loss, "keep_samples")
+        if self.groups is None:
+            return metrics
+        check_splits(self.loss)
+        own = 2 if metrics[1:2] == ("loss_stderr",) else 1
+        return (*metrics[:own], *self.groups.names, *metrics[own:])
+
+
+def warn(notes: list[str], *texts: str) -> None:
+    """Warns the user, and adds it to the notes."""
+    notes.extend(texts)
+    for text in texts:
+        warnings.warn(text, stacklevel=4)
+
+
+def places_to_look_at(far_points: Sequence[Sequence[float]]) -> Iterator[list[float]]:
+    """Yields the points at which a plane is looked at: the origin, the far points, and those half way to them."""
+    yield [0.0] * len(far_points[0])
+    for share in (1.0, 0.5, 0.25):
+        for point in far_points:
+            yield [share * coordinate for coordinate in point]
