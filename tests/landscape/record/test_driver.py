@@ -2,11 +2,9 @@
 
 import itertools
 
-import h5py
 import numpy as np
 import pytest
 
-from landscape.errors import LandscapeIdentityError, LandscapeLockedError, LandscapeWriteError
 from landscape.record.checks import PointStatus
 from landscape.record.driver import Experiment, forecast, forecast_text, measure, open_record
 from landscape.record.kind import CURVATURE
@@ -85,45 +83,6 @@ def run_of(experiment, path, pool, run=None):
         return measure(experiment, stored, pool, run)
 
 
-def test_what_is_measured_is_not_measured_again_and_what_failed_is(path, pool):
-    first = OfNumbers([1, 2, 3], failing=[2])
-    record, report = run_of(first, path, pool)
-    assert (report.measured, report.resumed, first.warned) == (2, 0, True)
-    assert record.errors == {"number/2": "it failed"}
-    second = OfNumbers([0, 1, 2])
-    record, report = run_of(second, path, pool)
-    assert second.measured == [0, 2]
-    assert (report.measured, report.resumed, report.workers) == (2, 2, 1)
-    assert record.path == path
-    stored = read_record(Squares, path)
-    np.testing.assert_array_equal(stored.square, [0, 1, 4, 9])
-    assert stored.complete
-    assert not stored.errors
-
-
-@pytest.mark.parametrize(
-    ("kept", "remedy"), [(True, "The same call continues from here"), (False, "Give output= a path")]
-)
-def test_the_budget_ends_it_and_the_same_call_goes_on(path, pool, kept, remedy):
-    with pytest.warns(
-        UserWarning, match=rf"the budget of 1e-06 ms ended the measurement after 0 of 2 numbers. {remedy}"
-    ):
-        record, _ = run_of(OfNumbers([1, 2]), path if kept else None, pool, Run(budget=1e-9, progress=False))
-    assert not record.complete
-    if kept:
-        assert run_of(OfNumbers([1, 2]), path, pool)[1].measured == 2
-
-
-def test_another_experiment_is_refused_and_replaced_if_asked_for(path, pool):
-    run_of(OfNumbers([1]), path, pool)
-    before = path.read_bytes()
-    with pytest.raises(LandscapeIdentityError, match="seed: the file has 0, this run 1"):
-        run_of(OfNumbers([2], seed=1), path, pool)
-    assert path.read_bytes() == before
-    record, _ = run_of(OfNumbers([2], seed=1), path, pool, Run(overwrite=True, progress=False))
-    assert record.number.tolist() == [2]
-
-
 @pytest.mark.parametrize(("breaking", "numbers"), [(1, None), (2, [1.0, np.nan])])
 def test_an_error_leaves_a_file_only_where_it_says_something(path, pool, breaking, numbers):
     with pytest.raises(CurvatureError, match="no squares any more"):
@@ -138,15 +97,6 @@ def test_an_error_leaves_what_was_there(path, pool):
     with pytest.raises(CurvatureError):
         run_of(OfNumbers([1], breaking=1), path, pool)
     assert read_record(Squares, path).number.tolist() == [1]
-
-
-def test_a_file_has_one_writer_and_is_of_its_kind(path, pool):
-    with lock_landscape(path, CURVATURE), pytest.raises(LandscapeLockedError, match="is being written by"):
-        run_of(OfNumbers([1]), path, pool)
-    with h5py.File(path, "w") as file:
-        file.attrs["format"] = "another"
-    with pytest.raises(LandscapeWriteError, match=r"squares\.h5"):
-        run_of(OfNumbers([1]), path, pool, Run(overwrite=True, progress=False))
 
 
 def test_a_rehearsal_writes_nothing(path, pool):
