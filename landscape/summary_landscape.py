@@ -14,7 +14,7 @@ from collectors.files import system
 from collectors.files.places import AnyPath, check_directory
 from collectors.files.remote_path import RemotePath
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
-from collectors.validation import check_bool, check_choice, check_device_ids, wrong_value
+from collectors.validation import check_device_ids, wrong_value
 
 from .curvature.hessian_plane import EigenvectorSettings
 from .curvature.options import CURVATURE_OPTIONS, RunCurvatureOptions
@@ -24,10 +24,8 @@ from .grid.forecast import fewest_points
 from .grid.landscape_file import LANDSCAPE_FILE
 from .grid.measuring import measure_grid
 from .landscape import Landscape
-from .planes.directions import NORMALIZATIONS
 from .planes.extent import check_extent
-from .planes.further_runs import PLANES_OF, find_further_runs
-from .planes.pca import CENTERINGS
+from .planes.further_runs import find_further_runs
 from .planes.plane import buffer_policy
 from .record.driver import forecast, open_record
 from .record.options import RunOptions, documented, with_defaults
@@ -120,17 +118,12 @@ class SummaryLandscape:
             "device_ids": device_ids,
         }
         measurement_options(how)
-        check_choice("normalization", chosen["normalization"], NORMALIZATIONS)
-        centering = check_choice("centering", chosen["centering"], CENTERINGS)
         check_device_ids("device_ids", device_ids)
         limits, margin = check_extent(chosen["limits"], chosen["margin"])
-        for name in ("save_directions", "dry_run", "perturb_one_dimensional"):
-            check_bool(name, chosen[name])
         rehearsal = chosen["dry_run"]
         vectors = EigenvectorSettings.of_run(chosen)
-        plane_of = check_choice("plane_of", chosen["plane_of"], PLANES_OF)
         others = find_further_runs(chosen["also"], run)
-        spanning = {name: other.path for name, other in others.runs.items()} if plane_of == "all" else {}
+        spanning = {name: other.path for name, other in others.runs.items()} if chosen["plane_of"] == "all" else {}
         folder = _output_folder(self._path, output)
         jobs = find_jobs(
             run, settings, folder, _check_stem(chosen["name"]), list(spanning), chosen["directions"], vectors
@@ -166,7 +159,7 @@ class SummaryLandscape:
                     "step_per_epoch": run.metadata.step_per_epoch,
                     "seed": sampling.seed,
                     "samples": chosen["samples"],
-                    "centering": centering if job.kind == "pca" else None,
+                    "centering": chosen["centering"] if job.kind == "pca" else None,
                     **function_attribute(callback_fn),
                     **run_attributes(self._path, spanning if job.kind == "pca" else {}, folder),
                 }

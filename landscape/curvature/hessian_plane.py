@@ -26,7 +26,7 @@ from workers.pool import Pool
 from ..errors import error_message
 from ..grid.kept_plane import read_kept
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_which
-from ..planes.directions import DIRECTIONS, random_direction
+from ..planes.directions import random_direction
 from ..planes.from_checkpoints import plane_of_eigenvectors
 from ..planes.plane import Plane
 from ..record.identity import eigenvectors_identity, identity_of
@@ -84,7 +84,7 @@ class EigenvectorSettings:
     @classmethod
     def of_run(cls, options: RunOptions) -> EigenvectorSettings:
         """Returns the settings of a run's options, whether or not it draws eigenvectors."""
-        drawn = check_choice("directions", options["directions"], DIRECTIONS) in MATRICES
+        drawn = options["directions"] in MATRICES
         settings = cls(
             options["which"],  # type: ignore[arg-type]
             options["directions"] if drawn else "hessian",

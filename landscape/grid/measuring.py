@@ -12,7 +12,6 @@ import numpy as np
 from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath
 from collectors.networks.weight_space import WeightSpace
-from collectors.validation import check_bool
 from workers.pool import Pool
 
 from ..planes.plane import Axes, Plane, buffer_policy
@@ -48,7 +47,7 @@ def measure_plane(
     axes = grid(plane)
     sampling, run = SamplingSettings.checked(chosen), Run.checked(chosen)
     buffers = buffer_policy(chosen["buffers"], plane.decomposition, plane.end_buffers)
-    if (save := check_bool("save_directions", chosen["save_directions"])) and path is None:
+    if (save := chosen["save_directions"]) and path is None:
         raise ValueError("save_directions needs output, beside which the directions are kept; give output a path.")
     if save and path is not None:
         check_directions(path)

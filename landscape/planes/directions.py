@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Direction: TypeAlias = dict[str, NDArray[Any]]
 
 NORMALIZATIONS = ("filter", "layer", "weight", "none")
-DIRECTIONS = ("random", "hessian", "ggn", "pca")
 """Of the landscape of a run's result."""
 _BLOCK = 2**20
 

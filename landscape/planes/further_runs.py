@@ -15,8 +15,6 @@ from collectors.validation import check_path, wrong_type, wrong_value
 from ..roles import check_name
 from .networks import Network, find_named, is_weights_file, names_of_folders, networks_in
 
-PLANES_OF = ("all", "first")
-
 
 @dataclass(frozen=True)
 class FurtherRuns:

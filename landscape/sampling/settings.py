@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from collectors.validation import check_bool, check_choice, check_int, wrong_type, wrong_value
-
-SAMPLINGS = ("full", "adaptive")
+from ..record.options import OPTIONS
 
 
 @dataclass(frozen=True)
@@ -30,24 +28,10 @@ class SamplingSettings:
     @classmethod
     def checked(cls, options: Mapping[str, Any]) -> SamplingSettings:
         """Returns the settings after checking what a user gave; ``options`` has a value for each of them."""
-        sampling = check_choice("sampling", options["sampling"], SAMPLINGS)
-        if check_bool("extremes", options["extremes"]) and sampling == "adaptive":
+        settings = cls(**{item.name: OPTIONS[item.name].checked(item.name, options[item.name]) for item in fields(cls)})
+        if options["extremes"] and settings.sampling == "adaptive":
             raise ValueError(
                 'sampling must be "full" with extremes=True: adaptive sampling knows the error of the loss alone, not '
                 "that of the eigenvalues between its points. Measure a grid of fewer points instead."
             )
-        return cls(
-            sampling,
-            _check_tolerance(options["tolerance"]),
-            check_bool("relative_tolerance", options["relative_tolerance"]),
-            check_int("seed", options["seed"], minimum=0),
-        )
-
-
-def _check_tolerance(value: object) -> float:
-    expected = "a number above 0 and below 1, such as 0.01 for one per cent"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise wrong_type("tolerance", expected, value)
-    if not 0 < value < 1:
-        raise wrong_value("tolerance", expected, value)
-    return float(value)
+        return settings

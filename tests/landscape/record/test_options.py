@@ -15,8 +15,6 @@ from landscape.comparison.settings import NORMALIZATIONS
 from landscape.curvature.options import CURVATURE_OPTIONS, CurvatureOptions, RunCurvatureOptions
 from landscape.draw_at_end import DrawAtEnd
 from landscape.planes.axis_curvature import USUAL, WHICH
-from landscape.planes.directions import DIRECTIONS
-from landscape.planes.further_runs import PLANES_OF
 from landscape.planes.pca import CENTERINGS
 from landscape.record.options import OPTIONS, ChangeOptions, RunOptions, SurveyOptions, checked, options_of
 
@@ -123,7 +121,7 @@ def test_what_draws_at_the_end_of_a_training_refuses_a_wrong_option_before_it():
 
 def test_the_words_are_those_of_planes():
     """The table lies below them."""
-    words = {"normalization": NORMALIZATIONS, "centering": CENTERINGS, "directions": DIRECTIONS, "plane_of": PLANES_OF}
+    words = {"normalization": NORMALIZATIONS, "centering": CENTERINGS}
     assert {name: OPTIONS[name].choices for name in words} == words
     assert OPTIONS["which"].default == USUAL
     assert f"of {', '.join(WHICH)}." in OPTIONS["which"].help
