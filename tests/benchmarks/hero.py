@@ -1,7 +1,7 @@
 """How long a hero of 256 x 256 points takes: ``python tests/benchmarks/hero.py [WIDTHxHEIGHT]``.
 
 A cold process draws two pictures; the second one finds the libraries loaded. Seconds of the CPU tell what a busy
-machine hides. On two idle cores a picture of 3840 x 2160 pixels must take at most 5 seconds.
+machine hides.
 """
 
 from __future__ import annotations
