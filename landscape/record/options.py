@@ -260,12 +260,6 @@ def checked(kind: type[Any], options: Mapping[str, Any], table: Mapping[str, Opt
     }
 
 
-def pool_options(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns those options that say where is measured, and how; ``open_pool`` takes them."""
-    names = ("devices_per_worker", "workers_per_device", "address", "sample_memory", "compile")
-    return {name: chosen[name] for name in names}
-
-
 def documented(kind: type[Any], table: Mapping[str, Option] = OPTIONS) -> Callable[[_Door], _Door]:
     """Lets ``help`` show the options of the kind, which the function takes as ``**options``."""
     options, types = options_of(kind, table), get_type_hints(kind)
