@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LOSS_ERROR = "loss_error"
 """The estimated error of the loss, among the metrics of a landscape with interpolated points; 0 where measured."""
+# Below this cosine (0.06 degrees from a right angle) a picture of 1,000 pixels would be sheared by less than one.
+_RIGHT_ANGLE = 1e-3
 
 
 @dataclass
@@ -184,10 +186,6 @@ class LandscapeData:
             check_checkpoints(self.checkpoints, line=self.y is None)
         for samples in self.kept_samples.values():
             samples.check(self.shape)
-
-
-# Below this cosine (0.06 degrees from a right angle) a picture of 1,000 pixels would be sheared by less than one.
-_RIGHT_ANGLE = 1e-3
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ STANDARD_ERRORS = 2.0
 SHARE = 0.01
 """By which share of the larger one two values must differ, where neither has a standard error."""
 _ROUNDING = 1e-6
+PAIRED = "paired over samples"
+UNPAIRED = "not paired"
 
 
 @dataclass(frozen=True)
@@ -108,10 +110,6 @@ def own_values_text(checkpoints: CheckpointsData | None, metric: str, unit: str,
         f"own {called} differs at {len(found)} of {len(checkpoints.number)} networks, most at "
         f"{checkpoints.label(most.row, unit)} ({numbers}{why})"
     )
-
-
-PAIRED = "paired over samples"
-UNPAIRED = "not paired"
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,12 @@ from .data import LandscapeData
 CURVATURE = "curvature"
 """The attribute that says of which matrix the directions are eigenvectors, and which vectors these are."""
 _DIGESTS = "directions_sha256"
+_EIGENVECTORS = ("hessian", "ggn", "factors")
+# Of the identity of a plane, what it is made again from.
+_NEEDED = {
+    "random": ("seed", "normalization", "perturb_one_dimensional", "dimension"),
+    "pca": ("checkpoints", "runs", "centering"),
+}
 
 
 def curvature_attribute(plane: Plane) -> dict[str, Any]:
@@ -99,14 +105,6 @@ def _projection(plane: Plane, kept: Plane) -> Any:
     if plane.projection is None:
         return None
     return project(plane.checkpoints, MemoryState(plane.origin, "the plane's origin"), kept.directions, plane.space)
-
-
-_EIGENVECTORS = ("hessian", "ggn", "factors")
-# Of the identity of a plane, what it is made again from.
-_NEEDED = {
-    "random": ("seed", "normalization", "perturb_one_dimensional", "dimension"),
-    "pca": ("checkpoints", "runs", "centering"),
-}
 
 
 def measured_options(stored: LandscapeData, path: AnyPath, groups: Any = None) -> dict[str, Any]:

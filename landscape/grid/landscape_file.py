@@ -41,6 +41,17 @@ from .data import DirectionsData, LandscapeData
 from .sample_chunks import LEVEL, FiledChunks, SpooledChunks
 from .samples import KeptLosses, check_size
 
+_FIXED = ("x", "y", "status")
+_FIXED_COLUMNS = (
+    "number", "x", "y", "residual", "norm", "run", "status", "projected_status", "with_plane_buffers_status",
+)  # fmt: skip
+_FIXED_OF_ORIGIN = ("x", "y", "status", "number")
+_CHECKPOINT_TEXTS = ("name", "run_name", "sha256")
+_ORIGIN_TEXTS = ("role", "name", "run")
+_SAMPLES = "samples"
+_DIGESTS = "loss_sha256"
+_FILTERS = [2, 1]  # HDF5's numbers of shuffling and gzip
+
 
 def write_landscape(path: str | os.PathLike[str], data: LandscapeData) -> None:
     """Writes a landscape, replacing the file of that name once the new one is whole and on the disk."""
@@ -131,21 +142,6 @@ def _write_origin(file: Any, origin: OriginData) -> None:
         put(group, "number", np.int64(origin.number))
 
 
-_FIXED = ("x", "y", "status")
-
-
-_FIXED_COLUMNS = (
-    "number", "x", "y", "residual", "norm", "run", "status", "projected_status", "with_plane_buffers_status",
-)  # fmt: skip
-
-
-_FIXED_OF_ORIGIN = ("x", "y", "status", "number")
-
-
-_CHECKPOINT_TEXTS = ("name", "run_name", "sha256")
-_ORIGIN_TEXTS = ("role", "name", "run")
-
-
 def read_root(file: Any, size: int) -> LandscapeData:
     """Returns a landscape from an open HDF5 file of ``size`` bytes; raises anything where its contents are wrong."""
     reader = BoundedReader(size)
@@ -220,11 +216,6 @@ def _origin(reader: BoundedReader, group: Any) -> OriginData:
         number=int(values["number"]) if "number" in values else None,
         **texts,
     )
-
-
-_SAMPLES = "samples"
-_DIGESTS = "loss_sha256"
-_FILTERS = [2, 1]  # HDF5's numbers of shuffling and gzip
 
 
 def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[Any]) -> None:

@@ -31,6 +31,10 @@ _OF_SOURCE = (
 )
 # Of a plan; one of another precision is another experiment.
 _UNSAID = ("reason", "precision")
+UNDER_WAY = "under_way"
+"""The attribute of a file whose grid is being changed: what was asked for, so that the same call goes on."""
+_GRID_PLACE = re.compile(r"grid/(\d+(?:,\d+)?)")
+_KEPT = (PointStatus.MEASURED, PointStatus.FAILED)
 
 
 def check_continues(stored: Stored[LandscapeData], fresh: LandscapeData, source: LandscapeData | None = None) -> None:
@@ -105,13 +109,6 @@ def _tell_what_changed(stored: dict[str, Any], now: Mapping[str, Any]) -> None:
         stored["measurement_plan"] = now["measurement_plan"]
     stored["notes"] = list(dict.fromkeys(notes))
     stored["partition_dependent"] = bool(stored.get("partition_dependent")) or now["partition_dependent"]
-
-
-UNDER_WAY = "under_way"
-"""The attribute of a file whose grid is being changed: what was asked for, so that the same call goes on."""
-
-_GRID_PLACE = re.compile(r"grid/(\d+(?:,\d+)?)")
-_KEPT = (PointStatus.MEASURED, PointStatus.FAILED)
 
 
 def has_grid(stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None) -> bool:

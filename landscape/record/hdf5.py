@@ -23,6 +23,7 @@ _NATIVE_ATTRIBUTES = frozenset(
      "created", "title", "matrix", "top", "bottom", "weights")
 )  # fmt: skip
 _TRACEBACK_LIMIT = 32 * 1024
+_MAXIMUM_MEMBERS = 10_000
 
 
 def write_attributes(file: Any, kind: FileKind, attributes: Mapping[str, Any], *, complete: bool) -> None:
@@ -130,9 +131,6 @@ def _json(label: str, value: Any) -> str:
         raise TypeError(f"{label} must be a JSON value, but has {type(item).__name__}: {item!r}.")
 
     return json.dumps(value, sort_keys=True, default=plain)
-
-
-_MAXIMUM_MEMBERS = 10_000
 
 
 def read_attribute(file: Any, name: str) -> Any:

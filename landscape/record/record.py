@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
     from collectors.files.places import AnyPath
 
+# A row may have cost minutes.
+_FLUSH_SECONDS = 0.5
+
 
 @dataclass(frozen=True)
 class Column:
@@ -244,10 +247,6 @@ class Record:
 
 
 R = TypeVar("R", bound=Record)
-
-
-# A row may have cost minutes.
-_FLUSH_SECONDS = 0.5
 
 
 def record_format(kind: type[R]) -> FileFormat[R]:

@@ -29,6 +29,9 @@ D = TypeVar("D")
 T = TypeVar("T")
 
 FLUSH_SECONDS = 5.0
+# Endings of pictures, films and pages.
+_DRAWN = (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".gif", ".mp4", ".html")
+_files: ContextVar[dict[str, None] | None] = ContextVar("kept_files", default=None)
 
 
 class FileWriter(Generic[D]):
@@ -156,10 +159,6 @@ class RemoteStore:
             self._kept = None
 
 
-# Endings of pictures, films and pages.
-_DRAWN = (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".gif", ".mp4", ".html")
-
-
 def make_output_folder(name: str, folder: Path) -> Path:
     """Makes the folder of landscape files, and those above it, where they are missing."""
     check_can_be_directory(name, folder)
@@ -212,9 +211,6 @@ def _check_ending(name: str, path: AnyPath) -> None:
             f"{name} must be the file of what is measured, such as {data}, but got {path.name!r}, the name of a "
             f"drawing. `landscape plot {data}` and `landscape view {data}` draw it when it is measured."
         )
-
-
-_files: ContextVar[dict[str, None] | None] = ContextVar("kept_files", default=None)
 
 
 @contextmanager
