@@ -62,6 +62,15 @@ class MeasuredNetwork(ABC):
     def leave(self) -> None:
         """Moves the network back to the plane's origin."""
 
+    @contextlib.contextmanager
+    def visiting(self, coordinates: Sequence[float], *, roughly: bool = False) -> Iterator[None]:
+        """Moves the network to a point of the loaded plane, as ``visit`` does, and back at the end."""
+        self.visit(coordinates, roughly=roughly)
+        try:
+            yield
+        finally:
+            self.leave()
+
     @abstractmethod
     def settings(self) -> contextlib.AbstractContextManager[None]:
         """Returns the context in which everything is computed."""
@@ -224,7 +233,7 @@ class MeasuredSet:
         """Measures the first batch at a point of the loaded plane."""
 
         def measure() -> dict[str, float]:
-            with self._network.settings(), self._visiting(point, roughly=True):
+            with self._network.settings(), self._network.visiting(point, roughly=True):
                 return self.measure_few()
 
         return within_memory(self, measure)
@@ -268,14 +277,6 @@ class MeasuredSet:
         """Tells the user something, now and in the description."""
         warn(self.notes, *texts)
 
-    @contextlib.contextmanager
-    def _visiting(self, point: Sequence[float], *, roughly: bool = False) -> Iterator[None]:
-        self._network.visit(point, roughly=roughly)
-        try:
-            yield
-        finally:
-            self._network.leave()
-
     def _own_batches(self) -> Partition:
         """Keeps the data set's own batches, or those in which samples without batches were read, on every plane."""
 
@@ -307,7 +308,7 @@ class MeasuredSet:
         groups = other if min(size or own_size, samples.count) == own_size else own
         batches = (batch for group in groups for batch in group)
         totals, closeness = {"loss": self.loss, **self.metrics}, self._closeness(samples)
-        with self._network.settings(), self._visiting([0.0] * axes):
+        with self._network.settings(), self._network.visiting([0.0] * axes):
             forward = self._network.forward_here()
             return agrees_on_all(forward, batches, self.candidates[0], totals, origin.values[0], closeness)
 
@@ -367,7 +368,7 @@ class MeasuredSet:
         self.plan = replace(self._chosen_plan, batch_size=None) if self.keeps_batches else self._chosen_plan
         with self._network.settings():
             self._network.sets_changed()
-            with self._visiting([0.0] * axes, roughly=True):
+            with self._network.visiting([0.0] * axes, roughly=True):
                 names = tuple(self.measure_few())
         self.description = replace(
             self.description,

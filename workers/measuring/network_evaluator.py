@@ -210,13 +210,10 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         denominators: Any = None
         with self.settings():
             for point in points.tolist():
-                self.visit(point)
-                try:
+                with self.visiting(point):
                     self.measure_batches(item.batches, loss, {})
                     found, denominators = loss.sums
                     numerators.append(_on_host(found))
-                finally:
-                    self.leave()
         sums = {NUMERATORS: np.stack(numerators)}
         return sums if denominators is None else {**sums, DENOMINATORS: _on_host(denominators)}
 
