@@ -137,9 +137,9 @@ def plane_of_job(
     origin = networks[-1]
     if job.kind != "random":
         kept = None if options["overwrite"] else job.path
-        told, rehearsal = options["progress"], options["dry_run"]
+        progress, rehearsal = options["progress"], options["dry_run"]
         plane = plane_along_eigenvectors(
-            pool, origin.weights, vectors, role=origin.role, kept=kept, progress=told, rehearsal=rehearsal
+            pool, origin.weights, vectors, role=origin.role, kept=kept, progress=progress, rehearsal=rehearsal
         )
         return plane if rehearsal else keep_plane(stored, plane, overwrite=options["overwrite"])
     return random_plane_of(

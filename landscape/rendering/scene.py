@@ -17,6 +17,7 @@ from ..drawing.path import EDGE
 from ..errors import LandscapeRenderingError
 from ..meshes.path_mesh import Mark, PathLine, path_lines, path_marks
 from ..meshes.space import Space
+from ..meshes.surface_mesh import surface_mesh
 from .surface import TUBE, Surface, floor_height
 
 if TYPE_CHECKING:
@@ -141,46 +142,29 @@ class Scene:
             plotter.add_mesh(_shadow(surface, floor), scalars="black", rgba=True, lighting=False)
 
     def _add_floor(self, plotter: Any) -> None:
-        import pyvista
-
-        border = pyvista.lines_from_points(self._corners[np.append(True, np.diff(self._corners, axis=0).any(axis=1))])
-        width = max(_BORDER, self._finest)
-        plotter.add_mesh(border.tube(radius=width), color=THEMES[self.theme]["soft"], lighting=False)
+        soft, z = THEMES[self.theme]["soft"], floor_height(self.space) + 2 * _FLOOR_LINE
+        _add_tube(plotter, self._corners, max(_BORDER, self._finest), color=soft, lighting=False)
         for line in self._lines:
-            feet = line.points * (1, 1, 0) + (0, 0, floor_height(self.space) + 2 * _FLOOR_LINE)
-            feet = feet[np.append(True, np.linalg.norm(np.diff(feet, axis=0), axis=1) > 1e-5)]
-            if len(feet) > 1:
-                tube = pyvista.lines_from_points(feet).tube(radius=max(1.2 * _FLOOR_LINE, self._finest))
-                plotter.add_mesh(tube, color=line.color, lighting=False)
+            feet = line.points * (1, 1, 0) + (0, 0, z)
+            _add_tube(plotter, feet, max(1.2 * _FLOOR_LINE, self._finest), color=line.color, lighting=False)
 
     def _add_points_alone(self, plotter: Any) -> None:
         """Adds a ball for each value that belongs to no whole cell."""
-        places, values = self._alone
+        places, shares = self._alone
         if len(places):
             balls = _balls(places, max(1.2 * TUBE, 1.6 * self._finest))
-            shares = np.repeat(self.space.shares(values), balls.n_points // len(places))
-            _add(plotter, balls, self.colors(shares)[:, :3])
+            _add(plotter, balls, self.colors(np.repeat(shares, balls.n_points // len(places)))[:, :3])
 
     @cached_property
     def _alone(self) -> tuple[Float64[np.ndarray, "k 3"], Float64[np.ndarray, " k"]]:
-        """The places and the scale's heights of the values that belong to no whole cell."""
-        heights = self.space.scale.heights(self.space.values)
-        known = np.isfinite(heights)
-        whole = known[:-1, :-1] & known[:-1, 1:] & known[1:, :-1] & known[1:, 1:]
-        around = np.pad(whole, 1)
-        used = around[:-1, :-1] | around[:-1, 1:] | around[1:, :-1] | around[1:, 1:]
-        rows, columns = np.nonzero(known & ~used)
-        x, y = self.space.plane
-        return self.space.place(x[columns], y[rows], self.space.values[rows, columns]), heights[rows, columns]
+        """The places of the values that belong to no whole cell, and where these lie among the colours."""
+        mesh, (x, y) = surface_mesh(self.space), self.space.plane
+        rows, columns = np.nonzero(mesh.alone.reshape(len(y), len(x)))
+        return self.space.place(x[columns], y[rows], mesh.values[mesh.alone]), mesh.shares[mesh.alone]
 
     def _add_path(self, plotter: Any, line: PathLine, eye: NDArray[Any]) -> None:
-        import pyvista
-
         points, checkpoints = (self._before_surface(places, eye) for places in (line.points, line.checkpoints))
-        points = points[np.append(True, np.linalg.norm(np.diff(points, axis=0), axis=1) > 1e-6)]
-        if len(points) > 1:
-            tube = pyvista.lines_from_points(points).tube(radius=TUBE, n_sides=20, capping=True)
-            plotter.add_mesh(tube, color=line.color, smooth_shading=True, **_MATERIAL)
+        _add_tube(plotter, points, TUBE, color=line.color, smooth_shading=True, **_MATERIAL)
         balls = _balls(checkpoints, (1.25 if len(line.checkpoints) > 60 else 1.9) * TUBE)
         plotter.add_mesh(balls, color=line.color, smooth_shading=True, **_MATERIAL)
 
@@ -303,6 +287,15 @@ def _add(plotter: Any, mesh: Any, colors: NDArray[Any], *, lighting: bool = True
     shown["shown"] = np.round(255 * np.clip(colors, 0, 1)).astype(np.uint8)
     material = _MATERIAL if lighting else {"lighting": False}
     plotter.add_mesh(shown, scalars="shown", rgb=True, **material, **options).prop.interpolation = "Phong"
+
+
+def _add_tube(plotter: Any, points: NDArray[Any], radius: float, **options: Any) -> None:
+    """Adds a tube around a line, shape (n, 3); none where all of it is at one place."""
+    import pyvista
+
+    points = points[np.append(True, np.linalg.norm(np.diff(points, axis=0), axis=1) > 1e-6)]
+    if len(points) > 1:
+        plotter.add_mesh(pyvista.lines_from_points(points).tube(radius=radius), **options)
 
 
 def _balls(places: NDArray[Any], radius: float) -> Any:
