@@ -1,11 +1,27 @@
 """One place opens workers, makes the options of a measurement, and compares identities."""
 
 import ast
+import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[3] / "landscape"
+
+
+@functools.cache
+def _nodes():
+    return [
+        (file.relative_to(ROOT).as_posix(), node)
+        for file in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call | ast.Attribute)
+    ]
+
+
+def _homes(is_wanted: Callable[[ast.AST], bool]) -> set[str]:
+    return {file for file, node in _nodes() if is_wanted(node)}
 
 
 @pytest.mark.parametrize(
@@ -17,21 +33,15 @@ ROOT = Path(__file__).parents[3] / "landscape"
     ],
 )
 def test_one_module_calls_it(name, home):
-    homes = {
-        file.relative_to(ROOT).as_posix()
-        for file in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Call) and name in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))
-    }
-    assert homes == {home}
+    assert _homes(
+        lambda node: (
+            isinstance(node, ast.Call) and name in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))
+        )
+    ) == {home}
 
 
 def test_identities_are_made_in_one_module():
     """Each names the digest of the samples; only what files say of data sets names it too."""
-    homes = {
-        file.relative_to(ROOT).as_posix()
-        for file in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Attribute) and node.attr in ("samples_sha256", "groups_sha256")
-    }
-    assert homes == {"record/identity.py", "record/provenance.py"}
+    assert _homes(
+        lambda node: isinstance(node, ast.Attribute) and node.attr in ("samples_sha256", "groups_sha256")
+    ) == {"record/identity.py", "record/provenance.py"}
