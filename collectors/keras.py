@@ -51,7 +51,6 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
             )
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Opens the run directory before the first epoch, and saves the state where that is asked for."""
         # Only now is the first epoch's number known, which another callback may have restored.
         if self._run is None:
             self._begin(epoch)
@@ -62,7 +61,6 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
             self._run.begin_step()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Saves a checkpoint and records the step, if either is due."""
         before = self._batches_before_epoch + self._batches_in_epoch
         # At the end of an epoch one execution may make fewer steps than Keras counts.
         self._batches_in_epoch = min(batch + 1, self.params.get("steps") or batch + 1)
@@ -79,7 +77,6 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
             self._call("end_epoch")
 
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
-        """Waits until everything is on disk."""
         self._leave(None)
 
     def _begin(self, epoch: int) -> None:

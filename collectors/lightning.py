@@ -61,15 +61,12 @@ class SummaryCollector(TrainerCollector):
         return "collectors.lightning.SummaryCollector"
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what Lightning keeps in its own checkpoints."""
         return {} if self._steps_done is None else {"steps": self._steps_done}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores what an earlier training stored in Lightning's checkpoint."""
         self._steps_done = state_dict.get("steps")
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Opens the run directory."""
         self._trainer_step = trainer.global_step
         resumed = self._trainer_step > 0
         # Lightning counts the steps of each optimizer; its checkpoint may come from a training without a collector.
@@ -111,7 +108,6 @@ class SummaryCollector(TrainerCollector):
             self._run.end_epoch()
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Waits until everything is on disk."""
         self._leave(None)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:

@@ -49,11 +49,7 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
             super().__exit__(error_type, error, traceback)
 
     def begin(self, run_context: Any) -> None:
-        """Checks that this training can be collected.
-
-        Raises:
-            ValueError: there is another SummaryCollector, or single steps are asked for and cannot be seen.
-        """
+        """Raises ValueError if there is another SummaryCollector, or single steps are asked for and cannot be seen."""
         parameters = run_context.original_args()
         if parameters.get("mode") == "eval":
             return
@@ -78,7 +74,6 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
         )
 
     def step_end(self, run_context: Any) -> None:
-        """Saves a checkpoint and records the step, if either is due."""
         parameters = run_context.original_args()
         if self._run is not None and parameters.get("mode") != "eval":
             self._run.step(parameters.net_outputs)
@@ -90,7 +85,6 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
             self._run.end_epoch()
 
     def end(self, run_context: Any) -> None:
-        """Waits until everything is on disk."""
         if run_context.original_args().get("mode") != "eval":
             self._leave(None)
 
@@ -175,11 +169,9 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
         self._call("on_train_epoch_begin", run_context)
 
     def on_train_step_begin(self, run_context: Any) -> None:
-        """Begins a step; its batch is there."""
         self._call("on_train_step_begin", run_context)
 
     def on_train_step_end(self, run_context: Any) -> None:
-        """Ends a step."""
         self._call("on_train_step_end", run_context)
 
     def on_train_epoch_end(self, run_context: Any) -> None:
@@ -187,11 +179,9 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
         self._call("on_train_epoch_end", run_context)
 
     def on_train_end(self, run_context: Any) -> None:
-        """Ends the training."""
         self._call("on_train_end", run_context)
 
     def on_eval_begin(self, run_context: Any) -> None:
-        """Begins an evaluation, in training or outside of it."""
         if self._context is None:
             self._context = _Context(CallbackParameters())
         elif "train_network" in self._params:
@@ -199,19 +189,15 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
         self._call("on_eval_begin", run_context)
 
     def on_eval_epoch_begin(self, run_context: Any) -> None:
-        """Begins the pass over the data of an evaluation."""
         self._call("on_eval_epoch_begin", run_context)
 
     def on_eval_step_begin(self, run_context: Any) -> None:
-        """Begins a step of an evaluation."""
         self._call("on_eval_step_begin", run_context)
 
     def on_eval_step_end(self, run_context: Any) -> None:
-        """Ends a step of an evaluation."""
         self._call("on_eval_step_end", run_context)
 
     def on_eval_epoch_end(self, run_context: Any) -> None:
-        """Ends the pass over the data of an evaluation."""
         self._call("on_eval_epoch_end", run_context)
 
     def on_eval_end(self, run_context: Any) -> None:
@@ -234,7 +220,6 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
             run_context.request_stop()
 
     def _update(self, run_context: Any) -> None:
-        """Takes over what MindSpore says now."""
         assert self._context is not None
         given = run_context.original_args()
         params = self._params

@@ -83,7 +83,6 @@ class MetricByName:
         self._metric = None
 
     def to(self, device: Any) -> MetricByName:
-        """Moves it to where outputs and targets are."""
         self._device = device
         if self._metric is not None:
             self._metric = self._metric.to(device)
@@ -97,7 +96,6 @@ class MetricByName:
         self._metric.update(outputs, targets)
 
     def compute(self) -> Any:
-        """Returns the result; NaN before the first batch."""
         return float("nan") if self._metric is None else self._metric.compute()
 
     def _make(self, outputs: Any, targets: Any) -> Any:
@@ -120,7 +118,6 @@ class MetricByName:
 
 
 def metric_by_name(name: str) -> Loss | MetricByName:
-    """Returns the metric of a name."""
     if name not in METRIC_NAMES:
         expected = f"one of the names {list(METRIC_NAMES)}, or an object: metrics={{'name': metric}}"
         raise wrong_value("a metric that is given by name", expected, name)

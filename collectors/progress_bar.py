@@ -65,11 +65,9 @@ class ProgressLines:
             self._write(now)
 
     def set_description(self, text: str, refresh: bool = True) -> None:
-        """Changes the text in front."""
         self.desc = text
 
     def write(self, text: str, file: Any = None) -> None:
-        """Writes a text as a line between those of the progress."""
         print(text, file=file or self.fp, flush=True)
 
     def close(self) -> None:

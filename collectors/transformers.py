@@ -42,7 +42,6 @@ class SummaryCollector(TrainerCollector, TrainerCallback):  # type: ignore[misc,
     """
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Opens the run directory."""
         steps = _steps_per_epoch(args, kwargs.get("train_dataloader"))
         self._open(
             kwargs["model"],
@@ -66,7 +65,6 @@ class SummaryCollector(TrainerCollector, TrainerCallback):  # type: ignore[misc,
             self._run.end_epoch()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Waits until everything is on disk."""
         self._leave(None)
 
 

@@ -16,17 +16,14 @@ _LONGEST_PATH, _LONGEST_NAME = 4095, 255
 
 
 def wrong_type(name: str, expected: str, value: object) -> TypeError:
-    """Returns the error for an argument of the wrong type."""
     return TypeError(f"{name} must be {expected}, but got {type(value).__name__}: {_short(value)}.")
 
 
 def wrong_value(name: str, expected: str, value: object) -> ValueError:
-    """Returns the error for an argument of the right type and a wrong value."""
     return ValueError(f"{name} must be {expected}, but got {_short(value)}.")
 
 
 def check_instance(name: str, value: T, types: type | tuple[type, ...], expected: str) -> T:
-    """Returns the value if it is an instance of one of the types."""
     if not isinstance(value, types):
         raise wrong_type(name, expected, value)
     return value
@@ -58,14 +55,12 @@ def check_float(name: str, value: Any, minimum: float | None = None, maximum: fl
 
 
 def check_bool(name: str, value: Any) -> bool:
-    """Returns the value if it is a ``bool``."""
     if not isinstance(value, bool | np.bool_):
         raise wrong_type(name, "a bool", value)
     return bool(value)
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
-    """Returns the value if it is one of the strings."""
     expected = "one of " + ", ".join(repr(choice) for choice in choices)
     if not isinstance(value, str):
         raise wrong_type(name, expected, value)
@@ -96,7 +91,6 @@ def check_path(name: str, value: Any) -> Path:
 
 
 def check_keys(name: str, value: Any, allowed: Iterable[str], required: Iterable[str] = ()) -> dict[str, Any]:
-    """Returns a dictionary whose keys are known and complete."""
     allowed = tuple(allowed)
     if not isinstance(value, Mapping):
         raise wrong_type(name, "a dict", value)

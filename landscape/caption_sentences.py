@@ -39,7 +39,6 @@ def joined(sentences: list[str]) -> str:
 
 
 def capital(text: str) -> str:
-    """Returns a text that begins with a capital letter."""
     return text[:1].upper() + text[1:]
 
 
@@ -56,7 +55,6 @@ def of_each(texts: Mapping[str, str]) -> list[str]:
 
 
 def where_text(landscape: LandscapeData) -> str:
-    """Returns on which plane or line the landscape lies, by which method and seed."""
     known = landscape.attributes
     cut, kind = ("line" if landscape.y is None else "plane"), known.get("decomposition")
     unit = unit_of(landscape)
@@ -96,7 +94,6 @@ def ends_of(landscape: LandscapeData) -> tuple[str, str]:
 
 
 def _curve_text(landscape: LandscapeData) -> str:
-    """Returns which curve it is, between which networks, and how it was fitted."""
     facts = landscape.attributes.get("path")
     facts = facts if isinstance(facts, Mapping) else {}
     text = f"a {_CURVES.get(str(facts.get('kind')), 'curve')} from {' to '.join(ends_of(landscape))}"
@@ -130,7 +127,6 @@ def path_text(landscape: LandscapeData) -> str:
 
 
 def points_text(landscape: LandscapeData) -> str:
-    """Returns how many points the grid has, and how they were chosen."""
     shape = " × ".join(str(size) for size in reversed(landscape.shape))
     adaptive = sampling_text(landscape)
     if adaptive is not None:
@@ -165,7 +161,6 @@ def scale_text(scale: Scale, what: str) -> str:
 
 
 def range_text(name: str, values: NDArray[Any], status: NDArray[Any]) -> str:
-    """Returns the range of values, or that they are flat."""
     ends, shown = _ends(values, status), known(values, status)
     if ends is None:
         return f"The {name} has no finite value"
@@ -189,7 +184,6 @@ def lowest_text(landscape: LandscapeData, values: NDArray[Any], word: str = "low
 
 
 def _place_text(landscape: LandscapeData, place: tuple[int, ...]) -> str:
-    """Returns a point's coordinates, and what they mean."""
     x = f"{landscape.x[place[-1]]:.3g}"
     if landscape.y is not None:
         return f"x = {x}, y = {landscape.y[place[0]]:.3g}, in lengths of the directions from the origin"
@@ -208,7 +202,6 @@ def _ends(values: NDArray[Any], status: NDArray[Any]) -> tuple[float, float] | N
 
 
 def walk_text(landscape: LandscapeData, metric: str) -> str:
-    """Returns where each run's path begins and ends."""
     found = landscape.checkpoints
     if found is None or metric not in found.metrics:
         return ""

@@ -64,15 +64,10 @@ _OF_PLANES = {
 
 @dataclass(frozen=True)
 class Caption:
-    """What stands under a picture.
+    """What stands under a picture."""
 
-    Attributes:
-        text: how the picture was made: method, seeds, explained variance, samples, metric, tolerance, scale.
-        alt: what it shows, for people who cannot see it.
-    """
-
-    text: str
-    alt: str
+    text: str  # how the picture was made: method, seeds, explained variance, samples, metric, tolerance, scale
+    alt: str  # what it shows, for people who cannot see it
 
     def __str__(self) -> str:
         return f"Caption: {self.text}\n\nAlternative text: {self.alt}\n"
@@ -81,21 +76,7 @@ class Caption:
 def write_caption(
     landscape: LandscapeData, kind: str | None = None, *, persistence: float | None = None, **look: Any
 ) -> Caption:
-    """Returns the caption and the alternative text of a picture of a landscape.
-
-    Only what the file tells is in it: an imported file may know neither seeds nor samples.
-
-    Args:
-        landscape: a plane or a line.
-        kind: of the picture, as in ``landscape plot --kind``; None takes contours of a plane and the profile of a line.
-        persistence: of a persistence diagram or a merge tree, as of ``figures.plot_merge_tree``.
-        **look: the picture's metric, levels, scale, clip, trajectory and topology; see ``figures.Look``.
-
-    Raises:
-        KeyError: the landscape has no such metric.
-        ValueError: the kind is unknown, or no picture of a line or of a plane, as the landscape is; or its caption
-            needs more than one landscape.
-    """
+    """Returns caption and alternative text of a picture: only what the file tells, which may lack seeds and samples."""
     kind = ("profile" if landscape.y is None else "contour") if kind is None else kind
     check_choice("kind", kind, tuple(_PICTURES))
     _check_can_show(kind, landscape, look.get("metric", "loss"))
@@ -135,7 +116,6 @@ def write_caption(
 
 
 def _check_can_show(kind: str, landscape: LandscapeData, metric: str) -> None:
-    """Refuses what the picture refuses."""
     if kind in _OF_PLANES:
         check_dimensions(_OF_PLANES[kind], landscape)
     elif kind == "profile":
@@ -190,7 +170,6 @@ def difference_caption(
 
 
 def barriers_caption(ways: Mapping[str, LandscapeData], **look: Any) -> Caption:
-    """Returns the caption and the alternative text of ways between two networks, as ``plot_barriers`` draws them."""
     metric = look.get("metric", "loss")
     lines = list(ways.values())
     names = [called(line, metric) for line in lines]
@@ -218,7 +197,6 @@ def barriers_caption(ways: Mapping[str, LandscapeData], **look: Any) -> Caption:
 
 
 def profile_caption(landscape: LandscapeData, metrics: Sequence[str], **look: Any) -> Caption:
-    """Returns the caption and the alternative text of metrics of a line, the main one first, as in ``plot_profile``."""
     main, *others = metrics
     beside, right = sides(landscape, main, others)
     shown = [main, *beside, *right]
@@ -318,6 +296,5 @@ def _files(landscapes: Sequence[LandscapeData]) -> tuple[str, ...]:
 
 
 def _rise_text(line: LandscapeData, metric: str) -> str:
-    """Returns how high the barrier of a way is, and where."""
     rise = highest_rise(line, metric)
     return barrier_text(rise) + (f" at {rise.at:.3g} of the way" if rise.height > 0 else "")

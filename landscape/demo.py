@@ -42,7 +42,6 @@ def digits() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, tor
 
 
 def digits_network() -> nn.Module:
-    """Returns a small convolutional network for 8 x 8 digits."""
     from torch import nn
 
     class DigitsNetwork(nn.Sequential):
@@ -61,19 +60,16 @@ def digits_network() -> nn.Module:
 
 
 def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Returns the share of samples whose largest output is the target."""
     return (outputs.argmax(1) == targets).float().mean()
 
 
 def callback_fn() -> tuple[Any, nn.Module, Any, dict[str, Any]]:
-    """Returns what the landscape is measured with: loss, network, training samples, metrics."""
     from torch import nn
 
     return nn.CrossEntropyLoss(), digits_network(), digits()[0], {"accuracy": accuracy}
 
 
 def digits_model() -> Model:
-    """Returns the demo's network with its loss, its optimizer and its metric, ready to be trained."""
     import torch
     from torch import nn
 

@@ -42,7 +42,6 @@ _FAILURES_ON_PAGE = 5
 
 
 def summary_text(landscape: LandscapeData) -> str:
-    """Returns what a landscape file holds, one fact to a line."""
     return as_lines(_facts(landscape, _FAILURES_IN_TEXT, landscape.path))
 
 
@@ -238,7 +237,6 @@ def who_is_there(landscape: LandscapeData) -> list[tuple[str, str]]:
 
 
 def datasets_text(landscape: LandscapeData) -> str | None:
-    """Returns on which data sets the metrics were measured; None where there is only one."""
     others = other_datasets(landscape.metrics)
     if not others:
         return None
@@ -310,7 +308,6 @@ def _imported(source: Mapping[str, Any]) -> str:
 
 
 def _points(landscape: LandscapeData) -> str:
-    """Returns how many points have each status that occurs."""
     return ", ".join(f"{count} {status.name.lower()}" for status, count in landscape.status_counts.items() if count)
 
 
@@ -355,7 +352,6 @@ def samples_text(attributes: Mapping[str, Any]) -> str | None:
 
 
 def versions_text(versions: object) -> str | None:
-    """Returns programs with their versions; None where there are none."""
     if not isinstance(versions, Mapping) or not versions:
         return None
     return ", ".join(f"{name} {version}" for name, version in versions.items())

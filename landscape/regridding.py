@@ -177,19 +177,12 @@ def widen(
 
 @dataclass(frozen=True)
 class _Change:
-    """Another grid for a landscape.
+    """Another grid for a landscape."""
 
-    Attributes:
-        axes: its axes, which may need the plane.
-        points: about how many are new.
-        beside: where it goes if it shares few points with the file and the user names no other place.
-        under_way: what the same call after an interruption must know.
-    """
-
-    axes: Callable[[Plane], Axes]
-    points: int
-    beside: AnyPath | None = None
-    under_way: Any = None
+    axes: Callable[[Plane], Axes]  # its axes, which may need the plane
+    points: int  # about how many are new
+    beside: AnyPath | None = None  # where it goes if it shares few points with the file, unless the user names a place
+    under_way: Any = None  # what the same call after an interruption must know
 
 
 def _source(file: object) -> LandscapeData:

@@ -48,7 +48,6 @@ def check_replaceable_tensors(target: AnyPath, word: str, form: str | None) -> N
 
 
 def not_replaced(target: AnyPath, word: str) -> LandscapeWriteError:
-    """Returns the error for a file that holds something else than what is written."""
     return LandscapeWriteError(
         f"{target} is no {word} file and was left as it is: only such a file is replaced. Remove it, or give another "
         "name."
@@ -56,7 +55,6 @@ def not_replaced(target: AnyPath, word: str) -> LandscapeWriteError:
 
 
 def already_there(target: AnyPath) -> LandscapeWriteError:
-    """Returns the error for a file that may not be replaced without ``overwrite``."""
     return LandscapeWriteError(
         f"{target} exists and was left as it is. Pass overwrite=True to replace it, or give another name."
     )

@@ -22,19 +22,12 @@ _LONGEST_NAME = 100
 
 @dataclass(frozen=True)
 class OriginRole:
-    """Which network a plane's origin is.
+    """Which network a plane's origin is."""
 
-    Attributes:
-        role: one of ``ROLES``.
-        name: of a named network; else "".
-        run: the name of the run that it belongs to; "" where it has none.
-        number: of the run's checkpoint; else None.
-    """
-
-    role: str = ORIGIN
-    name: str = ""
-    run: str = ""
-    number: int | None = None
+    role: str = ORIGIN  # one of ``ROLES``
+    name: str = ""  # of a named network; else ""
+    run: str = ""  # the name of the run that it belongs to; "" where it has none
+    number: int | None = None  # of the run's checkpoint; else None
 
 
 UNKNOWN = OriginRole()

@@ -31,19 +31,12 @@ _LONGEST_JOINED = 100
 
 @dataclass(frozen=True)
 class Job:
-    """One landscape to draw: the plane through an interval, or directions around one checkpoint.
+    """One landscape to draw: the plane through an interval, or directions around one checkpoint."""
 
-    Attributes:
-        kind: "pca", "random", "hessian" or "ggn".
-        numbers: of the checkpoints.
-        path: of the landscape file.
-        single: whether the run has no other interval.
-    """
-
-    kind: str
+    kind: str  # "pca", "random", "hessian" or "ggn"
     numbers: tuple[int, ...]
     path: AnyPath
-    single: bool = True
+    single: bool = True  # whether the run has no other interval
 
 
 def find_jobs(

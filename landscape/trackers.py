@@ -174,7 +174,6 @@ def _imported(package: str, name: str) -> Any:
 
 
 def _checked(landscape: object, name: object) -> str:
-    """Returns the name that a landscape has in a tracker."""
     check_instance("landscape", landscape, Landscape, "a Landscape")
     assert isinstance(landscape, Landscape)
     if name is None:
@@ -191,7 +190,6 @@ def _picture(landscape: Landscape, look: Look) -> Any:
 
 
 def _write(landscape: Landscape, folder: Path, title: str, look: Look) -> dict[str, Path]:
-    """Writes picture, page and landscape file into a folder, under the last part of the title."""
     stem = _stem(title)
     files = {"picture": folder / f"{stem}.png", "landscape": folder / f"{stem}.h5"}
     save_figure(_picture(landscape, look), files["picture"])

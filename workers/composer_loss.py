@@ -76,21 +76,17 @@ class _MetricOfModel:
         return _MetricOfModel(self._model, self._metric)
 
     def to(self, device: Any) -> _MetricOfModel:
-        """Moves the metric's state."""
         self._metric = self._metric.to(device)
         return self
 
     def reset(self) -> None:
-        """Starts again."""
         self._metric.reset()
 
     def update(self, outputs: Any, batch: Any) -> None:
-        """Adds one batch."""
         batch = copy.copy(batch)
         self._model.update_metric(batch, self._model.eval_forward(batch, outputs), self._metric)
 
     def compute(self) -> Any:
-        """Returns the value over all batches."""
         return self._metric.compute()
 
 
@@ -103,7 +99,6 @@ def _data_of(item: Any) -> tuple[Any, Any]:
 
 
 def _with_transforms(spec: Any) -> Any:
-    """Returns the data of a DataSpec, with its transforms applied to each batch."""
     loader = spec.dataloader
     if not isinstance(loader, DataLoader):
         return _Transformed(loader, spec)

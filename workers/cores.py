@@ -8,7 +8,6 @@ _before_pinning: set[int] = set()
 
 
 def pin_process(cores: tuple[int, ...]) -> None:
-    """Restricts every thread of this process to the cores, where the system can do that."""
     if not _before_pinning:
         _before_pinning.update(system.usable_cores())
     system.pin_process(cores)

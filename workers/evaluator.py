@@ -25,38 +25,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SampleMemory:
-    """Where samples are kept.
+    """Where samples are kept."""
 
-    Attributes:
-        held: samples that other workers of a pool hold (``EvaluatorDescription.held``); those of this machine are used
-            instead of being read again, if this worker's data set begins, goes on and ends like them.
-        shared: whether this worker's samples are kept for others.
-        folder: where they go then on systems that have no shared memory without names.
-        limit: bytes that samples may take (int), or a share of the memory that is free (float). What takes more is
-            read anew in each pass.
-        obstacle: why that is not possible, in a few words; empty where it is.
-    """
-
-    held: tuple[bytes, ...] = ()
-    shared: bool = False
-    folder: str | None = None
-    limit: int | float = 0.5
-    obstacle: str = "only PyTorch networks are measured so"
+    held: tuple[bytes, ...] = ()  # other workers' samples, used if they begin, go on and end like this one's
+    shared: bool = False  # whether this worker's samples are kept for others
+    folder: str | None = None  # where they go then on systems that have no shared memory without names
+    limit: int | float = 0.5  # bytes (int), or a share of free memory (float); what takes more is read in each pass
+    obstacle: str = "only PyTorch networks are measured so"  # why that is not possible, in a few words; or empty
 
 
 @dataclass(frozen=True)
 class PassCost:
-    """What a pass over samples costs that are read anew in each, as it was measured last.
+    """What a pass over samples costs that are read anew in each, as it was measured last."""
 
-    Attributes:
-        points: how many points are worth one pass.
-        reading: seconds in which the samples are read.
-        point: seconds of measuring one point in it.
-    """
-
-    points: int
-    reading: float
-    point: float
+    points: int  # how many points are worth one pass
+    reading: float  # seconds in which the samples are read
+    point: float  # seconds of measuring one point in it
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,6 @@ class FunctionEvaluator(Evaluator):
 
     @property
     def description(self) -> EvaluatorDescription:
-        """What this evaluator measures, and how."""
         return self._description
 
     def load(
@@ -113,13 +112,11 @@ class FunctionEvaluator(Evaluator):
     def measure(
         self, points: Float64[np.ndarray, "points axes"], **_: Any
     ) -> dict[str, Float64[np.ndarray, " points"]]:
-        """Measures points of the loaded plane, shape (points, axes)."""
         points = check_points(points, self._axes)
         rows = [self._call(self._state_at(coordinates)) for coordinates in points.tolist()]
         return {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
-        """Measures one full set of weights, off the plane; the loaded plane stays in place."""
         return self._call(self._copy({**parameters, **(self._buffers if buffers is None else buffers)}))
 
     def _state_at(self, coordinates: Sequence[float]) -> dict[str, NDArray[Any]]:

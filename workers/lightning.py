@@ -91,7 +91,6 @@ class LightningCallback:
         self._is_set_up = False
 
     def __call__(self) -> tuple[OwnLoss, nn.Module, Any, dict[str, Any]]:
-        """Returns (loss, network, data loader, metrics), as every callback_fn does."""
         source = self._module
         module = copy.deepcopy(source) if isinstance(source, nn.Module) else source()
         if not _is_lightning(module, "LightningModule"):

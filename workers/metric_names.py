@@ -33,17 +33,11 @@ _GROUPED = re.compile(r"(.+)\[([^\[\]]*)\]", re.DOTALL)
 
 @dataclass(frozen=True)
 class MetricName:
-    """What a metric's name says.
+    """What a metric's name says."""
 
-    Attributes:
-        quantity: what was measured, such as "loss" or "accuracy"; one quantity has one scale on all data sets.
-        group: the group of samples; "" for all of them.
-        dataset: the data set; "" for the main one.
-    """
-
-    quantity: str
-    group: str = ""
-    dataset: str = ""
+    quantity: str  # what was measured, such as "loss" or "accuracy"; one quantity has one scale on all data sets
+    group: str = ""  # the group of samples; "" for all of them
+    dataset: str = ""  # the data set; "" for the main one
 
     @classmethod
     def read(cls, name: str, among: Container[str]) -> MetricName:
@@ -62,7 +56,6 @@ class MetricName:
 
     @property
     def standard_error(self) -> str:
-        """The name of the metric that is this one's standard error."""
         return str(MetricName(f"{self.quantity}_stderr", self.group, self.dataset))
 
     @property

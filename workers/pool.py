@@ -46,15 +46,11 @@ class StateTask:
 
 @dataclass(frozen=True)
 class CurvatureTask:
-    """The curvature at one full set of weights, measured whole by one worker.
-
-    Attributes:
-        settings: what is measured; the same for all tasks of one run.
-    """
+    """The curvature at one full set of weights, measured whole by one worker."""
 
     key: Hashable
     read: Callable[[], tuple[State, State | None]]
-    settings: CurvatureSettings
+    settings: CurvatureSettings  # what is measured; the same for all tasks of one run
     source: Callable[[], tuple[State, State | None]] | None = None
 
 
@@ -64,18 +60,12 @@ WeightsTask: TypeAlias = StateTask | CurvatureTask
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a task.
-
-    Attributes:
-        values: by metric name; None where the task failed.
-        error: the traceback of what went wrong.
-        samples: of a point, the loss of each sample by the data set's name; None where these are not kept.
-    """
+    """The result of a task."""
 
     key: Hashable
-    values: dict[str, float] | None
-    error: str | None = None
-    samples: dict[str, Float32[np.ndarray, " samples"]] | None = None
+    values: dict[str, float] | None  # by metric name; None where the task failed
+    error: str | None = None  # the traceback of what went wrong
+    samples: dict[str, Float32[np.ndarray, " samples"]] | None = None  # each sample's loss, if kept, by data set
 
 
 @dataclass(frozen=True)

@@ -30,15 +30,9 @@ class SampleLosses:
 
 @dataclass(frozen=True)
 class KeptSamples:
-    """The samples of a data set whose losses are kept at each point.
+    """The samples of a data set whose losses are kept at each point."""
 
-    Attributes:
-        name: of the data set; "" where it has none.
-        targets: of each, int64 in little-endian bytes; empty where targets are not one whole number for each sample.
-        weights: how much each counts in the mean, float64 in little-endian bytes; empty where all count alike.
-    """
-
-    name: str
+    name: str  # of the data set; "" where it has none
     count: int
-    targets: bytes = b""
-    weights: bytes = b""
+    targets: bytes = b""  # int64 in little-endian bytes; empty where targets are not one whole number for each sample
+    weights: bytes = b""  # of each in the mean, float64 in little-endian bytes; empty where all count alike

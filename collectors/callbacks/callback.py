@@ -201,18 +201,9 @@ class Callback:
 
 
 class BuiltInCallback(Callback):
-    """The mark of the callbacks that this library provides: they may use legacy hooks in ``Model.fit``.
+    """Our callbacks' base: the work is in the legacy hooks, so that a loop of one's own can call these alone."""
 
-    They do their work in the legacy hooks (``begin``, ``step_end``, ...), so that these can be called in a loop of
-    one's own and overridden in a subclass; the ``on_train_*`` and ``on_eval_*`` hooks lead there. ``cb_params.mode``
-    tells the phase; where it is missing, it is training.
-
-    Attributes:
-        called_in_fit_evaluation: whether the ``on_eval_*`` hooks also run for the evaluations inside
-            ``Model.fit`` (those of ``Model.eval`` always run).
-    """
-
-    called_in_fit_evaluation = False
+    called_in_fit_evaluation = False  # also the on_eval_* hooks of evaluations inside Model.fit
 
 
 class StepListener(Callback):

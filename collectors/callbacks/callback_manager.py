@@ -187,12 +187,10 @@ def legacy_hooks_of(callback: Callback) -> tuple[str, ...]:
 
 
 def has_state(value: Any) -> bool:
-    """Returns whether an object has ``state_dict`` and ``load_state_dict``."""
     return all(callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict"))
 
 
 def callbacks_with_state(callbacks: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Yields the callbacks that have a state, each with its class's name."""
     for callback in callbacks:
         if has_state(callback):
             yield type(callback).__name__, callback

@@ -105,7 +105,6 @@ class LearningRateScheduler(BuiltInCallback):
         self._before_first_step = check_bool("before_first_step", before_first_step)
 
     def begin(self, run_context: RunContext) -> None:
-        """Checks the optimizer, and sets the first step's learning rate when asked to; not in evaluation."""
         if in_evaluation(run_context):
             return
         params = run_context.original_args()
@@ -114,7 +113,6 @@ class LearningRateScheduler(BuiltInCallback):
             self._schedule(params)
 
     def step_end(self, run_context: RunContext) -> None:
-        """Sets the next step's learning rate; not in evaluation."""
         if not in_evaluation(run_context):
             self._schedule(run_context.original_args())
 

@@ -59,23 +59,17 @@ class History(BuiltInCallback):
         self._total, self._samples = state["total"], state["samples"]
 
     def begin(self, run_context: RunContext) -> None:
-        """Starts new lists."""
         self._restart()
 
     def epoch_begin(self, run_context: RunContext) -> None:
-        """Starts a new mean."""
         self._restart_mean()
 
     def step_end(self, run_context: RunContext) -> None:
-        """Takes in the loss of a step."""
         element = "eval_dataset_element" if in_evaluation(run_context) else "train_dataset_element"
         self._add(parameters_of(run_context), element)
 
     def epoch_end(self, run_context: RunContext) -> None:
-        """Notes the epoch with its mean loss and, in training, the results of its evaluation.
-
-        In a loop that does not call ``step_end``, ``cb_params.net_outputs`` counts, the epoch's last loss.
-        """
+        """In a loop that does not call ``step_end``, ``cb_params.net_outputs`` counts, the epoch's last loss."""
         params = parameters_of(run_context)
         if not self._samples and params.get("net_outputs") is not None:
             self._add(params, "")
@@ -87,7 +81,6 @@ class History(BuiltInCallback):
         self._restart_mean()
 
     def end(self, run_context: RunContext) -> None:
-        """Notes the metrics of an evaluation, which its trainer computes after its epoch."""
         if in_evaluation(run_context) and self.epoch["epoch"]:
             results = parameters_of(run_context).get("metrics") or {}
             _check_names(results)
@@ -110,7 +103,6 @@ class History(BuiltInCallback):
         self._samples += samples
 
     def _note_results(self, results: Mapping[str, Any]) -> None:
-        """Sets the last entry of every list but the losses'."""
         before = len(self.epoch["epoch"]) - 1
         for name in (*self.history, *results):
             if name != _LOSS:

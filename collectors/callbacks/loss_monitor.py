@@ -45,15 +45,12 @@ class LossMonitor(BuiltInCallback):
         self._restart({})
 
     def begin(self, run_context: RunContext) -> None:
-        """Forgets the previous run."""
         self._restart(parameters_of(run_context))
 
     def epoch_begin(self, run_context: RunContext) -> None:
-        """Notes where the epoch begins."""
         self._epoch_start = parameters_of(run_context).get("cur_step_num", 0)
 
     def step_end(self, run_context: RunContext) -> None:
-        """Prints the loss when it is time, and acts when it is not finite."""
         params = parameters_of(run_context)
         loss = step_loss(params["net_outputs"])
         epoch, step = params.get("cur_epoch_num", 1), self._step_in_epoch(params)
@@ -65,7 +62,6 @@ class LossMonitor(BuiltInCallback):
             print(f"epoch: {epoch} step: {step}, loss is {float(loss)}", flush=True)
 
     def epoch_end(self, run_context: RunContext) -> None:
-        """Reads the losses that were left on an accelerator; prints the metrics when a training epoch was evaluated."""
         self._read_losses(run_context)
         params = parameters_of(run_context)
         metrics = params.get("metrics")

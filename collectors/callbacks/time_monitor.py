@@ -44,19 +44,15 @@ class TimeMonitor(BuiltInCallback):
             self._train = _EpochTimer()
 
     def epoch_begin(self, run_context: RunContext) -> None:
-        """Starts the time of an epoch."""
         self._timer(run_context).start(run_context)
 
     def step_begin(self, run_context: RunContext) -> None:
-        """Notes that a batch is there."""
         self._timer(run_context).end_waiting(perf_counter())
 
     def step_end(self, run_context: RunContext) -> None:
-        """Notes that the next batch is waited for."""
         self._timer(run_context).begin_waiting(perf_counter())
 
     def epoch_end(self, run_context: RunContext) -> None:
-        """Prints the time of an epoch."""
         self._end_epoch("Eval" if in_evaluation(run_context) else "Train", self._timer(run_context), run_context)
 
     def end(self, run_context: RunContext) -> None:
@@ -67,7 +63,6 @@ class TimeMonitor(BuiltInCallback):
             self._train = _EpochTimer()
 
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
-        """Forgets the epoch that did not end."""
         self._train, self._eval = _EpochTimer(), _EpochTimer()
 
     def _timer(self, run_context: RunContext) -> _EpochTimer:

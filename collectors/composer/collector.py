@@ -50,7 +50,6 @@ class SummaryCollector(InComposer):
         self._collector.capture(plugin, name, value)
 
     def fit_start(self, state: State, logger: Logger) -> None:
-        """Opens the run directory and saves the state before the first step where that is asked for."""
         if state.fsdp_enabled:
             raise ValueError(
                 "parallelism_config must not shard the weights (FSDP), because no process has all of them then; train "

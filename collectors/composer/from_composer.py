@@ -83,13 +83,11 @@ class FromComposer(StepListener):
         _warn_of_missing_events(callback)
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Runs ``init``, ``before_load``, ``after_load`` and ``fit_start``."""
         now = self._begin(run_context)
         now.begin_training_batches(run_context.original_args())
         self._run("on_train_begin", run_context)
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
-        """Runs ``epoch_start``, and ``iteration_start`` before the first."""
         timestamp = self._now.state.timestamp
         self._epoch_is_open = True
         if int(timestamp.batch_in_epoch):
@@ -99,16 +97,13 @@ class FromComposer(StepListener):
         self._run("on_train_epoch_begin", run_context)
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Runs ``batch_start``."""
         self._run("on_train_step_begin", run_context)
 
     def inside_step(self, event: str, run_context: RunContext, **values: Any) -> None:
-        """Runs the events within a step, in training and in evaluations."""
         self._now.note_inside_step(run_context.original_args(), **values)
         self._run_events((event,), run_context)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Runs ``batch_end`` and ``batch_checkpoint``."""
         params = run_context.original_args()
         self._now.end_step(params)
         if self._loggers:
@@ -122,7 +117,6 @@ class FromComposer(StepListener):
             self._run("on_train_epoch_end", run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Runs ``fit_end``."""
         self._run("on_train_end", run_context)
 
     def on_eval_begin(self, run_context: RunContext) -> None:
@@ -135,12 +129,10 @@ class FromComposer(StepListener):
         self._run("on_eval_begin", run_context)
 
     def on_eval_step_begin(self, run_context: RunContext) -> None:
-        """Runs ``eval_batch_start``."""
         self._now.state.batch = run_context.original_args().eval_dataset_element
         self._run("on_eval_step_begin", run_context)
 
     def on_eval_step_end(self, run_context: RunContext) -> None:
-        """Runs ``eval_batch_end``."""
         self._now.end_evaluation_step(run_context.original_args())
         self._run("on_eval_step_end", run_context)
 

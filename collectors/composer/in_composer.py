@@ -110,7 +110,6 @@ class InComposer(composer.Callback):  # type: ignore[misc]
         self._saved: list[Any] | None = None
 
     def fit_start(self, state: State, logger: Logger) -> None:
-        """Begins a run."""
         others = [item for item in state.callbacks if type(item) is type(self) and item is not self]
         if others and type(self) is InComposer:
             raise ValueError(
@@ -126,7 +125,6 @@ class InComposer(composer.Callback):  # type: ignore[misc]
 
     @_in_a_run
     def epoch_start(self, state: State, logger: Logger) -> None:
-        """Begins an epoch."""
         with self._noticing_errors():
             self._params.cur_epoch_num = int(state.timestamp.epoch) + 1
             self._in_epoch = True
@@ -134,7 +132,6 @@ class InComposer(composer.Callback):  # type: ignore[misc]
 
     @_in_a_run
     def batch_start(self, state: State, logger: Logger) -> None:
-        """Begins a step; its batch is there."""
         if not self._in_epoch:
             # Going on in the middle of an epoch, Composer does not begin it again.
             self.epoch_start(state, logger)
@@ -145,7 +142,6 @@ class InComposer(composer.Callback):  # type: ignore[misc]
 
     @_in_a_run
     def batch_end(self, state: State, logger: Logger) -> None:
-        """Ends a step."""
         with self._noticing_errors():
             self._params.net_outputs = parameters.step_loss(state)
             self._call("batch_end", state)
@@ -158,7 +154,6 @@ class InComposer(composer.Callback):  # type: ignore[misc]
 
     @_in_a_run
     def fit_end(self, state: State, logger: Logger) -> None:
-        """Ends the run."""
         with self._noticing_errors():
             if self._in_epoch and self.ends_partial_epochs:
                 self._end_epoch(state)
@@ -169,15 +164,12 @@ class InComposer(composer.Callback):  # type: ignore[misc]
             self._end_run()
 
     def eval_before_all(self, state: State, logger: Logger) -> None:
-        """Begins the evaluations of a training."""
         self._evaluates_for_fit = True
 
     def eval_after_all(self, state: State, logger: Logger) -> None:
-        """Ends the evaluations of a training."""
         self._evaluates_for_fit = False
 
     def eval_start(self, state: State, logger: Logger) -> None:
-        """Begins an evaluation, in training or outside of it."""
         with self._noticing_errors():
             if self._context is None:
                 self._begin_run(CallbackParameters(mode="eval", network=unwrap(state.model)))
@@ -188,21 +180,18 @@ class InComposer(composer.Callback):  # type: ignore[misc]
 
     @_in_a_run
     def eval_batch_start(self, state: State, logger: Logger) -> None:
-        """Begins a step of an evaluation."""
         with self._noticing_errors():
             self._params.update(eval_dataset_element=state.batch, cur_step_num=int(state.eval_timestamp.batch) + 1)
             self._call("eval_batch_start", state)
 
     @_in_a_run
     def eval_batch_end(self, state: State, logger: Logger) -> None:
-        """Ends a step of an evaluation."""
         with self._noticing_errors():
             self._params.net_outputs = state.outputs
             self._call("eval_batch_end", state)
 
     @_in_a_run
     def eval_end(self, state: State, logger: Logger) -> None:
-        """Ends an evaluation."""
         with self._noticing_errors():
             params, training = self._params, self._training or {}
             before_metrics, *after = EVENT_HOOKS["eval_end"]
@@ -227,7 +216,6 @@ class InComposer(composer.Callback):  # type: ignore[misc]
         self._give_up()
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the states of the callbacks, for Composer's checkpoints."""
         return {"callbacks": parameters.states_of(self._manager.callbacks)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -20,14 +20,12 @@ _FROM_TRAINING = ("mode", "cur_step_num", "batch_num", "net_outputs")
 
 
 def composer_missing(error: ImportError) -> ImportError:
-    """Returns the error for a Composer that cannot be imported."""
     return ImportError(
         f"Composer cannot be imported ({error}); install it with pip install 'summary-landscape[composer]'."
     )
 
 
 def training_parameters(state: State) -> CallbackParameters:
-    """Returns the parameters at the beginning of a ``Trainer.fit``."""
     network = unwrap(state.model)
     batch_num = batches_of(state)
     step = int(state.timestamp.batch)
@@ -75,19 +73,16 @@ def step_loss(state: State) -> Any:
 
 
 def evaluation_results(state: State) -> dict[str, Any]:
-    """Returns the metrics of the evaluation that has just ended, by name."""
     label = state.dataloader_label
     metrics = state.eval_metrics.get(label, {}) if label is not None else {}
     return {name: _number(state.eval_metric_values[name]) for name in metrics if name in state.eval_metric_values}
 
 
 def batches_of(state: State) -> int | None:
-    """Returns how many batches the present data loader has, None where it does not know."""
     return None if state.dataloader_len is None else int(state.dataloader_len)
 
 
 def states_of(callbacks: list[Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Returns the states of those callbacks that have one, each with its class's name."""
     return [(name, callback.state_dict()) for name, callback in callbacks_with_state(callbacks)]
 
 

@@ -37,11 +37,9 @@ class NetworkAsComposerModel(ComposerModel):  # type: ignore[misc]
         self._loss_fn = (loss_fn,)
 
     def forward(self, batch: Any) -> Any:
-        """Returns the network's outputs."""
         return call_network(self.module, batch[0])
 
     def loss(self, outputs: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
-        """Returns the loss."""
         (loss_fn,) = self._loss_fn
         return outputs if loss_fn is None else loss_fn(outputs, batch[1])
 
@@ -81,7 +79,6 @@ class ModelState:
         return duration is not None and duration is not self._duration and bool(self.state.timestamp >= duration)
 
     def begin_training_batches(self, params: CallbackParameters) -> None:
-        """Makes the training's data the present data."""
         steps = params.get("batch_num")
         self.state.set_dataloader(params.train_dataset, TRAIN_LABEL, -1 if steps is None else steps)
 
@@ -93,7 +90,6 @@ class ModelState:
             setattr(self.state, name, value)
 
     def end_step(self, params: CallbackParameters) -> None:
-        """Notes the loss of a training step and lets time go on."""
         state = self.state
         state.loss = torch.as_tensor(params.net_outputs)
         now = perf_counter()
@@ -104,19 +100,16 @@ class ModelState:
         self._seen_at = now
 
     def end_epoch(self) -> None:
-        """Lets time go on to the next epoch."""
         self.state.previous_timestamp = self.state.timestamp
         self.state.timestamp = self.state.timestamp.to_next_epoch()
 
     def begin_evaluation(self, params: CallbackParameters) -> None:
-        """Makes the evaluation's data the present data."""
         steps = params.get("batch_num")
         self.state.eval_timestamp = Timestamp()
         self.state.set_dataloader(params.valid_dataset, EVAL_LABEL, -1 if steps is None else steps)
         self._eval_began_at = perf_counter()
 
     def end_evaluation_step(self, params: CallbackParameters) -> None:
-        """Notes the outputs of a step of an evaluation and lets its time go on."""
         state, outputs = self.state, params.net_outputs
         inputs, targets = params.eval_dataset_element
         if isinstance(outputs, tuple) and len(outputs) == 3 and outputs[2] is targets:
@@ -128,7 +121,6 @@ class ModelState:
         )
 
     def end_evaluation(self, params: CallbackParameters) -> dict[str, Any]:
-        """Notes the results of an evaluation and returns them."""
         results = {**params.metrics, **params.get("eval_results", {})}
         self.state.eval_metrics = {EVAL_LABEL: {name: _Result(value) for name, value in results.items()}}
         self.state.eval_metric_values = dict(results)
@@ -141,14 +133,12 @@ class ModelState:
             self.state.set_dataloader(params.train_dataset, TRAIN_LABEL)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the training's time as plain numbers."""
         values = self.state.timestamp.state_dict()
         return {
             name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in values.items()
         }
 
     def load_state_dict(self, values: dict[str, Any]) -> None:
-        """Sets the training's time."""
         timestamp = Timestamp()
         timestamp.load_state_dict(
             {name: timedelta(seconds=value) if name.endswith("_wct") else value for name, value in values.items()}
@@ -158,11 +148,8 @@ class ModelState:
 
 
 class _Result:
-    """A metric that is computed already."""
-
     def __init__(self, value: Any) -> None:
         self._value = value
 
     def compute(self) -> torch.Tensor:
-        """Returns the value."""
         return torch.as_tensor(self._value)

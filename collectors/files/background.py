@@ -18,25 +18,17 @@ class WriterClosedError(RuntimeError):
 # Both writers: the thread begins with the first thing to do. Its first error ends it and drops what waits; every later
 # call raises that error. A forked process has a copy of the object without the thread; closing the copy does nothing.
 class NewestState:
-    """Saves a state that keeps changing, at most once per interval.
-
-    Args:
-        save: writes the state as it is now; a change that ``close`` finds unsaved is left to ``last``, or the caller.
-        interval: the least number of seconds between two saves, and before the first.
-        rest: after a save the thread rests at least this many times as long as the save took.
-        last: called on the thread before it ends; after an error too, and its errors are then dropped.
-        explain: turns the error of the thread into the one for the caller.
-    """
+    """Saves a state that keeps changing, at most once per ``interval`` seconds, and not before the first is over."""
 
     def __init__(
         self,
         name: str,
-        save: Callable[[], object],
+        save: Callable[[], object],  # the state as it is now; a change unsaved at ``close`` is left to ``last``
         interval: float,
         *,
-        rest: float = 0.0,
-        last: Callable[[], object] | None = None,
-        explain: Callable[[BaseException], BaseException] | None = None,
+        rest: float = 0.0,  # the thread rests at least this many times as long as a save took
+        last: Callable[[], object] | None = None,  # on the thread, before it ends; errors after the first are dropped
+        explain: Callable[[BaseException], BaseException] | None = None,  # the thread's error to the caller's
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name, self._save, self._interval, self._rest = name, save, interval, rest
@@ -52,11 +44,9 @@ class NewestState:
 
     @property
     def is_open(self) -> bool:
-        """Whether the writer is not closed yet, and this is the process that made it."""
         return not self._closing and os.getpid() == self._process
 
     def touch(self) -> None:
-        """Notes that the state has changed."""
         with self._changed:
             self.check()
             if not self._is_unsaved:
@@ -157,7 +147,6 @@ class OrderedJobs(NewestState):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no job waits or is under way."""
         return not self._jobs
 
     def submit(self, job: Callable[[], object], size: int = 0) -> None:

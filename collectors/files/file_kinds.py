@@ -78,7 +78,6 @@ def check_kind(label: object, begins: bytes, *expected: str) -> None:
 
 
 def begins_as_pytorch(begins: bytes) -> bool:
-    """Returns whether a file that begins so is one of ``torch.save``."""
     return re.match(_PYTORCH, begins, re.DOTALL) is not None
 
 

@@ -121,12 +121,10 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes a file, whole or not at all."""
     write_files({Path(path): content})
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a text file, whole or not at all."""
     write_bytes(path, text.encode("utf-8"))
 
 
@@ -179,7 +177,6 @@ class TemporaryFolder:
         self._remove = weakref.finalize(self, _remove, self.path, os.getpid())
 
     def remove(self) -> None:
-        """Removes it with everything in it; a second call does nothing."""
         self._remove()
 
 

@@ -85,7 +85,6 @@ def lost_slashes_hint(path: object) -> str:
 
 
 def is_url(path: object) -> bool:
-    """Returns whether a path is an fsspec URL rather than a path of this machine."""
     return isinstance(path, str) and _URL.match(path) is not None
 
 

@@ -51,11 +51,9 @@ class RemotePath:
 
     @property
     def parent(self) -> RemotePath:
-        """The folder that it is in."""
         return self._folder or RemotePath(self._file_system, self._file_system._parent(self._path))
 
     def is_dir(self) -> bool:
-        """Returns whether it is a folder."""
         with os_errors(self):
             return bool(self._file_system.isdir(self._path))
 
@@ -64,11 +62,9 @@ class RemotePath:
         return self.name in self.parent._files
 
     def exists(self) -> bool:
-        """Returns whether it is a file or a folder."""
         return self.is_file() or self.is_dir()
 
     def open(self, mode: str = "rb") -> io.BufferedReader:
-        """Opens the file for reading from its beginning to its end."""
         return io.BufferedReader(self.open_raw(), _READ_AHEAD)
 
     def open_raw(self) -> io.RawIOBase:
@@ -76,7 +72,6 @@ class RemotePath:
         return _RemoteFile(self)
 
     def size(self) -> int:
-        """Returns the bytes of the file."""
         size = self.parent._files.get(self.name)
         if size is None:
             with os_errors(self):
@@ -150,13 +145,11 @@ class RemotePath:
         self._put(lambda path: self._file_system.put_file(str(source), path))
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Removes the file."""
         with os_errors(self), contextlib.suppress(*([FileNotFoundError] if missing_ok else [])):
             self._file_system.rm_file(self._path)
         self.parent._forget()
 
     def remove_folder(self) -> None:
-        """Removes the folder and everything in it."""
         with os_errors(self):
             if not self._file_system.exists(self._path):
                 return
@@ -178,7 +171,6 @@ class RemotePath:
             self._file_system.rmdir(path)
 
     def copy_to(self, target: Path) -> None:
-        """Copies the file to this machine."""
         with os_errors(self):
             self._file_system.get_file(self._path, str(target))
 

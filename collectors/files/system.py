@@ -93,7 +93,6 @@ def protect(path: Path) -> None:
 
 
 def process_is_alive(process: int) -> bool:
-    """Returns whether a process of that id exists on this machine."""
     if WINDOWS:
         # os.kill(process, 0) would send Ctrl-C there.
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined]
@@ -151,7 +150,6 @@ def holding(file: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def usable_cores() -> tuple[int, ...]:
-    """Returns the numbers of the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))

@@ -16,11 +16,7 @@ _REST = 9
 
 
 class RecordUploads:
-    """A folder of this machine whose files are uploaded whole when they have changed, about every 30 s.
-
-    Attributes:
-        folder: where files are written, by forked processes as well; names that begin with a dot are not uploaded.
-    """
+    """A folder whose files are uploaded about every 30 s if changed, forked processes' too, none with a leading dot."""
 
     def __init__(self, target: RemotePath) -> None:
         target.check_writable("summary_dir")

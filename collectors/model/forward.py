@@ -20,13 +20,7 @@ LossFunction = Callable[[Any, Any], torch.Tensor]
 
 @dataclass(frozen=True)
 class Forward:
-    """A network and its loss function, ready to be called.
-
-    Attributes:
-        loss_fn: called with outputs and targets; None where the network returns its loss.
-        amp_level: "O0", "O2", "O3" or "auto", as in ``Model``.
-        keep_batchnorm_fp32: whether BatchNorm computes in float32 in mixed precision; None where the level says it.
-    """
+    """A network and its loss function (None: the network returns its loss), to be called; options as in ``Model``."""
 
     network: nn.Module
     loss_fn: LossFunction | None
@@ -48,7 +42,6 @@ class Forward:
 
     @property
     def loss_is_sum(self) -> bool:
-        """Whether the loss adds over samples rather than averaging."""
         return getattr(self.loss_fn, "reduction", "mean") == "sum"
 
     @property
@@ -73,7 +66,6 @@ class Forward:
             yield
 
     def place(self, name: str, batch: Any, index: int) -> tuple[Any, Any]:
-        """Returns inputs and targets of a batch, on the network's device."""
         expected = f"{name} must yield (inputs, targets) pairs, but its batch {index} is"
         remedy = "Several inputs go into one tuple or dict: ((a, b), targets)."
         if not isinstance(batch, tuple | list):
@@ -129,7 +121,6 @@ def _in_float32(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def check_loss(name: str, loss: Any) -> torch.Tensor:
-    """Returns the loss as a tensor of shape ()."""
     if not isinstance(loss, torch.Tensor):
         raise TypeError(f"{name} must return a scalar tensor, the loss, but returned {type(loss).__name__}.")
     if loss.numel() != 1:
@@ -154,7 +145,6 @@ def check_dataset(name: str, dataset: Any) -> None:
 
 
 def empty_dataset(name: str) -> ValueError:
-    """Returns the error for a data set without a batch."""
     return ValueError(
         f"{name} must yield at least one batch, but got none. A DataLoader with drop_last=True has none when the "
         "batch size exceeds the number of samples."
@@ -162,7 +152,6 @@ def empty_dataset(name: str) -> ValueError:
 
 
 def dataset_length(dataset: Any) -> int | None:
-    """Returns the number of batches, or None where the data set does not know it."""
     try:
         return len(dataset)
     except TypeError:

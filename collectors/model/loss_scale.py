@@ -79,7 +79,6 @@ LossScale = FixedLossScaleManager | DynamicLossScaleManager | torch.amp.GradScal
 
 
 def checked_loss_scale(value: Any) -> LossScale | None:
-    """Returns the value if it scales losses."""
     if value is None or isinstance(value, LossScale):
         return value
     expected = "a FixedLossScaleManager, a DynamicLossScaleManager, a torch.amp.GradScaler or None"

@@ -27,7 +27,6 @@ class WeightedMean:
 
     @property
     def value(self) -> float:
-        """The mean so far; NaN while there are no values."""
         return self._total / self._weight if self._weight else float("nan")
 
 

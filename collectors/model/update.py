@@ -47,7 +47,6 @@ class OptimizerUpdate:
 
     @property
     def pending(self) -> bool:
-        """Whether there are gradients that no optimizer step has used."""
         return self._batches > 0
 
     @property
@@ -57,11 +56,9 @@ class OptimizerUpdate:
 
     @property
     def complete(self) -> bool:
-        """Whether the gradients of a whole group are there, so that an optimizer step is due."""
         return self._batches == self._accumulation_steps
 
     def backward(self, loss: torch.Tensor, samples: int) -> None:
-        """Adds the gradients of one batch."""
         if self._batches == 0:
             # At the group's start rather than after its step, so that hooks after a step see the gradients.
             self._optimizer.zero_grad()
@@ -75,7 +72,6 @@ class OptimizerUpdate:
         self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the gradients that no optimizer step has used, and of how much they are; empty without any."""
         if not self.pending:
             return {}
         return {
@@ -86,7 +82,6 @@ class OptimizerUpdate:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on with what ``state_dict`` returned."""
         self._batches = state.get("batches", 0)
         self._samples = state.get("samples", 0)
         self._nominal = state.get("nominal", 0)
@@ -98,7 +93,6 @@ class OptimizerUpdate:
             parameter.grad = None if gradient is None else torch.empty_like(parameter).detach().copy_(gradient)
 
     def step(self) -> None:
-        """Makes an optimizer step with the gradients so far."""
         parameters = self._parameters()
         if self._weighs and self._samples != self._nominal:
             for parameter in parameters:

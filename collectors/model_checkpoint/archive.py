@@ -31,12 +31,7 @@ _PLAIN = (bool, int, float, str)
 
 @dataclass(frozen=True)
 class Archive:
-    """A checkpoint's content: copies, which later training steps do not change.
-
-    Attributes:
-        arrays: the weights, and the arrays of the rest.
-        contents: the rest, as JSON.
-    """
+    """A checkpoint's content: copies, which later training steps do not change; what is no array is JSON."""
 
     arrays: dict[str, NDArray[Any]]
     contents: str
@@ -181,7 +176,6 @@ def encode(tree: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
 
 
 def decode(encoded: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Returns the tree that ``encode`` was given."""
     if encoded is None or isinstance(encoded, _PLAIN):
         return encoded
     if isinstance(encoded, list):

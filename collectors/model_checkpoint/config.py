@@ -189,7 +189,6 @@ def _check_own_value(name: str, key: Any, value: Any) -> Any:
 
 
 def check_info_value(name: str, key: Any, value: Any) -> Any:
-    """Returns a value that a checkpoint can hold beside the weights."""
     if not isinstance(key, str):
         raise wrong_type(f"a key of {name}", "a str", key)
     if isinstance(value, int | float | str | np.generic | np.ndarray) or hasattr(value, "detach"):

@@ -20,7 +20,6 @@ _BLOCK = 64 * 1024 * 1024
 
 
 def check_key(name: str, key: Any) -> bytes:
-    """Returns the key if its type and length are right."""
     # No error shows the key itself.
     if not isinstance(key, bytes):
         raise TypeError(f"{name} must be bytes of length 16, 24 or 32, or None, but got {type(key).__name__}.")
@@ -33,7 +32,6 @@ def check_key(name: str, key: Any) -> bytes:
 
 
 def require_cryptography() -> None:
-    """Imports the package that encrypts."""
     try:
         import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401
     except ImportError as error:

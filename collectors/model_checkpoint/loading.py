@@ -107,7 +107,6 @@ def latest_checkpoint(directory: str | os.PathLike[str], prefix: str = "CKP") ->
 
 
 def parse_name(name: str) -> tuple[str, int, int] | None:
-    """Returns prefix, epoch and step of a checkpoint file's name, or None if it is not such a name."""
     match = CHECKPOINT_NAME.fullmatch(name)
     return (match[1], int(match[2]), int(match[3])) if match else None
 

@@ -103,29 +103,23 @@ class ModelCheckpoint(BuiltInCallback):
             self._run.load_state_dict(state["run"])
 
     def begin(self, run_context: RunContext) -> None:
-        """Prepares the directory and chooses the run's prefix; nothing in evaluation."""
         if not in_evaluation(run_context):
             params = parameters_of(run_context)
             self._begin(params, int(params.get("cur_step_num", 0)))
 
     def step_end(self, run_context: RunContext) -> None:
-        """Saves when that is due; nothing in evaluation.
-
-        In a loop of one's own that did not call ``begin``, the run begins with this step.
-        """
+        """In a loop of one's own that did not call ``begin``, the run begins with this step."""
         run = self._present_run(run_context)
         if run is not None:
             run.check()
             _after_hooks(run_context, lambda: run.end_step(run_context))
 
     def end(self, run_context: RunContext) -> None:
-        """Saves the last step unless it is saved already, and waits until everything is on disk."""
         run = self._present_run(run_context)
         if run is not None:
             _after_hooks(run_context, lambda: self._end(run, run_context))
 
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
-        """Saves the state that the error left, if the policy asks for it."""
         if self._run is not None and self._config.exception_save:
             is_saved = self._run.save_exception(run_context)
             if is_saved and isinstance(run_context, TrainingContext) and run_context.is_inside_update:

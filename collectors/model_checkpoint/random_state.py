@@ -28,7 +28,6 @@ def capture_random_state(dataset: Any) -> dict[str, Any]:
 
 
 def restore_random_state(state: dict[str, Any], dataset: Any) -> None:
-    """Puts the generators back into a captured state."""
     generators = dataset_generators(dataset)
     missing = sorted(set(state["dataset"]) - set(generators))
     if missing:

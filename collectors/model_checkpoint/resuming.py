@@ -42,11 +42,7 @@ class PendingUpdate(Protocol):
 
 @dataclass(frozen=True)
 class Moment:
-    """What an unfinished step leaves changed, as it was after the step before.
-
-    Attributes:
-        gradients: those that no optimizer step had used, as ``PendingUpdate.state_dict`` returns them.
-    """
+    """What an unfinished step leaves changed, as it was after the step before; gradients as in ``PendingUpdate``."""
 
     step: int
     random: dict[str, Any]
@@ -54,15 +50,7 @@ class Moment:
 
 
 class TrainingContext(RunContext):
-    """A run context that can say where training is, hand out its state, and continue from one.
-
-    Attributes:
-        epoch: the number (the first is 1) of the epoch that was begun last.
-        epoch_steps: how many of its batches are done.
-        exhausted: whether it has no more batches.
-        epoch_complete: whether its evaluation and end hooks are done, too.
-        step: how many batches of all epochs are done.
-    """
+    """A run context that says where training is (as ``TrainingState``), hands out its state, and goes on from one."""
 
     def __init__(
         self,
@@ -85,7 +73,6 @@ class TrainingContext(RunContext):
 
     @property
     def has_unused_gradients(self) -> bool:
-        """Whether there are gradients that no optimizer step has used."""
         return self._update.pending
 
     @property
@@ -94,11 +81,9 @@ class TrainingContext(RunContext):
         return self._update.is_moving
 
     def after_hooks(self, function: Callable[[], None]) -> None:
-        """Calls a function later, when the present hook of all callbacks has run."""
         self._deferred.append(function)
 
     def run_deferred(self) -> None:
-        """Calls the functions that wait for the hooks' end."""
         deferred, self._deferred = self._deferred, []
         for function in deferred:
             function()
@@ -139,7 +124,6 @@ class TrainingContext(RunContext):
         return batches
 
     def end_step(self) -> None:
-        """Notes that one more batch is done."""
         self.epoch_steps += 1
         self.step += 1
 
@@ -179,7 +163,6 @@ class TrainingContext(RunContext):
         return Moment(self.step, self.capture_random(), copy.deepcopy(self._update.state_dict()))
 
     def capture_random(self) -> dict[str, Any]:
-        """Returns the random generators' present states."""
         from .random_state import capture_random_state
 
         return capture_random_state(self.original_args()["train_dataset"])
@@ -211,7 +194,6 @@ class Resumption:
 
     @classmethod
     def from_checkpoint(cls, resume_from: Any) -> Resumption:
-        """Returns what a checkpoint holds to go on with."""
         if isinstance(resume_from, str | os.PathLike):
             resume_from = load_checkpoint(resume_from)
         if not isinstance(resume_from, Checkpoint):
@@ -229,7 +211,6 @@ class Resumption:
         return cls(str(resume_from.path), weights, extra_states, state)
 
     def check(self, epoch: int, batch_num: int | None) -> None:
-        """Checks that a training can go on."""
         state = self.state
         if state.epochs_done >= epoch:
             raise ValueError(
@@ -277,7 +258,6 @@ class Resumption:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """Loads an optimizer's state bit by bit."""
     import torch
 
     name = type(optimizer).__name__
@@ -303,7 +283,6 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -
 
 
 def another_dataset(found: int | None, expected: int | None) -> ValueError:
-    """Returns the error for a data set that cannot be the one that was trained on."""
     return ValueError(
         f"train_dataset must be the one that resume_from was saved with ({expected} batches), but it has {found}. "
         "Resume with the same data and batch size."

@@ -58,7 +58,6 @@ class CheckpointRun:
         self._writer = self._new_writer([])
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the prefix and the files that a resumed run goes on with."""
         files = self._writer.retention.files + ([] if self._current is None else [self._current])
         return {"directory": str(self._directory), "prefix": self.prefix, "files": [path.name for path in files]}
 
@@ -76,7 +75,6 @@ class CheckpointRun:
         self._writer = self._new_writer([path for path in paths if path.is_file()])
 
     def check(self) -> None:
-        """Raises CheckpointWriteError if a file could not be written since the last call."""
         self._writer.check()
 
     def end_step(self, run_context: RunContext) -> None:
@@ -109,7 +107,6 @@ class CheckpointRun:
         return True
 
     def close(self) -> None:
-        """Waits until everything is on disk."""
         self._writer.close()
 
     def _new_writer(self, files: list[Path]) -> CheckpointWriter:
@@ -155,7 +152,6 @@ class CheckpointRun:
 
 
 def check_prefix(prefix: Any) -> str:
-    """Returns the beginning of a file name."""
     if not isinstance(prefix, str):
         raise wrong_type("prefix", "a str, or a function of cb_params that returns one", prefix)
     if (

@@ -42,7 +42,6 @@ class CheckpointWriter:
             self.wait()
 
     def wait(self) -> None:
-        """Waits until all files are on disk."""
         if self._pending is None:
             return
         if self._jobs is not None:
@@ -58,7 +57,6 @@ class CheckpointWriter:
         self._written(path, step)
 
     def close(self) -> None:
-        """Waits until all files are on disk, and ends the thread."""
         try:
             self.wait()
         finally:
@@ -84,13 +82,11 @@ class SavePolicy:
         self.saved(step, now)
 
     def due(self, step: int, now: float) -> bool:
-        """Returns whether a checkpoint is due after that step."""
         if self._steps is not None:
             return step >= self.last_step + self._steps
         return self._seconds is not None and now - self._last_time > self._seconds
 
     def saved(self, step: int, now: float) -> None:
-        """Notes that a checkpoint was saved."""
         self.last_step, self._last_time = step, now
 
 
@@ -104,7 +100,6 @@ class Retention:
 
     @property
     def files(self) -> list[Path]:
-        """The files that are kept, oldest first."""
         return list(self._windows)
 
     def add(self, path: Path, now: float) -> list[Path]:

@@ -55,7 +55,6 @@ def is_graph(value: object) -> bool:
 
 
 def mapping_like(model: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
-    """Returns the items as a mapping of the model's class."""
     # A batch may be a dictionary with attributes (BatchEncoding of Transformers), which networks use.
     if type(model) is dict or not isinstance(model, MutableMapping):
         return items
@@ -66,7 +65,6 @@ def mapping_like(model: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
 
 
 def tuple_like(model: Sequence[Any], items: list[Any]) -> Any:
-    """Returns the items as a tuple; as a named tuple where the model is one."""
     return type(model)(*items) if hasattr(model, "_fields") else tuple(items)
 
 

@@ -119,7 +119,6 @@ def is_count(name: str) -> bool:
 
 
 def has_statistics(names: Iterable[str]) -> bool:
-    """Returns whether statistics of PyTorch's normalization layers are among buffers."""
     return any(name.rpartition(".")[2] in _STATISTICS for name in names)
 
 

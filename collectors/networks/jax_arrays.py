@@ -33,12 +33,10 @@ def owns(value: object) -> bool:
 
 
 def describe(network: Any) -> WeightSpace:
-    """Returns the description of the network's parameters and buffers."""
     return take_apart(network).space
 
 
 def read(network: Any) -> dict[str, NDArray[Any]]:
-    """Returns copies of all parameters and buffers in host memory."""
     parts = take_apart(network)
     for array in parts.arrays.values():
         if isinstance(array, jax.Array) and not array.is_deleted() and array.is_fully_addressable:

@@ -65,7 +65,6 @@ class JaxNetwork:
 
     @property
     def tree(self) -> Any:
-        """What ``apply`` is called with."""
         return self.parameters if self.buffers is None else {"params": self.parameters, **self.buffers}
 
 
@@ -98,12 +97,10 @@ def is_parameters_function(value: object) -> bool:
 
 
 def holds_collections(tree: Any) -> bool:
-    """Returns whether a pytree is a dict of Flax's collections."""
     return isinstance(tree, Mapping) and "params" in tree and not hasattr(tree["params"], "shape")
 
 
 def function_name(apply: Callable[..., Any]) -> str:
-    """Returns a name for a network that is known by its function."""
     while isinstance(apply, functools.partial):
         apply = apply.func
     owner = getattr(apply, "__self__", None)

@@ -24,7 +24,6 @@ _COUNTED = re.compile(r"_\d+$")
 
 
 def owns(value: object) -> bool:
-    """Returns whether the object is a Keras network."""
     return isinstance(value, keras.Model)
 
 
@@ -57,13 +56,11 @@ def named_variables(network: Any) -> list[tuple[TensorInfo, Any]]:
 
 
 def describe(network: Any) -> WeightSpace:
-    """Returns the description of the network's parameters and buffers."""
     tensors = tuple(info for info, _ in named_variables(network))
     return WeightSpace("keras", type(network).__name__, tensors)
 
 
 def read(network: Any) -> dict[str, NDArray[Any]]:
-    """Returns copies of all parameters and buffers in host memory."""
     synchronize(network)
     return {info.name: to_array(variable) for info, variable in named_variables(network)}
 

@@ -20,7 +20,6 @@ _STATISTICS = ("moving_mean", "moving_variance", "running_mean", "running_var", 
 
 
 def owns(value: object) -> bool:
-    """Returns whether the object is a MindSpore network."""
     return isinstance(value, nn.Cell)
 
 
@@ -41,25 +40,17 @@ def unwrap(network: Any) -> Any:
 
 @dataclass
 class NamedTensor:
-    """A parameter or buffer with its place in the network.
+    """A parameter or buffer with its place in the network."""
 
-    Attributes:
-        name: given by the network's structure, also where a wrapper changed ``Parameter.name``.
-        key: its name in its owner, the cell that has it.
-        is_parameter: whether it is a ``Parameter`` rather than a registered buffer.
-        aliases: further names of the same tensor, including ``Parameter.name`` if that differs.
-    """
-
-    name: str
+    name: str  # given by the network's structure, also where a wrapper changed ``Parameter.name``
     owner: Any
-    key: str
+    key: str  # its name in its owner, the cell that has it
     tensor: Any
     is_parameter: bool
-    aliases: list[str] = field(default_factory=list)
+    aliases: list[str] = field(default_factory=list)  # further names, including ``Parameter.name`` if that differs
 
     @property
     def info(self) -> TensorInfo:
-        """Its description."""
         shape, dtype = tuple(self.tensor.shape), str(self.tensor.dtype).lower()
         trainable = self.is_parameter and bool(self.tensor.requires_grad)
         moves = self.is_parameter and dtype.startswith(("float", "bfloat", "complex"))
@@ -97,14 +88,12 @@ def named_tensors(network: Any) -> list[NamedTensor]:
 
 
 def describe(network: Any) -> WeightSpace:
-    """Returns the description of the network's parameters and buffers."""
     return WeightSpace(
         "mindspore", type(unwrap(network)).__name__, tuple(entry.info for entry in named_tensors(network))
     )
 
 
 def read(network: Any) -> dict[str, NDArray[Any]]:
-    """Returns copies of all parameters and buffers in host memory."""
     return {entry.name: to_array(entry.tensor) for entry in named_tensors(network)}
 
 

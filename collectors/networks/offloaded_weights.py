@@ -28,7 +28,6 @@ class OffloadedWeight:
 
     @property
     def is_tied(self) -> bool:
-        """Whether the hook knows that another layer has the same weight."""
         return self.key in getattr(self.hook, "tied_params_names", ())
 
 

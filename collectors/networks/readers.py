@@ -41,7 +41,6 @@ class NetworkReader(Protocol):
 
 
 def framework_of(value: object) -> str | None:
-    """Returns the name of the framework whose network an object is, or None."""
     for name in _READERS:
         if name in sys.modules and _reader(name).owns(value):
             return name
@@ -49,7 +48,6 @@ def framework_of(value: object) -> str | None:
 
 
 def reader_of(network: object) -> NetworkReader:
-    """Returns what reads a network."""
     name = framework_of(network)
     if name is None:
         raise TypeError(
@@ -75,7 +73,6 @@ def without_average(network: object) -> object:
 
 
 def describe_network(network: object) -> WeightSpace:
-    """Returns the description of a network of any supported framework."""
     return reader_of(network).describe(network)
 
 
@@ -107,7 +104,6 @@ def sharded_reader(network: object, *, keeps: bool) -> ShardedReader | None:
 
 
 def is_sharded(network: object) -> bool:
-    """Returns whether a network's parameters are divided among processes."""
     if framework_of(network) != "torch":
         return False
     from . import torch_shards
@@ -116,7 +112,6 @@ def is_sharded(network: object) -> bool:
 
 
 def is_network(value: object) -> bool:
-    """Returns whether the object is a network of a supported framework."""
     return framework_of(value) is not None
 
 

@@ -25,7 +25,6 @@ Entry: TypeAlias = tuple[Role, str, torch.Tensor]
 
 
 def owns(value: object) -> bool:
-    """Returns whether the object is a PyTorch network."""
     return isinstance(value, nn.Module)
 
 
@@ -196,14 +195,12 @@ def describe(network: nn.Module) -> WeightSpace:
 
 
 def weight_space(network: nn.Module) -> WeightSpace:
-    """Returns the description of the network's parameters and buffers."""
     entries = named_tensors(network)
     check_apart(entries)
     return WeightSpace("torch", type(unwrap(network)).__name__, tuple(info for info, _ in entries))
 
 
 def read(network: nn.Module) -> dict[str, NDArray[Any]]:
-    """Returns copies of all parameters and buffers in host memory."""
     return {info.name: to_array(tensor) for info, tensor in named_tensors(network)}
 
 
@@ -293,7 +290,6 @@ def _span(tensor: torch.Tensor) -> int:
 
 
 def _places(tensor: torch.Tensor) -> NDArray[np.int64]:
-    """Returns the address of each element."""
     places = np.zeros((), np.int64)
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         places = places[..., None] + np.arange(size) * stride

@@ -28,7 +28,6 @@ class RepeatedReader:
         self._free: list[_Memory] = []
 
     def __call__(self) -> dict[str, NDArray[Any]]:
-        """Returns copies of all parameters and buffers in host memory, each storage once."""
         if self._seen is None or not self._seen.are_unchanged():
             self._entries = [(info.name, tensor) for info, tensor in named_tensors(self._network)]
             self._free = []
@@ -97,7 +96,6 @@ class _Memory:
         self.arrays = {name: as_array(next(following[tensor.dtype])) for name, tensor in entries}
 
     def fill(self) -> None:
-        """Copies the tensors' present values."""
         for dtype, sources in self._sources.items():
             torch._foreach_copy_(self._copies[dtype], sources)
 

@@ -36,7 +36,6 @@ def is_extra_state(name: str) -> bool:
 
 
 def extra_states_left_out(names: Collection[str]) -> str:
-    """Returns the sentence that tells which extra states are left out."""
     return f"left out: {some_names(names)}, which layers keep beside their weights (get_extra_state)."
 
 
@@ -74,7 +73,6 @@ class TensorInfo:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
@@ -131,7 +129,6 @@ class WeightSpace:
 
     @property
     def dimension(self) -> int:
-        """Number of trainable elements."""
         return sum(tensor.size for tensor in self.trainable)
 
     def differences(self, other: WeightSpace) -> list[str]:
@@ -180,12 +177,10 @@ class WeightSpace:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain lists and dictionaries that ``json`` can write."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> WeightSpace:
-        """Returns the description that ``to_json`` gave, after ``json`` wrote and read it."""
         lists = ("shape", "filter_axes", "aliases")
         tensors = []
         for tensor in value["tensors"]:

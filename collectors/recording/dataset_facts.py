@@ -22,7 +22,6 @@ def dataset_graph(dataset: Any) -> dict[str, Any]:
 
 
 def dataset_path(dataset: Any) -> str | None:
-    """Returns the folder of the data, or None if the data set does not name it."""
     return next(filter(None, map(_place, _parts(dataset, 0))), None)
 
 
@@ -62,7 +61,6 @@ class EpochSamples:
         self.total: int | None = None
 
     def add(self, element: Any) -> None:
-        """Counts one batch."""
         if self.total is None:
             self._batches += 1
             self._samples += samples_of(element) or 0

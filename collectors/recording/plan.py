@@ -57,14 +57,7 @@ class CollectionSteps:
 
 @dataclass(frozen=True)
 class SummaryPlan:
-    """The summary part of a SummaryCollector's arguments, checked.
-
-    Attributes:
-        items: the names of what to record.
-        asked: those that the user asked for by name, rather than by leaving them at their defaults.
-        pattern: which parameters get histograms; None takes the first five.
-        max_file_size: bytes after which the next event file is begun.
-    """
+    """The checked summary part of a SummaryCollector's arguments; the user asked for the items ``asked`` by name."""
 
     items: frozenset[str]
     asked: frozenset[str]

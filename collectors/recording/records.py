@@ -51,7 +51,6 @@ class SummaryCollection:
         self._failure_is_told = False
 
     def begin_training(self, params: Parameters) -> None:
-        """Notes what is known before the first step."""
         self._learn(params)
         dataset = params.get("train_dataset")
         if dataset is not None and "collect_train_lineage" in self._items and dataset_size(dataset) is None:
@@ -83,7 +82,6 @@ class SummaryCollection:
             self._samples.end_epoch(params.get("batch_num"))
 
     def end_training(self, params: Parameters) -> None:
-        """Records the lineage of the training."""
         if "collect_train_lineage" not in self._items:
             return
         for rate in training_facts.learning_rates(params.get("optimizer"))[:1]:
@@ -235,12 +233,10 @@ class RemoteCollection(SummaryCollection):
             raise
 
     def end_step(self, params: Parameters) -> None:
-        """Records a step if it is due."""
         super().end_step(params)
         self._uploads.warn_of_failure()
 
     def close(self, error: BaseException | None = None) -> None:
-        """Waits until everything is uploaded; what could not be is a warning, or a note of the error."""
         try:
             super().close(error)
         finally:

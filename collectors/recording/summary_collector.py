@@ -268,10 +268,7 @@ class SummaryCollector(BuiltInCallback):
         return self
 
     def begin(self, run_context: RunContext) -> None:
-        """Opens the run directory and saves the state before the first step if that is asked for.
-
-        At the beginning of an evaluation: leaves out what networks capture while they are evaluated.
-        """
+        """Opens the run directory and saves the state before the first step if that is asked for."""
         parameters = parameters_of(run_context)
         self._check_alone(parameters.get("list_callback"))
         if not in_evaluation(run_context):
@@ -280,13 +277,11 @@ class SummaryCollector(BuiltInCallback):
             self._run.begin_evaluation()
 
     def step_begin(self, run_context: RunContext) -> None:
-        """Looks at the learning rate of a step that will be recorded."""
         run = self._training_run(run_context)
         if run is not None:
             run.begin_step(parameters_of(run_context))
 
     def step_end(self, run_context: RunContext) -> None:
-        """Saves a checkpoint, and records the step, where its number asks for it."""
         run = self._training_run(run_context)
         if run is not None:
             # Where an epoch stops short, Model uses the gradients that wait only after this hook.
@@ -300,10 +295,7 @@ class SummaryCollector(BuiltInCallback):
             run.end_epoch(parameters_of(run_context))
 
     def end(self, run_context: RunContext) -> None:
-        """Waits until every checkpoint is on disk; the lineage follows when the callback is left.
-
-        At the end of an evaluation: records how it ended.
-        """
+        """Waits until every checkpoint is on disk; the lineage follows when the callback is left."""
         if in_evaluation(run_context):
             self._end_evaluation(parameters_of(run_context))
         elif self._run is not None:

@@ -38,7 +38,6 @@ class TrainerCollector:
 
     @property
     def summary_dir(self) -> str:
-        """The run directory."""
         return self._collector.summary_dir
 
     def capture(self, plugin: str, name: str, value: Any) -> None:

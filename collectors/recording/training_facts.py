@@ -59,7 +59,6 @@ def eval_lineage(params: Mapping[str, Any]) -> EvalLineage:
 
 
 def last_loss(net_outputs: Any) -> float | None:
-    """Returns the loss as a number, or None if there is none."""
     if net_outputs is None:
         return None
     try:

@@ -61,7 +61,6 @@ class CollectedRun:
         self._collection.begin_training(parameters)
 
     def begin_step(self, parameters: Parameters) -> None:
-        """Looks at the learning rate of a step that will be recorded."""
         if self._collection is not None:
             self._collection.begin_step(parameters)
 
@@ -80,17 +79,14 @@ class CollectedRun:
             self._collection.end_epoch(parameters)
 
     def begin_evaluation(self) -> None:
-        """Leaves out what networks capture while they are evaluated."""
         if self._collection is not None:
             self._collection.begin_evaluation()
 
     def end_evaluation(self, parameters: Parameters) -> None:
-        """Records how an evaluation inside the training ended."""
         if self._collection is not None:
             self._collection.end_evaluation(parameters)
 
     def capture(self, plugin: str, name: str, value: Any) -> None:
-        """Takes a value from inside a forward pass, where its step is recorded."""
         if self._collection is not None:
             self._collection.capture(plugin, name, value)
 
@@ -120,7 +116,6 @@ class CollectedRun:
 
 
 def open_collection(directory: AnyPath, plan: SummaryPlan, start_step: int = 0) -> SummaryCollection:
-    """Returns an open record of a training or an evaluation."""
     # Imported here, because only a training with records needs it.
     from . import records
 

@@ -68,7 +68,6 @@ def take_over(
 
 
 def remove_run(folder: LocalCheckpointFolder | RemoteCheckpointFolder, run: RunMetadata) -> None:
-    """Removes a run's files; all others stay."""
     # The metadata goes first: it must never name files that are gone.
     (folder.path / METADATA_NAME).unlink(missing_ok=True)
     folder.remove(run.file_names)

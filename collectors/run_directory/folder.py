@@ -27,12 +27,7 @@ _OUR_FILES = re.compile(r"[\w.-]+_(?:[0-9]+_(?:step|epoch)|frozen)\.safetensors|
 
 
 class LocalCheckpointFolder:
-    """A folder of this machine.
-
-    Attributes:
-        least_interval: the least number of seconds between two writes of the metadata.
-        remedy: what to do if it cannot be written, for an error's text.
-    """
+    """A folder of this machine; ``least_interval``: seconds between two writes of the metadata."""
 
     least_interval = 0.0
     remedy = "free some space or choose another summary_dir"
@@ -41,7 +36,6 @@ class LocalCheckpointFolder:
         self.path = run / CHECKPOINT_FOLDER
 
     def prepare(self) -> None:
-        """Makes the folder and its parents if they do not exist."""
         check_lies_in_run(self.path)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -83,11 +77,9 @@ class LocalCheckpointFolder:
         return [path for path in sorted(self.path.iterdir()) if path.is_file() and not path.is_symlink()]
 
     def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
-        """Writes a state under a name; returns the file's SHA-256."""
         return write_checkpoint(self.path / name, state, information)
 
     def write_metadata(self, text: str) -> None:
-        """Replaces the metadata."""
         write_text(self.path / METADATA_NAME, text)
 
     def remove(self, names: Iterable[str]) -> None:
@@ -98,7 +90,6 @@ class LocalCheckpointFolder:
                 path.unlink()
 
     def remove_leftovers(self) -> None:
-        """Removes temporary siblings whose writers were killed."""
         remove_stale_temporaries(self.path, _OUR_FILES)
 
 
@@ -116,7 +107,6 @@ class RemoteCheckpointFolder:
         self._pauses: tuple[float, ...] = PAUSES_SECONDS
 
     def prepare(self) -> None:
-        """Makes the folder, where its file system has folders."""
         self._run.check_writable("summary_dir")
         self.path.make_folder()
 
@@ -134,7 +124,6 @@ class RemoteCheckpointFolder:
             ) from error
 
     def files(self) -> Sequence[AnyPath]:
-        """Returns the folder's files by name."""
         return self.path.files()
 
     def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
@@ -149,7 +138,6 @@ class RemoteCheckpointFolder:
         return digest
 
     def write_metadata(self, text: str) -> None:
-        """Replaces the metadata in one request."""
         self._persist(lambda: (self.path / METADATA_NAME).write_bytes(text.encode("utf-8")))
 
     def remove(self, names: Iterable[str]) -> None:

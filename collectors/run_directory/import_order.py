@@ -13,13 +13,7 @@ from .numbering import Numbers, Unit, numbers_inside, numbers_of_names
 
 @dataclass(frozen=True)
 class SeenCheckpoint:
-    """A checkpoint that was looked at: what it holds, without the values.
-
-    Attributes:
-        shapes: of its tensors, by the names of the plain network.
-        counters: the epoch and the step that it says it is of.
-        said: what was removed from names or left out.
-    """
+    """A checkpoint without values: shapes by the plain network's names; ``said`` tells what was removed or left out."""
 
     place: AnyPath
     shapes: Mapping[str, tuple[int, ...]]
@@ -30,13 +24,7 @@ class SeenCheckpoint:
 
 @dataclass(frozen=True)
 class ImportOrder:
-    """Which checkpoints are imported, and under which numbers.
-
-    Attributes:
-        chosen: number and checkpoint, by number.
-        source: where the numbers come from, such as "name".
-        copies: checkpoints that are left out, each with the one that has the same weights.
-    """
+    """Which checkpoints are imported, by number; left out are ``copies``, each with the one of the same weights."""
 
     chosen: tuple[tuple[int, SeenCheckpoint], ...]
     unit: Unit

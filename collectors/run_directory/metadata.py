@@ -40,7 +40,6 @@ class RunMetadata:
     """The content of ``train_metadata.json``.
 
     Attributes:
-        settings: what was collected, and how to draw it.
         files: number to the checkpoint's file name inside ``ckpt_dir``.
         sha256: number to the SHA-256 of the checkpoint's file; empty for directories of other programs.
         step_per_epoch: steps per epoch, or None while that is not known.
@@ -51,7 +50,6 @@ class RunMetadata:
         factors: number to the file of the optimizer's factors, which earlier versions could save; they are not read.
         trained_to: the number with whose weights training ended; None where it has not ended, failed, ended with the
             weights of no number (inside an epoch, while epochs are counted), or where that is not known.
-        imported: whether the run was built from checkpoints of another program.
     """
 
     settings: LandscapeSettings
@@ -72,12 +70,10 @@ class RunMetadata:
 
     @property
     def file_names(self) -> set[str]:
-        """The names of all files beside the metadata."""
         beside = [*([] if self.frozen is None else [self.frozen]), *self.factors.values()]
         return {*self.files.values(), *(item.file for item in beside)}
 
     def to_json(self) -> str:
-        """Returns the file's text."""
         content = {
             "format_version": FORMAT_VERSION,
             **self.settings.to_metadata(),
@@ -95,7 +91,6 @@ class RunMetadata:
 
     @classmethod
     def load(cls, path: AnyPath) -> RunMetadata:
-        """Reads and checks the file."""
         try:
             if path.exists() and not path.is_file():
                 raise RunDirectoryError(f"{path} is not a regular file; restore it from a copy.")

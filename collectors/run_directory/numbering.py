@@ -48,13 +48,7 @@ _LONGEST_NUMBER = 18
 
 @dataclass(frozen=True)
 class Numbers:
-    """A number for each checkpoint, as far as one way of finding them goes.
-
-    Attributes:
-        found: one for each; None where there is none.
-        unit: what they count; None where nothing says so.
-        source: where they were found, such as "name".
-    """
+    """A number for each checkpoint, None where one way of finding them, the ``source`` ("name"), finds none."""
 
     found: tuple[int | None, ...]
     unit: Unit | None
@@ -62,7 +56,6 @@ class Numbers:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each checkpoint has a number of its own."""
         return None not in self.found and len({*self.found}) == len(self.found)
 
 

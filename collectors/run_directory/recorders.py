@@ -86,7 +86,6 @@ class TrajectoryRecorder:
         self._save_if_asked("step")
 
     def end_epoch(self) -> None:
-        """Notes that one epoch is done."""
         self._epoch += 1
         if self._writer is not None and self._epoch_is_whole and self._steps_in_epoch:
             self._writer.set_step_per_epoch(self._steps_in_epoch)

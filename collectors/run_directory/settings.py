@@ -19,12 +19,7 @@ _KEYS = ("landscape_size", "unit", "create_landscape", "num_samples", "intervals
 
 @dataclass(frozen=True)
 class CreateLandscape:
-    """Which landscapes to generate.
-
-    Attributes:
-        train: one landscape for each interval, on the plane of its principal directions.
-        result: one landscape around the last checkpoint, along random directions.
-    """
+    """Which landscapes: of each interval on its PCA plane (``train``), of the end on a random one (``result``)."""
 
     train: bool = True
     result: bool = True

@@ -89,7 +89,6 @@ class RunWriter:
         self._jobs.submit(functools.partial(self._write_checkpoint, number, state))
 
     def set_step_per_epoch(self, steps: int) -> None:
-        """Notes how many steps an epoch has, once that is known."""
         if self._metadata.step_per_epoch is None:
             self._metadata.step_per_epoch = steps
             self._jobs.touch()
@@ -103,7 +102,6 @@ class RunWriter:
             raise self._explain(error) from error
 
     def close(self) -> None:
-        """Waits until everything is on disk."""
         try:
             self._jobs.close()
         finally:

@@ -179,7 +179,6 @@ def _inverse(name: str, blocks: torch.Tensor, damping: float) -> torch.Tensor:
 
 
 def _times_blocks(matrix: torch.Tensor, blocks: torch.Tensor) -> torch.Tensor:
-    """Returns a matrix of shape (n, d) times a block-diagonal one."""
     count, size, _ = blocks.shape
     if count == 1:
         return matrix @ blocks[0]

@@ -29,12 +29,10 @@ class Passes:
         return max(samples - known, 0.0)
 
     def forget(self) -> None:
-        """Forgets the last pass."""
         self._last.clear()
 
 
 def add(state: dict[str, Any], seen: Observation) -> None:
-    """Adds an observation to a weight's state."""
     sums = [seen.a_weight, seen.g_weight, seen.samples, 1.0]
     if _SUMS in state:
         state["recorded_a"].add_(seen.a)
@@ -60,7 +58,6 @@ def multiply_gradients(state: dict[str, Any], factor: float) -> None:
 
 
 def forget(state: dict[str, Any]) -> None:
-    """Drops a weight's observations."""
     for name in _NAMES:
         state.pop(name, None)
 
@@ -72,14 +69,12 @@ def drop_factors(state: dict[str, Any]) -> None:
 
 
 def weight_of(layer: nn.Module) -> nn.Parameter:
-    """Returns the weight of a layer that has recorders."""
     weight = layer._parameters["weight"]
     assert weight is not None
     return weight
 
 
 def widths(layer: nn.Module) -> tuple[int, int]:
-    """Returns the sizes of a layer's A and G."""
     weight = weight_of(layer)
     if isinstance(layer, nn.Embedding):
         return weight.shape[0], weight.shape[1]

@@ -47,7 +47,6 @@ class Recorders:
 
     @property
     def network(self) -> nn.Module | None:
-        """The network, as long as it lives."""
         return self._network()
 
     @property
@@ -56,7 +55,6 @@ class Recorders:
         return self._listener()
 
     def tell(self, listener: Listener) -> None:
-        """Tells this listener, and no other, what the layers see."""
         self._listener = weakref.ref(listener)
 
 

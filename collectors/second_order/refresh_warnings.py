@@ -17,7 +17,6 @@ class RefreshWarnings:
         self._plain: set[str] = set()
 
     def of_failed(self, step: int, reasons: dict[str, str]) -> None:
-        """Warns of weights whose factors cannot be inverted, and why."""
         new = {name: reason for name, reason in reasons.items() if name not in self._failed}
         self._failed.update(new)
         if new:

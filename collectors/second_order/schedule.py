@@ -38,7 +38,6 @@ class Schedule:
 
     @property
     def constant(self) -> bool:
-        """Whether it is one number for all steps."""
         return self._function is None and len(self._values) == 1
 
     def at(self, step: int) -> float:

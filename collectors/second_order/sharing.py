@@ -35,7 +35,6 @@ def checked_split(split_indices: Iterable[int] | None, layers: int) -> list[int]
 
 
 def process_group(network: nn.Module) -> Any:
-    """Returns the process group that a network was distributed with, None for the default one."""
     return network.process_group if isinstance(network, nn.parallel.DistributedDataParallel) else None
 
 

@@ -102,7 +102,6 @@ def scalar_value(tag: str, number: float) -> Summary.Value:
 
 
 def text_value(tag: str, markdown: str) -> Summary.Value:
-    """Returns a text in Markdown."""
     from tensorboard.plugins.text.summary_v2 import text_pb
 
     return text_pb(tag, markdown).value[0]
@@ -162,21 +161,13 @@ def describe(array: NDArray[Any]) -> str:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Equal bins over the finite values.
+    """Equal bins over the finite values."""
 
-    Attributes:
-        edges: ascending, one more than bins; empty when no value is finite.
-        counts: values per bin; the last bin includes its right edge.
-        sum: sum of the finite values.
-        sum_of_squares: sum of their squares.
-        not_finite: how many values are "nan", "positive_infinity" and "negative_infinity".
-    """
-
-    edges: Float64[np.ndarray, " edges"]
-    counts: Int64[np.ndarray, " bins"]
+    edges: Float64[np.ndarray, " edges"]  # ascending, one more than bins; empty when no value is finite
+    counts: Int64[np.ndarray, " bins"]  # values per bin; the last bin includes its right edge
     sum: float
     sum_of_squares: float
-    not_finite: Mapping[str, int]
+    not_finite: Mapping[str, int]  # how many values are "nan", "positive_infinity" and "negative_infinity"
 
 
 def histogram(values: NDArray[Any]) -> Histogram:

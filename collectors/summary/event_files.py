@@ -127,7 +127,6 @@ def write_event_file(path: Path, events: list[bytes], token: str) -> None:
 
 
 def version_event() -> bytes:
-    """Returns the event that every event file begins with."""
     from tensorboard.compat.proto.event_pb2 import Event, SourceMetadata
 
     source = SourceMetadata(writer="summary_landscape")
@@ -142,7 +141,6 @@ def record(content: bytes) -> bytes:
 
 
 def prepare_directory(directory: Path) -> Path:
-    """Creates a directory if it is missing; returns its real path."""
     check_can_be_directory("log_dir", directory, writable=True)
     with naming(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -163,7 +161,6 @@ def check_max_file_size(value: Any) -> int | None:
 
 
 def check_export_options(value: Any) -> dict[str, str | None]:
-    """Returns the options; None means none."""
     if value is None:
         return {}
     given = check_keys("export_options", value, ("tensor_format",))
@@ -173,7 +170,6 @@ def check_export_options(value: Any) -> dict[str, str | None]:
 
 
 def check_name_part(name: str, value: str) -> str:
-    """Returns what file names begin or end with."""
     if not _NAME_PART.fullmatch(check_instance(name, value, str, "a str")):
         raise wrong_value(name, "ASCII letters, digits, '_' and, not in front, '.'; not empty", value)
     return value

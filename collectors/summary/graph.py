@@ -21,7 +21,6 @@ _Node = tuple[str, str, list[str], dict[str, str]]
 
 
 def is_torch_network(network: Any) -> bool:
-    """Returns whether an object is a PyTorch module."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(network, torch.nn.Module)
 
@@ -41,7 +40,6 @@ def network_graph(network: torch.nn.Module) -> bytes:
 
 
 def parse_graph(name: str, value: Any) -> bytes:
-    """Returns a serialized GraphDef after parsing it."""
     from google.protobuf.message import DecodeError
     from tensorboard.compat.proto.graph_pb2 import GraphDef
 

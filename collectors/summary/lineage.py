@@ -74,7 +74,6 @@ _COUNTS = ("epoch", "device_num", "batch_size", "train_dataset_size", "valid_dat
 
 
 def check_lineage(name: str, value: Any, kind: type[TrainLineage] | type[EvalLineage]) -> dict[str, Any]:
-    """Returns the facts of a lineage of that kind, or of a dictionary with its fields."""
     if isinstance(value, kind):
         given = asdict(value)
     else:

@@ -30,19 +30,12 @@ _ARRAYS = "a number, a NumPy array or a tensor"
 
 @dataclass(frozen=True)
 class SummaryValue:
-    """One checked value.
+    """One checked value."""
 
-    Attributes:
-        plugin: the plugin under which it was added; a plugin filter sees this.
-        kind: how it is written; a landscape is written as an image and as tensors.
-        name: its name, the tag in TensorBoard.
-        content: a copy: an array (image: N, H, W, C), a serialized graph, or a dictionary of facts.
-    """
-
-    plugin: str
-    kind: str
+    plugin: str  # the plugin under which it was added; a plugin filter sees this
+    kind: str  # how it is written; a landscape is written as an image and as tensors
     name: str
-    content: NDArray[Any] | bytes | dict[str, Any]
+    content: NDArray[Any] | bytes | dict[str, Any]  # a copy: array (image: N, H, W, C), serialized graph, or facts
 
     @property
     def size(self) -> int:
@@ -63,7 +56,6 @@ class SummaryStep:
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory it holds."""
         return 256 + sum(256 + value.size for value in self.values)
 
 
@@ -83,7 +75,6 @@ def check_plugin(plugin: Any) -> str:
 
 
 def check_network(name: str, value: Any) -> Any:
-    """Returns a PyTorch network or None."""
     if value is None or is_torch_network(value):
         return cast(Any, value)
     raise wrong_type(name, "a torch.nn.Module or None", value)

@@ -39,7 +39,6 @@ class SummaryFiles:
         self._lineage: dict[str, Mapping[str, Any]] = {}
 
     def write(self, step: SummaryStep) -> None:
-        """Writes one step."""
         for event in self._encoder.encode(step):
             self._events.write(event)
         for value in step.values:
@@ -52,11 +51,9 @@ class SummaryFiles:
             self._write_lineage(step)
 
     def sync(self) -> None:
-        """Returns when everything written is on the disk."""
         self._events.sync()
 
     def close(self) -> None:
-        """Makes everything durable and read-only."""
         self._events.close()
         if self._lineage:
             protect(self._events.lineage_path)
@@ -93,7 +90,6 @@ class SummaryWriter:
         )
 
     def check(self) -> None:
-        """Raises SummaryWriteError if the thread has failed."""
         self._jobs.check()
 
     def submit(self, step: SummaryStep) -> None:
@@ -116,7 +112,6 @@ class SummaryWriter:
         self._jobs.wait()
 
     def close(self) -> None:
-        """Returns when everything is on the disk and the files are closed; a second call does nothing."""
         self._jobs.close()
 
     def abandon(self) -> None:

@@ -62,15 +62,12 @@ class AlignedState:
         self.dtypes = {tensor.name: tensor.dtype for tensor in space.tensors}
 
     def read(self, name: str) -> NDArray[Any]:
-        """Returns one tensor, as a copy."""
         return self._cast(name, self._reader.read(self._names[name]))
 
     def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
         return self._cast(name, self._reader.read_block(self._names[name], start, stop))
 
     def sha256(self) -> str:
-        """Returns the SHA-256 of the state as it was stored."""
         return self._reader.sha256()
 
     def portable(self) -> Portable | None:
@@ -99,21 +96,14 @@ def align(reader: StateReader, space: WeightSpace) -> AlignedState:
 
 @dataclass(frozen=True)
 class NetworkState:
-    """A network's parameters and buffers, read anew by each call.
+    """A network's parameters and buffers, read anew by each call."""
 
-    Attributes:
-        open: returns what holds them; the whole can be pickled where that can.
-        own_buffers: whether its buffers are read, too.
-        buffers: those that take their place, by name; None where the network is to keep its own.
-    """
-
-    open: Portable
+    open: Portable  # returns what holds them; the whole can be pickled where that can
     space: WeightSpace
-    own_buffers: bool
-    buffers: State | None = None
+    own_buffers: bool  # whether its buffers are read, too
+    buffers: State | None = None  # those that take their place, by name; None where the network is to keep its own
 
     def __call__(self) -> tuple[State, State | None]:
-        """Returns parameters and buffers."""
         reader = self.open()
         parameters = {tensor.name: reader.read(tensor.name) for tensor in self.space.parameters}
         own = {tensor.name: reader.read(tensor.name) for tensor in self.space.buffers} if self.own_buffers else None
@@ -142,7 +132,6 @@ def as_reader(label: str, weights: Weights) -> StateReader:
 
 
 def as_array(label: str, value: object) -> NDArray[Any]:
-    """Returns a copy of a tensor or an array in host memory."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         from ..networks.torch_network import to_array

@@ -53,19 +53,12 @@ _LONGEST_COUNTER = 19
 
 @dataclass(frozen=True)
 class ForeignCheckpoint:
-    """What a checkpoint of any tool holds.
+    """What a checkpoint of any tool holds."""
 
-    Attributes:
-        tensors: by name, each storage once, under the names of the plain network.
-        counters: how far the training was, as far as the checkpoint says so: under "epoch", "step" or both.
-        said: what was removed from names or left out on request, one sentence each.
-        left_out: what else it holds, one sentence each.
-    """
-
-    tensors: Mapping[str, NDArray[Any]]
-    counters: Mapping[str, int]
-    said: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    tensors: Mapping[str, NDArray[Any]]  # by name, each storage once, under the names of the plain network
+    counters: Mapping[str, int]  # how far the training was, as far as it says so: under "epoch", "step" or both
+    said: tuple[str, ...] = ()  # what was removed from names or left out on request, one sentence each
+    left_out: tuple[str, ...] = ()  # what else it holds, one sentence each
 
 
 def read_state_dict(path: AnyPath | str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
@@ -207,7 +200,6 @@ def _read_folder(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
 
 
 def _read_parts(index: Path, strip_prefix: str | None) -> ForeignCheckpoint:
-    """Returns what the files that an index names hold together."""
     with readable(index, "no index of a checkpoint"):
         by_file = read_index(index)
         state: dict[str, NDArray[Any]] = {}

@@ -46,15 +46,12 @@ class CompletedState:
         self.dtypes: Mapping[str, str] = {**frozen.dtypes, **checkpoint.dtypes}
 
     def read(self, name: str) -> NDArray[Any]:
-        """Returns one tensor, as a copy."""
         return self._holder(name).read(name)
 
     def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
         return self._holder(name).read_block(name, start, stop)
 
     def sha256(self) -> str:
-        """Returns the SHA-256 of both files' SHA-256."""
         return hashlib.sha256(f"{self._checkpoint.sha256()}{self._frozen.sha256()}".encode()).hexdigest()
 
     def portable(self) -> Portable | None:

@@ -52,7 +52,6 @@ class MindSporeCheckpoint(CheckpointFile):
 
 
 def load_ckpt(path: Path) -> dict[str, NDArray[Any]]:
-    """Returns everything that a ``.ckpt`` file holds, by name."""
     if not path.is_file():
         raise CheckpointError(f"checkpoint {path} does not exist.")
     with path.open("rb") as file:

@@ -38,7 +38,6 @@ def is_beside(name: str) -> bool:
 
 
 def is_index(path: AnyPath) -> bool:
-    """Returns whether the file lists the parts of a checkpoint."""
     return path.name.endswith(_INDEX_ENDING)
 
 

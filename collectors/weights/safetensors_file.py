@@ -90,15 +90,12 @@ class MemoryState:
         self.dtypes = {name: array.dtype.name for name, array in self._state.items()}
 
     def read(self, name: str) -> NDArray[Any]:
-        """Returns one tensor, as a copy."""
         return self._state[name].copy()
 
     def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
         return self._state[name].reshape(-1)[start:stop]
 
     def sha256(self) -> str:
-        """Returns the SHA-256 of names, types, shapes and values."""
         return state_sha256(self._state)
 
 
@@ -106,7 +103,6 @@ class _FreshState(MemoryState):
     """Arrays that nobody else holds, so that they need not be copied."""
 
     def read(self, name: str) -> NDArray[Any]:
-        """Returns one tensor."""
         return self._state[name]
 
 
@@ -128,12 +124,10 @@ class CheckpointFile:
         self.dtypes = {name: dtype for name, (dtype, _, _, _) in self._entries.items()}
 
     def read(self, name: str) -> NDArray[Any]:
-        """Returns one tensor."""
         shape = self.shapes[name]
         return self.read_block(name, 0, int(np.prod(shape, dtype=np.int64))).reshape(shape)
 
     def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
         dtype_name, _, first, _ = self._entries[name]
         dtype = numpy_dtype(dtype_name)
         block = np.empty(stop - start, dtype)
@@ -149,7 +143,6 @@ class CheckpointFile:
         return block
 
     def sha256(self) -> str:
-        """Returns the SHA-256 of the file, computed once."""
         if self._digest is None:
             try:
                 self._digest = file_sha256(self.path)
@@ -214,7 +207,6 @@ def write_checkpoint(path: str | os.PathLike[str], state: State, metadata: Mappi
 
 
 def file_sha256(path: str | os.PathLike[str] | RemotePath) -> str:
-    """Returns the SHA-256 of a file's bytes."""
     with path.open("rb") if isinstance(path, RemotePath) else Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -26,15 +26,7 @@ _MOST_AXES = 64
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of a tensor, and where it lies.
-
-    Attributes:
-        offsets: of its first element in the tensor, one for each axis.
-        shape: its lengths.
-        file: the name of the file.
-        start: where it begins there, in bytes.
-        length: its bytes.
-    """
+    """A part of a tensor: ``offsets`` of its first element there, and in which bytes of which file it lies."""
 
     offsets: tuple[int, ...]
     shape: tuple[int, ...]
@@ -45,13 +37,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class DividedTensor:
-    """A tensor in parts.
-
-    Attributes:
-        dtype: PyTorch's name of the element type.
-        shape: of the whole.
-        chunks: which cover it, each element once.
-    """
+    """A tensor in parts that cover it, each element once; ``dtype`` is PyTorch's name of the element type."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -59,12 +45,7 @@ class DividedTensor:
 
 
 class ShardedFolder:
-    """An open folder of ``torch.distributed.checkpoint``; where it is damaged, any kind of Exception is raised.
-
-    Attributes:
-        content: what was saved, nested as it was: tensors as ``DividedTensor``, everything else left out.
-        size: the bytes of all parts together.
-    """
+    """An open folder, its ``content`` nested as saved, tensors alone; where it is damaged, any Exception is raised."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -91,7 +72,6 @@ class ShardedFolder:
                 self.size += file.seek(0, os.SEEK_END)
 
     def read(self, tensors: Mapping[str, DividedTensor]) -> dict[str, NDArray[Any]]:
-        """Returns the values of tensors."""
         return {name: self._whole(name, tensor) for name, tensor in tensors.items()}
 
     def _whole(self, name: str, tensor: DividedTensor) -> NDArray[Any]:

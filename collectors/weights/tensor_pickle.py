@@ -42,25 +42,14 @@ class UnsupportedPickleError(Exception):
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """Where a tensor's values lie in the file.
-
-    Attributes:
-        storage: the name of the storage.
-        storage_size: how many elements the storage has; bytes where it has no type.
-        dtype: PyTorch's name of the element type, such as "float32".
-        offset: of the first element, in elements.
-        shape: of the tensor.
-        strides: in elements, one for each axis.
-        conjugate: whether the values are the complex conjugates of what is stored.
-        negative: whether they have the opposite sign.
-    """
+    """Where a tensor's values lie in the file."""
 
     storage: str
-    storage_size: int
-    dtype: str
-    offset: int
+    storage_size: int  # how many elements the storage has; bytes where it has no type
+    dtype: str  # PyTorch's name of the element type, such as "float32"
+    offset: int  # of the first element, in elements
     shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    strides: tuple[int, ...]  # in elements, one for each axis
     conjugate: bool = False
     negative: bool = False
 
@@ -76,13 +65,7 @@ class Thing:
 # Written out, objects that name each other would never end.
 @dataclass(eq=False, repr=False)
 class Described(Thing):
-    """An object that is not made, as the pickle describes it.
-
-    Attributes:
-        name: of its class, or of the function that makes it, such as "package.Class".
-        arguments: what it would be made from.
-        state: what it would be given then.
-    """
+    """An object that is not made, as the pickle describes it: by class or function, arguments and state."""
 
     name: str
     arguments: Any

@@ -91,11 +91,9 @@ class FilePart(io.RawIOBase):
         self._at = 0
 
     def seekable(self) -> bool:
-        """Returns True."""
         return True
 
     def readable(self) -> bool:
-        """Returns True."""
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
@@ -105,7 +103,6 @@ class FilePart(io.RawIOBase):
         return self._at
 
     def tell(self) -> int:
-        """Returns the position."""
         return self._at
 
     def readinto(self, buffer: Any) -> int:
@@ -118,7 +115,6 @@ class FilePart(io.RawIOBase):
 
 
 def part_archive(part: FilePart) -> Archive:
-    """Returns what ``torch.save`` wrote into a part of a file."""
     return _zip_archive(cast(IO[bytes], part), part.length)
 
 
@@ -135,7 +131,6 @@ def open_archive(path: Path) -> Iterator[Archive]:
 
 
 def element_type(dtype: str) -> np.dtype[Any]:
-    """Returns the NumPy element type of PyTorch's, by name."""
     if not _ELEMENT_TYPES.fullmatch(dtype):
         raise UnsupportedPickleError(f"unsupported element type {dtype}; convert such tensors")
     return numpy_dtype(dtype)
@@ -176,7 +171,6 @@ def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:
 
 
 def _start(file: IO[bytes], info: zipfile.ZipInfo) -> int:
-    """Returns where a stored member's bytes begin."""
     file.seek(info.header_offset)
     signature, name, extra = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
     if signature != b"PK\x03\x04":

@@ -20,13 +20,7 @@ _ADAPTER = re.compile(r"(.+)\.lora_(?:A|B|embedding_A|embedding_B|magnitude_vect
 
 @dataclass(frozen=True)
 class PlainNames:
-    """The names that tensors get.
-
-    Attributes:
-        held: for each of them, the name under which the checkpoint has it.
-        said: what was removed or left out, one sentence each.
-        left_out: what else the checkpoint holds, one sentence each.
-    """
+    """The names that tensors get, each with the checkpoint's own (``held``); what was removed or left out, in words."""
 
     held: Mapping[str, str]
     said: tuple[str, ...] = ()

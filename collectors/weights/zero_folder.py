@@ -150,7 +150,6 @@ def _gathered(shapes: Mapping[str, tuple[int, ...]], flats: Sequence[NDArray[Any
 
 
 def _frozen(models: Sequence[Archive]) -> Arrays:
-    """Returns the parameters of ZeRO 3 that are not trained."""
     shapes = _shapes(models[0].content.get("frozen_param_shapes") or {})
     parts = [model.read(model.content["frozen_param_fragments"]) if shapes else {} for model in models]
     return {
@@ -160,7 +159,6 @@ def _frozen(models: Sequence[Archive]) -> Arrays:
 
 
 def _flat(archive: Archive, groups: Any) -> list[NDArray[Any]]:
-    """Returns the vectors of one process."""
     return [
         array.reshape(-1) for array in archive.read({str(index): item for index, item in enumerate(groups)}).values()
     ]

@@ -99,45 +99,25 @@ _CORNERS: dict[_Corner, tuple[int, int]] = {
 
 @dataclass(frozen=True)
 class Appearance:
-    """Colours and sizes of one picture.
+    """Colours and sizes of one picture."""
 
-    Attributes:
-        theme: "light" or "dark".
-        own_colors: whether the page, the frame and the text are recoloured too, or stay as matplotlib has them.
-        page: the background.
-        ink: text and frame.
-        soft: what is less important than ink.
-        faint: grids and empty boxes' frames.
-        series: colours of curves, the most important first.
-        missing: how cells without a value are hatched, by kind.
-        coarse: how cells are hatched that show the value of another point.
-        paper: whether a caption says its title, which it therefore leaves out, in small type.
-        width: of a figure of one picture, in inches; None where the style has none.
-        wide: of a figure of several pictures side by side, in inches; None where the style has none.
-        factor: by how much lines and marks shrink on paper.
-        text_size: titles and labels of axes, in points.
-        small_size: ticks and legends, in points.
-        number_size: numbers beside lines and checkpoints, in points; the smallest type of a picture.
-        font: "sans" or "serif".
-    """
-
-    theme: str
-    own_colors: bool
-    page: str
-    ink: str
-    soft: str
-    faint: str
-    series: tuple[str, ...]
-    missing: dict[str, dict[str, Any]]
-    coarse: dict[str, Any]
-    paper: bool
-    width: float | None
-    wide: float | None
-    factor: float
-    text_size: float
-    small_size: float
-    number_size: float
-    font: str = "sans"
+    theme: str  # "light" or "dark"
+    own_colors: bool  # whether the page, the frame and the text are recoloured too, or stay as matplotlib has them
+    page: str  # the background
+    ink: str  # text and frame
+    soft: str  # what is less important than ink
+    faint: str  # grids and empty boxes' frames
+    series: tuple[str, ...]  # colours of curves, the most important first
+    missing: dict[str, dict[str, Any]]  # how cells without a value are hatched, by kind
+    coarse: dict[str, Any]  # how cells are hatched that show the value of another point
+    paper: bool  # whether a caption says its title, which it therefore leaves out, in small type
+    width: float | None  # of a figure of one picture, in inches; None where the style has none
+    wide: float | None  # of a figure of several pictures side by side, in inches; None where the style has none
+    factor: float  # by how much lines and marks shrink on paper
+    text_size: float  # titles and labels of axes, in points
+    small_size: float  # ticks and legends, in points
+    number_size: float  # numbers beside lines and checkpoints, in points; the smallest type of a picture
+    font: str = "sans"  # "sans" or "serif"
 
     def fitted(self, size: tuple[float, float], below: float = 0.0) -> tuple[float, float]:
         """Returns a figure's size in inches, as wide as the style says; ``below`` adds height for a bar under it."""
@@ -194,7 +174,6 @@ def choose_appearance(theme: str | None, style: str, ax: Axes | None, font: str 
 
 
 def appearance_of(look: Mapping[str, Any], ax: Axes | None) -> Appearance:
-    """Returns the appearance that a picture's options ask for; errors are those of ``choose_appearance``."""
     return choose_appearance(look.get("theme"), look.get("style", "screen"), ax, look.get("font", "sans"))
 
 
@@ -234,7 +213,6 @@ def draw_legend(ax: Axes, entries: Sequence[Any], appearance: Appearance, *, out
 
 
 def draw_legend_below(figure: Any, entries: Sequence[Any], appearance: Appearance, columns: int) -> None:
-    """Writes a legend under everything that a figure shows."""
     for count in range(min(len(entries), columns), 0, -1):
         legend = figure.legend(
             handles=entries, loc="outside lower center", ncols=count, frameon=False,

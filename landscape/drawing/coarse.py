@@ -24,7 +24,6 @@ _MOST_DOTS = 4000
 
 
 def coarse_text(shown: NDArray[Any]) -> str:
-    """Returns the legend's text for coarse cells, given what they show."""
     return f"coarse: value of the nearest measured point ({int(np.isfinite(shown).sum()):,})"
 
 
@@ -43,7 +42,6 @@ def draw_coarse_cells(sheet: Sheet, corners: tuple[NDArray[Any], NDArray[Any]], 
 
 
 def coarse_entry(sheet: Sheet) -> Patch:
-    """Returns the legend's entry for coarse cells."""
     from matplotlib.patches import Patch
 
     look = sheet.appearance
@@ -67,7 +65,6 @@ def mark_measured(sheet: Sheet, points: tuple[NDArray[Any], NDArray[Any]], size:
 
 
 def washed(colors: Colormap, page: str) -> Colormap:
-    """Returns the colours mixed with the page's."""
     from matplotlib.colors import ListedColormap, to_rgb
 
     rgb = colors(np.linspace(0, 1, 256))[:, :3]

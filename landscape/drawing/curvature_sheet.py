@@ -112,7 +112,6 @@ class CurvatureSheet:
         self.ax.set_title("\n".join(line for line in lines if line), fontsize=size)
 
     def finish(self) -> None:
-        """Draws the legend, then moves everything into its final place."""
         draw_legend(self.ax, self.entries, self.appearance, outside=self.own)
         if self.own:
             settle(self.ax.figure)
@@ -151,24 +150,20 @@ def begin_picture(
 
 
 def matrix_name(curvature: MeasuredCurvature) -> str:
-    """Returns which matrix's eigenvalues these are."""
     matrix = str(curvature.attributes.get("matrix", "hessian")).lower()
     return _MATRICES.get(matrix, plain(matrix, 24))
 
 
 def samples_text(curvature: MeasuredCurvature) -> str:
-    """Returns over how many samples the loss is the mean."""
     count = curvature.attributes.get("num_samples")
     return "all samples" if count is None else f"{int(count):,} sample{'' if count == 1 else 's'}"
 
 
 def unit_text(curvature: MeasuredCurvature) -> str:
-    """Returns what the checkpoints' numbers count."""
     return plain(curvature.attributes.get("unit") or CHECKPOINT, 32)
 
 
 def network_text(curvature: MeasuredCurvature) -> str:
-    """Returns the network's name, or nothing."""
     network = curvature.attributes.get("network")
     name = network.get("name") if isinstance(network, Mapping) else network
     return plain(name, 40) if name else ""

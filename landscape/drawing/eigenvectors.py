@@ -19,7 +19,6 @@ _PLACES = {**dict(zip(FROM_THE_TOP, ("1st", "2nd", "3rd", "4th", "5th"), strict=
 
 
 def is_along_eigenvectors(landscape: LandscapeData) -> bool:
-    """Returns whether a landscape's directions are eigenvectors."""
     return str(landscape.attributes.get("decomposition", "")).lower() in MATRIX_NAMES
 
 

@@ -71,7 +71,6 @@ def overlaps(box: Float64[np.ndarray, " 4"], boxes: Float64[np.ndarray, "m 4"]) 
 
 
 def contains(box: Float64[np.ndarray, " 4"], points: Float64[np.ndarray, "n 2"]) -> Bool[np.ndarray, " n"]:
-    """Returns which of the points lie in a box."""
     return np.asarray(((points > box[:2]) & (points < box[2:])).all(axis=1))
 
 

@@ -50,7 +50,6 @@ def halo(width: float, color: str = EDGE) -> list[Any]:
 
 
 def sized(style: dict[str, Any], factor: float) -> dict[str, Any]:
-    """Returns a mark of another size."""
     sizes: dict[str, Any] = {name: factor * style[name] for name in ("markersize", "markeredgewidth") if name in style}
     return {"markeredgewidth": factor, **style, **sizes}
 
@@ -132,12 +131,10 @@ def network_marks(landscape: LandscapeData) -> list[tuple[int, dict[str, Any]]]:
 
 
 def is_origin(found: CheckpointsData, row: int) -> bool:
-    """Returns whether a row's foot is the plane's origin."""
     return bool(found.x[row] == 0 and (found.y is None or found.y[row] == 0))
 
 
 def origin_label(landscape: LandscapeData) -> str:
-    """Returns which network the star is."""
     return plain(landscape.origin.label(unit_of(landscape)), 72)
 
 

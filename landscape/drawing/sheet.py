@@ -61,86 +61,53 @@ _WHOLE_WORDS: Any = {"break_on_hyphens": False, "break_long_words": False}
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to draw a landscape.
+    """A way to draw a landscape."""
 
-    Attributes:
-        function: the name of its public function.
-        plane: whether it draws planes, or lines.
-        count: about how many lines or ticks it draws by default.
-        size: width and height in inches of a figure of its own on a screen; None follows the plane's proportions.
-        paper_height: height in inches in the column of a paper.
-        projection: "3d", or None.
-        heights: whether the path has heights of its own, which the scale must hold.
-        minima: whether it can mark minima and saddles.
-    """
-
-    function: str
+    function: str  # the name of its public function
     draw: Callable[[Sheet], None]
-    plane: bool = True
-    count: int = 12
-    size: tuple[float, float] | None = None
-    paper_height: float = 3.05
-    projection: str | None = None
-    heights: bool = False
-    minima: bool = False
+    plane: bool = True  # whether it draws planes, or lines
+    count: int = 12  # about how many lines or ticks it draws by default
+    size: tuple[float, float] | None = None  # of an own figure on a screen, in inches; None: the plane's proportions
+    paper_height: float = 3.05  # height in inches in the column of a paper
+    projection: str | None = None  # "3d", or None
+    heights: bool = False  # whether the path has heights of its own, which the scale must hold
+    minima: bool = False  # whether it can mark minima and saddles
 
 
 @dataclass
 class Sheet:
-    """A picture in the making.
-
-    Attributes:
-        own: whether the axes stand alone on a figure of ours.
-        label: of the colour bar or the axis.
-        values: as stored, of the grid's shape.
-        status: what is known about each point, of the grid's shape.
-        measured: the values, NaN where none is known.
-        coarse: what coarse cells show at pending points, NaN elsewhere.
-        furniture: whether the colour bar and the legend are drawn; several pictures share theirs.
-        heading: the title, in place of the landscape's own.
-        estimates: notes about precision and interpolated points; several pictures have no room for them.
-        avoid_path: whether labels keep clear of the path although it is not drawn: an animation draws it later.
-        diverging: whether the colours change at zero.
-        dots: which checkpoints have dots, of each path in the colours of time.
-        mappable: what the colour bar explains.
-        camera: from where a surface is seen; None looks for the best view of the path.
-        topology: minima and saddles to mark, or None.
-        times: what the colours of paths stand for; None where all paths are short.
-        border: of the part of the plane that is drawn, in the picture's coordinates.
-        late: what is placed in pixels, so must wait until the axes no longer move.
-    """
+    """A picture in the making."""
 
     landscape: LandscapeData
     ax: Axes
-    own: bool
+    own: bool  # whether the axes stand alone on a figure of ours
     metric: str
-    label: str
-    values: NDArray[Any]
-    status: NDArray[Any]
-    measured: NDArray[Any]
-    coarse: NDArray[Any]
+    label: str  # of the colour bar or the axis
+    values: NDArray[Any]  # as stored, of the grid's shape
+    status: NDArray[Any]  # what is known about each point, of the grid's shape
+    measured: NDArray[Any]  # the values, NaN where none is known
+    coarse: NDArray[Any]  # what coarse cells show at pending points, NaN elsewhere
     scale: Scale
     appearance: Appearance
     colors: Colormap
     trajectory: bool
     frame: Frame
-    furniture: bool = True
-    heading: str | None = None
-    estimates: Sequence[str] = ()
-    avoid_path: bool = False
-    diverging: bool = False
+    furniture: bool = True  # whether the colour bar and the legend are drawn; several pictures share theirs
+    heading: str | None = None  # the title, in place of the landscape's own
+    estimates: Sequence[str] = ()  # notes about precision and interpolated points; several pictures have no room
+    avoid_path: bool = False  # labels keep clear of the path though it is not drawn: an animation draws it later
+    diverging: bool = False  # whether the colours change at zero
     entries: list[Any] = field(default_factory=list)
-    dots: list[Marked] = field(default_factory=list)
-    mappable: Any = None
-    camera: Camera | None = None
-    topology: Topology | None = None
-    times: Times | None = None
-    border: Any = None
-    late: list[Callable[[], None]] = field(default_factory=list)
+    dots: list[Marked] = field(default_factory=list)  # which checkpoints have dots, of each path in the colours of time
+    mappable: Any = None  # what the colour bar explains
+    camera: Camera | None = None  # from where a surface is seen; None looks for the best view of the path
+    topology: Topology | None = None  # minima and saddles to mark, or None
+    times: Times | None = None  # what the colours of paths stand for; None where all paths are short
+    border: Any = None  # of the part of the plane that is drawn, in the picture's coordinates
+    late: list[Callable[[], None]] = field(default_factory=list)  # placed in pixels, so after the axes have moved
 
     @property
     def plane(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The coordinates x and y of a plane."""
         assert self.landscape.y is not None
         return self.landscape.x, self.landscape.y
 
@@ -153,7 +120,6 @@ class Sheet:
         return min(1.0, self.ax.get_position().height / self.ax.get_position(original=True).height)
 
     def write_labels(self) -> None:
-        """Names the axes."""
         for axis, setter in ((0, self.ax.set_xlabel), (1, self.ax.set_ylabel)):
             if axis == 0 or self.landscape.y is not None:
                 setter(self.axis_text(axis, narrow=self.appearance.paper))
@@ -258,13 +224,11 @@ class Sheet:
         self.write_late()
 
     def write_late(self) -> None:
-        """Writes what is placed in pixels."""
         for write in self.late:
             write()
 
 
 def draw_picture(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look) -> Axes:
-    """Draws a landscape as a finished picture; returns its axes."""
     with begin(kind, landscape, ax, look) as sheet:
         kind.draw(sheet)
         sheet.finish()

@@ -70,7 +70,6 @@ class SurfaceArrows(SurfaceLine):
         self.head = head
 
     def draw(self, renderer: Any) -> None:
-        """Draws the arrowheads for the camera that the axes have now."""
         if not self.get_visible():
             return
         points = np.column_stack(self.get_data_3d())

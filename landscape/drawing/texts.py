@@ -43,7 +43,6 @@ def plain(text: object, limit: int = 48) -> str:
 
 
 def plain_lines(text: str, limit: int = 240) -> str:
-    """Returns a user's lines, each as ``plain`` does."""
     return "\n".join(plain(line, limit) for line in text.split("\n"))
 
 
@@ -150,7 +149,6 @@ def _distance_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry
 
 
 def short_axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | None = None) -> str:
-    """Returns the label of an axis in a few words; the arguments are ``axis_label``'s."""
     if geometry is not None and axis == 1 and geometry.oblique:
         return f"distance across (cosine {geometry.cosine:z.2f})"
     name = axis_label(landscape, axis).split(" (")[0]
@@ -230,7 +228,6 @@ def member_names(landscape: LandscapeData) -> list[str]:
 
 
 def network_name(landscape: LandscapeData) -> object:
-    """Returns the network's name as the file has it, or None."""
     network = landscape.attributes.get("network")
     return network.get("name") if isinstance(network, Mapping) else network
 
@@ -291,7 +288,6 @@ def sampling_notes(landscape: LandscapeData, metric: str = "loss") -> list[str]:
 
 
 def value_notes(landscape: LandscapeData, metric: str = "loss") -> list[str]:
-    """Returns how exact the values are, where they are not all measured in full precision."""
     return [*precision_notes(landscape), *sampling_notes(landscape, metric)]
 
 
@@ -304,7 +300,6 @@ def precision_notes(*landscapes: LandscapeData) -> list[str]:
 
 
 def precision_name(plan: object) -> str:
-    """Returns the precision of a measurement plan as it is written in a text."""
     name = plan.get("precision") if isinstance(plan, Mapping) else None
     return _LOWER.get(str(name), _FULL)
 
@@ -317,7 +312,6 @@ def missed_notes(*landscapes: LandscapeData) -> list[str]:
 
 
 def flat_note(metric: str, low: float, text: str, values: np.ndarray[Any, np.dtype[Any]]) -> str:
-    """Returns the note that replaces a surface without differences."""
     count = int(np.isfinite(values).sum())
     if np.isnan(low):
         return f"no finite value of {metric}"

@@ -55,7 +55,6 @@ def draw_time_bar(axes: Any, times: Times, runs: int, size: float, least: float)
 
 
 def strips_height(bar: Any) -> float:
-    """Returns how high a bar is with all its strips, in points."""
     return _height(bar.images[0].get_array().shape[0])
 
 

@@ -47,7 +47,6 @@ def draw_timed_run(
 
 
 def dot_style(factor: float) -> dict[str, Any]:
-    """Returns the mark of a checkpoint on a coloured path."""
     return {
         "linestyle": "none", "marker": "o", "color": "white", "markeredgecolor": RIM, "markersize": DOT * factor,
         "markeredgewidth": 0.6 * factor,
@@ -55,7 +54,6 @@ def dot_style(factor: float) -> dict[str, Any]:
 
 
 def timed_handle(label: str, run: int, factor: float) -> Any:
-    """Returns the legend's entry of a run's path."""
     from matplotlib.lines import Line2D
     from matplotlib.patheffects import Normal, withStroke
 

@@ -49,7 +49,6 @@ class Times:
 
     @property
     def label(self) -> str:
-        """What the colour bar is called."""
         return f"{plain(self.unit)} along the path"
 
 

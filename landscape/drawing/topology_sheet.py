@@ -43,7 +43,6 @@ def begin_topology(
 
 
 def topology_scale(found: Topology, landscape: LandscapeData, look: Look) -> Scale:
-    """Returns the user's scale, or one that spans the minima and the saddles between them."""
     wanted = look.get("scale", "auto")
     if isinstance(wanted, Scale):
         return wanted

@@ -128,7 +128,6 @@ def grid_dataset(landscape: LandscapeData) -> xarray.Dataset:
 
 
 def with_samples(dataset: xarray.Dataset, landscape: LandscapeData, samples: KeptLosses) -> xarray.Dataset:
-    """Returns the Dataset of a grid with the loss of each sample, its target and its weight."""
     columns = {"target": samples.targets, "weight": samples.weights}
     known = {name: ("sample", np.array(values)) for name, values in columns.items() if values is not None}
     axes = tuple(name for name in ("y", "x") if name in dataset.coords)
@@ -137,7 +136,6 @@ def with_samples(dataset: xarray.Dataset, landscape: LandscapeData, samples: Kep
 
 
 def _origin_values(landscape: LandscapeData) -> dict[str, float]:
-    """Returns the origin's coordinates, metrics and status."""
     point = landscape.origin
     place = {"x": point.x} if point.y is None else {"x": point.x, "y": point.y}
     number = {} if point.number is None else {"number": point.number}

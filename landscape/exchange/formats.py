@@ -23,18 +23,11 @@ Images = dict[Path, Callable[[], bytes]]
 
 @dataclass(frozen=True)
 class ExportFormat:
-    """A file format of another program.
+    """A file format of another program."""
 
-    Attributes:
-        suffix: of its files' names; empty where names follow other rules.
-        one_metric: whether a metric is chosen: the only one that a file holds, or the one that is its heights.
-        images: returns what makes the files, once the landscape is known to fit the format:
-            ``images(landscape, path, metric)``, where ``path`` names the main file. It touches no file.
-    """
-
-    suffix: str
-    one_metric: bool
-    images: Callable[[LandscapeData, Path, str], Images]
+    suffix: str  # of its files' names; empty where names follow other rules
+    one_metric: bool  # whether a metric is chosen: the only one that a file holds, or the one that is its heights
+    images: Callable[[LandscapeData, Path, str], Images]  # of landscape, main path, metric; touches no file
 
 
 def plane_axes(landscape: LandscapeData, program: str) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -110,7 +103,6 @@ def foreign_landscape(
 
 
 def damaged(path: Path, program: str, why: object) -> LandscapeDamagedError:
-    """Returns the error for a file that is not what its format asks for."""
     return LandscapeDamagedError(
         f"{path} cannot be read as {program}: {reason(why)}. Copy it again from where it came, or correct the format."
     )

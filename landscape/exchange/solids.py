@@ -29,27 +29,16 @@ _MARKS = {"start": 0.026, "end": 0.026, "network": 0.028, "origin": 0.032}
 
 @dataclass(frozen=True)
 class Solid:
-    """A part of a landscape, as triangles with z up.
+    """A part of a landscape, as triangles with z up."""
 
-    Attributes:
-        name: in the words of figures, such as "loss surface".
-        is_path: whether it belongs to the path and its marks, or to the surface.
-        vertices: shape (n, 3).
-        triangles: counter-clockwise seen from outside or above, shape (m, 3).
-        normals: unit vectors, shape (n, 3).
-        colors: red, green, blue, as on a screen (sRGB), 0 to 1: one for all, shape (3,), or one each, shape (n, 3).
-        columns: further numbers of each vertex by name, shape (n,).
-        facts: further facts as JSON values.
-    """
-
-    name: str
-    is_path: bool
+    name: str  # in the words of figures, such as "loss surface"
+    is_path: bool  # whether it belongs to the path and its marks, or to the surface
     vertices: Float64[np.ndarray, "n 3"]
-    triangles: Int64[np.ndarray, "m 3"]
-    normals: Float64[np.ndarray, "n 3"]
-    colors: Float64[np.ndarray, "*n 3"]
-    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    triangles: Int64[np.ndarray, "m 3"]  # counter-clockwise seen from outside or above
+    normals: Float64[np.ndarray, "n 3"]  # unit vectors
+    colors: Float64[np.ndarray, "*n 3"]  # red, green, blue (sRGB), 0 to 1: one for all, (3,), or one each, (n, 3)
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # further numbers of each vertex by name, (n,)
+    facts: Mapping[str, Any] = field(default_factory=dict)  # further facts as JSON values
 
 
 def landscape_solids(landscape: LandscapeData, metric: str, program: str) -> tuple[list[Solid], dict[str, Any]]:

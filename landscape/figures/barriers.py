@@ -82,7 +82,6 @@ def barriers_scale(lines: Sequence[LandscapeData], look: Look) -> Scale:
 
 
 def barrier_text(rise: Rise) -> str:
-    """Returns how high a barrier is, with its standard error where that is known."""
     if math.isnan(rise.height):
         return "no barrier: an end has no finite value"
     error = f" ± {rise.stderr:.2g}" if rise.height and math.isfinite(rise.stderr) else ""

@@ -81,7 +81,6 @@ def draw_filled(sheet: Sheet) -> None:
 
 
 def draw_lines(sheet: Sheet) -> None:
-    """Draws coloured lines on the bare page."""
     from matplotlib.cm import ScalarMappable
 
     scale, lines, colors = sheet.scale, None, readable(sheet.colors, sheet.appearance.theme)
@@ -97,7 +96,6 @@ def draw_lines(sheet: Sheet) -> None:
 
 
 def draw_heatmap(sheet: Sheet) -> None:
-    """Fills a sheet with cells."""
     _frame(sheet, *map(edges, sheet.plane))
     if not sheet.scale.empty:
         sheet.mappable = draw_cells(sheet, sheet.scale.drawn(sheet.measured))

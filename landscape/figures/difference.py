@@ -144,7 +144,6 @@ def subtract(first: LandscapeData, second: LandscapeData | str, minus: str | Non
 
 
 def _hatch_chance(sheet: Sheet, chance: Chance) -> None:
-    """Hatches what may be chance."""
     from matplotlib.patches import Patch
 
     style: dict[str, Any] = {"facecolor": "none", "edgecolor": "#4d4d4d", "hatch": "---"}
@@ -167,7 +166,6 @@ def _two_metrics(metric: object, minus: object, look: Look) -> tuple[str, str]:
 
 
 def check_same_grid(first: LandscapeData, second: LandscapeData) -> None:
-    """Checks that two landscapes were measured at the same coordinates."""
     for name, ours, theirs in (("x", first.x, second.x), ("y", first.y, second.y)):
         if ours is None or theirs is None:
             same = ours is theirs

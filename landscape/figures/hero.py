@@ -125,7 +125,6 @@ def _checked(look: Look) -> Look:
 
 
 def _measures(pixels: object, size: object, dpi: object) -> tuple[int, int, int]:
-    """Returns width and height in pixels, and dots per inch."""
     dots = _DPI if dpi is None else check_int("dpi", dpi, minimum=20, maximum=2400)
     if pixels is None:
         inches = check_size(size) or _INCHES

@@ -137,7 +137,6 @@ def _draw_bar(figure: Any, scene: Scene, appearance: Appearance, inches: float) 
 
 
 def _entries(scene: Scene) -> list[Any]:
-    """Returns the legend's entries: runs' paths, and a mark for each network."""
     from matplotlib.lines import Line2D
 
     if not scene.trajectory:

@@ -53,7 +53,6 @@ def draw_minima(sheet: Sheet) -> None:
 
 
 def minima_label(found: Topology, landscape: LandscapeData, *, furnished: bool = True) -> str:
-    """Returns what a legend says of minima: of what they are, and what is left out."""
     # A legend that several pictures share says no numbers.
     if not furnished:
         return "minima of the grid, not of the network"
@@ -63,7 +62,6 @@ def minima_label(found: Topology, landscape: LandscapeData, *, furnished: bool =
 
 
 def saddles_label(found: Topology) -> str:
-    """Returns what a legend says of saddles."""
     return "saddle between them" if len(found.saddles) == 1 else "saddles between them"
 
 

@@ -150,7 +150,6 @@ def _pictures(landscapes: Sequence[LandscapeData], metrics: Sequence[str]) -> li
 
 
 def usual_kind(landscapes: Sequence[LandscapeData]) -> str:
-    """Returns the kind of the pictures where the user chooses none."""
     return "profile" if landscapes[0].y is None else "contour"
 
 
@@ -164,7 +163,6 @@ def picture_scales(
 
 
 def _scales(kind: Kind, pictures: Sequence[_Picture], look: Look) -> dict[str, Scale]:
-    """Returns the scale of each quantity."""
     found: dict[str, list[_Picture]] = {}
     for picture in pictures:
         found.setdefault(picture.quantity, []).append(picture)

@@ -73,7 +73,6 @@ def orbit_frames(
 
 
 def frame_count(seconds: float, rate: int) -> int:
-    """Returns how many frames a film has, at least two."""
     return max(2, round(check_float("seconds", seconds, minimum=0.05) * check_int("rate", rate, minimum=1)))
 
 

@@ -110,7 +110,6 @@ def _draw_diagram(sheet: Sheet, found: Topology) -> None:
 
 
 def _shape_axes(sheet: Sheet) -> None:
-    """Gives both axes the scale of the values."""
     ax, scale = sheet.ax, sheet.scale
     if scale.flat:
         room = 0.5 * abs(scale.low) or 0.5

@@ -102,7 +102,6 @@ def choose_values(curvature: MeasuredCurvature, limit: NDArray[Any], scale: str)
 
 
 def _rates(curvature: MeasuredCurvature, given: object) -> NDArray[Any]:
-    """Returns the learning rate at each checkpoint, NaN where it is not known."""
     count = len(curvature.number)
     expected = f"a positive number, or {count} of them (one for each checkpoint)"
     if given is None:
@@ -204,7 +203,6 @@ def _bar(ax: Axes, heights: NDArray[Any], low: Any, high: Any) -> tuple[NDArray[
 
 
 def _draw_limit(sheet: CurvatureSheet, limit: Float64[np.ndarray, " n"]) -> None:
-    """Draws 2 / learning rate where it is known."""
     if not np.isfinite(limit).any():
         return
     ax, look = sheet.ax, sheet.appearance

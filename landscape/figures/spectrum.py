@@ -120,7 +120,6 @@ def curves_of(nodes: NDArray[Any], weights: NDArray[Any], places: NDArray[Any], 
 
 
 def _draw_density(sheet: CurvatureSheet, places: NDArray[Any], curves: NDArray[Any], width: float) -> None:
-    """Draws the mean over probes and how far they differ."""
     ax, look = sheet.ax, sheet.appearance
     mean, highest = curves.mean(axis=0), float(curves.max())
     # What one eigenvalue alone makes: below it there is nothing to know.

@@ -74,7 +74,6 @@ def plot_surface(landscape: LandscapeData, ax: Axes | None = None, **look: Unpac
 
 
 def draw_surface(sheet: Sheet) -> None:
-    """Fills a sheet with three-dimensional axes."""
     scale, look = sheet.scale, sheet.appearance
     space = cast(Any, sheet.ax)
     if sheet.own:
@@ -128,7 +127,6 @@ def _write_labels(sheet: Sheet) -> None:
 
 
 def _tick_texts(sheet: Sheet, limits: tuple[float, float]) -> list[str]:
-    """Returns the ticks' texts, without those that would overlap their neighbour."""
     least = 0.045 * (2 if sheet.appearance.paper or not sheet.furniture else 1) * (limits[1] - limits[0])
     tall = sheet.scale.tall
     return tall.spaced_texts(tall.forward(tall.ticks()), least, tall.ticks())

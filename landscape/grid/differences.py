@@ -31,27 +31,17 @@ UNPAIRED = "not paired"
 
 @dataclass(frozen=True)
 class OwnValue:
-    """A checkpoint whose own value is not the one that is drawn at its foot on the plane.
+    """A checkpoint whose own value is not the one that is drawn at its foot on the plane."""
 
-    Attributes:
-        row: of the checkpoint.
-        own: measured at the checkpoint itself, with its own buffers.
-        drawn: measured at its foot, with the plane's buffers.
-        buffers: whether its own buffers, such as BatchNorm's statistics, make a difference.
-        residual: its distance from the plane, if that makes a difference; else None.
-        frozen: whether frozen parameters, which a plane takes from its origin, make a difference.
-    """
-
-    row: int
-    own: float
-    drawn: float
-    buffers: bool
-    residual: float | None
-    frozen: bool
+    row: int  # of the checkpoint
+    own: float  # measured at the checkpoint itself, with its own buffers
+    drawn: float  # measured at its foot, with the plane's buffers
+    buffers: bool  # whether its own buffers, such as BatchNorm's statistics, make a difference
+    residual: float | None  # its distance from the plane, if that makes a difference; else None
+    frozen: bool  # whether frozen parameters, which a plane takes from its origin, make a difference
 
     @property
     def reason(self) -> str:
-        """Why they differ, in a few words."""
         parts = [
             "own buffers such as BatchNorm's statistics" if self.buffers else "",
             f"lies off the plane, residual {self.residual:.3g}" if self.residual is not None else "",

@@ -64,29 +64,17 @@ _INTERPOLATED = (
 
 @dataclass(eq=False)
 class GridExperiment(Experiment[LandscapeData]):
-    """The loss on a grid over a plane, at its origin, and at its checkpoints.
-
-    Attributes:
-        axes: of the grid.
-        sampling: which points are measured.
-        attributes: what the file says beside what the experiment knows itself.
-        source: a landscape of the same identity on another grid, whose points a new file begins with.
-        closing: what returns further attributes at the end, while the plane is still loaded.
-        origins: the origin as each worker measured it. Given of another plane of the network, they only tell how long a
-            point takes: then nothing is loaded, and nothing can be measured.
-        predicted: what it was expected to cost, once it has begun to measure.
-        copied: how many losses of checkpoints were known without measuring.
-    """
+    """The loss on a grid over a plane, at its origin, and at its checkpoints."""
 
     plane: Plane
-    axes: Axes
-    sampling: SamplingSettings = field(default_factory=SamplingSettings)
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    source: LandscapeData | None = None
-    closing: Callable[[Pool, LandscapeData], Mapping[str, Any]] | None = None
-    origins: Sequence[OriginValues] = ()
-    predicted: Forecast | None = None
-    copied: int = 0
+    axes: Axes  # of the grid
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)  # which points are measured
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # what the file says beside what this experiment knows
+    source: LandscapeData | None = None  # of the same identity on another grid; a new file begins with its points
+    closing: Callable[[Pool, LandscapeData], Mapping[str, Any]] | None = None  # attributes while the plane is loaded
+    origins: Sequence[OriginValues] = ()  # as each worker measured it; of another plane: a forecast alone
+    predicted: Forecast | None = None  # what it was expected to cost, once it has begun to measure
+    copied: int = 0  # how many losses of checkpoints were known without measuring
     unit: str = "point"
     _changed_grid: str = ""
     _same: dict[Place, Place] = field(default_factory=dict)
@@ -96,11 +84,9 @@ class GridExperiment(Experiment[LandscapeData]):
         self.name = " ".join(item for item in (_KINDS.get(self.plane.decomposition, ""), shape) if item)
 
     def check(self, stored: Stored[LandscapeData], pool: Pool) -> None:
-        """Raises what ``begin`` would raise of the file that is there."""
         check_continues(stored, self._unmeasured(pool.description), self.source)
 
     def begin(self, stored: Stored[LandscapeData], pool: Pool) -> LandscapeData:
-        """Returns the landscape with what its file or another grid's has of it."""
         if not self.origins:
             self._load(pool)
         fresh = self._unmeasured(pool.description)
@@ -123,7 +109,6 @@ class GridExperiment(Experiment[LandscapeData]):
         return np.concatenate([grid.reshape(-1), *checkpoints])
 
     def forecast(self, record: LandscapeData, todo: Bool[np.ndarray, " tasks"], pool: Pool, run: Run) -> str:
-        """Returns in words what measuring would cost, as far as the origin tells."""
         return str(self._forecast(record, pool, run, checkpoint_tasks(self.plane, record, self._same)))
 
     def results(
@@ -162,7 +147,6 @@ class GridExperiment(Experiment[LandscapeData]):
         return 1 + (self._copy_same(record) if is_checkpoint else 0)
 
     def warn(self, record: LandscapeData, run: Run) -> None:
-        """Warns of points that failed, and of a loss that is finite nowhere."""
         if failed := record.status_counts[PointStatus.FAILED]:
             place, text = next(iter(record.errors.items()))
             warnings.warn(
@@ -215,7 +199,6 @@ class GridExperiment(Experiment[LandscapeData]):
         pool.load(plane.origin, plane.directions, plane.buffers, end_buffers, far)
 
     def _unmeasured(self, description: EvaluatorDescription) -> LandscapeData:
-        """Returns the landscape with everything pending."""
         plane, checkpoints = self.plane, None
         if plane.projection is not None:
             places, who = vars(plane.projection), columns_of(plane.networks)

@@ -209,7 +209,6 @@ def _further_run(name: str, stored: LandscapeData, path: AnyPath) -> RunDirector
 
 
 def _place(said: str, path: AnyPath) -> Any:
-    """Returns the run directory that a file at the path names."""
     return said if isinstance(path, RemotePath) or "://" in said else path.parent / said
 
 

@@ -54,7 +54,6 @@ _FILTERS = [2, 1]  # HDF5's numbers of shuffling and gzip
 
 
 def write_landscape(path: str | os.PathLike[str], data: LandscapeData) -> None:
-    """Writes a landscape, replacing the file of that name once the new one is whole and on the disk."""
     write_image(path, landscape_bytes(data))
 
 
@@ -67,7 +66,6 @@ def read_landscape(path: str | os.PathLike[str] | RemotePath) -> LandscapeData:
 
 
 def landscape_bytes(data: LandscapeData) -> bytes:
-    """Returns a landscape as the bytes of its file."""
     # In memory, a full disk meets ordinary writing, not HDF5, which leaves its handles open when it fails in closing.
     data.validate()
     check_attributes(data.attributes)

@@ -112,7 +112,6 @@ def _tell_what_changed(stored: dict[str, Any], now: Mapping[str, Any]) -> None:
 
 
 def has_grid(stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None) -> bool:
-    """Returns whether a landscape is on this grid."""
     pairs = _pairs(stored, x, y)
     return all(len(old) == len(new) == len(coinciding(old, new)[0]) for old, new in pairs)
 
@@ -128,7 +127,6 @@ def goes_on_for_members(stored: LandscapeData, fresh: LandscapeData) -> bool:
 
 
 def holds_all(stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None) -> bool:
-    """Returns whether a landscape's grid has every point of a grid."""
     return all(len(coinciding(old, new)[0]) == len(new) for old, new in _pairs(stored, x, y))
 
 
@@ -144,7 +142,6 @@ def kept_points(
 def check_nothing_is_lost(
     stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None, path: AnyPath
 ) -> None:
-    """Raises LandscapeGridError where a grid lacks a measured point of a landscape."""
     kept, measured = kept_points(stored, x, y)
     if kept == measured:
         return
@@ -214,7 +211,6 @@ def sizes_that_keep_all(stored: LandscapeData, sizes: list[int]) -> list[int]:
 def _pairs(
     stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None
 ) -> list[tuple[Any, Any]]:
-    """Returns the axes of both grids in the order of the arrays: y first."""
     if stored.y is None or y is None:
         return [(stored.x, x)]
     return [(stored.y, y), (stored.x, x)]

@@ -25,24 +25,14 @@ ONE_SIDED = 1.645
 
 @dataclass(frozen=True)
 class Rise:
-    """The largest rise above the chord.
+    """The largest rise above the chord."""
 
-    Attributes:
-        height: 0 where nothing rises above it; NaN where an end has no finite value.
-        at: where it is, from 0 to 1.
-        stderr: its standard error over samples; NaN where it is not known, and where nothing rises.
-        chord: the height of the chord there.
-        nearest: where nothing rises: at which point between the two the value comes nearest to the chord; else NaN.
-        limit: where nothing rises: above the chord, the end of a one-sided interval of 95 % at that point, 0 or more;
-            NaN where it is not known.
-    """
-
-    height: float
-    at: float
-    stderr: float
-    chord: float
-    nearest: float = math.nan
-    limit: float = math.nan
+    height: float  # 0 where nothing rises above it; NaN where an end has no finite value
+    at: float  # where it is, from 0 to 1
+    stderr: float  # its standard error over samples; NaN where it is not known, and where nothing rises
+    chord: float  # the height of the chord there
+    nearest: float = math.nan  # where nothing rises: at which point the value comes nearest to the chord; else NaN
+    limit: float = math.nan  # there, above the chord: end of a one-sided 95 % interval, 0 or more; NaN if unknown
 
 
 def ends_of_way(landscape: LandscapeData, metric: str = "loss") -> tuple[float, float]:

@@ -76,19 +76,15 @@ class SpooledChunks:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the chunks have."""
         return sum(length for _, length in self._places.values())
 
     def add(self, flat: int, chunk: bytes) -> None:
-        """Adds a point, or replaces it."""
         self._places[flat] = (self._spool.add(chunk), len(chunk))
 
     def read(self, wanted: Iterable[int]) -> list[bytes]:
-        """Returns the chunks of points, by their flat indices."""
         return [self._spool.read(*self._places[flat]) for flat in wanted]
 
     def items(self) -> Iterator[tuple[int, bytes]]:
-        """Yields all points and their chunks, in order."""
         for flat in self:
             yield flat, self._spool.read(*self._places[flat])
 
@@ -114,14 +110,12 @@ class _Spool:
             return _Spool, (self._file.read(),)
 
     def add(self, content: bytes) -> int:
-        """Returns where the bytes begin."""
         with self._lock:
             start = self._file.seek(0, 2)
             self._file.write(content)
         return start
 
     def read(self, start: int, length: int) -> bytes:
-        """Returns bytes that were added."""
         with self._lock:
             self._file.seek(start)
             return self._file.read(length)
@@ -201,7 +195,6 @@ def packed(losses: NDArray[Any]) -> bytes:
 
 
 def unpacked(chunk: bytes, count: int) -> Float32[np.ndarray, " samples"]:
-    """Returns the losses of samples, shape (samples,), of a chunk."""
     try:
         stream = zlib.decompressobj()
         content = stream.decompress(chunk, count * ITEM + 1)

@@ -125,7 +125,6 @@ class KeptLosses:
         return found.reshape(self.shape)
 
     def _paired(self, first: NDArray[np.float32], second: NDArray[np.float32]) -> tuple[float, float]:
-        """Returns the mean over samples of first minus second, and its standard error."""
         weights = np.ones(self.count) if self.weights is None else self.weights
         with np.errstate(invalid="ignore"):
             gaps = np.where(weights > 0, first.astype(np.float64) - second, 0.0)

@@ -85,7 +85,6 @@ def forget_unmeasured(data: LandscapeData) -> None:
 
 
 def keep_result(data: LandscapeData, result: Result) -> None:
-    """Writes a result to its place."""
     part, index = cast("tuple[str, int]", result.key)
     if result.values is None:
         note_failure(data, part, index, result.error)

@@ -86,7 +86,6 @@ def landscape_content(
 
 
 def title(landscape: LandscapeData) -> str:
-    """Returns the network's name and the checkpoints that the landscape belongs to."""
     return full_title(landscape, lambda text, _: str(text)) or "Loss landscape"
 
 
@@ -169,7 +168,6 @@ def metric_differences(landscape: LandscapeData) -> list[dict[str, Any]]:
 
 
 def _name(landscape: LandscapeData, metric: str) -> dict[str, Any]:
-    """Returns what a metric's name says, for the page's controls and captions."""
     name = MetricName.read(metric, landscape.metrics)
     return {
         "quantity": name.quantity,

@@ -43,7 +43,6 @@ class MetricView:
 
     @property
     def values(self) -> NDArray[Any]:
-        """The values of the grid, NaN where none is known."""
         return known(self.landscape[self.metric], self.landscape.status)
 
     @property
@@ -88,8 +87,6 @@ def metric_views(landscape: LandscapeData) -> list[MetricView]:
 
 
 def _with_differences(landscape: LandscapeData, pairs: Mapping[str, tuple[str, str]]) -> LandscapeData:
-    """Returns a landscape that has differences among its metrics, by their names."""
-
     def added(values: Mapping[str, Any]) -> dict[str, Any]:
         there = {name: pair for name, pair in pairs.items() if all(metric in values for metric in pair)}
         return {**values, **{name: difference(values[one], values[two]) for name, (one, two) in there.items()}}

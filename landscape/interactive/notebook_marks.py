@@ -48,7 +48,6 @@ def map_proportions(landscape: LandscapeData) -> tuple[float, tuple[str, ...]]:
 
 
 def line_marks(view: MetricView) -> list[dict[str, Any]]:
-    """Returns checkpoints, networks and the origin on a line's profile."""
     landscape, scale = view.landscape, view.scale
     found, point, traces = landscape.checkpoints, landscape.origin, []
     if found is not None and "loss" in found.projected:
@@ -187,7 +186,6 @@ def _mark(name: str, x: Any, y: Any, marker: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hover_of(view: MetricView, rows: NDArray[Any]) -> dict[str, Any]:
-    """Returns what checkpoints and networks say beside the mouse."""
     landscape = view.landscape
     found = landscape.checkpoints
     assert found is not None

@@ -151,7 +151,6 @@ def page_html(
 
 
 def plotly_script() -> str:
-    """Returns plotly's script as the Python package carries it."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
@@ -198,7 +197,6 @@ def _own_script() -> str:
 
 
 def _joined(ending: str) -> str:
-    """Returns the assets of a kind in the order of their names."""
     assets = files(__package__) / "assets"
     return "\n".join(_asset(name) for name in sorted(item.name for item in assets.iterdir()) if name.endswith(ending))
 

@@ -136,7 +136,6 @@ def run_pieces(numbers: NDArray[Any]) -> list[list[int]]:
 
 
 def hex_colors(times: Times, run: int, numbers: Any) -> list[str]:
-    """Returns the colours of a run's checkpoints as plotly reads them."""
     values = np.round(255 * times.colors(run, numbers)).astype(int)
     return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in values]
 

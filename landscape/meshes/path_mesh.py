@@ -30,23 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PathLine:
-    """A run's path, at the heights of its projection on the plane, and on the surface between two checkpoints.
+    """A run's path, at the heights of its projection on the plane, and on the surface between two checkpoints."""
 
-    Attributes:
-        name: of the run, or "trajectory".
-        color: as in figures, such as "#e5383b".
-        rows: of the checkpoints among the landscape's, without those whose projected value is not finite, shape (k,).
-        values: of the metric, projected, as measured, shape (k,).
-        checkpoints: their places, shape (k, 3).
-        points: the line through them, shape (m, 3).
-    """
-
-    name: str
-    color: str
-    rows: Int64[np.ndarray, " k"]
-    values: Float64[np.ndarray, " k"]
-    checkpoints: Float64[np.ndarray, "k 3"]
-    points: Float64[np.ndarray, "m 3"]
+    name: str  # of the run, or "trajectory"
+    color: str  # as in figures, such as "#e5383b"
+    rows: Int64[np.ndarray, " k"]  # among the landscape's checkpoints; none without a finite projected value
+    values: Float64[np.ndarray, " k"]  # of the metric, projected, as measured
+    checkpoints: Float64[np.ndarray, "k 3"]  # their places
+    points: Float64[np.ndarray, "m 3"]  # the line through them
 
 
 @dataclass(frozen=True)

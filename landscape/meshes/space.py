@@ -46,7 +46,6 @@ class Space:
 
     @property
     def plane(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The coordinates x and y of the grid."""
         assert self.landscape.y is not None
         return self.landscape.x, self.landscape.y
 

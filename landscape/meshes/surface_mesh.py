@@ -42,7 +42,6 @@ class SurfaceMesh:
 
     @property
     def alone(self) -> Bool[np.ndarray, " n"]:
-        """Whether a vertex has a value but no triangle, shape (n,)."""
         return np.asarray(self.known & ~self.used)
 
     @property

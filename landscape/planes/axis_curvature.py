@@ -19,25 +19,14 @@ USUAL = ("top", "second")
 
 @dataclass(frozen=True)
 class AxisCurvature:
-    """The eigenvalues that belong to the d directions of a plane or a line.
+    """The eigenvalues that belong to the d directions of a plane or a line."""
 
-    Attributes:
-        matrix: "hessian" or "ggn" (the generalised Gauss-Newton matrix), of the mean loss. In files of earlier
-            versions also "factors": the Kronecker factors of a second-order optimizer.
-        which: of its eigenvectors, for each direction one of ``WHICH``.
-        eigenvalues: d numbers: the second derivative of the loss along a direction of length one.
-        residuals: d numbers: no true eigenvalue is further away than that; NaN for factors.
-        num_samples: over which the loss is a mean; None for factors.
-        rise: how much the loss rises (or falls) along an axis to its end, as far as it is a parabola; in units of the
-            loss. Only how far the plane's own axes reach depends on it.
-    """
-
-    matrix: str
-    which: tuple[str, ...]
-    eigenvalues: tuple[float, ...]
-    residuals: tuple[float, ...]
-    num_samples: int | None
-    rise: float = 1.0
+    matrix: str  # "hessian" or "ggn" (generalised Gauss-Newton) of the mean loss; old files: "factors" (Kronecker)
+    which: tuple[str, ...]  # of its eigenvectors, for each direction one of ``WHICH``
+    eigenvalues: tuple[float, ...]  # d numbers: the second derivative of the loss along a direction of length one
+    residuals: tuple[float, ...]  # d numbers: no true eigenvalue is further away than that; NaN for factors
+    num_samples: int | None  # over which the loss is a mean; None for factors
+    rise: float = 1.0  # of the loss along an axis to its end, as far as it is a parabola; sets how far axes reach
 
     @property
     def is_known(self) -> bool:
@@ -62,12 +51,10 @@ class AxisCurvature:
         return min(math.sqrt(2 * self.rise / size), longest) if size > 0 else longest
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the attributes as JSON values."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> AxisCurvature:
-        """Returns what ``to_json`` was made of."""
         given: dict[str, Any] = {name: tuple(item) if isinstance(item, list) else item for name, item in value.items()}
         return cls(**given)
 

@@ -26,15 +26,10 @@ _STEPS = 1000  # of a curve, as its length is measured
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CurvedLine(Plane):
-    """The points ``origin + sum of c_j(t) * directions[j]``: a curve that begins at the origin.
+    """The points ``origin + sum of c_j(t) * directions[j]``: a curve that begins at the origin."""
 
-    Attributes:
-        shape: tells the shares c_j of a point; there is a direction for each control point but the first.
-        fitting: how the control points were found, by the names of ``FittingSettings``; empty where nobody says.
-    """
-
-    shape: CurveShape = field(default_factory=CurveShape)
-    fitting: Mapping[str, Any] = field(default_factory=dict)
+    shape: CurveShape = field(default_factory=CurveShape)  # the shares c_j; directions for all control points but one
+    fitting: Mapping[str, Any] = field(default_factory=dict)  # named as in ``FittingSettings``; empty if unknown
 
     def __post_init__(self) -> None:
         if len(self.directions) != self.shape.bends + 1:
@@ -43,7 +38,6 @@ class CurvedLine(Plane):
 
     @property
     def dimension(self) -> int:
-        """1: a curve has one coordinate."""
         return 1
 
     @cached_property
@@ -63,7 +57,6 @@ class CurvedLine(Plane):
 
     @cached_property
     def cosine(self) -> float | None:
-        """None: there is one coordinate."""
         return None
 
     def shares(self, t: NDArray[Any] | float) -> Float64[np.ndarray, "places directions"]:

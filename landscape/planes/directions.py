@@ -92,7 +92,6 @@ def inner_product(first: Direction, second: Direction, space: WeightSpace) -> fl
 
 
 def norm(direction: Direction, space: WeightSpace) -> float:
-    """Returns the Euclidean norm of a direction over all trainable tensors."""
     return math.sqrt(inner_product(direction, direction, space))
 
 
@@ -145,7 +144,6 @@ def _normalize_tensor(
 
 
 def _filter_norms(filters: NDArray[Any], dimensions: int = 1) -> Float64[np.ndarray, " *filters"]:
-    """Returns the norm of each filter; the first axes number them."""
     if dimensions > 1:
         return np.stack([_filter_norms(entry, dimensions - 1) for entry in filters])
     size = filters[0].size

@@ -18,17 +18,11 @@ from .networks import Network, find_named, is_weights_file, names_of_folders, ne
 
 @dataclass(frozen=True)
 class FurtherRuns:
-    """Who joins the landscapes of a run.
+    """Who joins the landscapes of a run."""
 
-    Attributes:
-        joined: the name of the run that they join; "" where nobody does.
-        runs: name to run directory.
-        files: name to the file of weights that belong to no run.
-    """
-
-    joined: str = ""
-    runs: Mapping[str, RunDirectory] = field(default_factory=dict)
-    files: Mapping[str, Path] = field(default_factory=dict)
+    joined: str = ""  # the name of the run that they join; "" where nobody does
+    runs: Mapping[str, RunDirectory] = field(default_factory=dict)  # name to run directory
+    files: Mapping[str, Path] = field(default_factory=dict)  # name to the file of weights that belong to no run
 
     def __bool__(self) -> bool:
         return bool(self.runs or self.files)

@@ -70,7 +70,6 @@ class Network:
 
 
 def runs_of(networks: Iterable[Network]) -> dict[str, list[Network]]:
-    """Returns the checkpoints of each run, by the run's name."""
     runs: dict[str, list[Network]] = {}
     for network in networks:
         if network.run is not None:
@@ -79,7 +78,6 @@ def runs_of(networks: Iterable[Network]) -> dict[str, list[Network]]:
 
 
 def networks_text(networks: Sequence[Network]) -> str:
-    """Returns who the networks are in a few words."""
     parts = []
     for name, of_run in runs_of(networks).items():
         count = len(of_run)
@@ -212,7 +210,6 @@ def names_of_folders(folders: Sequence[PurePosixPath]) -> list[str]:
 
 
 def _runs_by_name(checkpoints: object, numbers: object, argument: str) -> dict[str, Any]:
-    """Returns a list of weights or a RunDirectory by each run's name."""
     if isinstance(checkpoints, Mapping):
         if not checkpoints:
             raise wrong_value(argument, "at least one run", {})

@@ -39,19 +39,12 @@ _PANEL = 4096
 
 @dataclass(frozen=True, eq=False)
 class PrincipalDirections:
-    """The leading principal directions of a trajectory.
+    """The leading principal directions of a trajectory."""
 
-    Attributes:
-        directions: unit vectors, orthogonal to each other, the most important first.
-        explained_variance_ratio: shape (components,); each direction's share of the sum of squares.
-        singular_values: shape (components,); of the matrix of differences.
-        notes: what a reader must know of them.
-    """
-
-    directions: tuple[Direction, ...]
-    explained_variance_ratio: Float64[np.ndarray, " components"]
-    singular_values: Float64[np.ndarray, " components"]
-    notes: tuple[str, ...] = ()
+    directions: tuple[Direction, ...]  # unit vectors, orthogonal to each other, the most important first
+    explained_variance_ratio: Float64[np.ndarray, " components"]  # of the sum of squares, each direction's
+    singular_values: Float64[np.ndarray, " components"]  # of the matrix of differences
+    notes: tuple[str, ...] = ()  # what a reader must know of them
 
 
 def principal_directions(

@@ -31,19 +31,12 @@ _PARALLEL = 1e-12
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Projection:
-    """Checkpoints projected onto a plane or a line.
+    """Checkpoints projected onto a plane or a line."""
 
-    Attributes:
-        x: shape (n,); coordinates along the first direction.
-        y: shape (n,); coordinates along the second direction, or None on a line.
-        residual: shape (n,); distance from the checkpoint to its foot on the plane, over all trainable elements.
-        norm: shape (n,); distance from the checkpoint to the origin.
-    """
-
-    x: Float64[np.ndarray, " n"]
-    y: Float64[np.ndarray, " n"] | None
-    residual: Float64[np.ndarray, " n"]
-    norm: Float64[np.ndarray, " n"]
+    x: Float64[np.ndarray, " n"]  # coordinates along the first direction
+    y: Float64[np.ndarray, " n"] | None  # coordinates along the second direction, or None on a line
+    residual: Float64[np.ndarray, " n"]  # from the checkpoint to its foot, over all trainable elements
+    norm: Float64[np.ndarray, " n"]  # distance from the checkpoint to the origin
 
     def __repr__(self) -> str:
         count = len(self.x)
@@ -52,7 +45,6 @@ class Projection:
         return f"Projection({count} network{'s' * (count != 1)} on a {onto}{farthest})"
 
     def followed_by(self, other: Projection) -> Projection:
-        """Returns both, one after the other."""
         parts: dict[str, Any] = {}
         for name, values in vars(self).items():
             parts[name] = None if values is None else np.concatenate([values, getattr(other, name)])
@@ -156,21 +148,13 @@ def check_independent(norms: Sequence[float] | Float64[np.ndarray, " dimension"]
 
 
 class DifferenceBlock(NamedTuple):
-    """A piece of one tensor over all checkpoints.
+    """A piece of one tensor over all checkpoints."""
 
-    Attributes:
-        name: the tensor.
-        start: the piece's first element in C order.
-        stop: one after its last.
-        origin: the origin's values, shape (elements,).
-        differences: the checkpoints minus the origin, shape (checkpoints, elements).
-    """
-
-    name: str
-    start: int
-    stop: int
-    origin: Float64[np.ndarray, " elements"]
-    differences: Float64[np.ndarray, "checkpoints elements"]
+    name: str  # the tensor
+    start: int  # the piece's first element in C order
+    stop: int  # one after its last
+    origin: Float64[np.ndarray, " elements"]  # the origin's values
+    differences: Float64[np.ndarray, "checkpoints elements"]  # the checkpoints minus the origin
 
 
 def difference_blocks(
@@ -191,7 +175,6 @@ def difference_blocks(
 
 
 def not_finite(label: str, name: str) -> CheckpointError:
-    """Returns the error for weights that are not finite."""
     return CheckpointError(
         f"{label} holds NaN or infinite values in {name!r}, so no direction can be computed from it; "
         "leave this checkpoint out (end the interval before training diverged)."

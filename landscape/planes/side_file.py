@@ -27,31 +27,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SideFile:
-    """A kind of side file.
+    """A kind of side file."""
 
-    Attributes:
-        word: what it is, as texts call it.
-        contents: what it holds, as texts call it.
-        format: its entry ``format``.
-        written_by: where a user gets such a file.
-        made_again: how to make it anew.
-        version: the ``format_version`` that is written and read.
-    """
-
-    word: str
-    contents: str
-    format: str
-    written_by: str
-    made_again: str
-    version: int = 1
+    word: str  # what it is, as texts call it
+    contents: str  # what it holds, as texts call it
+    format: str  # its entry ``format``
+    written_by: str  # where a user gets such a file
+    made_again: str  # how to make it anew
+    version: int = 1  # the ``format_version`` that is written and read
 
     @property
     def header(self) -> dict[str, str]:
-        """The entries by which such a file is recognized."""
         return {"format": self.format, "format_version": str(self.version)}
 
     def check_replaceable(self, path: AnyPath) -> None:
-        """Raises LandscapeWriteError where the path has a file of another kind."""
         check_replaceable_tensors(path, self.word, self.format)
 
 

@@ -65,7 +65,6 @@ class Rendering:
 
 
 def check_png(name: str, path: str | os.PathLike[str]) -> Path:
-    """Returns the path if a PNG can be written there."""
     target = check_path(name, path)
     if target.suffix.lower() != ".png":
         raise wrong_value(name, "a name that ends in .png, because a hero is made of pixels", str(path))

@@ -149,7 +149,6 @@ class Scene:
             _add_tube(plotter, feet, max(1.2 * _FLOOR_LINE, self._finest), color=line.color, lighting=False)
 
     def _add_points_alone(self, plotter: Any) -> None:
-        """Adds a ball for each value that belongs to no whole cell."""
         places, shares = self._alone
         if len(places):
             balls = _balls(places, max(1.2 * TUBE, 1.6 * self._finest))
@@ -282,7 +281,6 @@ def _is_there(library: str) -> bool:
 
 
 def _add(plotter: Any, mesh: Any, colors: NDArray[Any], *, lighting: bool = True, **options: Any) -> None:
-    """Adds a mesh with colours of its vertices, shape (n, 3), from 0 to 1."""
     shown = mesh.copy(deep=False)
     shown["shown"] = np.round(255 * np.clip(colors, 0, 1)).astype(np.uint8)
     material = _MATERIAL if lighting else {"lighting": False}

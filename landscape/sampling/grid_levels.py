@@ -21,36 +21,22 @@ _COARSER_LEVELS = 2
 
 @dataclass(frozen=True)
 class Step:
-    """From one grid to the next finer one, which holds all its points.
+    """From one grid to the next finer one, which holds all its points."""
 
-    Attributes:
-        coarse: rows and columns of the coarser grid, int64[rows] and int64[columns].
-        fine: rows and columns of the finer grid.
-        before: for each fine row and column, the coarse one at or before it, as an index into ``coarse``.
-        after: the coarse one at or after it.
-        inside: the coarse rows and columns as indices into ``fine``.
-    """
-
-    coarse: tuple[Int64[np.ndarray, " _"], ...]
-    fine: tuple[Int64[np.ndarray, " _"], ...]
-    before: tuple[Int64[np.ndarray, " _"], ...]
-    after: tuple[Int64[np.ndarray, " _"], ...]
-    inside: tuple[Int64[np.ndarray, " _"], ...]
+    coarse: tuple[Int64[np.ndarray, " _"], ...]  # rows and columns of the coarser grid
+    fine: tuple[Int64[np.ndarray, " _"], ...]  # rows and columns of the finer grid
+    before: tuple[Int64[np.ndarray, " _"], ...]  # the coarse one at or before each fine one: index into ``coarse``
+    after: tuple[Int64[np.ndarray, " _"], ...]  # the coarse one at or after it
+    inside: tuple[Int64[np.ndarray, " _"], ...]  # the coarse rows and columns as indices into ``fine``
 
 
 @dataclass(frozen=True)
 class GridLevels:
-    """The nested grids of one shape.
+    """The nested grids of one shape."""
 
-    Attributes:
-        shape: (rows, columns); a line has one row.
-        first: rows and columns of the grid that is measured first.
-        steps: from the coarsest grid to all points; those before ``first`` only tell how fast errors shrink.
-    """
-
-    shape: tuple[int, int]
-    first: tuple[Int64[np.ndarray, " _"], ...]
-    steps: tuple[Step, ...]
+    shape: tuple[int, int]  # (rows, columns); a line has one row
+    first: tuple[Int64[np.ndarray, " _"], ...]  # rows and columns of the grid that is measured first
+    steps: tuple[Step, ...]  # from the coarsest grid to all points; before ``first`` they only tell how errors shrink
 
     @classmethod
     def of(cls, grid: tuple[int, ...]) -> GridLevels:

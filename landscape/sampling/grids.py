@@ -30,7 +30,6 @@ def coinciding(
 
 
 def is_even(axis: Float64[np.ndarray, " n"]) -> bool:
-    """Returns whether the coordinates are evenly spaced."""
     return len(coinciding(axis, np.linspace(axis[0], axis[-1], len(axis)))[0]) == len(axis)
 
 

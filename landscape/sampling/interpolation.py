@@ -64,7 +64,6 @@ def extend(
 def nearest(
     values: Float64[np.ndarray, "rows columns"], sources: Bool[np.ndarray, "rows columns"]
 ) -> Float64[np.ndarray, "rows columns"]:
-    """Returns, for each point, the value of the nearest source."""
     from scipy.ndimage import distance_transform_edt
 
     found: Float64[np.ndarray, "rows columns"]

@@ -36,19 +36,12 @@ class _LevelEstimate:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A surface of which some points are measured.
+    """A surface of which some points are measured."""
 
-    Attributes:
-        values: measured or predicted, float64[rows, columns]; NaN in holes.
-        error: estimated error, 0 where measured and infinite between a hole and a value.
-        holes: where the value is, or is predicted to be, not finite.
-        known: what was measured.
-    """
-
-    values: Float64[np.ndarray, "rows columns"]
-    error: Float64[np.ndarray, "rows columns"]
-    holes: Bool[np.ndarray, "rows columns"]
-    known: Bool[np.ndarray, "rows columns"]
+    values: Float64[np.ndarray, "rows columns"]  # measured or predicted; NaN in holes
+    error: Float64[np.ndarray, "rows columns"]  # estimated, 0 where measured and infinite between a hole and a value
+    holes: Bool[np.ndarray, "rows columns"]  # where the value is, or is predicted to be, not finite
+    known: Bool[np.ndarray, "rows columns"]  # what was measured
     _levels: tuple[_LevelEstimate, ...]
 
     def to_refine(self, tolerance: float) -> Bool[np.ndarray, "rows columns"]:
@@ -131,19 +124,12 @@ def _beside_edge(holes: Bool[np.ndarray, "rows columns"]) -> Bool[np.ndarray, "r
 
 @dataclass(frozen=True)
 class _Roughness:
-    """What surpluses tell about one grid.
+    """What surpluses tell about one grid."""
 
-    Attributes:
-        expected: the size of the prediction's error at points of this grid that are not measured.
-        mean_square: of the surpluses around each point; negative where there were none yet.
-        rate: by which surpluses shrink from grid to grid.
-        few: how many surpluses in a window of 3 points are too few to go by alone.
-    """
-
-    expected: Float64[np.ndarray, "rows columns"]
-    mean_square: Float64[np.ndarray, "rows columns"]
-    rate: Float64[np.ndarray, "rows columns"]
-    few: int
+    expected: Float64[np.ndarray, "rows columns"]  # size of the prediction's error at unmeasured points
+    mean_square: Float64[np.ndarray, "rows columns"]  # of the surpluses around each point; negative where none yet
+    rate: Float64[np.ndarray, "rows columns"]  # by which surpluses shrink from grid to grid
+    few: int  # how many surpluses in a window of 3 points are too few to go by alone
 
     @classmethod
     def unknown(cls, shape: tuple[int, ...], *, line: bool) -> _Roughness:
@@ -152,7 +138,6 @@ class _Roughness:
     def refined(
         self, surplus: Float64[np.ndarray, "rows columns"], fresh: Bool[np.ndarray, "rows columns"], step: Step
     ) -> _Roughness:
-        """Returns what is known on the next finer grid."""
         count = fresh.astype(np.float64)
         rate = largest_parent(self.rate, step)
         inherited = np.clip(_SAFETY * rate, _FASTEST, 1.0) * largest_parent(self.expected, step)

@@ -36,17 +36,11 @@ _FLOOR_QUANTILE = 0.01
 
 @dataclass(frozen=True)
 class LossScale:
-    """Losses as numbers around one.
+    """Losses as numbers around one."""
 
-    Attributes:
-        unit: of an absolute scale the largest magnitude; of a relative one the magnitude below which it is linear.
-        relative: whether equal steps are equal ratios.
-        tolerance: the largest error allowed, on this scale.
-    """
-
-    unit: float
-    relative: bool
-    tolerance: float
+    unit: float  # of an absolute scale the largest magnitude; of a relative one the magnitude below which it is linear
+    relative: bool  # whether equal steps are equal ratios
+    tolerance: float  # the largest error allowed, on this scale
 
     @classmethod
     def of(
@@ -66,7 +60,6 @@ class LossScale:
         return np.arcsinh(scaled) if self.relative else scaled
 
     def loss(self, scaled: Float64[np.ndarray, "*grid"]) -> Float64[np.ndarray, "*grid"]:
-        """Returns losses from numbers on this scale."""
         with np.errstate(over="ignore"):
             loss: Float64[np.ndarray, "*grid"] = (np.sinh(scaled) if self.relative else scaled) * self.unit
         return loss
@@ -122,7 +115,6 @@ class HeldOutCheck:
         return replace(self.prediction, values=values + away * found / (weight + _DAMPING * usual))
 
     def failed(self, loss: Float64[np.ndarray, "rows columns"]) -> Bool[np.ndarray, "rows columns"]:
-        """Returns at which held-out points the prediction was not good enough."""
         return self.errors(loss) > _ALLOWED * self.scale.tolerance
 
 

@@ -42,7 +42,6 @@ class Frame:
 
     @property
     def oblique(self) -> bool:
-        """Whether the plane is drawn as a parallelogram."""
         return self.geometry is not None and self.geometry.oblique
 
     def place(self, x: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -74,7 +73,6 @@ class Frame:
         return Path(np.column_stack([across, up]), closed=True)
 
     def shape(self, ax: Axes) -> None:
-        """Gives flat axes the picture's proportions."""
         if self.geometry is not None:
             ax.set_aspect("equal", adjustable="box")
         else:

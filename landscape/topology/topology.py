@@ -155,7 +155,6 @@ class Topology:
 
 
 def counted_minima(count: int) -> str:
-    """Returns a number of minima in words."""
     return f"{count} minim{'um' if count == 1 else 'a'}"
 
 

@@ -47,7 +47,6 @@ def topology_text(found: Topology, landscape: LandscapeData) -> str:
 
 
 def barrier_text(found: Topology) -> str:
-    """Returns the number of minima, and the deepest barrier if there is one."""
     barrier = f", deepest barrier {found.deepest_barrier:.3g}" if found.saddles else ""
     return counted_minima(len(found.minima)) + barrier
 
@@ -61,7 +60,6 @@ def edge_text(found: Topology) -> str:
 
 
 def shallow_text(found: Topology, landscape: LandscapeData) -> str:
-    """Returns how many minima are left out, and why."""
     if not found.shallow:
         return ""
     if found.persistence is not None:

@@ -20,15 +20,10 @@ _PROBES = 3  # of the random numbers for probes
 
 @dataclass(frozen=True)
 class Density:
-    """Where eigenvalues lie, as weighted nodes; a picture smooths them.
+    """Where eigenvalues lie, as weighted nodes; a picture smooths them."""
 
-    Attributes:
-        nodes: shape (probes, steps), in ascending order for each probe; NaN where a probe needed fewer steps.
-        weights: the share of all eigenvalues at each node; shape (probes, steps); the sum for each probe is 1.
-    """
-
-    nodes: Float64[np.ndarray, "probes steps"]
-    weights: Float64[np.ndarray, "probes steps"]
+    nodes: Float64[np.ndarray, "probes steps"]  # ascending for each probe; NaN where one needed fewer steps
+    weights: Float64[np.ndarray, "probes steps"]  # each node's share of all eigenvalues; 1 for each probe
 
 
 @one_blas_thread()

@@ -74,29 +74,17 @@ class Lanczos:
 
     So no eigenvalue comes out twice by rounding; one of several dimensions comes out once for each start, as a Krylov
     space has one vector of it (Wu and Simon 2000; Parlett 1998).
-
-    Args:
-        multiply: from a vector to the matrix times it.
-        start: not zero; shape (weights,).
-        rows: how many vectors there may be.
-        locked: orthonormal vectors that are left out: the matrix is taken on what is orthogonal to them.
-        again: from a whole number to a new start, for matrices of low rank.
-        flat: what is no curvature but rounding.
-        scale: the largest size of an eigenvalue as far as it is known, which tells others from zero.
-
-    Raises:
-        CurvatureError: a step shows that the matrix is not symmetric.
     """
 
     def __init__(
         self,
-        multiply: Callable[[Vector], Float64[np.ndarray, " weights"]],
-        start: Vector,
-        rows: int,
-        locked: Basis | None = None,
-        again: Callable[[int], Vector] | None = None,
-        flat: float = 0.0,
-        scale: float = 0.0,
+        multiply: Callable[[Vector], Float64[np.ndarray, " weights"]],  # from a vector to the matrix times it
+        start: Vector,  # not zero; shape (weights,)
+        rows: int,  # how many vectors there may be
+        locked: Basis | None = None,  # orthonormal; the matrix is taken on what is orthogonal to them
+        again: Callable[[int], Vector] | None = None,  # from a whole number to a new start, for matrices of low rank
+        flat: float = 0.0,  # what is no curvature but rounding
+        scale: float = 0.0,  # the largest size of an eigenvalue as far as it is known, which tells others from zero
     ) -> None:
         self._multiply, self._locked, self._flat = multiply, locked, flat
         self._again = again or (lambda number: np.random.default_rng([77, number]).standard_normal(start.size))
@@ -145,7 +133,6 @@ class Lanczos:
         return self._restarts > 0
 
     def ritz(self) -> _Ritz:
-        """Returns what the basis tells by now."""
         count = self._basis.count
         values, mixing = np.linalg.eigh(self._projected[:count, :count])
         return _Ritz(values, mixing, np.abs(self._coupling @ mixing), self._scale)
@@ -164,7 +151,6 @@ class Lanczos:
         self._projected[range(len(kept)), range(len(kept))] = ritz.values[kept]
 
     def pairs(self, top: int, bottom: int, tolerance: float) -> Ends:
-        """Returns the ends as they are known by now."""
         ritz = self.ritz()
         chosen = ritz.ends(top, bottom)
         converged = ritz.are_converged(chosen, tolerance)

@@ -32,26 +32,16 @@ _PASSES_OF_PRODUCT, _PASSES_OF_GRADIENT = 5, 4
 
 @dataclass(frozen=True)
 class CurvatureSettings:
-    """What is measured of a loss's curvature.
-
-    Attributes:
-        top: how many of the largest eigenvalues.
-        bottom: how many of the lowest.
-        trace_probes: products for the trace beside the eigenpairs; 0 measures none.
-        density_probes: starts for the density of the eigenvalues; 0 measures none.
-        density_steps: products for each of these.
-        tolerance: of an eigenpair's residual, as a share of its own eigenvalue.
-        max_products: of one search for eigenpairs.
-    """
+    """What is measured of a loss's curvature."""
 
     products: ProductSettings = ProductSettings()  # noqa: RUF009
-    top: int = 5
-    bottom: int = 0
-    trace_probes: int = 10
-    density_probes: int = 0
-    density_steps: int = 40
-    tolerance: float = 1e-3
-    max_products: int = 200
+    top: int = 5  # how many of the largest eigenvalues
+    bottom: int = 0  # how many of the lowest
+    trace_probes: int = 10  # products for the trace beside the eigenpairs; 0 measures none
+    density_probes: int = 0  # starts for the density of the eigenvalues; 0 measures none
+    density_steps: int = 40  # products for each of these
+    tolerance: float = 1e-3  # of an eigenpair's residual, as a share of its own eigenvalue
+    max_products: int = 200  # of one search for eigenpairs
     keep_vectors: bool = False
     seed: int = 0
 
@@ -110,18 +100,7 @@ class CurvatureValues:
 def measure_curvature(
     products: Products, settings: CurvatureSettings, *, memory: float = float("inf"), notes: Sequence[str] = ()
 ) -> CurvatureValues:
-    """Returns the curvature of what the products are of.
-
-    Args:
-        products: at a set of weights.
-        settings: what is measured.
-        memory: bytes for vectors.
-        notes: what is known of the products.
-
-    Raises:
-        CurvatureError: the loss or its gradient is not a number, more eigenpairs are asked for than there are weights,
-            or memory does not hold their vectors.
-    """
+    """Returns the curvature; ``memory`` is bytes for vectors. CurvatureError: no number, too many pairs, no memory."""
     gradient = products.gradient() if np.isfinite(products.loss) else np.full(1, np.nan)
     gradient_norm = length(gradient)
     if not np.isfinite(gradient_norm):
@@ -179,7 +158,6 @@ def measure_state_curvature(
 
 
 def weights_length_of(parameters: State, layout: Layout) -> float:
-    """Returns the length of all trainable weights."""
     with np.errstate(over="ignore"):
         return float(np.sqrt(sum(np.square(parameters[name].astype(np.float64)).sum() for name in layout.names)))
 

@@ -52,30 +52,22 @@ Vector: TypeAlias = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Layout:
-    """How a network's trainable tensors lie side by side in one vector; tied ones count once.
+    """How a network's trainable tensors lie side by side in one vector; tied ones count once."""
 
-    Attributes:
-        names: of the tensors, in the network's order.
-        dtype: of vectors that lose nothing against the products: "float32", or "float64" for a network that has it.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of the tensors, in the network's order
     shapes: tuple[tuple[int, ...], ...]
-    dtype: str = "float32"
+    dtype: str = "float32"  # float64 for a network that has it: vectors lose nothing against the products
 
     @property
     def sizes(self) -> list[int]:
-        """The number of elements of each tensor."""
         return [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
 
     @property
     def dimension(self) -> int:
-        """The length of a vector."""
         return sum(self.sizes)
 
     @property
     def bytes_of_vector(self) -> int:
-        """How much memory a vector takes."""
         return self.dimension * np.dtype(self.dtype).itemsize
 
     def draw(self, seed: Sequence[int], sample: Callable[[np.random.Generator, int], Any]) -> Vector:
@@ -103,18 +95,11 @@ class Layout:
 
 @dataclass(frozen=True)
 class ProductSettings:
-    """Which products are made.
+    """Which products are made."""
 
-    Attributes:
-        matrix: "hessian", or "ggn" (the generalised Gauss-Newton matrix, which is never negative for a convex loss of
-            the outputs).
-        memory: bytes that may be kept from product to product, or a share of the memory that is free (float).
-        neighbours: how many workers use this machine's memory at once; pools know it.
-    """
-
-    matrix: Matrix = "hessian"
-    memory: int | float = 0.25
-    neighbours: int = 1
+    matrix: Matrix = "hessian"  # or "ggn" (generalised Gauss-Newton, never negative for a convex loss of the outputs)
+    memory: int | float = 0.25  # bytes that may be kept between products, or a share of free memory (float)
+    neighbours: int = 1  # how many workers use this machine's memory at once; pools know it
 
     def __post_init__(self) -> None:
         check_int("neighbours", self.neighbours, minimum=1)

@@ -20,19 +20,12 @@ _PROBES = 2  # of the random numbers for probes
 
 @dataclass(frozen=True)
 class Trace:
-    """An estimate of a trace.
+    """An estimate of a trace."""
 
-    Attributes:
-        value: of the trace.
-        low: lower end of the interval; NaN where there are less than two probes.
-        high: its upper end.
-        samples: what each probe gave for the part beside the eigenpairs, shape (probes,).
-    """
-
-    value: float
-    low: float
-    high: float
-    samples: Float64[np.ndarray, " probes"]
+    value: float  # of the trace
+    low: float  # lower end of the interval; NaN where there are less than two probes
+    high: float  # its upper end
+    samples: Float64[np.ndarray, " probes"]  # what each probe gave for the part beside the eigenpairs
 
     @classmethod
     def of(cls, samples: Float64[np.ndarray, " probes"], *, known: float = 0.0, confidence: float = 0.95) -> Trace:

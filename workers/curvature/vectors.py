@@ -26,17 +26,14 @@ class Basis:
 
     @property
     def capacity(self) -> int:
-        """How many rows there may be."""
         return len(self._rows)
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for another row."""
         return self.count == len(self._rows)
 
     @property
     def rows(self) -> Vector:
-        """The vectors, shape (count, dimension)."""
         return self._rows[: self.count]
 
     def append(self, vector: Vector) -> None:
@@ -72,11 +69,9 @@ class Basis:
         return result
 
     def replace(self, vectors: Vector) -> None:
-        """Keeps other rows instead."""
         self.count = len(vectors)
         self._rows[: self.count] = vectors
 
 
 def length(vector: Float64[np.ndarray, " weights"]) -> float:
-    """Returns a vector's Euclidean norm."""
     return float(np.sqrt(np.dot(vector, vector)))

@@ -20,15 +20,10 @@ KINDS = ("bezier", "polygon")
 
 @dataclass(frozen=True)
 class CurveShape:
-    """Which curve runs through, or near, a row of control points; the first and the last one are its ends.
+    """Which curve runs through, or near, a row of control points; the first and the last one are its ends."""
 
-    Attributes:
-        kind: "bezier" (a Bezier curve: smooth, touches the ends alone) or "polygon" (straight from one to the next).
-        bends: how many control points there are between the ends.
-    """
-
-    kind: str = "bezier"
-    bends: int = 1
+    kind: str = "bezier"  # "bezier" (smooth, touches the ends alone) or "polygon" (straight from one to the next)
+    bends: int = 1  # how many control points there are between the ends
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
@@ -50,20 +45,13 @@ class CurveShape:
 
 @dataclass(frozen=True)
 class FittingSettings:
-    """How a curve is fitted.
-
-    Attributes:
-        steps: of the optimizer, which is Adam with a rate that falls linearly to zero.
-        learning_rate: in the first step.
-        batch_size: samples of a step.
-        seed: of the places on the curve and of the batches.
-    """
+    """How a curve is fitted."""
 
     shape: CurveShape = CurveShape()
-    steps: int = 500
-    learning_rate: float = 0.01
-    batch_size: int = 64
-    seed: int = 0
+    steps: int = 500  # of the optimizer, which is Adam with a rate that falls linearly to zero
+    learning_rate: float = 0.01  # in the first step
+    batch_size: int = 64  # samples of a step
+    seed: int = 0  # of the places on the curve and of the batches
 
     def __post_init__(self) -> None:
         check_int("steps", self.steps, minimum=1)
@@ -103,17 +91,10 @@ class Fitting:
 
 @dataclass(frozen=True)
 class CurveTask:
-    """A curve to be fitted.
-
-    Attributes:
-        first: every parameter of the first network, by name.
-        last: those of the last one.
-        buffers: every buffer of the first network, by name.
-        end_buffers: those of the last network that are not the same in both.
-    """
+    """A curve to be fitted."""
 
     settings: FittingSettings
-    first: State
-    last: State
-    buffers: State
-    end_buffers: State = field(default_factory=dict)
+    first: State  # every parameter of the first network, by name
+    last: State  # those of the last one
+    buffers: State  # every buffer of the first network, by name
+    end_buffers: State = field(default_factory=dict)  # those of the last network that are not the same in both

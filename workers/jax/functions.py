@@ -26,24 +26,14 @@ _FLOAT32_BYTES = 4
 
 
 class Plane(NamedTuple):
-    """A loaded plane; compiled functions take it as an argument.
+    """A loaded plane; compiled functions take it as an argument."""
 
-    Attributes:
-        origin: of the trainable parameters, as wide as points are computed.
-        directions: of these too, one for each axis.
-        fixed: all that stays as it is.
-        corners: the interpolated buffers of the origin and of the network at 1 along each axis, as wide as points;
-            empty where nothing is interpolated.
-        vectors: by name, those of these buffers that stay of length one; the values mean nothing.
-        networks: all buffers that differ between the origin and the networks at 1 along each axis, in their own types.
-    """
-
-    origin: dict[str, Any]
-    directions: list[dict[str, Any]]
-    fixed: dict[str, Any]
-    corners: list[dict[str, Any]]
-    vectors: dict[str, int]
-    networks: list[dict[str, Any]]
+    origin: dict[str, Any]  # of the trainable parameters, as wide as points are computed
+    directions: list[dict[str, Any]]  # of these too, one for each axis
+    fixed: dict[str, Any]  # all that stays as it is
+    corners: list[dict[str, Any]]  # interpolated buffers of origin and axes' ends, as wide as points; or empty
+    vectors: dict[str, int]  # by name, those of these buffers that stay of length one; the values mean nothing
+    networks: list[dict[str, Any]]  # all buffers that differ between origin and axes' ends, in their own types
 
 
 class CompiledFunctions:
@@ -58,7 +48,6 @@ class CompiledFunctions:
         self._points = jax.jit(jax.vmap(self._point_values, in_axes=(0, None, None, None)))
 
     def at_state(self, state: Mapping[str, Any], batch: Batch) -> Any:
-        """Returns what each candidate needs to know of a batch, by key; every array of the network is given by name."""
         return self._state(state, batch.inputs, batch.targets)
 
     def state_at(self, coordinates: Any, plane: Plane) -> dict[str, Any]:
@@ -98,7 +87,6 @@ class CompiledFunctions:
         return self._points(coordinates, plane, batch.inputs, batch.targets)
 
     def lower_at_point(self, coordinates: Any, plane: Plane, batch: Batch) -> Any:
-        """Returns what the function for one point does, before it is compiled."""
         return self._point.lower(coordinates, plane, batch.inputs, batch.targets)
 
     def _values(self, state: Mapping[str, Any], inputs: Any, targets: Any) -> dict[str, Any]:
@@ -164,7 +152,6 @@ def points_at_once(lowered: Any) -> int:
 
 
 def ends(batches: Sequence[Batch]) -> Sequence[Batch]:
-    """Returns the first batch and the last, which may have a shape of its own."""
     return [batches[0], batches[-1]] if len(batches) > 2 else batches
 
 

@@ -29,7 +29,6 @@ class MetricState:
         self.reset()
 
     def reset(self) -> None:
-        """Starts again."""
         with keras.StatelessScope() as scope:
             self._metric.reset_state()
         fresh = [scope.get_current_value(variable) for variable in self._metric.variables]
@@ -39,7 +38,6 @@ class MetricState:
         ]
 
     def add(self, prediction: Prediction, targets: Any) -> None:
-        """Adds one batch."""
         labels, weights = unpack(targets)
         outputs = prediction.outputs
         self._values = self._update(
@@ -47,7 +45,6 @@ class MetricState:
         )
 
     def result(self) -> Any:
-        """Returns the metric's value."""
         return self._metric.stateless_result(self._values)
 
     def _update_once(self, prediction: Prediction, targets: Any) -> None:
@@ -75,24 +72,20 @@ class MetricValue(Total):
         self._name, self._state, self._leads, self._key = name, state, leads, key
 
     def reset(self) -> None:
-        """Starts a new sum."""
         if self._leads:
             self._state.reset()
 
     def add(self, outputs: Prediction, batch: Batch) -> None:
-        """Adds one batch."""
         if self._leads:
             self._state.add(outputs, batch.targets)
 
     def pending(self) -> Pending:
-        """Returns the result over all batches."""
         result = self._state.result()
         value = result if self._key is None else result[self._key]
         return Pending.of({self._name: float(scalar(f"metric {self._name!r}", to_array(value)))})
 
 
 def find_metrics(metrics: object) -> dict[str, Any]:
-    """Returns the metrics beside the compiled ones, by name."""
     return check_metrics(metrics, "keras.metrics.Metric or function of y_true and y_pred")
 
 

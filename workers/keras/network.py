@@ -20,18 +20,11 @@ NARROW = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 
 @dataclass(frozen=True)
 class Prediction:
-    """What one forward pass gives.
+    """What one forward pass gives."""
 
-    Attributes:
-        inputs: what the network was called on.
-        outputs: what it returned, in at least float32; a mask that belongs to an array is attached to it, as Keras
-            does.
-        penalties: the losses of layers and regularizers.
-    """
-
-    inputs: Any
-    outputs: Any
-    penalties: list[Any]
+    inputs: Any  # what the network was called on
+    outputs: Any  # in at least float32; a mask that belongs to an array is attached to it, as Keras does
+    penalties: list[Any]  # the losses of layers and regularizers
 
 
 class KerasNetwork:
@@ -54,7 +47,6 @@ class KerasNetwork:
 
     @property
     def device(self) -> str:
-        """The kind of device on which it computes."""
         if self.back_end == "torch":
             return str(next(iter(self._variables.values())).value.device.type)
         import jax
@@ -62,11 +54,9 @@ class KerasNetwork:
         return str(jax.default_backend())
 
     def read(self) -> dict[str, NDArray[Any]]:
-        """Returns copies of all parameters and buffers, by name."""
         return {name: to_array(variable) for name, variable in self._variables.items()}
 
     def write(self, state: State) -> None:
-        """Sets the named parameters and buffers, in their own element types; others stay."""
         for name, array in state.items():
             value: Any = array
             if self.back_end == "torch":
@@ -111,7 +101,6 @@ class KerasNetwork:
         return type(error).__name__ == "OutOfMemoryError" or "RESOURCE_EXHAUSTED" in str(error)
 
     def close(self) -> None:
-        """Puts the modules' modes back."""
         for module, mode in self._modes:
             module.training = mode
 
@@ -155,12 +144,10 @@ def _at_least_float32(outputs: Any) -> Any:
 
 
 def masks_of(outputs: Any) -> list[Any]:
-    """Returns the masks that Keras attached to arrays; JAX drops them where a compiled function ends."""
     return [get_keras_mask(array) for array in keras.tree.flatten(outputs)]
 
 
 def attach_masks(outputs: Any, masks: Sequence[Any]) -> None:
-    """Attaches masks to arrays, as Keras does."""
     for array, mask in zip(keras.tree.flatten(outputs), masks, strict=True):
         if mask is not None:
             set_keras_mask(array, mask)

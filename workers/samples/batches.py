@@ -21,22 +21,15 @@ WRAP = "wrap a data set of single samples in a DataLoader(dataset, batch_size=12
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs and targets of a few samples; nested tuples, lists and dictionaries of arrays or tensors.
-
-    Attributes:
-        targets: what the loss gets beside the outputs.
-        can_be_cut: whether each array's first axis numbers the samples, or none of them; it does not in graphs and in
-            lists of samples.
-    """
+    """Inputs and targets of a few samples; nested tuples, lists and dictionaries of arrays or tensors."""
 
     inputs: Any
-    targets: Any
+    targets: Any  # what the loss gets beside the outputs
     size: int
-    can_be_cut: bool = True
+    can_be_cut: bool = True  # each array's first axis numbers the samples, or none; not so in graphs and lists
 
 
 def is_array(value: object) -> bool:
-    """Returns whether a value is a NumPy array or a PyTorch tensor."""
     return isinstance(value, np.ndarray) or is_tensor(value)
 
 
@@ -71,7 +64,6 @@ MakeBatch = Callable[[object, "int | None"], Batch]
 
 
 def as_batch(item: object, count: int | None = None) -> Batch:  # noqa: ARG001 - its targets say how many there are
-    """Returns a batch of (inputs, targets)."""
     if not isinstance(item, tuple | list) or len(item) != 2:
         shown = f"a {type(item).__name__}" + (f" of {len(item)}" if isinstance(item, tuple | list) else "")
         raise SamplesError(
@@ -143,7 +135,6 @@ def _of_samples(batch: Batch, which: slice | NDArray[np.int64], size: int) -> Ba
 
 
 def map_batch(function: Callable[[Any], Any], batch: Batch) -> Batch:
-    """Returns the batch with every leaf replaced."""
     inputs, targets = map_leaves(function, batch.inputs), map_leaves(function, batch.targets)
     return replace(batch, inputs=inputs, targets=targets)
 

@@ -23,17 +23,11 @@ _EXAMPLE = '{"train": train_loader, "test": test_loader}'
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set as callback_fn gave it.
+    """A data set as callback_fn gave it."""
 
-    Attributes:
-        name: in a mapping; "" where there is one data set without a name.
-        data: in any form that the evaluator of the network reads.
-        options: with the number of its own samples.
-    """
-
-    name: str
-    data: object
-    options: MeasurementOptions
+    name: str  # in a mapping; "" where there is one data set without a name
+    data: object  # in any form that the evaluator of the network reads
+    options: MeasurementOptions  # with the number of its own samples
 
 
 def find_data_sets(dataset: object, options: MeasurementOptions) -> list[DataSet]:
@@ -118,7 +112,6 @@ def naming_set(name: str) -> Iterator[None]:
 
 
 def note_of_set(name: str, note: str) -> str:
-    """Returns a note that says which data set it is about."""
     return f"data set {name!r}: {note}" if name else note
 
 

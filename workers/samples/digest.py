@@ -21,7 +21,6 @@ class SampleDigest:
         self._kinds: list[str] = []
 
     def add(self, batch: Batch) -> None:
-        """Adds the next samples."""
         for index, leaf in enumerate(leaves((batch.inputs, batch.targets))):
             if index == len(self._hashes):
                 self._hashes.append(hashlib.sha256())
@@ -33,7 +32,6 @@ class SampleDigest:
             self._hashes[index].update(values)
 
     def hexdigest(self) -> str:
-        """Returns the SHA-256 of what was added so far."""
         return hashlib.sha256(b"".join(item.digest() for item in self._hashes)).hexdigest()
 
 

@@ -24,7 +24,6 @@ class RandomState:
 
     @classmethod
     def now(cls) -> RandomState:
-        """Returns the state that the generators are in."""
         torch = sys.modules.get("torch")
         return cls(
             random.getstate(),
@@ -33,7 +32,6 @@ class RandomState:
         )
 
     def restore(self) -> None:
-        """Puts the generators into this state."""
         random.setstate(self.python)
         np.random.set_state(self.numpy)  # noqa: NPY002
         if self.torch is not None:
@@ -42,7 +40,6 @@ class RandomState:
 
 @contextlib.contextmanager
 def random_state_kept() -> Iterator[None]:
-    """Puts the process's generators back at its end."""
     before = RandomState.now()
     try:
         yield

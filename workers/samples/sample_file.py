@@ -19,19 +19,12 @@ _ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class FileHandle:
-    """Where another process of this machine finds a file.
+    """Where another process of this machine finds a file."""
 
-    Attributes:
-        machine: this boot of this machine and its process ids' namespace, as far as the system tells them.
-        path: of the file; on Linux that of a process that has it open.
-        inode: of the file, because ids and numbers are given again.
-        size: in bytes.
-    """
-
-    machine: str
-    path: str
-    inode: tuple[int, int]
-    size: int
+    machine: str  # this boot of this machine and its process ids' namespace, as far as the system tells them
+    path: str  # of the file; on Linux that of a process that has it open
+    inode: tuple[int, int]  # of the file, because ids and numbers are given again
+    size: int  # in bytes
 
 
 class SampleFile:
@@ -61,7 +54,6 @@ class SampleFile:
                 raise _no_room(end, error) from error
 
     def seal(self) -> None:
-        """Sees to it that no process can change the file any more."""
         system.seal(self._descriptor)
 
     def map(self, *, writable: bool = True) -> NDArray[np.uint8]:

@@ -85,23 +85,19 @@ class Samples:
 
     @property
     def total(self) -> int:
-        """How many samples are measured."""
         return self.count if self.passes is None else self.passes.count
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
         return self.nbytes_where(lambda _leaf: True)
 
     def nbytes_where(self, is_meant: Callable[[Any], bool]) -> int:
-        """Returns the bytes of some of the arrays."""
         batches = self._read_batches if self._whole is None else [self._whole]
         found = [leaf for batch in batches for leaf in leaves((batch.inputs, batch.targets)) if is_meant(leaf)]
         return sum(getattr(leaf, "nbytes", 0) for leaf in found)
 
     @property
     def read_batches(self) -> list[Batch]:
-        """The batches in which the samples were read."""
         return self._read_batches
 
     @property
@@ -111,7 +107,6 @@ class Samples:
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether batches of another size can be made."""
         return self._whole is not None
 
     def all_at_once(self, at_once: bool) -> Samples:
@@ -254,21 +249,14 @@ def _on_use(batches: Sequence[Batch], changes: Sequence[Callable[[Batch], Batch]
 
 @dataclass(frozen=True)
 class TwoPartitions:
-    """The same samples in two ways.
+    """The same samples in two ways."""
 
-    Attributes:
-        groups: each batch, and the same samples in pieces.
-        own_are_pieces: whether the pieces are the loader's own batches, rather than the batches.
-        on_use: what changes each of them when it is used.
-    """
-
-    groups: Sequence[tuple[Batch, Sequence[Batch]]]
-    own_are_pieces: bool
-    on_use: Sequence[Callable[[Batch], Batch]] = ()
+    groups: Sequence[tuple[Batch, Sequence[Batch]]]  # each batch, and the same samples in pieces
+    own_are_pieces: bool  # whether the pieces are the loader's own batches, rather than the batches
+    on_use: Sequence[Callable[[Batch], Batch]] = ()  # what changes each of them when it is used
 
     @property
     def differ(self) -> bool:
-        """Whether any batch has more than one piece."""
         return any(len(pieces) > 1 for _, pieces in self.groups)
 
     def own_and_other(self) -> tuple[Groups, Groups]:
@@ -302,7 +290,6 @@ def count_samples(available: int, asked: int | None, notes: list[str]) -> int:
 
 
 def no_samples() -> SamplesError:
-    """Returns the error of an empty data set."""
     return SamplesError("dataset must hold at least one sample, but it is empty.")
 
 

@@ -31,25 +31,15 @@ _BLOCK_SHARE = 0.25
 
 @dataclass(frozen=True)
 class SampleSource:
-    """The samples that are measured, as the data set gives them.
+    """The samples that are measured, as the data set gives them."""
 
-    Attributes:
-        read: begins a pass over their batches.
-        few: reads a few batches alone, each with the number of its first sample, to compare them with other ones.
-        count: how many samples there are; None where only a pass tells.
-        without_batches: whether the batches are ours, because the data set has none.
-        only_once: whether a second pass is not possible.
-        first: the indices of the first batch, where there are indices.
-        read_fast: begins a pass too, in the processes that the data set's loader asks for.
-    """
-
-    read: Callable[[], Iterator[Batch]]
-    few: Callable[[], Iterator[tuple[int, Batch]]]
-    count: int | None = None
-    without_batches: bool = False
-    only_once: bool = False
-    first: Sequence[int] = ()
-    read_fast: Callable[[], Iterator[Batch]] | None = None
+    read: Callable[[], Iterator[Batch]]  # begins a pass over their batches
+    few: Callable[[], Iterator[tuple[int, Batch]]]  # a few batches, each with its first sample's number, to compare
+    count: int | None = None  # how many samples there are; None where only a pass tells
+    without_batches: bool = False  # whether the batches are ours, because the data set has none
+    only_once: bool = False  # whether a second pass is not possible
+    first: Sequence[int] = ()  # the indices of the first batch, where there are indices
+    read_fast: Callable[[], Iterator[Batch]] | None = None  # ``read``, in the processes of the data set's loader
 
 
 @dataclass(frozen=True)
@@ -178,7 +168,6 @@ def hold(samples: Samples) -> bytes | None:
 
 
 def hold_sets(samples: Sequence[Samples]) -> bytes:
-    """Returns what other workers need to use one's samples of several data sets, as ``read_sets`` takes it."""
     return pickle.dumps([hold(item) for item in samples])
 
 

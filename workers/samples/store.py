@@ -46,14 +46,10 @@ class _Slot:
 
 @dataclass(frozen=True)
 class HeldSamples:
-    """Samples that a process of this machine holds, for others to map.
-
-    Attributes:
-        content: the pickled batches, whole batch and settings, with places in the files instead of arrays.
-    """
+    """Samples that a process of this machine holds, for others to map."""
 
     files: tuple[FileHandle, ...]
-    content: bytes
+    content: bytes  # the pickled batches, whole batch and settings, with places in the files instead of arrays
 
 
 class SampleWriter:
@@ -68,18 +64,15 @@ class SampleWriter:
 
     @property
     def size(self) -> int:
-        """Bytes of what was added."""
         return sum(file.size for file in self._files)
 
     def add(self, batch: Batch) -> None:
-        """Adds the next samples."""
         self._digest.add(batch)
         positions = iter(range(sys.maxsize))
         self._batches.append(map_batch(lambda leaf: self._written(next(positions), leaf), batch))
         self.count += batch.size
 
     def finish(self, *, without_batches: bool) -> Samples:
-        """Returns everything that was added."""
         for file in self._files:
             file.seal()
         whole = _joined(self._batches)

@@ -24,17 +24,11 @@ _JOINED = 256
 
 @dataclass(frozen=True)
 class PassFacts:
-    """What the first pass found.
+    """What the first pass found."""
 
-    Attributes:
-        sizes: of each batch, how many samples.
-        marks: of each batch, its ``quick_mark``.
-        digest: the SHA-256 of all samples.
-    """
-
-    sizes: tuple[int, ...]
-    marks: tuple[int, ...]
-    digest: str
+    sizes: tuple[int, ...]  # of each batch, how many samples
+    marks: tuple[int, ...]  # of each batch, its ``quick_mark``
+    digest: str  # the SHA-256 of all samples
 
 
 class SampleStream:
@@ -52,7 +46,6 @@ class SampleStream:
 
     @property
     def count(self) -> int:
-        """How many samples there are."""
         return sum(self.facts.sizes)
 
     def sha256(self, *, with_batches: bool) -> str:
@@ -61,13 +54,11 @@ class SampleStream:
         return hashlib.sha256(f"{self.facts.digest}{sizes}".encode()).hexdigest()
 
     def changed(self, function: Callable[[Batch], Batch]) -> SampleStream:
-        """Returns the same samples, changed as they are read."""
         changed = copy.copy(self)
         changed._changes = (*self._changes, function)
         return changed
 
     def in_blocks_of(self, size: float) -> SampleStream:
-        """Returns the same samples, of which no more bytes than that are in memory at once."""
         changed = copy.copy(self)
         changed._block_size = min(size, self._block_size)
         return changed

@@ -23,17 +23,11 @@ from torch.utils.data import (
 
 @dataclass(frozen=True)
 class _Visits:
-    """What a sampler visits.
+    """What a sampler visits."""
 
-    Attributes:
-        indices: of a fixed set of samples; None for all of the data set.
-        problem: why what it visits is no fixed set; then the indices are those that it chooses from.
-        kind: of the sampler that has the problem.
-    """
-
-    indices: Sequence[int] | None
-    problem: str = ""
-    kind: str = ""
+    indices: Sequence[int] | None  # of a fixed set of samples; None for all of the data set
+    problem: str = ""  # why what it visits is no fixed set; then the indices are those that it chooses from
+    kind: str = ""  # of the sampler that has the problem
 
 
 def visited_indices(loader: DataLoader[Any], asked: int | None, notes: list[str]) -> list[int] | None:

@@ -99,7 +99,6 @@ def _ask_for_instructions() -> None:
 
 
 def _forget_instructions() -> None:
-    """Lets PyTorch ask again."""
     from torch._inductor import cpu_vec_isa
 
     remembering: list[Any] = [type(item).__bool__ for item in cpu_vec_isa.supported_vec_isa_list]

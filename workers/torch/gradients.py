@@ -89,7 +89,6 @@ class Gradients:
         return run if self.are_on else loss
 
     def close(self) -> None:
-        """Puts back the gradients that were found."""
         for parameter, gradient in self._found or ():
             parameter.grad = gradient
         self._found = None

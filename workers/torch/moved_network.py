@@ -26,23 +26,16 @@ _LOW = (torch.float16, torch.bfloat16)
 
 @dataclass(frozen=True)
 class DifferentiatedNetwork:
-    """What an evaluator gives of its network, which is in eval mode where it computes, and of its loss.
-
-    Attributes:
-        batches: from a batch size to the samples; None gives the data set's own batches.
-        batch_size: of the plan; None where the data set's own batches are kept.
-        settings: makes the context in which everything is computed.
-        start_batch: is called with a batch's number before it is computed.
-    """
+    """What an evaluator gives of its network, which is in eval mode where it computes, and of its loss."""
 
     module: nn.Module
     forward: Callable[..., Any]
     total: Total
-    batches: Callable[[int | None], Sequence[Batch]]
-    batch_size: int | None
-    settings: Callable[[], contextlib.AbstractContextManager[None]]
+    batches: Callable[[int | None], Sequence[Batch]]  # from a batch size; None gives the data set's own batches
+    batch_size: int | None  # of the plan; None where the data set's own batches are kept
+    settings: Callable[[], contextlib.AbstractContextManager[None]]  # makes the context in which everything is computed
     devices: tuple[torch.device, ...]
-    start_batch: Callable[[int], None]
+    start_batch: Callable[[int], None]  # is called with a batch's number before it is computed
 
 
 class MovedNetwork:
@@ -75,11 +68,9 @@ class MovedNetwork:
 
     @property
     def layout(self) -> Layout:
-        """How vectors are made."""
         return self._layout
 
     def move(self, parameters: State, buffers: State | None) -> None:
-        """Puts the network at a set of weights."""
         with torch.no_grad():
             for name, target in self._tensors.items():
                 state = buffers if self._is_buffer[name] else parameters
@@ -87,7 +78,6 @@ class MovedNetwork:
                     collapsed(target).copy_(collapsed(to_tensor(state[name]), target))
 
     def close(self) -> None:
-        """Leaves the network as it was found."""
         self._weights.close()
         with torch.no_grad():
             while self._found:
@@ -97,6 +87,5 @@ class MovedNetwork:
                 collapsed(tensor.detach()).copy_(values)
 
     def _fitting(self, batch: Batch) -> Batch:
-        """Returns a batch as the network takes it now."""
         batch = map_batch(own_tensor, batch)
         return map_batch(at_least_float32, batch) if self._is_widened else batch

@@ -240,7 +240,6 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 def _built_in_base(class_: type) -> type:
-    """Returns the first ancestor that was not written in Python."""
     return next(base for base in class_.__mro__ if not _is_written_in_python(base))
 
 

@@ -104,7 +104,6 @@ class OwnMetric(NamedMetric):
     """A metric of (outputs, batch) instead of (outputs, targets)."""
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
         super().add(outputs.outputs, Batch(None, whole(batch), batch.size))
 
 
@@ -126,7 +125,6 @@ def weightings(own_loss: OwnLoss, batch: Batch) -> list[Total]:
 
 
 def whole(batch: Batch) -> Any:
-    """Returns the user's batch as it is."""
     return batch.inputs[0]
 
 
@@ -153,7 +151,6 @@ def _no_own_loss(found: str) -> CallbackFunctionError:
 
 
 def composer_step(model: Any, batch: Any) -> tuple[Any, Any]:
-    """Returns the loss and the outputs that a ComposerModel gives for a batch."""
     # A copy, because models may take things out of a batch, and the next point needs them again.
     batch = copy.copy(batch)
     outputs = at_least_float32(model(batch))

@@ -61,7 +61,6 @@ class PackageFolder:
         return path
 
     def discard(self, key: str) -> None:
-        """Removes a package."""
         for suffix in (".so", ".json"):
             with contextlib.suppress(OSError):
                 (self.path / f"{key}{suffix}").unlink()
@@ -150,7 +149,6 @@ class PackagedNetwork:
         return getattr(self._network, name)
 
     def discard(self) -> None:
-        """Removes the packages that are in use."""
         while self._runners:
             self._folder.discard(self._runners.popitem()[1][0])
         self.found = False

@@ -21,17 +21,11 @@ _HOST = ("cpu", "meta")
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a network computes.
+    """Where a network computes."""
 
-    Attributes:
-        inputs: where it takes its batches.
-        devices: all on which it computes, without repetition.
-        is_kept: whether its parts stay where callback_fn has put them; otherwise all of it is on ``inputs``.
-    """
-
-    inputs: torch.device
-    devices: tuple[torch.device, ...]
-    is_kept: bool = False
+    inputs: torch.device  # where it takes its batches
+    devices: tuple[torch.device, ...]  # all on which it computes, without repetition
+    is_kept: bool = False  # whether its parts stay where callback_fn has put them; otherwise all of it is on ``inputs``
     note: str = ""
 
     @property
@@ -41,7 +35,6 @@ class Placement:
 
     @property
     def uses_cuda(self) -> bool:
-        """Whether some of it is on a GPU."""
         return any(device.type == "cuda" for device in self.devices)
 
     def __str__(self) -> str:
@@ -74,7 +67,6 @@ def find_placement(network: nn.Module, device: str, available: Sequence[str] = (
 
 
 def _without_float64(network: nn.Module, device: torch.device) -> str:
-    """Returns what the user should know of a device that has no float64, or ""."""
     if float64_device(device) == device:
         return ""
     for name, tensor in (*network.named_parameters(), *network.named_buffers()):
@@ -90,7 +82,6 @@ def _without_float64(network: nn.Module, device: torch.device) -> str:
 
 
 def full_device(device: str | int | torch.device) -> torch.device:
-    """Returns a device with its index."""
     place = torch.device(device)
     if place.type == "cuda" and place.index is None:
         return torch.device("cuda", torch.cuda.current_device())
@@ -150,7 +141,6 @@ class HeldWeights:
                 hook.tied_params_map = addresses
 
     def release(self) -> None:
-        """Gives the hooks back what they had."""
         while self._before:
             hook, weights_map, addresses = self._before.pop()
             hook.weights_map, hook.tied_params_map = weights_map, addresses

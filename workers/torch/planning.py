@@ -50,25 +50,14 @@ class NetworkPlanning:
 
     def choose(
         self,
-        main: MeasuredSet,
+        main: MeasuredSet,  # the main data set, which is measured in that plan from now on
         setup: MeasurementSetup,
         moves: NetworkInPlace,
-        place: Callable[..., Samples],
+        place: Callable[..., Samples],  # samples where the network takes them, with ``channels_last`` or without
         *,
-        stays_on_device: bool,
+        stays_on_device: bool,  # whether nothing of a point is computed on the host
     ) -> tuple[Callable[..., Any], FirstLayer | None]:
-        """Takes the plan that was given or tunes one, and compiles the network where the plan says so.
-
-        Args:
-            main: the main data set, which is measured in that plan from now on.
-            setup: what the evaluator was told.
-            moves: the network, which moves.
-            place: returns samples where the network takes them, with ``channels_last`` or without.
-            stays_on_device: whether nothing of a point is computed on the host.
-
-        Returns:
-            The forward pass, and what is computed once for a plane.
-        """
+        """Takes the given plan or tunes one; returns the forward pass, and what is computed once for a plane."""
         precision, asked, rate = self._forward.precision, setup.plan, None
         if asked is None:
             channels_last = functools.partial(place, main.samples, channels_last=True)
@@ -95,7 +84,6 @@ class NetworkPlanning:
         return self._forward.of(settled.network), first_layer
 
     def _find_first_layer(self, main: MeasuredSet, setup: MeasurementSetup, moves: NetworkInPlace) -> FirstLayer | None:
-        """Returns what is computed once for a plane."""
         asked = setup.plan is not None and setup.plan.first_layer
         if self._placement.inputs.type != "cpu" or not (asked or setup.plan is None):
             return None

@@ -93,8 +93,6 @@ def at_least_float32(value: Any) -> Any:
 
 
 def with_float32_outputs(network: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the network with outputs in at least float32."""
-
     def run(*inputs: Any, **named_inputs: Any) -> Any:
         return at_least_float32(network(*inputs, **named_inputs))
 

@@ -108,7 +108,6 @@ def _set(stack: contextlib.ExitStack, owner: Any, name: str, value: object) -> N
 
 
 def normalization_layers(network: nn.Module) -> list[_NormBase]:
-    """Returns the layers that hold running statistics."""
     return [
         layer
         for layer in network.modules()

@@ -38,11 +38,9 @@ class SplitNetwork:
 
     @property
     def found(self) -> bool:
-        """Whether a package was there."""
         return self._rest.found
 
     def discard(self) -> None:
-        """Removes the packages that are in use."""
         self._rest.discard()
 
 

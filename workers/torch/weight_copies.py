@@ -73,7 +73,6 @@ class _Trials:
         self._trials_left = _MOST_TRIALS
 
     def find(self) -> list[str]:
-        """Returns the names of the weights that are moved without effect."""
         if not self._suspects:
             return []
         gpus = [device for device in self._network.devices if device.type == "cuda"]

@@ -10,16 +10,11 @@ import torch
 
 @dataclass(frozen=True)
 class _Tied:
-    """A parameter or a buffer in the memory of a weight.
-
-    Attributes:
-        weight: the number of the weight.
-        elements: which of the weight's elements, in the order of its shape, stands where in the tensor.
-    """
+    """A parameter or a buffer in the memory of a weight."""
 
     tensor: torch.Tensor
-    weight: int
-    elements: torch.Tensor
+    weight: int  # the number of the weight
+    elements: torch.Tensor  # which of the weight's elements, in the order of its shape, stands where in the tensor
     was_trainable: bool
 
 
@@ -71,7 +66,6 @@ class Weights:
             item.tensor.data = self.own[item.weight].data.as_strided(item.tensor.shape, item.tensor.stride())
 
     def close(self) -> None:
-        """Leaves tied tensors as trainable as they were."""
         for item in self._tied:
             item.tensor.requires_grad_(item.was_trainable)
 
