@@ -134,11 +134,12 @@ class Workload:
     """What tuning may do, and for how much work.
 
     Attributes:
-        compile: whether the network is compiled: True, False or "auto" (where the forecast says that it pays off).
+        compile: whether the network is compiled: True, False or "auto" (where a package of it is there, or
+            measuring takes long).
         points: how many will be measured by one worker.
         seconds: the budget of measuring them.
         workers: how many start with the same plan.
-        rehearsal: whether only the forecast is wanted: nothing is compiled, and the records do not count the run.
+        rehearsal: whether only the forecast is wanted: nothing is compiled.
     """
 
     compile: bool | str = False

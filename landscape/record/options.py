@@ -199,8 +199,8 @@ OPTIONS: Mapping[str, Option] = {
     "sample_memory": Option("auto", None, 'how much memory of a machine the samples may take: "auto" (half of what is '
         'free), bytes, or text such as "8GB" or "25%" (of what is free). What takes more is read anew in each pass '
         "over the data set, in which many points are measured (PyTorch only).", typed=str),
-    "compile": Option("auto", None, 'whether a PyTorch network is compiled: True, False or "auto" (where the forecast '
-        "says that it pays off, in this run or over several). Where compiled code gives other values, the network runs "
+    "compile": Option("auto", None, 'whether a PyTorch network is compiled: True, False or "auto" (where a package '
+        "of it is there, or measuring takes long). Where compiled code gives other values, the network runs "
         "eagerly, and a note says so.", help="torch.compile; when absent, where it pays off.", typed=bool | None),
     "normalization": Option("filter", ("filter", "layer", "weight", "none"), "scale of the random directions: "
         '"filter", "layer", "weight" or "none".'),

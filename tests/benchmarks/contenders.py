@@ -97,7 +97,7 @@ def run_ours(
         coordinates: of both axes.
         output: the landscape file.
         devices: their ids.
-        cache: folder of compiled code and of what compiling cost. An empty one is what a new user has, one of an
+        cache: folder of compiled code. An empty one is what a new user has, one of an
             earlier run what everybody has from then on. None takes an empty one.
     """
     wanted = {"work": str(work), "axis": coordinates, "devices": devices, "output": str(output)}

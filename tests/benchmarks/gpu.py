@@ -42,7 +42,6 @@ CLOSE = 1e-4  # kernels for other batch sizes add in another order
 BATCH_SIZES = (64, 128, 256)
 TESTS = (
     "tests/workers/torch/test_on_cuda.py",
-    "tests/workers/torch/test_cuda_graph.py",
     "tests/collectors/callbacks/test_loss_monitor.py",
     "tests/collectors/callbacks/test_time_monitor.py",
     "tests/collectors/model/test_model.py",
@@ -103,7 +102,6 @@ def measure_ours(
             "getting_ready": ready,
             "kernels": kernel_seconds(lambda: evaluator.measure(points), device),
             "plan": str(evaluator.description.plan),
-            "graph": evaluator._points._graph is not None,
             "notes": list(evaluator.description.notes),
         }
     finally:
@@ -182,8 +180,7 @@ def compare(name: str, size: int, samples: int, options: Any) -> dict[str, Any]:
         "largest_difference": difference,
     }  # fmt: skip
     print(f"\n{name}, {len(points)} points, {samples} samples: {ours['plan']}")
-    graph = "yes" if ours["graph"] else "no"
-    print(f"CUDA graph: {graph}; notes: {ours['notes']}; ready in {ours['getting_ready']:.1f} s")
+    print(f"notes: {ours['notes']}; ready in {ours['getting_ready']:.1f} s")
     for tool, speeds in peers.items():
         print(f"  {tool}: " + ", ".join(f"{speed:.1f} points/s in {batch}" for batch, speed in speeds.items()))
     print(f"  this tool: {rate:.1f} points/s, {rate / best_rate:.1f} times the best ({best} samples per batch)")

@@ -31,10 +31,9 @@ _MANNER = (
     "they cannot share one. Li et al.'s script no longer starts; its loop is code of ours. Ratios are to the "
     r"fastest peer in as many processes, which measured the whole grid as we did. \* The slower peers measured a "
     "smaller grid, and their wall time is start-up plus points over speed; no ratio is taken to those.",
-    "**What we get.** The defaults. The first run finds no compiled code and no record of what compiling costs, "
-    "as on a new machine; the second and third run are the same call again, with what those before them left. "
-    "Nothing is compiled by hand: a network is compiled once that saves more time than it costs, counting the time "
-    "that it would have saved in earlier runs.",
+    "**What we get.** The defaults. The first run finds no compiled code, as on a new machine; the second "
+    "and third run are the same call again, with what those before them left. Nothing is compiled by hand: a network "
+    "is compiled where a package of it is there, or where measuring is expected to take 30 s or more.",
 )
 _PICTURES = (
     'A picture needs fewer points than its grid has. Ours come from `sampling="adaptive"`; a user of any other '

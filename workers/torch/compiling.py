@@ -1,42 +1,45 @@
-"""Decides whether a PyTorch network is compiled."""
+"""Compiles a PyTorch network where that was asked for or pays off, and checks that it still gives the same values."""
 
 from __future__ import annotations
 
 import contextlib
-import copy
-import itertools
+import functools
+import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_map_only
 
-from ..errors import SamplesError
+from collectors.networks.batches import leaves
+
+from ..errors import NondeterministicLossError, SamplesError, first_line
 from ..measurement_plan import NOT_IN_A_REHEARSAL, MeasurementPlan, Workload
-from ..samples.batches import Batch
+from ..measuring.checks import check_same_values, closeness_elsewhere
+from ..samples.batches import Batch, is_tensor
 from ..samples.samples import Samples
 from ..samples.torch_samples import place_samples
-from .compile_record import (
-    CLEARLY_FASTER,
-    NOT_FASTER,
-    CompileCache,
-    count_shapes,
-    forecast_compile,
-)
-from .compiler import Compiled, compile_network
 from .first_layer import FirstLayer
+from .packages import PackagedNetwork, compiler_cache, danger, package_folder
 from .split_network import SplitNetwork
 
-_REPEATS = 5
-_TIMING_SECONDS = 1.0
+# Of measuring on each worker without it. LeNet-5 takes 12 CPU seconds to compile on two cores, after which 900 points
+# take 12 s instead of 31.
+_WORTH_COMPILING_SECONDS = 30.0
+_MOST_SHAPES = 2
 _FEW = 4
 # Of a batch's largest activation, so that it stays in a core's cache: compiled LeNet-5 is fastest in batches of 256
 # (4.8 MB), ResNet-20 of 64 (4.2 MB); with 1024 they took 1.3 and 1.5 times as long.
 _CACHED_BYTES = 5 * 2**20
 _COMPILED_BATCHES = (1024, 512, 256, 128, 64)
-# Of the time of a first layer that is computed once for a plane; what its sums take is the rest.
-_SAVED = 0.7
+_LOGITS = 10.0
+_MOST_NOISE = 1e6
+# The first run of a CUDA graph warms up, the second is recorded, the third is a replay.
+_RUNS_TO_A_REPLAY = 3
 
 
 @dataclass(frozen=True)
@@ -64,61 +67,56 @@ class PlanChooser:
     ) -> None:
         self._network, self._samples, self._device, self._run = network, samples, device, run
         self._obstacle, self._first_layer, self._others = obstacle, first_layer, others
-        self._seconds, self._not_packaged = 0.0, ""
 
     def from_user(self, plan: MeasurementPlan) -> SettledPlan:
         """Returns a plan that somebody else chose, compiled where it says so and that can be done."""
-        if not plan.compile:
-            return SettledPlan(plan, self._samples, self._network)
-        cache = CompileCache(self._network, plan, self._samples, self._device)
         eager = replace(plan, compile=False, compiler="")
-        if danger := cache.danger():
-            return self._refused(eager, danger, True)
-        return self._compiled(plan, self._samples, eager, cache, True)
+        settled = self._compiled(plan, self._samples, eager, True, builds=True) if plan.compile else None
+        return settled or SettledPlan(plan, self._samples, self._network)
 
     def from_tuning(self, plan: MeasurementPlan, samples_per_second: float, workload: Workload) -> SettledPlan:
         """Returns the tuned plan (the fastest without compilation), compiled where that was asked for or pays off."""
         if not workload.compile:
             return SettledPlan(plan, self._samples, self._network)
-        if self._obstacle and workload.compile == "auto":
+        asked = workload.compile is True
+        if self._obstacle and not asked:
             return self._eager(plan, self._obstacle)
         candidate = replace(plan, compile=True, batch_size=self._compiled_batch_size(plan.batch_size))
         if has_images(self._samples, self._network):
             # Compiled code for images is fast where channels are next to each other, and slower than none elsewhere.
             candidate = replace(candidate, channels_last=True)
         samples = place_samples(self._samples, self._device, candidate.channels_last)
-        cache = CompileCache(self._network, candidate, samples, self._device)
-        record = cache.record()
-        if record.batch_size is not None:
-            candidate = replace(candidate, batch_size=record.batch_size)
-        reason, details = "asked for", ""
-        if workload.compile == "auto":
-            shapes = count_shapes([*samples.batches(candidate.batch_size), *self._of_others(candidate)])
-            seconds = (self._samples.count + sum(item.count for item in self._others)) / samples_per_second
-            if self._first_layer is not None:
-                seconds *= 1 - _SAVED * self._first_layer.share
-            forecast = forecast_compile(record, seconds, workload, shapes)
-            reason, details = forecast.reason, forecast.details
-            if not forecast.pays:
-                if not workload.rehearsal:
-                    cache.keep_missed(forecast.gain)
-                return self._eager(plan, reason, details)
-        if workload.rehearsal:
-            return self._eager(plan, NOT_IN_A_REHEARSAL, f"a run would: {details or reason}")
-        if danger := cache.danger():
-            return self._refused(plan, danger, workload.compile)
-        settled = self._compiled(candidate, samples, plan, cache, workload.compile)
-        if not settled.plan.compile:
-            cache.keep_failed(self._seconds)
-            return settled
-        factor = self._speed_up(settled, samples, plan)
-        cache.keep(self._seconds, factor, candidate.batch_size)
-        if workload.compile == "auto" and factor < CLEARLY_FASTER:
-            return self._eager(plan, NOT_FASTER, f"{factor:.2f} times as fast here")
-        details = f"{factor:.1f} times as fast here, compiled in {self._seconds:.0f} s"
-        if self._not_packaged:
-            details += f", and not kept as a package: {self._not_packaged}"
-        return replace(settled, plan=replace(settled.plan, reason=f"compiled: {reason}", details=details))
+        if not asked and (problem := self._never_pays(samples, candidate)):
+            return self._eager(plan, problem)
+        seconds = (
+            workload.points * (self._samples.count + sum(item.count for item in self._others)) / samples_per_second
+        )
+        work = f"{workload.points:.0f} points take {seconds:.0f} s on each worker without it"
+        if seconds > workload.seconds:
+            seconds, work = workload.seconds, f"the budget is {workload.seconds:.0f} s"
+        pays = asked or seconds >= _WORTH_COMPILING_SECONDS
+        settled = self._compiled(candidate, samples, plan, workload.compile, builds=pays and not workload.rehearsal)
+        if settled is None and pays:
+            return self._eager(plan, NOT_IN_A_REHEARSAL, f"a run would: {'asked for' if asked else work}")
+        if settled is None:
+            return self._eager(
+                plan, "compiling would not pay off", f"{work}, and it does from {_WORTH_COMPILING_SECONDS:.0f} s on"
+            )
+        if settled.plan.compile:
+            reason = "asked for" if asked else "compiling pays off" if pays else "its package is there"
+            settled = replace(settled, plan=replace(settled.plan, reason=f"compiled: {reason}"))
+        return settled
+
+    def _never_pays(self, samples: Samples, plan: MeasurementPlan) -> str:
+        """Returns why compiling costs more than it gains, however much is measured, or ""."""
+        shapes = len({_shape(batch) for batch in [*samples.batches(plan.batch_size), *self._of_others(plan)]})
+        if shapes > _MOST_SHAPES:
+            return f"batches have {shapes} shapes, and each would be compiled separately"
+        # Matrix products leave little to fuse: perceptrons ran 0.8 to 1.3 times as fast. And while they are not
+        # compiled, their first layer is computed once for a plane, which gains more.
+        with_parameters = [layer for layer in self._network.modules() if list(layer.parameters(recurse=False))]
+        fully_connected = all(isinstance(layer, nn.Linear) for layer in with_parameters)
+        return "compiled code of fully connected layers alone is not clearly faster" if fully_connected else ""
 
     def _compiled_batch_size(self, eager: int | None) -> int | None:
         """Returns the batch size for compiled code, of which each shape costs a compilation: none is tried."""
@@ -139,54 +137,12 @@ class PlanChooser:
 
         hooks = [layer.register_forward_hook(see) for layer in self._network.modules()]
         try:
-            self._run_some(self._network, [batch])
+            with contextlib.suppress(SamplesError):  # it may hold nothing but padding, which has no mean
+                self._run(self._network, [batch])
         finally:
             for hook in hooks:
                 hook.remove()
         return max(largest)
-
-    def _speed_up(self, settled: SettledPlan, samples: Samples, eager: MeasurementPlan) -> float:
-        """Returns how many times as fast the compiled network is for each sample, timed with a few batches."""
-        few_compiled = samples.batches(settled.plan.batch_size)[:_FEW]
-        # Of as many samples: what is kept of fewer would stay in a cache, as that of all of them does not.
-        few = _first_batches(self._samples.batches(eager.batch_size), sum(batch.size for batch in few_compiled))
-        # What one thread computed takes no longer on a machine that others use as well; what several did must be timed.
-        alone = self._device.type == "cpu" and eager.threads == 1
-        clock = time.thread_time if alone else time.perf_counter
-        if self._first_layer is None:
-            factor = speed_up(
-                lambda: self._run_some(self._network, few), lambda: self._run_some(settled.network, few_compiled), clock
-            )
-        else:
-            factor = self._speed_up_after(self._first_layer, settled, few, few_compiled, clock)
-        return factor * sum(batch.size for batch in few_compiled) / sum(batch.size for batch in few)
-
-    def _speed_up_after(
-        self,
-        first_layer: FirstLayer,
-        settled: SettledPlan,
-        few: Sequence[Batch],
-        few_compiled: Sequence[Batch],
-        clock: Callable[[], float],
-    ) -> float:
-        """Returns how many times as fast the compiled network is where the first layer is computed once for a plane."""
-        eager = copy.copy(first_layer)
-        eager.rehearse(few, compiled=False)
-        if settled.plan.first_layer:
-            first_layer.rehearse(few_compiled, compiled=True)
-
-        def run(layer: FirstLayer, network: Callable[..., object], batches: Sequence[Batch], is_used: bool) -> None:
-            with layer.at([0.0]) if is_used else contextlib.nullcontext():
-                self._run_some(network, batches)
-
-        try:
-            return speed_up(
-                lambda: run(eager, self._network, few, True),
-                lambda: run(first_layer, settled.network, few_compiled, settled.plan.first_layer),
-                clock,
-            )
-        finally:
-            first_layer.load(())
 
     def _of_others(self, plan: MeasurementPlan) -> list[Batch]:
         """Returns the first and the last batch of each data set beside the main one."""
@@ -197,10 +153,6 @@ class PlanChooser:
             for batch in ends:
                 found += place_samples(Samples([batch], batch), self._device, plan.channels_last).batches(None)
         return found
-
-    def _run_some(self, network: Callable[..., object], batches: Sequence[Batch]) -> None:
-        with contextlib.suppress(SamplesError):  # they may hold nothing but padding, which has no mean
-            self._run(network, batches)
 
     def _run_few(
         self, network: Callable[..., object], batches: Sequence[Batch], others: Sequence[Batch]
@@ -218,50 +170,147 @@ class PlanChooser:
         eager = replace(plan, reason=f"not compiled: {reason}", details=details)
         return SettledPlan(eager, self._samples, self._network)
 
-    def _refused(self, plan: MeasurementPlan, problem: str, wanted: bool | str) -> SettledPlan:
-        note = f"compile={wanted!r} was asked for, but the network runs eagerly: {problem}."
-        return replace(self._eager(plan, problem), note=note)
-
     def _compiled(
-        self,
-        plan: MeasurementPlan,
-        samples: Samples,
-        eager: MeasurementPlan,
-        cache: CompileCache,
-        wanted: bool | str,
-    ) -> SettledPlan:
+        self, plan: MeasurementPlan, samples: Samples, eager: MeasurementPlan, wanted: bool | str, *, builds: bool
+    ) -> SettledPlan | None:
+        """Returns the compiled network, or the eager one and why; None where there is no package and none is built."""
         batches, others = samples.batches(plan.batch_size), self._of_others(plan)
         start = time.perf_counter()
-        if self._obstacle:
-            compiled = Compiled(None, problem=self._obstacle)
-        else:
+        compiled = Compiled(problem=self._obstacle or (danger() if builds else ""))
+        if not compiled.problem:
             compiled = compile_network(
                 self._network,
                 self._device,
-                cache,
                 lambda network: self._run_few(network, batches, others),
                 plan,
                 self._first_layer,
+                builds=builds,
             )
-        self._seconds = compiled.seconds if compiled.network is not None else time.perf_counter() - start
-        self._not_packaged = compiled.not_packaged
+        if compiled.problem:
+            note = f"compile={wanted!r} was asked for, but the network runs eagerly: {compiled.problem}."
+            return replace(self._eager(eager, compiled.problem), note=note)
         if compiled.network is None:
-            return self._refused(eager, compiled.problem, wanted)
+            return None
         note = ""
         if plan.compiler and plan.compiler != compiled.compiler:
             note = (
                 f"the plan says that {plan.compiler} compiles the network, but {compiled.compiler} did: "
                 f"{compiled.not_packaged}. The last bits of a loss may differ."
             )
+        details = f"{'loaded' if compiled.was_there else 'compiled'} in {time.perf_counter() - start:.1f} s"
+        if compiled.not_packaged:
+            details += f", and not kept as a package: {compiled.not_packaged}"
         first_layer = isinstance(compiled.network, SplitNetwork)
-        plan = replace(plan, compiler=compiled.compiler, first_layer=first_layer)
+        plan = replace(plan, compiler=compiled.compiler, first_layer=first_layer, details=details)
         return SettledPlan(plan, samples, compiled.network, note)
 
 
-def _first_batches(batches: Sequence[Batch], count: int) -> Sequence[Batch]:
-    """Returns the first batches that hold so many samples, or all."""
-    ends = itertools.accumulate(batch.size for batch in batches)
-    return batches[: next((number for number, end in enumerate(ends, start=1) if end >= count), len(batches))]
+@dataclass(frozen=True)
+class Compiled:
+    """The result of compiling.
+
+    Attributes:
+        network: the compiled network, or None where it cannot be used, or is not there.
+        problem: why it cannot be used.
+        compiler: "AOTInductor" or "torch.compile".
+        not_packaged: why it was not compiled ahead of time, where that was tried.
+        was_there: whether a package of it was.
+    """
+
+    network: Callable[..., object] | None = None
+    problem: str = ""
+    compiler: str = ""
+    not_packaged: str = ""
+    was_there: bool = False
+
+
+def compile_network(
+    network: nn.Module,
+    device: torch.device,
+    measure: Callable[[Callable[..., object]], dict[str, float]],
+    plan: MeasurementPlan,
+    first_layer: FirstLayer | None = None,
+    *,
+    builds: bool = True,
+) -> Compiled:
+    """Compiles an eval-mode network for its own weights as inputs, so that it may be moved, and checks its values.
+
+    With ``builds=False`` only a package that is there is used.
+    """
+    not_packaged, options = "", _cpu_options() if device.type == "cpu" else {}
+
+    def difference(compiled: Callable[..., object]) -> str:
+        runs = _RUNS_TO_A_REPLAY if device.type == "cuda" else 1
+        *_, found = (measure(compiled) for _ in range(runs))
+        return _difference(measure(network), found, plan.precision)
+
+    # A package is loaded by later runs and other workers without the compiler.
+    if device.type == "cpu" and plan.compiler != "torch.compile":
+        try:
+            package = functools.partial(
+                PackagedNetwork, folder=package_folder(), threads=plan.threads, options=options, builds=builds
+            )
+            packaged = package(network) if first_layer is None else SplitNetwork(network, first_layer, package)
+            problem = difference(packaged)
+            if problem and packaged.found:
+                packaged.discard()  # perhaps it is of other code, in a way that the key does not see
+                problem = difference(packaged)
+        except Exception as error:
+            not_packaged = first_line(error)
+        else:
+            if problem:
+                packaged.discard()
+                return Compiled(problem=problem)
+            return Compiled(packaged, compiler="AOTInductor", was_there=packaged.found)
+    if not builds:
+        return Compiled()
+    if device.type == "cpu" and not _has_compiler():
+        return Compiled(problem="there is no C++ compiler")
+    try:
+        with compiler_cache():
+            compiled = _compile(network, device, options)
+            problem = difference(compiled)
+    except Exception as error:
+        problem = first_line(error)
+    if problem:
+        return Compiled(problem=problem)
+    return Compiled(compiled, compiler="torch.compile", not_packaged=not_packaged)
+
+
+def _compile(network: nn.Module, device: torch.device, options: dict[str, Any]) -> Any:
+    if device.type == "cpu":
+        from torch._inductor import list_options  # which takes a second
+
+        known = set(list_options())
+        options = {name: value for name, value in options.items() if name in known}
+        return torch.compile(network, dynamic=False, options=options)
+    compiled: Any = torch.compile(network, dynamic=False, mode="reduce-overhead")
+    # A CUDA graph writes each batch's outputs where those of the batch before are, and a metric may keep them.
+    compiled.register_forward_hook(lambda _network, _inputs, outputs: tree_map_only(torch.Tensor, torch.clone, outputs))
+    return compiled
+
+
+def _cpu_options() -> dict[str, Any]:
+    """Returns what makes PyTorch's CPU code fast where an activation comes before a pooling layer."""
+    # Left alone, the compiler computes the activation inside the pooling loop, which steps over its input and so runs
+    # without vector instructions; and its vectorized tanh is several times as slow as one made of a sigmoid.
+    return {"realize_acc_reads_threshold": 0, "cpp.use_decompose_tanh": True}
+
+
+def _difference(expected: dict[str, float], found: dict[str, float], precision: str) -> str:
+    """Returns how the compiled network's values differ from the eager one's, or ""."""
+    # Compiled code rounds logits otherwise, which shows in a tiny loss; but nothing that is worth a per cent of it.
+    logits = {name: min(_LOGITS, _MOST_NOISE * abs(value)) for name, value in expected.items()}
+    try:
+        check_same_values("the network", expected, found, "compiled", closeness_elsewhere(precision), elsewhere=logits)
+    except NondeterministicLossError:
+        changed = {name: (value, found[name]) for name, value in expected.items() if found[name] != value}
+        return f"compiled it gives other values, eager against compiled: {changed}"
+    return ""
+
+
+def _has_compiler() -> bool:
+    return any(map(shutil.which, (os.environ.get("CXX") or "g++", "c++", "clang++")))
 
 
 def has_images(samples: Samples, network: nn.Module) -> bool:
@@ -276,17 +325,6 @@ def _even_batches(batch_size: int | None, count: int) -> int | None:
     return batch_size if batch_size is None else -(-count // -(-count // batch_size))
 
 
-def speed_up(
-    eager: Callable[[], object], compiled: Callable[[], object], clock: Callable[[], float] = time.perf_counter
-) -> float:
-    """Returns how many times as fast the compiled network is: the best of a few passes of each, in turns."""
-    best = [float("inf"), float("inf")]
-    end = time.perf_counter() + _TIMING_SECONDS
-    for _ in range(_REPEATS):
-        for index, run in enumerate((eager, compiled)):
-            start = clock()
-            run()
-            best[index] = min(best[index], clock() - start)
-        if time.perf_counter() > end:
-            break
-    return best[0] / max(best[1], 1e-9)
+def _shape(batch: Batch) -> str:
+    tensors = [leaf for leaf in leaves(batch.inputs) if is_tensor(leaf)]
+    return repr([(tuple(leaf.shape), leaf.stride(), str(leaf.dtype)) for leaf in tensors])

@@ -35,6 +35,7 @@ from ..samples.data_sets import ReadSet, naming_set, read_sets
 from ..samples.samples import Samples
 from ..samples.torch_samples import moved_on_use_note, place_samples
 from .curve_fitting import CurveFitter, CurveSamples
+from .first_layer import FirstLayer
 from .forward import ForwardPass
 from .gradients import Gradients, without_graph
 from .losses import OutputMetric, make_metrics, place_loss
@@ -43,7 +44,7 @@ from .moves import NetworkInPlace, NetworkSnapshot
 from .own_loss import OwnMetric, own_loss_of
 from .placement import HeldWeights, device_of, find_placement
 from .planning import NetworkPlanning, within_memory
-from .points import PendingPoint, PointRunner, add_up, capture_of, pending_point, read_points, run_pending
+from .points import PendingPoint, add_up, pending_point, read_points, run_pending
 from .precision import at_least_float32, check_precision, with_float32_weights
 from .products import TorchProducts, check_products
 from .random_numbers import SAME_DRAWS, RandomNumbers
@@ -77,6 +78,7 @@ class TorchEvaluator(NetworkEvaluator):
     """
 
     _forward: Callable[..., Any]
+    _first_layer: FirstLayer | None
 
     def __init__(
         self, model: object, network: nn.Module, dataset: object, metrics: object, setup: MeasurementSetup
@@ -121,7 +123,7 @@ class TorchEvaluator(NetworkEvaluator):
             self._main.warn(*filter(None, [self._find_weight_copies()]))
             self._add_sets(further)
             self._choose_plan(setup)
-            names = self._get_points_ready(setup)
+            names = self._plan_within_memory(setup)
             if (passes := self._main.samples.passes) is not None:
                 size = sum(info.size for info in self.space.parameters) * torch.float32.itemsize
                 self._passes = StreamedMeasurement(
@@ -136,9 +138,9 @@ class TorchEvaluator(NetworkEvaluator):
         """Puts a plane on the device."""
         with torch.no_grad():
             self._moves.load(origin, directions, buffers, end_buffers)
-            if self._points.first_layer is not None:
-                self._points.first_layer.load((origin, *directions))
-        self._get_ready(len(directions))
+            if self._first_layer is not None:
+                self._first_layer.load((origin, *directions))
+        self._prepare_first_layer()
 
     def _measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
@@ -149,7 +151,7 @@ class TorchEvaluator(NetworkEvaluator):
                 rows = self._passes.measure(points.tolist(), self.visit, self._main.totals)
             else:
                 # A device goes on to the next point while this one is computed; nothing is read before the last.
-                rows, kept = read_points([self._points.measure(coordinates) for coordinates in points.tolist()])
+                rows, kept = read_points([self._measure_point(coordinates) for coordinates in points.tolist()])
         columns = {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
         return {**columns, **as_columns(kept)}
 
@@ -208,16 +210,14 @@ class TorchEvaluator(NetworkEvaluator):
         super().use_batch_size(batch_size)
         if self._placement.uses_cuda:
             torch.cuda.empty_cache()
-        if self._points.first_layer is not None:
+        if self._first_layer is not None:
             # What is kept goes first; it takes more than a batch.
-            self._points.first_layer = None
+            self._first_layer = None
             changes: dict[str, Any] = {"first_layer": False}
             if self._main.plan.compile:
                 self._forward = self._settled_forward = self.forward_here()
                 changes |= {"compile": False, "compiler": "", "reason": "not compiled: memory ran out"}
             self._main.change_plan(**changes)
-        if self._moves.axes is not None:
-            self._get_ready(self._moves.axes)
 
     def close(self) -> None:
         """Leaves the user's network as it was found, bit for bit."""
@@ -276,7 +276,7 @@ class TorchEvaluator(NetworkEvaluator):
         on_host = self._options.buffers == "recalibrate" or self._placement.is_kept or moved
         return not (on_host or self._main.samples.passes is not None or self.draws_alike or self._gradients.are_on)
 
-    def _get_points_ready(self, setup: MeasurementSetup) -> tuple[str, ...]:
+    def _plan_within_memory(self, setup: MeasurementSetup) -> tuple[str, ...]:
         """Returns the names of what is measured."""
         main, before = self._main, self._main.plan.batch_size
 
@@ -289,24 +289,18 @@ class TorchEvaluator(NetworkEvaluator):
             if plan.batch_size != before:
                 main.warn(shortage_text(before, plan.batch_size))
             self._plan_sets(setup, functools.partial(self._placed, channels_last=plan.channels_last))
-            capture = capture_of(self._device) if self._stays_on_device else None
-            self._points: PointRunner = PointRunner(
-                self._moves, self._pending, self._treat_buffers, self._device, capture, self._first_layer
-            )
-            main.notes.extend(filter(None, [self._points.check()]))
         main.notes += self._numbers.notes(main.samples.own_batches)
         return names
 
-    def _get_ready(self, axes: int) -> None:
-        """Gets ready to measure points of the loaded plane in the plan's batches."""
-        with self.settings():
-            if self._points.first_layer is not None:
+    def _prepare_first_layer(self) -> None:
+        """Computes the first layer for the loaded plane in the plan's batches."""
+        if self._first_layer is not None:
+            with self.settings():
                 try:
                     batches = [batch for item in self._sets for batch in item.batches]
-                    self._points.first_layer.prepare(batches, compiled=self._main.plan.compile)
+                    self._first_layer.prepare(batches, compiled=self._main.plan.compile)
                 finally:
                     self._moves.return_to_origin()
-            self._points.record(axes)
 
     def _take_over(self, module: nn.Module, restore: bool) -> None:
         """Puts the network, or a loss that is a module, where it computes, in eval mode."""
@@ -371,7 +365,13 @@ class TorchEvaluator(NetworkEvaluator):
                 main.plan, compile=False, compiler="", reason="not compiled: this plane needs other batches"
             )
         if self._moves.axes is not None:
-            self._get_ready(self._moves.axes)
+            self._prepare_first_layer()
+
+    def _measure_point(self, coordinates: Sequence[float]) -> PendingPoint:
+        """Measures a point of the loaded plane, without reading anything from the device."""
+        self.visit(coordinates)
+        with contextlib.nullcontext() if self._first_layer is None else self._first_layer.at(coordinates):
+            return self._pending()
 
     def _measure_current(self) -> dict[str, float]:
         return read_points([self._pending()])[0][0]

@@ -43,14 +43,11 @@ class _Part:
 class FirstLayer:
     """A network's first layer, which gives ``A0 + b * A2 + a * A1`` at the point (a, b) of a plane."""
 
-    def __init__(
-        self, layer: nn.Module, forward: Callable[..., Any], parameters: Mapping[str, torch.Tensor], share: float = 0.0
-    ) -> None:
+    def __init__(self, layer: nn.Module, forward: Callable[..., Any], parameters: Mapping[str, torch.Tensor]) -> None:
         # A layer that is linear in its weights, and whose input is the batch itself, has such outputs: A0 is that of
         # the plane's origin, A1 and A2 are those of the directions. One sum takes the place of a matrix product or a
         # convolution. Of LeNet-5 the first layer is two fifths of the time, of a perceptron on 784 inputs more than
-        # two thirds. The share is of the network's multiplications.
-        self.share = share
+        # two thirds.
         self.layer, self._forward, self._parameters = layer, forward, parameters
         self._plain: Callable[..., torch.Tensor] = layer.forward
         self._states: list[dict[str, torch.Tensor]] = []
@@ -67,7 +64,7 @@ class FirstLayer:
         parameters = {moves.name_of(tensor) or "": tensor.detach() for tensor in tensors}
         if "" in parameters or len(parameters) < len(tensors):
             return None
-        return cls(call.layer, forward, parameters, call.share)
+        return cls(call.layer, forward, parameters)
 
     def load(self, states: Sequence[State]) -> None:
         """Takes over a plane: values by name at the origin and along each direction (none of what does not move)."""
@@ -95,16 +92,6 @@ class FirstLayer:
             # The network is a ``SplitNetwork``, which asks for ``outputs_for``.
             if compiled:
                 self._parts_of_inputs[_keys(batch.inputs)] = part
-
-    def rehearse(self, batches: Sequence[Batch], *, compiled: bool) -> None:
-        """Gets ready for the point 0 of a line through where the network is, to be timed there."""
-        here = {name: tensor.clone() for name, tensor in self._parameters.items()}
-        self._states = [here, {}]
-        try:
-            self.prepare(batches, compiled=compiled)
-        finally:
-            for name, tensor in self._parameters.items():
-                tensor.copy_(here[name])
 
     @contextlib.contextmanager
     def at(self, coordinates: Sequence[float]) -> Iterator[None]:

@@ -86,14 +86,6 @@ class NetworkInPlace:
         if self._between is not None:
             self.is_at_network = self._between.move(coordinates)
 
-    def move_on_device(self, coordinates: torch.Tensor) -> None:
-        """Does what ``move`` does with coordinates that are on the device, shape (axes,), so that nothing waits."""
-        for part in self._parts:
-            part.move_on_device(coordinates)
-        self.reset_buffers()
-        if self._between is not None:
-            self._between.move_on_device(coordinates)
-
     def reset_buffers(self) -> None:
         """Sets the buffers to the origin's."""
         self.is_at_network = False
@@ -168,13 +160,6 @@ class _Direct:
         for coordinate, direction in zip(coordinates, self._directions, strict=bool(coordinates)):
             torch._foreach_add_(self._targets, direction, alpha=float(coordinate))
 
-    def move_on_device(self, coordinates: torch.Tensor) -> None:
-        """Sets the targets to a point whose coordinates are on the device."""
-        torch._foreach_copy_(self._targets, self._origin)
-        for coordinate, direction in zip(coordinates, self._directions, strict=True):
-            for target, vector in zip(self._targets, direction, strict=True):
-                target.addcmul_(vector, coordinate.to(target.dtype))
-
 
 class _Stage:
     """Small tensors, and those of low precision: moved side by side in one vector, then copied to their places."""
@@ -198,13 +183,6 @@ class _Stage:
         self._vector.copy_(self._origin)
         for coordinate, direction in zip(coordinates, self._directions, strict=bool(coordinates)):
             self._vector.add_(direction, alpha=float(coordinate))
-        self._put()
-
-    def move_on_device(self, coordinates: torch.Tensor) -> None:
-        """Sets the targets to a point whose coordinates are on the device."""
-        self._vector.copy_(self._origin)
-        for coordinate, direction in zip(coordinates, self._directions, strict=True):
-            self._vector.addcmul_(direction, coordinate.to(direction.dtype))
         self._put()
 
     def _put(self) -> None:
@@ -276,20 +254,6 @@ class _Between:
             stage.move(inside_corners(coordinates))
         self._shorten()
         return False
-
-    def move_on_device(self, coordinates: torch.Tensor) -> None:
-        """Does what ``move`` does with coordinates that are on the device, shape (axes,), so that nothing waits."""
-        kept = torch.cat([1 - coordinates.sum(0, keepdim=True), coordinates]).clamp(min=0)
-        for stage in self._stages:
-            stage.move_on_device(kept / kept.sum())
-        self._shorten()
-        for number, values in enumerate(self._networks):
-            place = torch.zeros_like(coordinates)
-            if number:
-                place[number - 1].fill_(1)
-            is_there = (coordinates == place).all()
-            for target, value in zip(self._targets, values, strict=True):
-                target.copy_(torch.where(is_there.to(target.device), value, target))
 
     def _shorten(self) -> None:
         for vector in self._vectors:

@@ -1,4 +1,4 @@
-"""Compiled networks in files that are loaded without the compiler (PyTorch's AOTInductor, on CPUs)."""
+"""Compiled networks in files that are loaded without the compiler (PyTorch's AOTInductor, on CPUs), and the folders."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import json
 import os
 import platform
 import stat
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from ..errors import first_line
 from .ahead_of_time import OPTIONS, PackageError, compile_ahead
 from .network_code import UnknownCodeError, code_of_network
 
+CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 _MOST_BYTES = 256 * 2**20
 _WRITABLE = 0o022  # by others
 
@@ -32,12 +33,12 @@ _WRITABLE = 0o022  # by others
 class PackageFolder:
     """The folder of packages: this user's alone, because what lies in it is run."""
 
-    def __init__(self, path: Path, compiling: Callable[[], AbstractContextManager[None]]) -> None:
-        self.path, self.compiling = path, compiling
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     def find(self, key: str) -> Path | None:
         """Returns the package's library where it is whole and ours."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             check_private(self.path)
             library, facts = self.path / f"{key}.so", self.path / f"{key}.json"
             if not (_is_ours(library) and _is_ours(facts)):
@@ -99,8 +100,59 @@ def check_private(path: Path, forbidden: int = 0o077) -> None:
             raise PermissionError(f"other users can write to {parent}, which holds {path}")
 
 
+def package_folder() -> PackageFolder:
+    """Returns this user's folder of packages."""
+    return PackageFolder(_cache_folder() / "packages")
+
+
+def danger() -> str:
+    """Returns why no code may be kept in these folders and run from them; "" where they are this user's alone."""
+    users = _users_folder()
+    try:
+        make_private(package_folder().path)
+        if users is not None:
+            users.mkdir(mode=0o700, parents=True, exist_ok=True)
+            check_private(users, forbidden=0o022)
+        else:
+            make_private(_compiler_folder())
+    except OSError as error:
+        names = "XDG_CACHE_HOME" + (f" and {CACHE_VARIABLE}" if users is not None else "")
+        return f"the folder of compiled code is not safe ({error}); set {names} to a folder that is"
+    return ""
+
+
+@contextlib.contextmanager
+def compiler_cache() -> Iterator[None]:
+    """Lets PyTorch keep compiled code in this user's folder; the environment is the user's again afterwards."""
+    before = os.environ.get(CACHE_VARIABLE)
+    os.environ[CACHE_VARIABLE] = str(_compiler_folder())
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(CACHE_VARIABLE, None)
+        else:
+            os.environ[CACHE_VARIABLE] = before
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "summary-landscape"
+
+
+def _compiler_folder() -> Path:
+    return _users_folder() or _cache_folder() / "torchinductor"
+
+
+def _users_folder() -> Path | None:
+    """Returns the user's folder of compiled code, or None: PyTorch itself may have set the variable, to its default."""
+    folder = os.environ.get(CACHE_VARIABLE)
+    module = sys.modules.get("torch._inductor.runtime.cache_dir_utils")
+    default = module.default_cache_dir() if module is not None else None
+    return Path(folder) if folder and folder != default else None
+
+
 class PackagedNetwork:
-    """A network that runs from packages, one for each shape of its inputs; what there is none of is compiled."""
+    """A network that runs from packages, one for each shape of its inputs; ``builds`` those that are not there."""
 
     def __init__(
         self,
@@ -109,8 +161,9 @@ class PackagedNetwork:
         threads: int,
         options: dict[str, Any],
         code: Callable[[nn.Module], str] = code_of_network,
+        builds: bool = True,
     ) -> None:
-        self._network, self._folder, self._options = network, folder, {**options, **OPTIONS}
+        self._network, self._folder, self._options, self._builds = network, folder, {**options, **OPTIONS}, builds
         # Packages hold no weights: they read these where they lie, whatever their values.
         self._tensors = {
             name: tensor.detach()
@@ -170,7 +223,9 @@ class PackagedNetwork:
         return key, runner
 
     def _build(self, inputs: tuple[torch.Tensor, ...]) -> bytes:
-        with self._folder.compiling():
+        if not self._builds:
+            raise PackageError("there is no package of it")
+        with compiler_cache():
             return compile_ahead(self._network, inputs, self._options, self._tensors)
 
 

@@ -25,7 +25,6 @@ from .compiling import PlanChooser, SettledPlan, has_images
 from .finding_layers import find_first_layer, most_bytes_kept
 from .first_layer import NO_FIRST_LAYER, FirstLayer
 from .forward import ForwardPass
-from .kept_plan import KeptPlan
 from .moves import NetworkInPlace
 from .placement import Placement
 
@@ -62,9 +61,7 @@ class NetworkPlanning:
         if asked is None:
             channels_last = functools.partial(place, main.samples, channels_last=True)
             fixed = main.keeps_batches
-            asked, rate = self.tune(
-                main.samples, setup.threads, channels_last, fixed_batches=fixed, precision=precision
-            )
+            asked, rate = self.tune(main.samples, setup.threads, channels_last, fixed_batches=fixed)
             del channels_last
         asked = replace(asked, precision=precision, gradients=self._forward.gradients.are_on)
         main.plan = replace(asked, batch_size=None) if main.keeps_batches else asked
@@ -101,21 +98,16 @@ class NetworkPlanning:
         channels_last: Callable[[], Samples],
         *,
         fixed_batches: bool,
-        precision: str,
     ) -> tuple[MeasurementPlan, float]:
-        """Returns the fastest plan without compiling, and its samples per second; one that is kept is not timed."""
-        asked = MeasurementPlan(None if fixed_batches else 1, threads, precision=precision)
-        kept = KeptPlan(self._network, samples, self._placement.inputs, asked)
-        return kept.find() or kept.tuned(
-            lambda: tune(
-                self._time,
-                threads,
-                samples,
-                fixed_batches=fixed_batches,
-                ran_out_of_memory=ran_out_of_memory,
-                channels_last=channels_last if has_images(samples, self._network) else None,
-                largest_first=self._placement.uses_cuda,
-            )
+        """Returns the fastest plan without compiling, and its samples per second."""
+        return tune(
+            self._time,
+            threads,
+            samples,
+            fixed_batches=fixed_batches,
+            ran_out_of_memory=ran_out_of_memory,
+            channels_last=channels_last if has_images(samples, self._network) else None,
+            largest_first=self._placement.uses_cuda,
         )
 
     def settle(

@@ -1,130 +1,17 @@
-"""Measures points of the loaded plane, through a CUDA graph where that can be recorded (PyTorch)."""
+"""Results of points that stay on the device until all of them are computed (PyTorch)."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from numpy.typing import NDArray
 
-from ..errors import first_line
-from ..measuring.memory_shortage import is_memory_shortage
 from ..measuring.partition_sums import add_batches
 from ..measuring.totals import Pending, Total
 from ..samples.batches import Batch, float64_device, in_float64
-from .cuda_graphs import capture_cuda_graph
-from .first_layer import FirstLayer
-from .moves import NetworkInPlace
-
-Capture: TypeAlias = Callable[[Callable[[], torch.Tensor]], Callable[[], torch.Tensor]]
-_CLOSE = 1e-5
-_SHOWN = 8
-
-
-class PointRunner:
-    """Moves the network and computes, without reading anything from the device."""
-
-    def __init__(
-        self,
-        moves: NetworkInPlace,
-        compute: Callable[[], PendingPoint],
-        treat_buffers: Callable[[], None],
-        device: torch.device,
-        capture: Capture | None,
-        first_layer: FirstLayer | None = None,
-    ) -> None:
-        # ``capture`` is None where there are no CUDA graphs, or where buffers are treated on the host.
-        self.first_layer = first_layer
-        self._moves, self._compute, self._treat_buffers = moves, compute, treat_buffers
-        self._device, self._capture = device, capture
-        self._graph: PointGraph | None = None
-        self._parts: Sequence[Pending] = ()
-
-    def check(self) -> str:
-        """Returns why the forward pass cannot be recorded, or "", before a plane is loaded; memory is no reason yet."""
-        return self._record(axes=0) if self._capture is not None else ""
-
-    def record(self, axes: int) -> None:
-        """Records a graph for the plane that has just been loaded."""
-        self._graph = None
-        if self._capture is not None:
-            note = self._record(axes)
-            if note:
-                warnings.warn(note, stacklevel=3)
-
-    def measure(self, coordinates: Sequence[float]) -> PendingPoint:
-        """Returns a point's results, not yet read."""
-        if self._graph is not None:
-            return PendingPoint(self._graph.numbers(coordinates), self._parts)
-        self._moves.move(coordinates)
-        self._treat_buffers()
-        with contextlib.nullcontext() if self.first_layer is None else self.first_layer.at(coordinates):
-            return self._compute()
-
-    def _record(self, axes: int) -> str:
-        assert self._capture is not None
-        try:
-            graph = PointGraph(self._run, axes, self._device, self._capture)
-        except Exception as error:
-            reason = first_line(error).removesuffix(".")
-            note = f"points are measured kernel by kernel instead of through one CUDA graph: {reason}."
-            if not is_memory_shortage(error):
-                self._capture = None
-            elif axes:
-                note += " It is tried again with smaller batches, and for the next plane."
-            else:
-                note = ""  # nothing is lost before the plane is there
-            return note
-        if axes:
-            self._graph = graph
-        return ""
-
-    def _run(self, coordinates: torch.Tensor) -> torch.Tensor:
-        """Does what a graph records."""
-        if len(coordinates):
-            self._moves.move_on_device(coordinates)
-        point = self._compute()
-        if not all_on_device(point):
-            raise RuntimeError("the loss or a metric is computed on the host")
-        self._parts = point.parts
-        return point.numbers
-
-
-def capture_of(device: torch.device) -> Capture | None:
-    """Returns how work is recorded on a device, or None where it cannot be."""
-    return functools.partial(capture_cuda_graph, device=device) if device.type == "cuda" else None
-
-
-class PointGraph:
-    """Measures points by one launch each of ``run``, from coordinates, shape (axes,), to numbers, shape (numbers,)."""
-
-    def __init__(
-        self, run: Callable[[torch.Tensor], torch.Tensor], axes: int, device: torch.device, capture: Capture
-    ) -> None:
-        self._coordinates = torch.zeros(axes, dtype=torch.float64, device=device)
-        self._replay = capture(lambda: run(self._coordinates))
-        for value in (0.0, 0.01, 0.0):
-            point = [value] * axes
-            found = self.numbers(point)
-            expected = run(self._coordinates)
-            if not torch.allclose(found, expected, rtol=_CLOSE, atol=1e-7, equal_nan=True):
-                raise RuntimeError(f"at {point} it gives {_few(found)} instead of {_few(expected)}")
-
-    def numbers(self, coordinates: Sequence[float]) -> torch.Tensor:
-        """Returns the numbers of a point, still on the device, shape (numbers,)."""
-        if len(coordinates):
-            self._coordinates.copy_(torch.tensor(coordinates, dtype=torch.float64), non_blocking=True)
-        return self._replay().clone()
-
-
-def _few(numbers: torch.Tensor) -> list[float]:
-    shown: list[float] = numbers[:_SHOWN].tolist()
-    return shown
 
 
 @dataclass(frozen=True)
@@ -171,11 +58,6 @@ def pending_point(parts: Sequence[Pending], device: torch.device) -> PendingPoin
         samples = [values.to(as_tensors[0]) for part in parts for values in part.samples.values()]
         return PendingPoint(torch.cat([torch.stack(as_tensors), *samples]), parts)
     return PendingPoint(torch.tensor([float(number) for number in numbers], dtype=torch.float64), parts)
-
-
-def all_on_device(point: PendingPoint) -> bool:
-    """Returns whether every number was computed by the device, so that doing the work again renews it."""
-    return all(isinstance(number, torch.Tensor) for part in point.parts for number in part.numbers)
 
 
 def read_points(points: Sequence[PendingPoint]) -> tuple[list[dict[str, float]], list[dict[str, NDArray[Any]]]]:

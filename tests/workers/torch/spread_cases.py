@@ -287,7 +287,7 @@ class Waits(TorchDispatchMode):
 
 
 def nothing_waits_for_the_device():
-    """What a CUDA graph would record: the move, the network, the loss and metrics that stay on the device."""
+    """A device goes on to the next point while one is computed: move, network, loss and metrics stay on it."""
     network = seeded(Pipeline)
     origin, directions, buffers = plane_of(network, scale=0.1)
     ends = [{name: 2 * array for name, array in buffers.items() if array.dtype.kind == "f"}] * 2
@@ -299,7 +299,7 @@ def nothing_waits_for_the_device():
         evaluator.load(origin, directions, buffers, end_buffers)
         coordinates = torch.zeros(2, dtype=torch.float64, device=SECOND)
         with torch.no_grad(), Waits() as waits:
-            numbers = evaluator._points._run(coordinates)
+            numbers = evaluator._measure_point([0.25, 0.5]).numbers
         assert waits.found == [], waits.found
         assert numbers.device == torch.device(SECOND)
         with torch.no_grad(), Waits() as waits:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sys
 
@@ -44,7 +43,7 @@ def check_values(folder, options):
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 3)).eval()
     inputs = torch.randn(20, 6)
-    packaged = PackagedNetwork(network, PackageFolder(folder / "packages", contextlib.nullcontext), 1, options)
+    packaged = PackagedNetwork(network, PackageFolder(folder / "packages"), 1, options)
     with torch.no_grad():
         torch.testing.assert_close(packaged(inputs), network(inputs))
 

@@ -1,16 +1,16 @@
-"""Compilation: where it pays off, that it changes no value, and what is remembered of it."""
+"""Compilation: where it pays off, in which batches, and that it changes no value."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 from worker_cases import classes, evaluator_of, features, images, mlp, plane_of, seeded
 
@@ -18,22 +18,23 @@ from landscape import evaluate, random_plane
 from landscape.facts import summary_text
 from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
-from workers.measurement_plan import MeasurementPlan, Workload, check_compile
+from workers.measurement_plan import MeasurementPlan, Workload, check_compile, plan_text
 from workers.measuring import tuning
 from workers.measuring.checks import check_determinism
+from workers.measuring.partition_sums import run_batches
 from workers.measuring.tuning import tune
 from workers.pools.open_pool import open_pool
 from workers.samples.batches import Batch
 from workers.samples.samples import Samples
 from workers.samples.torch_samples import place_samples
-from workers.torch import packages
-from workers.torch.compile_record import CACHE_VARIABLE, CompileCache, CompileRecord, forecast_compile
-from workers.torch.compiling import has_images
+from workers.torch import compiling, packages
+from workers.torch.compiling import Compiled, PlanChooser, compile_network, has_images
 from workers.torch.evaluator import TorchEvaluator
+from workers.torch.losses import split_into_samples
+from workers.torch.packages import CACHE_VARIABLE
 
 COMPILER_WARNINGS = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
-COLD = CompileRecord(40, 4, 1.4, None, compiled=False)
-KNOWN = CompileRecord(40, 4, 1.6, 25)
+CPU = torch.device("cpu")
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [0.1, 0.1], [0.2, 0.4]])
 
 
@@ -67,130 +68,146 @@ class OtherWhenCompiled(nn.Module):
         return self.layer(inputs) * (2 if torch.compiler.is_compiling() else 1)
 
 
+def chooser_of(network, inputs, count=4096, others=()):
+    batch = Batch(inputs(count), torch.zeros(count, dtype=torch.long), count)
+    loss = split_into_samples(nn.CrossEntropyLoss())
+
+    def run(network, batches):
+        with torch.no_grad():
+            return run_batches(network, batches, loss, {})
+
+    return PlanChooser(network.eval(), Samples([batch], batch), CPU, run, others=others)
+
+
+def normalized():
+    return nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 5))
+
+
+@pytest.fixture
+def compiler(monkeypatch):
+    """Compiles nothing, and notes what it was asked for."""
+    state = SimpleNamespace(built=[], packages=False)
+
+    def compile_network(network, *_arguments, builds):
+        state.built.append(builds)
+        there = builds or state.packages
+        return Compiled(network, compiler="AOTInductor", was_there=state.packages) if there else Compiled()
+
+    monkeypatch.setattr(compiling, "compile_network", compile_network)
+    return state
+
+
 @pytest.mark.parametrize(
-    ("record", "workload", "pays", "text"),
+    ("workload", "compiled", "text"),
     [
-        (COLD, Workload("auto", 100), False, "100 points take 10 s on each worker without it, compiling takes 40 s"),
-        (COLD, Workload("auto", 2000), True, r"1.40 times as fast \(an estimate\)"),
-        (COLD, Workload("auto", 1450), True, "40 s"),
-        (COLD, Workload("auto", 1450, workers=2), False, "44 s"),
-        (COLD, Workload("auto", 10**6, seconds=60), False, "the budget is 60 s"),
-        (KNOWN, Workload("auto", 100), False, "compiling takes 4 s"),
-        (KNOWN, Workload("auto", 200), True, r"\(measured before\)"),
         (
-            CompileRecord(40, 4, 1.02, 25),
-            Workload("auto", 1500),
+            Workload("auto", 29),
             False,
-            r"^compiled code is not clearly faster: 1.02 times as fast \(measured",
+            "compiling would not pay off; 29 points take 29 s on each worker without it, and it",
         ),
+        (Workload("auto", 30), True, "compiling pays off; compiled in"),
+        (
+            Workload("auto", 10**6, seconds=29),
+            False,
+            "compiling would not pay off; the budget is 29 s, and it does from 3",
+        ),
+        (Workload("auto", 10**6, seconds=31), True, "compiling pays off"),
+        (Workload(True, 1), True, "asked for"),
+        (Workload(True, 1, rehearsal=True), False, "a dry run compiles nothing; a run would: asked for"),
+        (Workload("auto", 29, rehearsal=True), False, "compiling would not pay off; 29 points"),
+        (Workload("auto", 50, rehearsal=True), False, "a dry run compiles nothing; a run would: 50 points take 50 s"),
     ],
 )
-def test_the_forecast_says_whether_compiling_pays(record, workload, pays, text):
-    forecast = forecast_compile(record, 0.1, workload, shapes=1)
-    assert forecast.pays is pays
-    assert re.search(text, f"{forecast.reason}: {forecast.details}")
-    assert not re.search(r"\d", forecast.reason)  # it is kept in the landscape file, whose bytes no clock may change
+def test_a_network_is_compiled_where_measuring_takes_long(workload, compiled, text, compiler):
+    chooser = chooser_of(normalized(), lambda count: torch.randn(count, 6), count=100)
+    plan = chooser.from_tuning(MeasurementPlan(25), 100.0, workload).plan
+    assert plan.compile is compiled
+    assert compiler.built == [compiled]
+    assert text in plan_text(plan.to_json(), plan.details)
+    assert not re.search(r"\d", plan.reason)  # it is kept in the landscape file, whose bytes no clock may change
 
 
-def test_batches_of_many_shapes_are_never_compiled():
-    forecast = forecast_compile(KNOWN, 1, Workload("auto", 10**6), shapes=3)
-    assert not forecast.pays
-    assert "3 shapes" in forecast.reason
+@pytest.mark.parametrize("rehearsal", [False, True])
+def test_a_package_that_is_there_is_used_for_a_single_point(rehearsal, compiler):
+    compiler.packages = True
+    chooser = chooser_of(normalized(), lambda count: torch.randn(count, 6), count=100)
+    plan = chooser.from_tuning(MeasurementPlan(25), 100.0, Workload("auto", 1, rehearsal=rehearsal)).plan
+    assert (plan.compile, plan.reason, compiler.built) == (True, "compiled: its package is there", [False])
+    assert plan.details.startswith("loaded in")
 
 
-@pytest.mark.slow
-@given(st.floats(1e-6, 1e6), st.floats(1, 1e7), st.floats(1, 10), st.booleans(), st.floats(0, 100))
-def test_what_pays_for_few_points_pays_for_more(seconds, points, factor, known, missed):
-    record = CompileRecord(40, 4, 1.5, 25, compiled=known, missed_seconds=missed)
-    workloads = (Workload("auto", count) for count in (points, points * factor))
-    few, more = (forecast_compile(record, seconds, workload, shapes=1).pays for workload in workloads)
-    assert more >= few
+def test_all_data_sets_count(compiler):
+    batch = Batch(features(100), classes(100), 100)
+    chooser = chooser_of(normalized(), lambda count: torch.randn(count, 6), count=100, others=[Samples([batch], batch)])
+    assert chooser.from_tuning(MeasurementPlan(25), 100.0, Workload("auto", 15)).plan.compile
 
 
-def test_runs_that_were_not_compiled_count():
-    """Ten equal runs: one of the first pays for compiling, after which all are compiled."""
-    here, compiled = cache_of(nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 3))), []
-    for _ in range(10):
-        record = here.record()
-        forecast = forecast_compile(record, 0.1, Workload("auto", 110), shapes=1)  # 11 s, of which 3.1 s are saved
-        compiled.append(forecast.pays)
-        if forecast.pays:
-            here.keep(0.2 if record.compiled else 11.0, 1.4, 25)
-        else:
-            here.keep_missed(forecast.gain)
-    assert compiled == [False, False, *[True] * 8]
-    assert here.record().compiled
+def test_batches_of_many_shapes_and_perceptrons_are_never_compiled(compiler):
+    """Compiled perceptrons were slower, and compiling took 11 CPU seconds."""
+    others = [Samples([batch], batch) for batch in (Batch(features(count), classes(count), count) for count in (7, 8))]
+    chooser = chooser_of(normalized(), lambda count: torch.randn(count, 6), others=others)
+    settled = chooser.from_tuning(MeasurementPlan(256), 1000.0, Workload("auto", 1e9))
+    assert settled.plan.reason == "not compiled: batches have 3 shapes, and each would be compiled separately"
+    network = nn.Sequential(nn.Flatten(), nn.Linear(36, 64), nn.ReLU(), nn.Dropout(), nn.Linear(64, 5))
+    chooser = chooser_of(network, lambda count: torch.randn(count, 36))
+    settled = chooser.from_tuning(MeasurementPlan(256), 1000.0, Workload("auto", 1e9))
+    assert settled.plan.reason == "not compiled: compiled code of fully connected layers alone is not clearly faster"
+    assert compiler.built == []
 
 
-def test_a_network_that_could_not_be_compiled_is_not_tried_in_every_run():
-    here = cache_of()
-    here.keep_missed(30.0)
-    here.keep_failed(20.0)
-    forecast = forecast_compile(here.record(), 0.1, Workload("auto", 5000), shapes=1)
-    assert (forecast.pays, forecast.reason) == (False, "compiled code could not be used before")
-    assert forecast_compile(here.record(), 0.1, Workload("auto", 20_000), shapes=1).pays
+@pytest.mark.parametrize(
+    ("network", "inputs", "expected"),
+    [
+        # The largest activation of LeNet-5 is 6 x 28 x 28 numbers, of ResNet-20 16 x 32 x 32.
+        (lambda: nn.Sequential(nn.Conv2d(1, 6, 5), nn.Flatten(), nn.Linear(4704, 3)), (1, 32, 32), 256),
+        (lambda: nn.Sequential(nn.Conv2d(1, 16, 3, 1, 1), nn.Flatten(), nn.Linear(16384, 3)), (1, 32, 32), 64),
+        (lambda: nn.Sequential(nn.Linear(36, 9), nn.GELU(), nn.Linear(9, 5)), (36,), 1024),
+    ],
+)
+def test_compiled_batches_stay_in_a_cache(network, inputs, expected):
+    chooser = chooser_of(network(), lambda count: torch.randn(count, *inputs), count=2048)
+    assert chooser._compiled_batch_size(64) == expected
+    assert chooser._compiled_batch_size(None) is None
 
 
-def test_a_network_that_was_not_faster_is_looked_at_again_where_that_is_cheap():
-    """A record from a disturbed machine must not count for ever."""
-    record = CompileRecord(22, 0.5, 0.96, 256)
-    assert not forecast_compile(record, 0.1, Workload("auto", 200), shapes=1).pays  # 20 s
-    assert forecast_compile(record, 0.1, Workload("auto", 300), shapes=1).pays  # 30 s
+def test_a_gpus_outputs_are_copies_of_what_a_graph_writes(monkeypatch):
+    """A CUDA graph needs a GPU (test_on_cuda.py); here PyTorch runs the network as it is."""
+    wanted, torch_compile = [], torch.compile
+
+    def compile(network, **options):
+        wanted.append(options)
+        return torch_compile(network, backend="eager")
+
+    monkeypatch.setattr(torch, "compile", compile)
+    network = nn.Identity()
+    compiled = compiling._compile(network, torch.device("cuda"), {})
+    inputs = features()
+    outputs = compiled({"logits": inputs})["logits"]
+    assert torch.equal(outputs, inputs)
+    assert outputs.data_ptr() != inputs.data_ptr()
+    assert wanted == [{"dynamic": False, "mode": "reduce-overhead"}]
+    assert not network._forward_hooks
 
 
-def cache_of(network=None, batch_size=25, threads=1, inputs=None):
-    inputs = features() if inputs is None else inputs
-    batch = Batch(inputs, classes(len(inputs)), len(inputs))
-    plan = MeasurementPlan(batch_size, threads)
-    return CompileCache(network or mlp(), plan, Samples([batch], batch), torch.device("cpu"))
+def test_a_gpus_values_are_checked_once_a_graph_is_replayed(monkeypatch):
+    monkeypatch.setattr(compiling, "_compile", lambda *_: "compiled")
+    values = iter([1.0, 1.0, 2.0])
 
+    def measure(network):
+        return {"loss": next(values) if network == "compiled" else 1.0}
 
-def test_what_compiling_cost_is_remembered(cache):
-    assert not cache_of().record().compiled
-    assert not cache.exists()
-    cache_of().keep(33.0, 1.7, 25)
-    assert cache_of().record() == CompileRecord(33.0, pytest.approx(0.1), 1.7, 25)
-    cache_of(batch_size=10).keep(2.5, 1.8, 25)
-    assert cache_of().record() == CompileRecord(33.0, pytest.approx(0.1), 1.8, 25)  # 2.5 s: its package was gone
-    cache_of().keep(0.05, 1.8, 25)
-    assert cache_of().record() == CompileRecord(33.0, 0.05, 1.8, 25)
-    cache_of().keep(20.0, 1.5, 10)
-    assert cache_of().record() == CompileRecord(20.0, pytest.approx(0.1), 1.5, 10)
-    for other in (cache_of(mlp(outputs=5)), cache_of(threads=2), cache_of(inputs=features(20))):
-        assert not other.record().compiled
-
-
-def test_larger_networks_are_expected_to_take_longer():
-    deep = nn.Sequential(*(nn.Linear(6, 6) for _ in range(50)))
-    assert cache_of(deep).record().cold_seconds > cache_of().record().cold_seconds > 7
+    found = compile_network(nn.Identity(), torch.device("cuda"), measure, MeasurementPlan())
+    assert "compiled it gives other values" in found.problem
 
 
 def test_the_users_own_cache_folder_is_kept(monkeypatch, tmp_path, cache):
-    assert cache_of().folder == cache
-    with cache_of().in_use():
+    with packages.compiler_cache():
         assert os.environ[CACHE_VARIABLE] == str(cache)
     assert CACHE_VARIABLE not in os.environ
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "own"))
-    assert cache_of().folder == tmp_path / "own"
-    with pytest.raises(KeyError), cache_of().in_use():
-        raise KeyError
+    with pytest.raises(KeyError, match="own"), packages.compiler_cache():
+        raise KeyError(os.environ[CACHE_VARIABLE])
     assert os.environ[CACHE_VARIABLE] == str(tmp_path / "own")
-
-
-WHOLE = '"warm_seconds": 1, "speed_up": 2, "batch_size": 25'
-DAMAGED = (
-    "", "{", "[]", '{"speed": 1}', "[" * 100_000, '{"a":' * 100_000, f'{{"cold_seconds": "9", {WHOLE}}}',
-    f'{{"cold_seconds": NaN, {WHOLE}}}', f'{{"cold_seconds": -1, {WHOLE}}}', f'{{"cold_seconds": null, {WHOLE}}}',
-    f'{{"cold_seconds": 9, "compiled": 1, {WHOLE}}}', f'{{"cold_seconds": 9, {WHOLE.replace("25", "2.5")}}}',
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))
-def test_a_damaged_record_counts_as_none(content):
-    here = cache_of()
-    here.keep(1, 2, 25)
-    here._path.write_text(content)
-    assert not here.record().compiled
 
 
 def writable_by_all(cache):
@@ -240,15 +257,8 @@ def test_code_is_not_run_from_a_folder_in_which_others_can_put_it(make, plan, ca
 
 def test_a_folder_of_an_earlier_version_becomes_this_users_alone(cache):
     cache.mkdir(mode=0o755, parents=True)
-    assert cache_of().danger() == ""
+    assert packages.danger() == ""
     assert cache.stat().st_mode & 0o777 == 0o700
-
-
-def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file"))
-    cache_of().keep(1, 2, 25)
-    assert not cache_of().record().compiled
 
 
 @pytest.mark.parametrize(
@@ -285,7 +295,7 @@ def test_a_short_survey_is_not_compiled_and_says_why(cache):
         "reason",
     }
     assert evaluator.description.notes == ()
-    assert not list(cache.glob("summary_landscape/*.json"))
+    assert not cache.parent.exists()
     evaluator.close()
 
 
@@ -311,8 +321,6 @@ def test_a_long_survey_is_compiled_once_and_gives_the_same(cache, monkeypatch):
     monkeypatch.setattr(
         packages, "compile_ahead", lambda *how, **more: (compilations.append(how), compile_ahead(*how, **more))[1]
     )
-    # Which is faster here, a clock would have to say.
-    monkeypatch.setattr("workers.torch.compiling.speed_up", lambda eager, compiled, _: (eager(), compiled(), 3.0)[-1])
     generator = torch.Generator().manual_seed(1)
     data = (torch.randn(3000, 256, generator=generator), classes(3000))
     plane = plane_of(seeded(Fusible), scale=0.05)
@@ -321,7 +329,6 @@ def test_a_long_survey_is_compiled_once_and_gives_the_same(cache, monkeypatch):
     assert plan.compile, plan.reason
     assert plan.reason == "compiled: compiling pays off"
     assert "compiled in" in plan.details
-    assert list((cache / "summary_landscape").glob("*.json"))
     compiled.load(*plane)
     with torch._dynamo.config.patch(error_on_recompile=True):
         graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
@@ -336,11 +343,11 @@ def test_a_long_survey_is_compiled_once_and_gives_the_same(cache, monkeypatch):
     kept = sorted(cache.parent.glob("packages/**/*.so"))
     assert kept
     assert len(compilations) == len(kept)
-    again = built(seeded(Fusible), Workload("auto", 1e9), data)
-    assert "compiled in" in again.description.plan.details
+    again = built(seeded(Fusible), Workload("auto", 1), data)
+    assert again.description.plan == replace(plan, reason="compiled: its package is there")
+    assert "loaded in" in again.description.plan.details
     assert len(compilations) == len(kept), "what is kept was compiled again"
     assert sorted(cache.parent.glob("packages/**/*.so")) == kept
-    assert again.description.plan.batch_size == plan.batch_size  # what the cache holds, whatever tuning found now
     again.close()
 
 
@@ -389,7 +396,7 @@ def test_every_worker_of_a_pool_compiles_the_first_ones_plan(cache):
         assert pool.description.notes == ()
         pool.load(*plane_of(compiled_callback()[1], scale=0.05))
         found = check_determinism(pool.measure_origin())
-    assert len(list((cache / "summary_landscape").glob("*.json"))) == 1
+    assert len(list((cache.parent / "packages").glob("*.so"))) == 1
     eager = evaluator_of(*compiled_callback()[:3], batch_size=100)
     eager.load(*plane_of(compiled_callback()[1], scale=0.05))
     np.testing.assert_allclose(found["loss"], eager.measure(POINTS[:1])["loss"][0], rtol=1e-5, atol=1e-7)

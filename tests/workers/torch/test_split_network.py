@@ -13,7 +13,7 @@ from worker_cases import at_point, classes, direct_loss, evaluator_of, features,
 
 from workers.evaluator import MeasurementSetup
 from workers.measurement_plan import MeasurementPlan, Workload
-from workers.torch import compiler
+from workers.torch import compiling
 from workers.torch.ahead_of_time import PackageError
 from workers.torch.evaluator import TorchEvaluator
 from workers.torch.finding_layers import FirstCall
@@ -51,9 +51,9 @@ def expected(network, plane, points=POINTS):
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     """An empty folder for packages."""
-    monkeypatch.setattr("workers.torch.compile_record.cache_folder", lambda: tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    return tmp_path
+    return tmp_path / "summary-landscape" / "packages"
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def not_compiled(monkeypatch, kept):
     class Uncompiled:
         calls = 0
 
-        def __init__(self, network, folder, threads, options, code):
+        def __init__(self, network, folder, threads, options, builds, code):
             self._network, self.found = network, False
 
         def __call__(self, *inputs):
@@ -74,7 +74,7 @@ def not_compiled(monkeypatch, kept):
         def discard(self):
             pass
 
-    monkeypatch.setattr(compiler, "PackagedNetwork", Uncompiled)
+    monkeypatch.setattr(compiling, "PackagedNetwork", Uncompiled)
     return Uncompiled
 
 
@@ -185,7 +185,7 @@ def test_a_package_gives_the_same_bits_in_every_worker(kept):
     for _ in range(2):
         evaluator = built(copy.deepcopy(network))
         results.append(check(evaluator, network, rtol=1e-5))
-        packages = sorted((kept / "packages").glob("*.so"))
+        packages = sorted(kept.glob("*.so"))
         evaluator.close()
         assert len(packages) == 1
     assert np.array_equal(*results)
