@@ -1,9 +1,6 @@
 """Landscapes to draw, and what a picture says."""
 
-from __future__ import annotations
-
 import io
-from typing import Any
 
 import numpy as np
 from matplotlib.contour import QuadContourSet
@@ -17,12 +14,12 @@ from landscape.record.checks import PointStatus
 from landscape.roles import FINAL_WEIGHTS
 
 
-def loss_at(x: Any, y: Any) -> Any:
+def loss_at(x, y):
     """An asymmetric loss: steeper to the right than to the left, its valley bends upwards."""
     return 0.02 + (x - 0.1 * y) ** 2 + 6 * (y - 0.15 * x**2) ** 2 + 0.5 * np.clip(x, 0, None) ** 3
 
 
-def build(loss: Any = None, *, rows: int = 20, columns: int = 30, points: int = 12, **attributes: Any) -> LandscapeData:
+def build(loss=None, *, rows=20, columns=30, points=12, **attributes):
     if loss is not None:
         loss = np.asarray(loss, np.float64)
         rows, columns = loss.shape
@@ -52,7 +49,7 @@ def build(loss: Any = None, *, rows: int = 20, columns: int = 30, points: int = 
     return data
 
 
-def build_line(loss: Any, **attributes: Any) -> LandscapeData:
+def build_line(loss, **attributes):
     loss = np.asarray(loss, np.float64)
     data = LandscapeData.empty(
         np.linspace(-1, 1, len(loss)), None, DirectionsData(np.ones(1)), ("loss", "loss_stderr"), None,
@@ -63,7 +60,7 @@ def build_line(loss: Any, **attributes: Any) -> LandscapeData:
     return data
 
 
-def build_real(name: str, network: str) -> LandscapeData:
+def build_real(name, network):
     """A random plane of a real network, from tests/data."""
     with np.load(DATA / f"{name}.npz") as file:
         loss = file["loss"]
@@ -79,7 +76,7 @@ def build_real(name: str, network: str) -> LandscapeData:
     return data
 
 
-def build_unfinished() -> LandscapeData:
+def build_unfinished():
     """A plane with every kind of point: measured, interpolated, pending, failed, infinite."""
     data = build(rows=16, columns=20, points=6)
     loss, status = data.metrics["loss"], data.status
@@ -90,7 +87,7 @@ def build_unfinished() -> LandscapeData:
     return data
 
 
-def build_adaptive(**attributes: Any) -> LandscapeData:
+def build_adaptive(**attributes):
     """A plane with every second row interpolated, both errors and a precision to be named: the longest headings."""
     data = build(**attributes)
     data.status[::2] = PointStatus.INTERPOLATED
@@ -104,24 +101,24 @@ def build_adaptive(**attributes: Any) -> LandscapeData:
     return data
 
 
-def contour_lines(ax: Any) -> QuadContourSet:
+def contour_lines(ax):
     (lines,) = [item for item in ax.collections if isinstance(item, QuadContourSet) and not item.filled]
     return lines
 
 
-def texts(ax: Any) -> list[str]:
+def texts(ax):
     return [text.get_text() for text in ax.figure.findobj(lambda item: hasattr(item, "get_text"))]
 
 
-def legend_texts(ax: Any) -> list[str]:
+def legend_texts(ax):
     legends = [*ax.figure.legends, *([ax.get_legend()] if ax.get_legend() else [])]
     return [text.get_text() for legend in legends for text in legend.get_texts()]
 
 
-def line(ax: Any, label: str) -> Any:
+def line(ax, label):
     (found,) = [item for item in ax.get_lines() if str(item.get_label()).startswith(label)]
     return found
 
 
-def draw(ax: Any) -> None:
+def draw(ax):
     save_figure(ax, io.BytesIO(), dpi=50)

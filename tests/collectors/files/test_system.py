@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from own_processes import ended_process
 
 from collectors.errors import FileWriteError
 from collectors.files import system
@@ -52,12 +53,6 @@ class Refused:
         self.asked += 1
         if self.asked <= self.times:
             raise PermissionError(errno.EACCES, "Access is denied")
-
-
-def ended_process():
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return process.pid
 
 
 def test_files_stay_from_programs_that_this_one_starts():
