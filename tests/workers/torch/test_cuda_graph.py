@@ -1,7 +1,5 @@
 """Results that stay on the device, and CUDA graphs; on the CPU, work that is 'recorded' is done again."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

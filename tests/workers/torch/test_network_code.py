@@ -1,7 +1,5 @@
 """The number that says what a network computes: equal for equal code, another one for whatever changes a value."""
 
-from __future__ import annotations
-
 import functools
 import os
 import random
