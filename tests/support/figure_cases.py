@@ -1,17 +1,21 @@
 """Landscapes to draw, and what a picture says."""
 
+import copy
 import io
 
 import numpy as np
 from matplotlib.contour import QuadContourSet
+from mpl_toolkits.mplot3d.proj3d import proj_transform
 from places import DATA
 
+from landscape.drawing.camera import FLOOR
 from landscape.figures import save_figure
 from landscape.grid.checkpoints import CheckpointsData
 from landscape.grid.data import LOSS_ERROR, DirectionsData, LandscapeData
 from landscape.record.attributes import SamplingReport
 from landscape.record.checks import PointStatus
 from landscape.roles import FINAL_WEIGHTS
+from landscape.sampling.sampling import full_grid
 
 
 def loss_at(x, y):
@@ -99,6 +103,31 @@ def build_adaptive(**attributes):
     data.metrics["loss_stderr"] = np.broadcast_to(np.linspace(0.1, 0.2, data.shape[1]), data.shape).copy()
     data.metrics[LOSS_ERROR] = 0.1 * data.metrics["loss_stderr"] * (data.status == PointStatus.INTERPOLATED)
     return data
+
+
+def begun(whole, count):
+    """Returns a landscape of which only the first points, in the order of a survey, are measured."""
+    data = copy.deepcopy(whole)
+    rest = list(full_grid(data.shape))[count:]
+    data.status.flat[rest] = PointStatus.PENDING
+    for values in data.metrics.values():
+        values.flat[rest] = np.nan
+    return data
+
+
+def corners(space):
+    """Returns the corners of a surface's box, shape (8, 3), and where its figure shows them, shape (8, 2)."""
+    floor, high = space.get_zlim()
+    low = floor + (high - floor) * FLOOR / (1 + FLOOR)
+    places = np.array([(x, y, z) for x in space.get_xlim() for y in space.get_ylim() for z in (low, high)])
+    right, up, _ = proj_transform(*places.T, space.get_proj())
+    return places, np.column_stack([right, up])
+
+
+def shape_of(places):
+    """Returns places without where the picture is and how large it is."""
+    centred = places - places.mean(axis=0)
+    return centred / np.linalg.norm(centred)
 
 
 def contour_lines(ax):

@@ -309,11 +309,21 @@ class LandscapeFile(Play):
             for name in ("loss", "accuracy", "status", "x", "y", "group/x", "group/loss"):
                 file[name] = np.full((3, 5), SECRET)
         (self.secret / "secret.raw").write_bytes(np.full(64, SECRET).tobytes())
+        self.reads = 0
+        return self.with_shapes(path)
+
+    def with_shapes(self, path):
+        """Notes what may be changed in a file."""
         self.shapes = {}
         with h5py.File(path) as file:
             file.visititems(lambda name, item: self.shapes.update({name: getattr(item, "shape", (3, 5))}))
-        self.reads = 0
         return path
+
+    def read_attributes(self, found):
+        with contextlib.suppress(LandscapeError):
+            check_identity(found.attributes.get("identity", {}), {"a": 1}, self.path)
+        with contextlib.suppress(LandscapeError):
+            continued_plan(read_file_attributes(self.path).get("measurement_plan") or {}, self.path)
 
     def read(self):
         landscape = Landscape.load(self.path)
@@ -324,11 +334,8 @@ class LandscapeFile(Play):
         for name in landscape.kept_samples:
             with contextlib.suppress(LandscapeDamagedError):
                 assert not (landscape.samples(name).losses() == SECRET).any()
-        with contextlib.suppress(LandscapeError):
-            check_identity(landscape.attributes.get("identity", {}), {"a": 1}, self.path)
+        self.read_attributes(landscape)
         assert sampling_text(landscape) != ""
-        with contextlib.suppress(LandscapeError):
-            continued_plan(read_file_attributes(self.path).get("measurement_plan") or {}, self.path)
         self.reads += 1
         if self.reads % 50 == 1:
             import matplotlib.pyplot as plt
@@ -513,10 +520,7 @@ class CurvatureFile(LandscapeFile):
         data.errors["number/9"] = "Traceback (most recent call last):\n  File\nValueError: none"
         path = self.inside / "curvature_0-9.h5"
         path.write_bytes(record_bytes(data))
-        self.shapes = {}
-        with h5py.File(path) as file:
-            file.visititems(lambda name, item: self.shapes.update({name: getattr(item, "shape", (3, 5))}))
-        return path
+        return self.with_shapes(path)
 
     def read(self):
         curvature = Curvature.load(self.path)
@@ -525,10 +529,7 @@ class CurvatureFile(LandscapeFile):
         assert repr(curvature)
         assert curvature_text(curvature)
         assert json.dumps(curvature_json(curvature), allow_nan=False)
-        with contextlib.suppress(LandscapeError):
-            check_identity(curvature.attributes.get("identity", {}), {"a": 1}, self.path)
-        with contextlib.suppress(LandscapeError):
-            continued_plan(read_file_attributes(self.path).get("measurement_plan") or {}, self.path)
+        self.read_attributes(curvature)
         with contextlib.suppress(ValueError), np.errstate(all="ignore"):
             curvature.density()
         with contextlib.suppress(LandscapeError, ValueError):
@@ -562,10 +563,7 @@ class ComparisonFile(LandscapeFile):
         data.errors["network/4/direction/1"] = "Traceback (most recent call last):\n  File\nValueError: none"
         path = self.inside / "compare.h5"
         path.write_bytes(record_bytes(data))
-        self.shapes = {}
-        with h5py.File(path) as file:
-            file.visititems(lambda name, item: self.shapes.update({name: getattr(item, "shape", (3, 5))}))
-        return path
+        return self.with_shapes(path)
 
     def read(self):
         comparison = Comparison.load(self.path)
@@ -576,10 +574,7 @@ class ComparisonFile(LandscapeFile):
         assert json.dumps(comparison_json(comparison), allow_nan=False)
         for measure in MEASURES:
             assert comparison.summary(measure)
-        with contextlib.suppress(LandscapeError):
-            check_identity(comparison.attributes.get("identity", {}), {"a": 1}, self.path)
-        with contextlib.suppress(LandscapeError):
-            continued_plan(read_file_attributes(self.path).get("measurement_plan") or {}, self.path)
+        self.read_attributes(comparison)
 
 
 KINDS = {

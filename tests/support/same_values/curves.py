@@ -55,21 +55,26 @@ def compared_statistics():
     return compared(recipes, net.batch_norm, buffers="recalibrate", recalibration_batch_size=20)
 
 
-def interrupted_comparison():
-    """Compares until the user interrupts it, and goes on."""
+def interrupting(number):
+    """Returns a callback_fn whose loss interrupts the run as a user would, when it is called for this time."""
     calls = 0
 
     def callback_fn():
         def loss(outputs, targets):
             nonlocal calls
             calls += 1
-            if calls == 150:
+            if calls == number:
                 raise KeyboardInterrupt
             return nn.functional.cross_entropy(outputs, targets)
 
         return (loss, *net.plain()[1:])
 
-    net.interrupted(lambda: compared(callback_fn=callback_fn))
+    return callback_fn
+
+
+def interrupted_comparison():
+    """Compares until the user interrupts it, and goes on."""
+    net.interrupted(lambda: compared(callback_fn=interrupting(150)))
     return compared()
 
 
@@ -85,19 +90,7 @@ def curve(**options):
 
 def curve_resumed():
     """Fits a curve whose loss is interrupted, and goes on."""
-    calls = 0
-
-    def callback_fn():
-        def loss(outputs, targets):
-            nonlocal calls
-            calls += 1
-            if calls == 60:
-                raise KeyboardInterrupt
-            return nn.functional.cross_entropy(outputs, targets)
-
-        return (loss, *net.plain()[1:])
-
-    net.interrupted(lambda: connected(callback_fn=callback_fn, steps=40))
+    net.interrupted(lambda: connected(callback_fn=interrupting(60), steps=40))
     return {"path": of_path(connected(steps=40))}
 
 
