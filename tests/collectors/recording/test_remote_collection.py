@@ -97,7 +97,7 @@ def failing(monkeypatch):
 
 
 @pytest.mark.parametrize("landscape", [{"intervals": [range(9)]}, {"intervals": [[0, 1, 2]], "unit": "epoch"}])
-def test_every_file_is_the_one_contents(memory, tmp_path, landscape):
+def test_every_file_is_the_one_on_disk(memory, tmp_path, landscape):
     local, _, _ = collected(tmp_path, **landscape)
     remote, steps, epochs = collected(URL, **landscape)
     assert stored(memory) == contents(tmp_path)
