@@ -1,7 +1,5 @@
 """Metrics by name, against scikit-learn; and the mean loss as a metric."""
 
-from __future__ import annotations
-
 import re
 import sys
 

@@ -8,10 +8,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from measured_planes import measure_plane
+
+from collectors.callbacks.callback import EVAL_HOOKS, TRAIN_HOOKS, Callback
+from collectors.networks.readers import read_network
 from collectors.run_directory import RunDirectory
+from workers.callback_fn import make_evaluator
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 
 # Framework to the packages that it needs; a session of make says which must be there (test_sessions.py).
-PACKAGES: dict[str, tuple[str, ...]] = {
+PACKAGES = {
     "torch": ("torch",),
     "arrays": ("sklearn",),
     "lightning": ("lightning", "pytorch_lightning"),
@@ -83,16 +91,16 @@ class Crash(Exception):
 ASKED = os.environ.get("FRAMEWORKS", "").split()
 
 
-def installed(framework: str) -> bool:
+def installed(framework):
     return all(find_spec(package) is not None for package in PACKAGES[framework])
 
 
-def runs_here(framework: str) -> bool:
+def runs_here(framework):
     """Returns whether a framework's tests run in this session: those asked for, or all that are installed."""
     return framework in ASKED if ASKED else installed(framework)
 
 
-def all_cases(kind: str) -> list[Any]:
+def all_cases(kind):
     """Returns the EVALUATOR_CASES or COLLECTOR_CASES of every framework that this session tests."""
     here = Path(__file__).parent
     names = [name for name in PACKAGES if runs_here(name) and (here / f"{name}_cases.py").exists()]
@@ -100,7 +108,48 @@ def all_cases(kind: str) -> list[Any]:
     return [case for module in modules for case in getattr(module, kind, [])]
 
 
-def weights(folder: Path, number: int) -> dict[str, Any]:
+def weights(folder, number):
     """Returns a run's checkpoint, whose SHA-256 is checked on opening."""
     file = RunDirectory(folder).checkpoint(number)
     return {name: file.read(name) for name in file.shapes}
+
+
+def own_values(built, plan=None, **options):
+    """Returns what an evaluator measures at the network's own weights, and its description."""
+    evaluator = make_evaluator(built, MeasurementSetup(MeasurementOptions(**options), plan=plan))
+    space, state = evaluator.description.space, read_network(built[1])
+    parameters, buffers = ({info.name: state[info.name] for info in part} for part in (space.parameters, space.buffers))
+    values = measure_plane(evaluator, (parameters, [], buffers), np.zeros((1, 0)))
+    return {name: float(column[0]) for name, column in values.items()}, evaluator.description
+
+
+class Recorder(Callback):
+    """Notes each hook with the numbers of epoch and step, what it was left with, and what it was told."""
+
+    def __init__(self, stop_at=None):
+        self.calls, self.errors, self.params, self.stop_at = [], [], {}, stop_at
+
+    def __enter__(self):
+        self.calls.append("enter")
+        return self
+
+    def __exit__(self, exception_type, exception, traceback):
+        self.calls.append("exit" if exception is None else f"exit {exception_type.__name__}")
+
+    def on_exception(self, run_context, error):
+        self.errors.append(error)
+
+
+def _recording(hook):
+    def record(self, run_context):
+        params = run_context.original_args()
+        self.params[hook] = dict(params)
+        self.calls.append((hook, params.get("cur_epoch_num"), params.get("cur_step_num")))
+        if hook == self.stop_at:
+            run_context.request_stop()
+
+    return record
+
+
+for _hook in (*TRAIN_HOOKS, *EVAL_HOOKS):
+    setattr(Recorder, _hook, _recording(_hook))

@@ -2,11 +2,10 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from scripts import run_python
 from waiting import PATIENCE
 
 # A page trains and measures with a large framework: on a busy machine minutes.
@@ -25,14 +24,4 @@ def run_page_block(code, folder, *, environment=None, timeout=PATIENCE * 4):
     folder.mkdir(exist_ok=True)
     script = folder / "example.py"
     script.write_text(code)
-    result = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=folder,
-        env={**os.environ, **(environment or {})},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
-    return result.stdout
+    return run_python(script, cwd=folder, env={**os.environ, **(environment or {})}, patience=timeout)

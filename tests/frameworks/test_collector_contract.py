@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from cases import CollectorCase, Crash, all_cases, weights
+from cases import Crash, all_cases, weights
 
 from collectors import RunDirectory, RunDirectoryError, SummaryCollector
 
@@ -16,7 +16,7 @@ EPOCHS = {"unit": "epoch", "intervals": [[0, 1, 2, 3]]}
 
 
 @pytest.fixture(params=CASES, ids=lambda case: case.name)
-def case(request) -> CollectorCase:
+def case(request):
     return request.param
 
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from cases import EvaluatorCase, all_cases
+from cases import all_cases
+from measured_planes import measure_plane
 from test_evaluator_contract import open_evaluator, own_plane
 
 from collectors.networks.readers import read_network
@@ -13,7 +14,7 @@ CASES = all_cases("EVALUATOR_CASES")
 
 
 @pytest.fixture(params=CASES, ids=lambda case: case.name)
-def case(request) -> EvaluatorCase:
+def case(request):
     return request.param
 
 
@@ -25,9 +26,7 @@ def test_networks_are_compared(case):
         pytest.skip("it has weights of its own")
     state = read_network(built[1])
     evaluator = open_evaluator(case.build())
-    evaluator.load(*own_plane(built, evaluator), far_points=[(1.0, 1.0)])
-    has_samples = "loss_stderr" in evaluator.measure(np.zeros((1, 2)))
-    evaluator.close()
+    values = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)), far_points=[(1.0, 1.0)])
     random = np.random.default_rng(0)
 
     def another(size):
@@ -44,5 +43,5 @@ def test_networks_are_compared(case):
         plan=MeasurementPlan(batch_size=16),
     )  # fmt: skip
     assert np.isfinite(found.loss).all()
-    assert found.table()[0].method == f"bootstrap over directions{' and samples' * has_samples}"
+    assert found.table()[0].method == f"bootstrap over directions{' and samples' * ('loss_stderr' in values)}"
     assert np.isfinite(found.trace).all()

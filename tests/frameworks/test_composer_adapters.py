@@ -5,7 +5,7 @@ import json
 
 import pytest
 import torch
-from cases import Crash
+from cases import Crash, Recorder
 from torch import nn
 
 import composer_cases as cases  # isort: skip
@@ -29,36 +29,6 @@ from collectors.callbacks.callback import EVAL_HOOKS, STEP_EVENTS, TRAIN_HOOKS
 from collectors.composer import SummaryCollector
 from collectors.composer.from_composer import EVENTS, HOOK_EVENTS, FromComposer
 from collectors.composer.in_composer import EVENT_HOOKS, InComposer
-
-
-class Recorder(Callback):
-    """Notes each hook with the numbers of epoch and step, what it was left with, and what it was told."""
-
-    def __init__(self):
-        self.calls, self.errors, self.params = [], [], {}
-
-    def __enter__(self):
-        self.calls.append("enter")
-        return self
-
-    def __exit__(self, exception_type, exception, traceback):
-        self.calls.append("exit" if exception is None else f"exit {exception_type.__name__}")
-
-    def on_exception(self, run_context, error):
-        self.errors.append(error)
-
-
-def _recording(hook):
-    def record(self, run_context):
-        params = run_context.original_args()
-        self.params[hook] = dict(params)
-        self.calls.append((hook, params.get("cur_epoch_num"), params.get("cur_step_num")))
-
-    return record
-
-
-for _hook in (*TRAIN_HOOKS, *EVAL_HOOKS):
-    setattr(Recorder, _hook, _recording(_hook))
 
 
 def linear_model(seed=0):

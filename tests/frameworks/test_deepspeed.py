@@ -1,7 +1,5 @@
 """DeepSpeed's ZeRO in two real processes, on CPUs (``make test-deepspeed``)."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

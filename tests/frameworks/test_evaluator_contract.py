@@ -5,7 +5,8 @@ import warnings
 
 import numpy as np
 import pytest
-from cases import EvaluatorCase, all_cases
+from cases import all_cases
+from measured_planes import measure_plane
 
 from collectors.networks.readers import framework_of, read_network
 from collectors.networks.weight_space import direction_dtype, move_along
@@ -22,7 +23,7 @@ CASES = all_cases("EVALUATOR_CASES")
 
 
 @pytest.fixture(params=CASES, ids=lambda case: case.name)
-def case(request) -> EvaluatorCase:
+def case(request):
     return request.param
 
 
@@ -64,9 +65,7 @@ def test_a_name_that_the_file_cannot_hold_is_refused_before_anything_is_read(cas
 def test_the_origin_is_the_frameworks_own_loss(case):
     built = case.build()
     evaluator = open_evaluator(built)
-    evaluator.load(*own_plane(built, evaluator))
-    measured = evaluator.measure(np.zeros((1, 2)))
-    evaluator.close()
+    measured = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)))
     expected = case.own_loss(case.build())
     assert measured["loss"][0] == pytest.approx(expected, rel=case.closes)
     assert evaluator.description.metrics[0] == "loss"
@@ -203,9 +202,7 @@ def test_nan_stays_nan(case):
 def test_fewer_samples(case):
     built = case.build()
     evaluator = open_evaluator(built, num_samples=24)
-    evaluator.load(*own_plane(built, evaluator))
-    some = evaluator.measure(np.zeros((1, 2)))["loss"][0]
-    evaluator.close()
+    some = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)))["loss"][0]
     assert evaluator.description.num_samples == 24
     built = case.build()
     whole = open_evaluator(built)
@@ -224,9 +221,7 @@ def test_a_lower_precision_or_a_clear_refusal(case):
         refusal = r'precision="bfloat16" is available for PyTorch only, .*Use precision="float32"'
     else:
         evaluator = open_evaluator(built, precision="bfloat16")
-        evaluator.load(*own_plane(built, evaluator))
-        measured = evaluator.measure(np.zeros((1, 2)))["loss"][0]
-        evaluator.close()
+        measured = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)))["loss"][0]
         assert evaluator.description.plan.precision == "bfloat16"
         assert 0 < abs(measured / case.own_loss(case.build()) - 1) < 0.02
         return

@@ -15,6 +15,7 @@ from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from flax import linen, nnx
 from flax.training.train_state import TrainState
 from pages import code_blocks, run_page_block, takes_minutes
+from test_evaluator_contract import own_plane
 
 from collectors import RunDirectory
 from collectors.jax import JaxNetwork
@@ -45,14 +46,8 @@ def open_evaluator(built, batch_size=16, device="cpu", **options):
 
 
 def load_plane(evaluator, network, scale=0.3, **found):
-    state, space = read_network(network), evaluator.description.space
-    generator = np.random.default_rng(0)
-    directions = [
-        {info.name: np.float32(scale * generator.standard_normal(info.shape)) for info in space.trainable}
-        for _ in range(2)
-    ]
-    origin = {info.name: state[info.name] for info in space.parameters}
-    evaluator.load(origin, directions, {info.name: state[info.name] for info in space.buffers}, **found)
+    origin, directions, buffers = own_plane((None, network), evaluator, scale=scale)
+    evaluator.load(origin, directions, buffers, **found)
     return origin, directions
 
 
@@ -514,22 +509,6 @@ class TestEvaluator:
         network = JaxNetwork(lambda tree, x: x, {"weight": jnp.ones(2, jnp.complex64)})
         with pytest.raises(TypeError, match="must have real parameters"):
             open_evaluator((jax_cases.per_sample, network, (jax_cases.features(), jax_cases.classes()), {}))
-
-
-def test_importing_the_collector_imports_no_other_framework():
-    code = (
-        "import sys, collectors.jax\n"
-        "loaded = {'torch', 'flax', 'optax', 'keras', 'mindspore', 'ray'} & set(sys.modules)\n"
-        "assert not loaded, loaded\n"
-        "assert 'jax' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_without_jax_the_error_names_the_extra():
-    code = "import sys; sys.modules['jax'] = None; import collectors.jax"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'summary-landscape[jax]'" in result.stderr
 
 
 @takes_minutes

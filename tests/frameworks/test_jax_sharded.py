@@ -2,11 +2,11 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 from pages import code_blocks, run_page_block, takes_minutes
+from scripts import run_script
 from waiting import PATIENCE
 
 CHECKS = (
@@ -36,16 +36,9 @@ def failures():
     """What went wrong in a process that has four devices, by check."""
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
     # It imports JAX once and compiles for six checks.
-    result = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, json.dumps(sys.path), json.dumps(CHECKS)],
-        capture_output=True,
-        text=True,
-        timeout=len(CHECKS) * PATIENCE,
-        check=False,
-        env=environment,
-    )
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout.splitlines()[-1])
+    patience = len(CHECKS) * PATIENCE
+    printed = run_script(_SCRIPT, json.dumps(sys.path), json.dumps(CHECKS), patience=patience, env=environment)
+    return json.loads(printed.splitlines()[-1])
 
 
 @takes_minutes

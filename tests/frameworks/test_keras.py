@@ -1,5 +1,6 @@
 """Keras: names, numbering, and what Keras' own evaluation says. KERAS_BACKEND chooses the back end (PyTorch)."""
 
+import functools
 import gc
 import json
 import os
@@ -13,6 +14,7 @@ import keras_cases
 import numpy as np
 import pytest
 import torch
+from cases import own_values as measured_at_own_weights
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from keras_cases import BACK_END, CrashAfter, data, halves, saving, small_model, two_inputs
 from pages import code_blocks, run_page_block, takes_minutes
@@ -35,19 +37,7 @@ STEPS = {"unit": "step", "intervals": [list(range(13))]}
 EPOCHS = {"unit": "epoch", "intervals": [[0, 1, 2, 3]]}
 
 
-def own_values(built, **options):
-    """Returns what an evaluator measures at the network's own weights."""
-    evaluator = make_evaluator(
-        built, MeasurementSetup(MeasurementOptions(**options), plan=MeasurementPlan(batch_size=32))
-    )
-    state = read_network(built[1])
-    space = evaluator.description.space
-    direction = {info.name: np.ones(info.shape, np.float32) for info in space.trainable}
-    buffers = {info.name: state[info.name] for info in space.buffers}
-    evaluator.load({info.name: state[info.name] for info in space.parameters}, [direction], buffers)
-    values = {name: float(column[0]) for name, column in evaluator.measure(np.zeros((1, 1))).items()}
-    evaluator.close()
-    return values, evaluator.description
+own_values = functools.partial(measured_at_own_weights, plan=MeasurementPlan(batch_size=32))
 
 
 def assert_as_keras(model, x, y, weights=None, batch_size=50):
@@ -286,13 +276,6 @@ def test_torch_modules_with_buffers_are_refused():
     model = keras.Sequential([keras.Input((3,)), layers.TorchModuleWrapper(inside, output_shape=(None, 2))])
     with pytest.raises(TypeError, match=r"wraps a PyTorch module with buffers .*running_mean"):
         describe_network(model)
-
-
-def test_without_keras_the_extra_is_named():
-    code = "import sys; sys.modules['keras'] = None; import collectors.keras"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert "pip install 'summary-landscape[keras]'" in result.stderr
 
 
 # The collector.

@@ -2,12 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE
+from scripts import run_python
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "05_your_own_trainer.ipynb"
 
@@ -25,17 +23,7 @@ def test_lightning_and_the_plain_loop_come_to_the_same_weights(tmp_path):
     # A kernel's own commands are no Python.
     script.write_text(code.replace("%matplotlib inline\n", "") + RESULT)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg", "CUDA_VISIBLE_DEVICES": ""}
-    ended = subprocess.run(
-        [sys.executable, script],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    *text, losses, paths = ended.stdout.splitlines()
+    *text, losses, paths = run_python(script, cwd=tmp_path, env=environment).splitlines()
     assert "Lightning is installed" in text
     found = json.loads(losses)
     assert list(found) == ["plain loop", "Lightning"]

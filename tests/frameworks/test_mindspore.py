@@ -5,8 +5,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import mindspore
@@ -14,12 +12,14 @@ import mindspore.dataset as pipelines
 import numpy as np
 import pytest
 import torch
+from cases import own_values
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
+from measured_planes import measure_plane
 from mindspore import nn, ops
 from mindspore.train import Accuracy, Loss, Model, RunContext
 from mindspore_cases import ConvNet, arrays, build, dataset
 from pages import code_blocks, run_page_block, takes_minutes
-from waiting import PATIENCE
+from scripts import run_python
 
 from collectors import CheckpointError, RunDirectory, import_checkpoints
 from collectors.mindspore import SummaryCollector
@@ -30,7 +30,6 @@ from landscape import SummaryLandscape
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, SamplesError
 from workers.evaluator import MeasurementSetup
-from workers.measurement_options import MeasurementOptions
 
 MODES = {"graph": mindspore.GRAPH_MODE, "pynative": mindspore.PYNATIVE_MODE}
 FOUR_STEPS = {"unit": "step", "intervals": [[1, 2, 3, 4]], "landscape_size": 3, "num_samples": 48}
@@ -67,17 +66,6 @@ def train(callbacks, epochs=1, network=None, loss=None, **options):
     return network
 
 
-def measure_origin(built, **options):
-    evaluator = make_evaluator(built, MeasurementSetup(MeasurementOptions(**options)))
-    space, state = evaluator.description.space, read(built[1])
-    evaluator.load({info.name: state[info.name] for info in space.parameters}, [], {
-        info.name: state[info.name] for info in space.buffers
-    })  # fmt: skip
-    values = {name: column[0] for name, column in evaluator.measure(np.zeros((1, 0))).items()}
-    evaluator.close()
-    return values, evaluator.description
-
-
 def torch_twin(state):
     """Returns the network of ``ConvNet`` in PyTorch, in eval mode, with the weights of a MindSpore state."""
     network = torch.nn.Sequential(
@@ -104,15 +92,7 @@ def torch_loss(state, count=48):
 @pytest.mark.parametrize("argument", MODES)
 def test_the_references_example_runs(argument, tmp_path):
     script = Path(__file__).with_name("mindspore_reference_example.py")
-    result = subprocess.run(
-        [sys.executable, str(script), argument],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
+    run_python(script, argument, cwd=tmp_path)
     folder = tmp_path / "summary" / "lenet_interval_1"
     assert sorted(path.name for path in folder.glob("*.h5")) == ["landscape_1-5_pca.h5"]
     assert RunDirectory(folder).present(tuple(range(9))) == [1, 2, 3, 4, 5]
@@ -144,7 +124,7 @@ def test_the_loss_is_that_of_a_plain_evaluation(mode):
     model, network, data, _ = built
     expected = model.eval(data)
     before = read(network)
-    values, description = measure_origin(built)
+    values, description = own_values(built)
     assert values["loss"] == pytest.approx(expected["Loss"], rel=1e-5)
     assert values["accuracy"] == pytest.approx(expected["accuracy"])
     assert set(values) == {"loss", "loss_stderr", "accuracy"}
@@ -178,7 +158,7 @@ def test_losses_add_up_over_any_batches(name, mode):
     stream = pipelines.NumpySlicesDataset(data, shuffle=False).batch(12)
     if name in ("class weights and ignored", "sum"):
         stream = pipelines.NumpySlicesDataset(data, shuffle=False).batch(40)
-    values, description = measure_origin((loss, network, stream, None))
+    values, description = own_values((loss, network, stream, None))
     assert values["loss"] == pytest.approx(whole, rel=1e-5)
     assert ("loss_stderr" in values) == (name != "function")
     assert not description.partition_dependent
@@ -189,7 +169,7 @@ def test_mse_over_vectors(pynative):
     generator = np.random.default_rng(0)
     x, y = generator.normal(size=(20, 3)).astype(np.float32), generator.normal(size=(20, 2)).astype(np.float32)
     stream = pipelines.NumpySlicesDataset({"x": x, "y": y}, shuffle=False).batch(6)
-    values, _ = measure_origin((nn.MSELoss(), network, stream, {}))
+    values, _ = own_values((nn.MSELoss(), network, stream, {}))
     outputs = network(mindspore.Tensor(x)).asnumpy()
     assert values["loss"] == pytest.approx(np.square(outputs - y).mean(), rel=1e-5)
 
@@ -211,9 +191,8 @@ def test_a_loss_that_looks_at_the_weights_is_not_copied(pynative):
     direction = {info.name: np.zeros(info.shape, np.float32) for info in space.trainable}
     direction["classifier.weight"] += state["classifier.weight"]
     origin = {info.name: state[info.name] for info in space.parameters}
-    evaluator.load(origin, [direction], {info.name: state[info.name] for info in space.buffers})
-    value = evaluator.measure(np.array([[1.0]]))["loss"][0]
-    evaluator.close()
+    buffers = {info.name: state[info.name] for info in space.buffers}
+    value = measure_plane(evaluator, (origin, [direction], buffers), np.array([[1.0]]))["loss"][0]
     doubled = {**state, "classifier.weight": 2 * state["classifier.weight"]}
     assert value == pytest.approx(torch_loss(doubled) + np.square(doubled["classifier.weight"]).sum(), rel=1e-5)
 
@@ -237,8 +216,7 @@ def test_shuffling_does_not_matter(pynative):
     network = ConvNet()
     before = random_states()
     digests = {
-        measure_origin((sparse_loss(), network, item, {}), num_samples=30)[1].samples_sha256
-        for item in (plain, *sources)
+        own_values((sparse_loss(), network, item, {}), num_samples=30)[1].samples_sha256 for item in (plain, *sources)
     }
     assert len(digests) == 1
     assert random_states() == before
@@ -257,10 +235,10 @@ def test_random_draws_are_told_and_all_samples_are_measured(pynative, sampler, c
     data, network = arrays(48), ConvNet()
     chosen = {name: column[list(chosen_from)] for name, column in data.items()}
     fixed = pipelines.NumpySlicesDataset(chosen, shuffle=False).batch(16)
-    _, expected = measure_origin((sparse_loss(), network, fixed, {}))
+    _, expected = own_values((sparse_loss(), network, fixed, {}))
     drawn = pipelines.NumpySlicesDataset(data, sampler=sampler()).batch(16)
     with pytest.warns(UserWarning, match=r"draws (\d+ )?samples at random, .* all samples that it chooses from are"):
-        _, found = measure_origin((sparse_loss(), network, drawn, {}))
+        _, found = own_values((sparse_loss(), network, drawn, {}))
     assert found.samples_sha256 == expected.samples_sha256
     assert found.num_samples == len(chosen_from)
     assert any("samples at random" in note for note in found.notes)
@@ -270,7 +248,7 @@ def test_a_random_order_of_a_subset_does_not_matter(pynative):
     data, network = arrays(48), ConvNet()
     samplers = (pipelines.SubsetSampler([2, 30]), pipelines.SubsetRandomSampler([30, 2, 17], num_samples=2))
     digests = {
-        measure_origin(
+        own_values(
             (sparse_loss(), network, pipelines.NumpySlicesDataset(data, sampler=sampler).batch(16), {})
         )[1].samples_sha256
         for sampler in samplers
@@ -286,7 +264,7 @@ def test_samples_that_change_are_an_error(pynative):
 
     stream = pipelines.NumpySlicesDataset(arrays(48)).map(noisy, input_columns="image").batch(16)
     with pytest.raises(SamplesError, match="must give the same samples each time"):
-        measure_origin((sparse_loss(), ConvNet(), stream, {}))
+        own_values((sparse_loss(), ConvNet(), stream, {}))
 
 
 class BrokenMetric(Accuracy):
@@ -325,9 +303,9 @@ def test_metrics_by_name_and_as_functions(pynative):
     def share_of_zero(outputs, targets):
         return (outputs.argmax(1) == 0).float().mean()
 
-    values, _ = measure_origin((sparse_loss(), ConvNet(), dataset(), {"loss", "accuracy"}))
+    values, _ = own_values((sparse_loss(), ConvNet(), dataset(), {"loss", "accuracy"}))
     assert set(values) == {"loss", "loss_stderr", "accuracy"}
-    values, _ = measure_origin((sparse_loss(), ConvNet(), dataset(), {"zeros": share_of_zero, "any": Loss()}))
+    values, _ = own_values((sparse_loss(), ConvNet(), dataset(), {"zeros": share_of_zero, "any": Loss()}))
     assert set(values) == {"loss", "loss_stderr", "zeros"}
 
 
@@ -387,7 +365,7 @@ def test_losses_and_metrics_come_from_float32_outputs(pynative):
         seen.append(outputs.dtype)
         return ops.cross_entropy(outputs, targets)
 
-    values, description = measure_origin((sparse_loss(), network, dataset(), {"again": again}))
+    values, description = own_values((sparse_loss(), network, dataset(), {"again": again}))
     data = arrays(48)
     logits = network(mindspore.Tensor(data["image"])).asnumpy()
     assert logits.dtype == np.float16
@@ -529,18 +507,6 @@ def test_what_cannot_be_collected(tmp_path, mode):
         collectors[0].on_train_begin(RunContext(parameters))
 
 
-def test_a_missing_mindspore_is_named():
-    code = "import sys; sys.modules['mindspore'] = None; import collectors.mindspore"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'summary-landscape[mindspore]'" in result.stderr.splitlines()[-1]
-
-
-def test_importing_the_adapter_imports_no_other_framework():
-    code = "import sys, collectors.mindspore; print(sorted({'torch', 'jax', 'keras', 'lightning'} & set(sys.modules)))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.splitlines()[-1] == "[]"
-
-
 NPU_SCRIPT = """
 import ray
 from cluster_devices import wait_until_free
@@ -573,11 +539,7 @@ def test_ascend_devices_are_asked_of_ray(tmp_path):
         "RAY_AUTH_TOKEN": "0123456789" * 4,
         "PYTHONPATH": os.pathsep.join([str(here), str(here.parent / "support"), os.environ.get("PYTHONPATH", "")]),
     }
-    result = subprocess.run(
-        [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
-    assert result.stdout.splitlines()[-1] == "good"
+    assert run_python(script, env=environment).splitlines()[-1] == "good"
 
 
 @takes_minutes

@@ -3,14 +3,14 @@
 import mindspore
 import numpy as np
 import pytest
-from cases import Crash
+from cases import Crash, Recorder
 from mindspore import nn
 from mindspore.train import Model
 from mindspore_cases import ConvNet, CrashAfter, dataset
+from monitored_runs import stop_after
 
 import collectors
 from collectors import (
-    Callback,
     CheckpointConfig,
     History,
     LambdaCallback,
@@ -21,7 +21,7 @@ from collectors import (
     TimeMonitor,
     load_checkpoint,
 )
-from collectors.callbacks.callback import EVAL_HOOKS, LEGACY_HOOKS, TRAIN_HOOKS
+from collectors.callbacks.callback import LEGACY_HOOKS
 from collectors.mindspore import InMindSpore, SummaryCollector
 from collectors.networks.mindspore_network import read
 
@@ -38,38 +38,6 @@ def mode(request):
 @pytest.fixture
 def pynative():
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
-
-
-class Recorder(Callback):
-    """Notes each hook with the numbers of epoch and step, what it was left with, and what it was told."""
-
-    def __init__(self, stop_at=None):
-        self.calls, self.errors, self.params, self.stop_at = [], [], {}, stop_at
-
-    def __enter__(self):
-        self.calls.append("enter")
-        return self
-
-    def __exit__(self, exception_type, exception, traceback):
-        self.calls.append("exit" if exception is None else f"exit {exception_type.__name__}")
-
-    def on_exception(self, run_context, error):
-        self.errors.append(error)
-
-
-def _recording(hook):
-    def record(self, run_context):
-        params = run_context.original_args()
-        self.params[hook] = dict(params)
-        self.calls.append((hook, params.get("cur_epoch_num"), params.get("cur_step_num")))
-        if hook == self.stop_at:
-            run_context.request_stop()
-
-    return record
-
-
-for _hook in (*TRAIN_HOOKS, *EVAL_HOOKS):
-    setattr(Recorder, _hook, _recording(_hook))
 
 
 def model(metrics=None):
@@ -226,15 +194,10 @@ def test_our_collector_is_that_of_the_framework(pynative, tmp_path):
 
 
 def test_an_epoch_that_is_cut_short_does_not_count(pynative, tmp_path):
-    class Stop(Callback):
-        def on_train_step_end(self, run_context):
-            if run_context.original_args().cur_step_num == 6:
-                run_context.request_stop()
-
     settings = {"unit": "epoch", "intervals": [[0, 1, 2]]}
     collector = collectors.SummaryCollector(tmp_path, collect_landscape=settings, keep_default_action=False)
     with pytest.warns(UserWarning, match=r"training ended at epoch 1 without saving \[2\]"):
-        train([InMindSpore(Stop(), collector)])
+        train([InMindSpore(stop_after(6), collector)])
     assert RunDirectory(tmp_path).present((0, 1, 2)) == [0, 1]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from cases import Crash, weights
+from cases import Crash, own_values, weights
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from pages import code_blocks, run_page_block, takes_minutes
 from safetensors.numpy import load_file
@@ -24,7 +24,7 @@ from waiting import PATIENCE, wait_until
 from worker_cases import seeded
 
 from collectors import RunDirectory
-from collectors.networks.readers import describe_network, read_network
+from collectors.networks.readers import describe_network
 from collectors.transformers import SummaryCollector
 from landscape import Landscape, SummaryLandscape
 from workers.callback_fn import make_evaluator
@@ -65,21 +65,15 @@ def test_the_filters_of_gpt2_are_columns():
 @pytest.mark.parametrize(("make", "hidden"), [(make_bert, True), (make_gpt2, False)])
 def test_the_loss_inside_a_bfloat16_network_is_computed_in_float32(make, hidden):
     _, network, loader, _ = build(make, hidden, LENGTH)
-    state = read_network(network.bfloat16())
+    network.bfloat16()
     seen = []
 
     def logits_seen(outputs, batch):
         seen.append((type(outputs), outputs.logits.dtype, outputs["logits"].dtype))
         return 0.0
 
-    evaluator = make_evaluator((None, network, loader, {"seen": logits_seen}), MeasurementSetup())
-    space = evaluator.description.space
-    evaluator.load({info.name: state[info.name] for info in space.parameters}, [], {
-        info.name: state[info.name] for info in space.buffers
-    })  # fmt: skip
-    value = evaluator.measure(np.zeros((1, 0)))["loss"][0]
-    evaluator.close()
-    assert not evaluator.description.notes
+    values, description = own_values((None, network, loader, {"seen": logits_seen}))
+    assert not description.notes
     batch = pad(list(loader.dataset), hidden=hidden)
     labels = batch.pop("labels")
     with torch.no_grad():
@@ -88,7 +82,7 @@ def test_the_loss_inside_a_bfloat16_network_is_computed_in_float32(make, hidden)
     if not hidden:
         logits, labels = logits[:, :-1], labels[:, 1:]
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1).double(), labels.flatten())
-    assert value == pytest.approx(float(expected), rel=1e-6)
+    assert values["loss"] == pytest.approx(float(expected), rel=1e-6)
     assert {dtype for _, *dtypes in seen for dtype in dtypes} == {torch.float32}
     assert all(issubclass(kind, transformers.utils.ModelOutput) for kind, *_ in seen)
 

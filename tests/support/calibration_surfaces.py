@@ -6,7 +6,6 @@ Parameters are drawn from seeds. Half of the surfaces have the default 40 x 40 p
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -39,13 +38,13 @@ class KnownSurface:
     loss: np.ndarray
 
 
-def all_surfaces() -> Iterator[KnownSurface]:
+def all_surfaces():
     """Yields 308 analytic surfaces, then 48 planes through trained networks."""
     yield from analytic_surfaces()
     yield from network_surfaces()
 
 
-def analytic_surfaces(of_each: int = OF_EACH_FAMILY, sizes: tuple[int, ...] = SIZES) -> Iterator[KnownSurface]:
+def analytic_surfaces(of_each=OF_EACH_FAMILY, sizes=SIZES):
     """Yields the first surfaces of each analytic family."""
     for index, (family, function) in enumerate(_FAMILIES.items()):
         for number in range(of_each):
@@ -136,7 +135,7 @@ def _two_minima(u, v, generator):
     return 0.02 - np.logaddexp(-sharp * first, -sharp * second) / sharp + np.log(2) / sharp
 
 
-_FAMILIES: dict[str, Callable[..., np.ndarray]] = {
+_FAMILIES = {
     "bowl": _bowl,
     "curved valley": _curved_valley,
     "ReLU kinks": _kinks,
@@ -155,7 +154,7 @@ def _between(generator, low, high):
     return float(np.exp(generator.uniform(np.log(low), np.log(high))))
 
 
-def network_surfaces(networks: int = 12) -> Iterator[KnownSurface]:
+def network_surfaces(networks=12):
     """Yields four planes for each of some small networks, trained on scikit-learn's digits with Adam.
 
     They are: random filter-normalised directions at the final weights, the same at a tenth of the training and three

@@ -2,9 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -23,7 +21,7 @@ _ARGUMENTS = [
 
 
 @contextmanager
-def chromium() -> Iterator[Any]:
+def chromium():
     """Starts Chromium, or skips the test where there is none; in CI that is a failure."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:

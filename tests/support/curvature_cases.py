@@ -28,9 +28,7 @@ class MadeCurvature:
     attributes: Mapping[str, Any]
 
 
-def build_curvature(
-    count: int = 21, *, top: int = 5, bottom: int = 0, probes: int = 4, steps: int = 40, **attributes: Any
-) -> MadeCurvature:
+def build_curvature(count=21, *, top=5, bottom=0, probes=4, steps=40, **attributes):
     """Returns a sharpness that rises, as in training with a large rate, and spectra of a bulk with outliers."""
     number = np.arange(count, dtype=np.int64)
     growth = 3 + 33 * (1 - np.exp(-number / 6))
@@ -58,7 +56,7 @@ def build_curvature(
     )  # fmt: skip
 
 
-def leave_out(curvature: MadeCurvature, rows: Any, status: PointStatus) -> None:
+def leave_out(curvature, rows, status):
     """Makes checkpoints pending or failed."""
     curvature.status[rows] = status
     for array in (

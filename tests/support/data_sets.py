@@ -1,13 +1,9 @@
 """Landscapes whose metrics were measured on two data sets, as a survey of both leaves them."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from landscape.grid.data import LandscapeData
 
-
-def with_test_set(data: LandscapeData, *, named: bool = True, dataset: str = "test") -> LandscapeData:
+def with_test_set(data, *, named=True, dataset="test"):
     """Returns the landscape with every metric on a second data set too: the loss higher and shifted, all else lower.
 
     Args:

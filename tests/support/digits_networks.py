@@ -3,13 +3,12 @@
 import copy
 
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
+from two_networks import DIGITS, fit
 
 from landscape import MeasurementPlan, evaluate
 
 PLAN = MeasurementPlan(batch_size=256, threads=1)
-DIGITS = load_digits()
 INPUTS = torch.tensor(DIGITS.data[:600], dtype=torch.float32)
 TARGETS = torch.tensor(DIGITS.target[:600])
 
@@ -21,15 +20,7 @@ def build(seed=0):
 
 def train(network, epochs=8, seed=0):
     """Returns the network after a few epochs; inputs of up to 16 move the statistics far from those of the start."""
-    network = copy.deepcopy(network).train()
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(epochs):
-        for rows in torch.randperm(len(INPUTS), generator=generator).split(64):
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(network(INPUTS[rows]), TARGETS[rows]).backward()
-            optimizer.step()
-    return network.eval()
+    return fit(copy.deepcopy(network).train(), INPUTS, TARGETS, epochs, seed)
 
 
 def callback_fn():

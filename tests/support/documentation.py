@@ -15,12 +15,12 @@ _PICTURE = re.compile(r"^!\[[^\]\n]*\]\(images/gallery/([^)\n]+)\)$", re.MULTILI
 _OUTPUT = re.compile(r" -o (\S+)$", re.MULTILINE)
 
 
-def blocks(page: str) -> list[tuple[str, str, str]]:
+def blocks(page):
     """Returns language, title and code of a page's blocks in their order."""
     return _BLOCK.findall((DOCS / page).read_text())
 
 
-def gallery() -> list[tuple[str, list[str]]]:
+def gallery():
     """Returns the pictures of the gallery, each with what the block above it writes."""
     parts = _PICTURE.split((DOCS / "gallery.md").read_text())
     return [
@@ -29,7 +29,7 @@ def gallery() -> list[tuple[str, list[str]]]:
     ]
 
 
-def run_page(page: str, folder: Path, programs: Path = Path(sys.executable).parent) -> list[str]:
+def run_page(page, folder, programs=Path(sys.executable).parent):
     """Runs a page's blocks in their order; returns what they printed.
 
     Args:
@@ -50,7 +50,7 @@ def run_page(page: str, folder: Path, programs: Path = Path(sys.executable).pare
     return printed
 
 
-def _run(command: list[str], folder: Path, programs: Path) -> str:
+def _run(command, folder, programs):
     # One command may train or measure a whole example.
     path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "MPLBACKEND": "Agg"}

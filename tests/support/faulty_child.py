@@ -4,8 +4,6 @@ Runs under the shim of ``faulty_files.c``. The last line of the output is JSON: 
 what was found: a process that does not end, an untyped error, and whatever the play's own check says.
 """
 
-from __future__ import annotations
-
 import ctypes
 import faulthandler
 import gc
@@ -19,9 +17,7 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from faulty_files import FAULTS
 from faulty_plays import PLAYS
@@ -33,7 +29,7 @@ shim = ctypes.CDLL(None)
 shim.faulty_call.restype = ctypes.c_char_p
 
 
-def forked(work: Callable[[], dict[str, Any]], log: Path) -> dict[str, Any]:
+def forked(work, log):
     """Returns what a function returns in a forked process; ``{"ended": ...}`` if it does not return."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -69,9 +65,9 @@ def forked(work: Callable[[], dict[str, Any]], log: Path) -> dict[str, Any]:
     return dict(json.loads(received)) if received else {"killed": True}
 
 
-def act(play: Any, place: Path, number: int, fault: int) -> dict[str, Any]:
+def act(play, place, number, fault):
     """Acts out the play with a fault; returns the error, or none, and which call was struck."""
-    error: BaseException | None = None
+    error = None
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         shim.faulty_arm(os.fsencode(place), number, fault)
@@ -81,7 +77,7 @@ def act(play: Any, place: Path, number: int, fault: int) -> dict[str, Any]:
             error = caught
         count, struck, call = shim.faulty_count(), shim.faulty_struck(), os.fsdecode(shim.faulty_call())
         shim.faulty_arm(b"", 0, 0)
-    report: dict[str, Any] = {
+    report = {
         "warned": [str(item.message) for item in warned],
         "count": count,
         "struck": bool(struck),
@@ -94,13 +90,13 @@ def act(play: Any, place: Path, number: int, fault: int) -> dict[str, Any]:
     return report
 
 
-def acted_and_checked(play: Any, place: Path, number: int, fault: int) -> dict[str, Any]:
+def acted_and_checked(play, place, number, fault):
     """Acts, and looks at what is there; a user may try again in the same process as well."""
     report = act(play, place, number, fault)
     return {**report, "found": play.check(place, report)}
 
 
-def problem(report: dict[str, Any]) -> str | None:
+def problem(report):
     """Returns what is wrong after a trial, or None."""
     if "ended" in report:
         return str(report["ended"])
@@ -112,14 +108,14 @@ def problem(report: dict[str, Any]) -> str | None:
     return report["found"]
 
 
-def trials(play: Any, folder: Path, every: int, first: int, faults: list[str]) -> dict[str, Any]:
+def trials(play, folder, every, first, faults):
     """Tries a play; every so many-th call fails, and for each fault and each first it is others.
 
     Of a few calls more are tried, so that each fault strikes.
     """
     place, log = folder / "trial", folder / "log"
 
-    def trial(number: int, fault: int) -> tuple[dict[str, Any], str | None]:
+    def trial(number, fault):
         shutil.rmtree(place, ignore_errors=True)
         play.prepare(place)
         report = forked(lambda: acted_and_checked(play, place, number, fault), log)
@@ -129,7 +125,7 @@ def trials(play: Any, folder: Path, every: int, first: int, faults: list[str]) -
 
     play.begin(lambda work: forked(lambda: {"done": work()}, log))
     gc.freeze()  # or the collector of each forked process would look at all objects, and copy their pages
-    outcomes: Counter[str] = Counter()
+    outcomes = Counter()
     findings = []
     for name in faults:
         fault = FAULTS.index(name) + 1
@@ -148,7 +144,7 @@ def trials(play: Any, folder: Path, every: int, first: int, faults: list[str]) -
     return {"trials": sum(outcomes.values()), "outcomes": outcomes, "findings": findings}
 
 
-def main() -> None:
+def main():
     names, folder, faults = sys.argv[1].split(","), Path(sys.argv[2]), sys.argv[5].split(",")
     every, first = map(int, sys.argv[3:5])
     # What a killed trial leaves there must not stay.

@@ -1,7 +1,5 @@
 """Every file-system call of a play fails once: compiles the shim and runs the trials in a process of their own."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os
@@ -10,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from places import ROOT, SUPPORT
@@ -19,7 +16,7 @@ FAULTS = ("EIO", "ENOSPC", "disk full", "short write", "short then full", "kill 
 
 
 @functools.cache
-def shim() -> Path:
+def shim():
     """Returns the library that makes calls fail; compiled once per session."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
@@ -29,7 +26,7 @@ def shim() -> Path:
     return library
 
 
-def tried(play: str, folder: Path, every: int = 1, first: int = 0, faults: tuple[str, ...] = FAULTS) -> dict[str, Any]:
+def tried(play, folder, every=1, first=0, faults=FAULTS):
     """Lets each call of a play fail by each fault, or every so many-th from one on; returns counts and findings.
 
     There may be hundreds of trials; each of them ends when its own patience does.
@@ -43,5 +40,4 @@ def tried(play: str, folder: Path, every: int = 1, first: int = 0, faults: tuple
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return json.loads(done.stdout.splitlines()[-1])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 Forked = Callable[[Callable[[], Any]], dict[str, Any]]
@@ -20,11 +19,11 @@ class Play:
 
     also: tuple[type[BaseException], ...] = ()
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.base, self.warm = folder / "base", folder / "warm"
         self.expected = folder / "expected"
 
-    def begin(self, forked: Forked) -> None:
+    def begin(self, forked):
         """Makes what is there before, and what an undisturbed play leaves."""
         self.load()
         self.base.mkdir()
@@ -36,24 +35,24 @@ class Play:
             done = forked(work)
             assert "done" in done, done
 
-    def rehearse(self) -> None:
+    def rehearse(self):
         self.prepare(self.expected)
         self.act(self.expected)
 
-    def load(self) -> None:
+    def load(self):
         """Imports what the play would import."""
 
-    def make_base(self, base: Path) -> None:
+    def make_base(self, base):
         """Writes what is there before."""
 
-    def prepare(self, place: Path) -> None:
+    def prepare(self, place):
         """Makes the place of a trial as it is before."""
         shutil.copytree(self.base, place)
 
-    def act(self, place: Path) -> None:
+    def act(self, place):
         raise NotImplementedError
 
-    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+    def check(self, place, report):
         """Returns what is wrong afterwards, or None."""
         raise NotImplementedError
 
@@ -65,7 +64,7 @@ class Training(Play):
     was_there = False
     first_epoch = 0
 
-    def load(self) -> None:
+    def load(self):
         import runs  # noqa: F401
         import torch
 
@@ -75,16 +74,16 @@ class Training(Play):
         # At once, not after a second: then metadata and checkpoints alternate.
         writer.METADATA_INTERVAL_SECONDS = 0.0
 
-    def make_base(self, base: Path) -> None:
+    def make_base(self, base):
         if self.was_there:
             import runs
 
             self.train(base, "error", 0, runs.seeded(runs.SmallNetwork, seed=3))
 
-    def act(self, place: Path) -> None:
+    def act(self, place):
         self.train(place, self.existing, self.first_epoch)
 
-    def train(self, place: Path, existing: str, first_epoch: int, network: Any = None) -> None:
+    def train(self, place, existing, first_epoch, network=None):
         import runs
 
         from collectors import SummaryCollector
@@ -96,7 +95,7 @@ class Training(Play):
         with collector.watch(network, start_epoch=first_epoch, start_step=4 * first_epoch) as run:
             runs.train(network, run, 2 - first_epoch, first_step=4 * first_epoch)
 
-    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+    def check(self, place, report):
         folder = place / "run" / "ckpt_dir"
         metadata = (folder / "train_metadata.json").exists()
         self.check_whole(place / "run", metadata)
@@ -108,7 +107,7 @@ class Training(Play):
         self.train(place, "resume" if self.existing == "resume" else "overwrite", self.first_epoch)
         return differences(self.expected, place)
 
-    def check_whole(self, run: Path, metadata: bool) -> None:
+    def check_whole(self, run, metadata):
         from collectors.run_directory import RunDirectory
         from collectors.weights.safetensors_file import CheckpointFile, file_sha256
 
@@ -134,7 +133,7 @@ class Refused(Training):
 
     was_there = True
 
-    def act(self, place: Path) -> None:
+    def act(self, place):
         from collectors.errors import RunDirectoryError
 
         try:
@@ -143,7 +142,7 @@ class Refused(Training):
             if "already holds a run" not in str(error):
                 raise
 
-    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+    def check(self, place, report):
         return differences(self.base, place)
 
 
@@ -153,7 +152,7 @@ class Recording(Training):
     existing, was_there = "overwrite", True
     also = (PermissionError,)  # the directory cannot be written, as far as the system answers
 
-    def train(self, place: Path, existing: str, first_epoch: int, network: Any = None) -> None:
+    def train(self, place, existing, first_epoch, network=None):
         import runs
 
         from collectors import SummaryCollector
@@ -167,7 +166,7 @@ class Recording(Training):
         with collector.watch(network) as run:
             runs.train(network, run)
 
-    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+    def check(self, place, report):
         import event_reading
 
         folder = place / "run" / "ckpt_dir"
@@ -184,7 +183,7 @@ class Recording(Training):
 class ImportedCheckpoints(Training):
     """A run directory that is built from the files of another program, in the place of an older one."""
 
-    def make_base(self, base: Path) -> None:
+    def make_base(self, base):
         import runs
         import torch
 
@@ -192,16 +191,16 @@ class ImportedCheckpoints(Training):
             torch.save(runs.seeded(runs.SmallNetwork, seed=number).state_dict(), base / f"{'abc'[number]}.pt")
         self.import_files(base, reversed(range(3)))
 
-    def act(self, place: Path) -> None:
+    def act(self, place):
         self.import_files(place, range(3))
 
-    def import_files(self, place: Path, order: Iterable[int]) -> None:
+    def import_files(self, place, order):
         from collectors import import_checkpoints
 
         files = [place / f"{'abc'[number]}.pt" for number in order]
         import_checkpoints(place / "run", files, numbers=(1, 2, 3), existing="overwrite")
 
-    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+    def check(self, place, report):
         self.check_whole(place / "run", (place / "run" / "ckpt_dir" / "train_metadata.json").exists())
         if report.keys() & {"error", "killed"}:
             self.act(place)
@@ -213,10 +212,10 @@ class Checkpoints(Play):
 
     also = (PermissionError,)  # the directory cannot be written, as far as the system answers
 
-    def act(self, place: Path) -> None:
+    def act(self, place):
         self.train(place, None)
 
-    def train(self, place: Path, resume_from: Path | None) -> Any:
+    def train(self, place, resume_from):
         import runs
         import torch
 
@@ -229,7 +228,7 @@ class Checkpoints(Play):
         model.train(2, runs.batches(), [ModelCheckpoint("run", place / "run", config)], resume_from=resume_from)
         return runs.snapshot(network)
 
-    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+    def check(self, place, report):
         import torch
 
         from collectors import latest_checkpoint
@@ -248,19 +247,19 @@ class Checkpoints(Play):
 class Survey(Play):
     """A landscape file that grows while it is measured."""
 
-    def load(self) -> None:
+    def load(self):
         import landscape.record.driver as driver
         from landscape.record.writer import FileWriter
 
         driver.FileWriter = lambda *arguments: FileWriter(*arguments[:-1], 0.0)  # type: ignore[misc,assignment]
 
-    def act(self, place: Path) -> None:
+    def act(self, place):
         import numpy as np
 
         from landscape import custom_plane, evaluate
         from workers import FunctionEvaluator
 
-        def evaluator() -> FunctionEvaluator:
+        def evaluator():
             return FunctionEvaluator(lambda weights: float(np.square(weights["place"]).sum()), {"place": np.zeros(2)})
 
         axes = [{"place": np.array([1.0, 0.0])}, {"place": np.array([0.0, 1.0])}]
@@ -269,7 +268,7 @@ class Survey(Play):
         output = place / "landscape.h5"
         evaluate(plane, evaluator, x=grid, y=grid, output=output, progress=False, device_ids=[0])
 
-    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+    def check(self, place, report):
         from landscape import Landscape
 
         if (place / "landscape.h5").exists():
@@ -283,17 +282,17 @@ class Survey(Play):
 class Replacing(Play):
     """Files that take the places of others."""
 
-    def __init__(self, folder: Path, write: Callable[[Path, int], object]) -> None:
+    def __init__(self, folder, write):
         super().__init__(folder)
         self.write = write
 
-    def make_base(self, base: Path) -> None:
+    def make_base(self, base):
         self.write(base, 1)
 
-    def act(self, place: Path) -> None:
+    def act(self, place):
         self.write(place, 2)
 
-    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+    def check(self, place, report):
         """Each file is the old one or the new one, and nothing is beside them but a lock that nobody holds."""
         old, new, found = contents(self.base), contents(self.expected), contents(place)
         found = {name: content for name, content in found.items() if not name.endswith(".lock")}
@@ -305,7 +304,7 @@ class Replacing(Play):
         return None if "killed" in report or found.keys() == new.keys() else f"{unequal(new, found)} left behind"
 
 
-def example(seed: int) -> Any:
+def example(seed):
     """Returns a square plane that every format takes."""
     import landscape_examples
     import numpy as np
@@ -324,8 +323,8 @@ def example(seed: int) -> Any:
     return data
 
 
-def export(format: str, name: str) -> Callable[[Path, int], object]:
-    def write(place: Path, seed: int) -> None:
+def export(format, name):
+    def write(place, seed):
         from landscape.exchange.exchange import export_landscape
 
         export_landscape(example(seed), place / name, format, overwrite=True)
@@ -333,28 +332,28 @@ def export(format: str, name: str) -> Callable[[Path, int], object]:
     return write
 
 
-def page(place: Path, seed: int) -> None:
+def page(place, seed):
     from landscape.interactive.page import save_page
 
     save_page(example(seed), place / "page.html", size="small")
 
 
 @functools.cache
-def drawn(seed: int) -> Any:
+def drawn(seed):
     from landscape.figures import plot_contour
 
     return plot_contour(example(seed))
 
 
-def figure(place: Path, seed: int) -> None:
+def figure(place, seed):
     from landscape.drawing.canvas import save_figure
 
     for kind in ("png", "svg"):
         save_figure(drawn(seed), place / f"figure.{kind}", dpi=30)
 
 
-def animation(suffix: str) -> Callable[[Path, int], object]:
-    def write(place: Path, seed: int) -> None:
+def animation(suffix):
+    def write(place, seed):
         from landscape.figures.animation import save_animation
 
         save_animation(example(seed), place / f"walk{suffix}", seconds=0.1, rate=20, dpi=20)
@@ -362,7 +361,7 @@ def animation(suffix: str) -> Callable[[Path, int], object]:
     return write
 
 
-def imported(place: Path, seed: int) -> None:
+def imported(place, seed):
     from landscape.exchange.exchange import export_landscape, import_landscape
     from landscape.grid.landscape_file import save_landscape
 
@@ -371,22 +370,22 @@ def imported(place: Path, seed: int) -> None:
     save_landscape(place / "landscape.h5", import_landscape(place / f"surface_{seed}.h5"), overwrite=True)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     """Returns a folder's files by their relative names."""
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def unequal(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
+def unequal(one, other):
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
-def differences(expected: Path, found: Path) -> str | None:
+def differences(expected, found):
     """Returns how two folders differ, in names and bytes, but for locks that nobody holds; None if they do not."""
     names = [name for name in unequal(contents(expected), contents(found)) if not name.endswith(".lock")]
     return f"it differs from an undisturbed one in {names}" if names else None
 
 
-def replacing(write: Callable[[Path, int], object]) -> Callable[[Path], Play]:
+def replacing(write):
     return lambda folder: Replacing(folder, write)
 
 
@@ -394,7 +393,7 @@ EXPORTS = {
     "csv": "out.csv", "npz": "out.npz", "netcdf": "out.nc", "vtk": "out.vts", "li": "out.h5", "landscaper": "out.npz",
     "mindinsight": "events.summary.1",
 }  # fmt: skip
-PLAYS: dict[str, Callable[[Path], Play]] = {
+PLAYS = {
     "train": Training, "resume": Resuming, "overwrite": Overwriting, "refused": Refused, "checkpoints": Checkpoints,
     "survey": Survey, "records": Recording,
     "page": replacing(page), "figure": replacing(figure), "gif": replacing(animation(".gif")),

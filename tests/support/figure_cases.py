@@ -1,28 +1,29 @@
 """Landscapes to draw, and what a picture says."""
 
-from __future__ import annotations
-
+import copy
 import io
-from typing import Any
 
 import numpy as np
 from matplotlib.contour import QuadContourSet
+from mpl_toolkits.mplot3d.proj3d import proj_transform
 from places import DATA
 
+from landscape.drawing.camera import FLOOR
 from landscape.figures import save_figure
 from landscape.grid.checkpoints import CheckpointsData
 from landscape.grid.data import LOSS_ERROR, DirectionsData, LandscapeData
 from landscape.record.attributes import SamplingReport
 from landscape.record.checks import PointStatus
 from landscape.roles import FINAL_WEIGHTS
+from landscape.sampling.sampling import full_grid
 
 
-def loss_at(x: Any, y: Any) -> Any:
+def loss_at(x, y):
     """An asymmetric loss: steeper to the right than to the left, its valley bends upwards."""
     return 0.02 + (x - 0.1 * y) ** 2 + 6 * (y - 0.15 * x**2) ** 2 + 0.5 * np.clip(x, 0, None) ** 3
 
 
-def build(loss: Any = None, *, rows: int = 20, columns: int = 30, points: int = 12, **attributes: Any) -> LandscapeData:
+def build(loss=None, *, rows=20, columns=30, points=12, **attributes):
     if loss is not None:
         loss = np.asarray(loss, np.float64)
         rows, columns = loss.shape
@@ -52,7 +53,7 @@ def build(loss: Any = None, *, rows: int = 20, columns: int = 30, points: int = 
     return data
 
 
-def build_line(loss: Any, **attributes: Any) -> LandscapeData:
+def build_line(loss, **attributes):
     loss = np.asarray(loss, np.float64)
     data = LandscapeData.empty(
         np.linspace(-1, 1, len(loss)), None, DirectionsData(np.ones(1)), ("loss", "loss_stderr"), None,
@@ -63,7 +64,7 @@ def build_line(loss: Any, **attributes: Any) -> LandscapeData:
     return data
 
 
-def build_real(name: str, network: str) -> LandscapeData:
+def build_real(name, network):
     """A random plane of a real network, from tests/data."""
     with np.load(DATA / f"{name}.npz") as file:
         loss = file["loss"]
@@ -79,7 +80,7 @@ def build_real(name: str, network: str) -> LandscapeData:
     return data
 
 
-def build_unfinished() -> LandscapeData:
+def build_unfinished():
     """A plane with every kind of point: measured, interpolated, pending, failed, infinite."""
     data = build(rows=16, columns=20, points=6)
     loss, status = data.metrics["loss"], data.status
@@ -90,7 +91,7 @@ def build_unfinished() -> LandscapeData:
     return data
 
 
-def build_adaptive(**attributes: Any) -> LandscapeData:
+def build_adaptive(**attributes):
     """A plane with every second row interpolated, both errors and a precision to be named: the longest headings."""
     data = build(**attributes)
     data.status[::2] = PointStatus.INTERPOLATED
@@ -104,24 +105,49 @@ def build_adaptive(**attributes: Any) -> LandscapeData:
     return data
 
 
-def contour_lines(ax: Any) -> QuadContourSet:
+def begun(whole, count):
+    """Returns a landscape of which only the first points, in the order of a survey, are measured."""
+    data = copy.deepcopy(whole)
+    rest = list(full_grid(data.shape))[count:]
+    data.status.flat[rest] = PointStatus.PENDING
+    for values in data.metrics.values():
+        values.flat[rest] = np.nan
+    return data
+
+
+def corners(space):
+    """Returns the corners of a surface's box, shape (8, 3), and where its figure shows them, shape (8, 2)."""
+    floor, high = space.get_zlim()
+    low = floor + (high - floor) * FLOOR / (1 + FLOOR)
+    places = np.array([(x, y, z) for x in space.get_xlim() for y in space.get_ylim() for z in (low, high)])
+    right, up, _ = proj_transform(*places.T, space.get_proj())
+    return places, np.column_stack([right, up])
+
+
+def shape_of(places):
+    """Returns places without where the picture is and how large it is."""
+    centred = places - places.mean(axis=0)
+    return centred / np.linalg.norm(centred)
+
+
+def contour_lines(ax):
     (lines,) = [item for item in ax.collections if isinstance(item, QuadContourSet) and not item.filled]
     return lines
 
 
-def texts(ax: Any) -> list[str]:
+def texts(ax):
     return [text.get_text() for text in ax.figure.findobj(lambda item: hasattr(item, "get_text"))]
 
 
-def legend_texts(ax: Any) -> list[str]:
+def legend_texts(ax):
     legends = [*ax.figure.legends, *([ax.get_legend()] if ax.get_legend() else [])]
     return [text.get_text() for legend in legends for text in legend.get_texts()]
 
 
-def line(ax: Any, label: str) -> Any:
+def line(ax, label):
     (found,) = [item for item in ax.get_lines() if str(item.get_label()).startswith(label)]
     return found
 
 
-def draw(ax: Any) -> None:
+def draw(ax):
     save_figure(ax, io.BytesIO(), dpi=50)

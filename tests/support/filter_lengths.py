@@ -1,22 +1,14 @@
 """The oracle of filter normalization: which weights feed an output is what the layer itself computes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from collectors.networks.readers import describe_network, read_network
 from collectors.weights.safetensors_file import MemoryState
 from landscape.planes.directions import random_direction
 
 
-def assert_as_long_as_the_weights_of_each_output(
-    network: Any, name: str, outputs_of: Callable[[NDArray[Any]], NDArray[Any]]
-) -> None:
+def assert_as_long_as_the_weights_of_each_output(network, name, outputs_of):
     """Checks a random direction against the weights that feed each output of a layer, found by trying each weight.
 
     Args:

@@ -4,13 +4,9 @@ The last line of its output is JSON: how many cases, what came of them, and what
 drawn by hypothesis from what the format means, the others have a few bytes changed.
 """
 
-from __future__ import annotations
-
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from fuzz_guard import Guard
@@ -21,7 +17,7 @@ from hypothesis import strategies as st
 _PIECES = (b"\xff" * 8, b"\0" * 8, b"9" * 400, b'"', b"-", b"null", b"../", b"\\u0000", b"1e999", b"[" * 2000, b"/etc/")
 
 
-def changed_bytes(whole: bytes, random: np.random.Generator) -> bytes:
+def changed_bytes(whole, random):
     """Returns a file with a few bytes changed, inserted, taken out, repeated, or cut off."""
     content = bytearray(whole)
     for _ in range(random.integers(1, 6)):
@@ -49,20 +45,20 @@ def changed_bytes(whole: bytes, random: np.random.Generator) -> bytes:
     return bytes(content)
 
 
-def drawn(change: Callable[[Any], None], cases: int, number: int) -> None:
+def drawn(change, cases, number):
     """Lets hypothesis draw cases; those found are kept by the guard, so that none ends the search."""
 
     @seed(number)
     @settings(max_examples=cases, phases=[Phase.generate], database=None, deadline=None,
               suppress_health_check=list(HealthCheck))  # fmt: skip
     @given(data=st.data())
-    def search(data: Any) -> None:
+    def search(data):
         change(data.draw)
 
     search()
 
 
-def main() -> None:
+def main():
     """Runs the cases and says what came of them."""
     kind, cases, number, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
     play = KINDS[kind](folder)
@@ -70,11 +66,11 @@ def main() -> None:
     guard = Guard(play.inside, play.secret, play.expected)
     random = np.random.default_rng(number)
 
-    def case() -> None:
+    def case():
         with guard.case(play.path):
             play.read()
 
-    def structured(draw: Any) -> None:
+    def structured(draw):
         play.path.write_bytes(play.whole)
         play.change(draw)
         case()

@@ -1,7 +1,5 @@
 """What a process that reads damaged files is watched for: time, memory, foreign files, code, untyped errors."""
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import ctypes
@@ -14,9 +12,7 @@ import struct
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 SECONDS = 5.0
 WAITING = 60.0
@@ -41,13 +37,13 @@ class Guard:
         expected: the documented errors.
     """
 
-    def __init__(self, inside: Path, secret: Path, expected: tuple[type[Exception], ...]) -> None:
+    def __init__(self, inside, secret, expected):
         self.cases = 0
-        self.outcomes: Counter[str] = Counter()
-        self.findings: dict[str, str] = {}
+        self.outcomes = Counter()
+        self.findings = {}
         self._inside = os.path.realpath(inside)
         self._expected = expected
-        self._events: list[str] = []
+        self._events = []
         self._watching = False
         self._opened = opened_in(secret)
         for name in ("ascii", "cp437", *(f"utf_{width}{order}" for width in (16, 32) for order in ("", "_le", "_be"))):
@@ -59,12 +55,12 @@ class Guard:
         resource.setrlimit(resource.RLIMIT_AS, (self.base + MEMORY, self.base + MEMORY))
 
     @property
-    def memory(self) -> int:
+    def memory(self):
         """Bytes of address space that reading took at most, beyond those of the process before."""
         return virtual_bytes("VmPeak") - self.base
 
     @contextlib.contextmanager
-    def case(self, path: Path) -> Iterator[None]:
+    def case(self, path):
         """Watches the reading of one file."""
         self.cases += 1
         self._events.clear()
@@ -94,14 +90,14 @@ class Guard:
         if _state(path) != before:
             self._keep("the file was changed", path)
 
-    def _keep(self, problem: str, path: Path) -> None:
+    def _keep(self, problem, path):
         key = problem.split(": ", maxsplit=1)[0]
         if key not in self.findings:
             copy = path.with_name(f"finding_{len(self.findings)}_{path.name}")
             shutil.copy(path, copy)
             self.findings[key] = f"{problem[:300]} ({copy})"
 
-    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _audit(self, event, arguments):
         if not self._watching:
             return
         if event == "open" and isinstance(arguments[0], str | bytes):
@@ -113,19 +109,19 @@ class Guard:
             self._events.append(f"event {event}: {arguments!r:.200}")
 
 
-def virtual_bytes(name: str) -> int:
+def virtual_bytes(name):
     """Returns an entry of this process's status in bytes."""
     status = Path("/proc/self/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith(f"{name}:"))
     return int(line.split()[1]) * 1024
 
 
-def _state(path: Path) -> tuple[int, ...]:
+def _state(path):
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode
 
 
-def _memory_problem(error: BaseException | None) -> str | None:
+def _memory_problem(error):
     while error is not None:
         if isinstance(error, MemoryError) or any(text in str(error).lower() for text in _OUT_OF_MEMORY):
             return f"asked for more than {MEMORY} bytes: {type(error).__name__} {error}"
@@ -133,14 +129,14 @@ def _memory_problem(error: BaseException | None) -> str | None:
     return None
 
 
-def opened_in(folder: Path) -> Any:
+def opened_in(folder):
     """Returns a function that tells what was opened in a folder since it was asked last, by whatever library."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
     if descriptor < 0 or libc.inotify_add_watch(descriptor, os.fsencode(folder), _IN_OPEN) < 0:
         raise OSError(ctypes.get_errno(), "inotify does not work here")
 
-    def opened() -> list[str]:
+    def opened():
         found = []
         with contextlib.suppress(BlockingIOError):
             events, place = os.read(descriptor, 65536), 0

@@ -76,31 +76,31 @@ class Play:
 
     expected: tuple[type[Exception], ...]
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.inside, self.secret = folder.resolve() / "run", folder.resolve() / "secret"
         self.inside.mkdir(parents=True)
         self.secret.mkdir()
         self.path = self.make()
         self.whole = self.path.read_bytes()
 
-    def make(self) -> Path:
+    def make(self):
         """Writes the whole file, and the secret."""
         raise NotImplementedError
 
-    def read(self) -> None:
+    def read(self):
         """Reads the file, and uses all that it holds."""
         raise NotImplementedError
 
-    def change(self, draw: Draw) -> None:
+    def change(self, draw):
         """Damages the file where its meaning lies."""
         raise NotImplementedError
 
-    def mended(self, content: bytes, random: np.random.Generator) -> bytes:
+    def mended(self, content, random):
         """Returns changed bytes such that they are looked at further than the first checksum or length."""
         return content
 
 
-def _change_json(draw: Draw, content: Any, values: Any = _JSON) -> None:
+def _change_json(draw, content, values=_JSON):
     """Puts other values at a few places of a JSON object."""
     for _ in range(draw(st.integers(1, 3))):
         place = content
@@ -119,7 +119,7 @@ class Metadata(Play):
     expected = (RunDirectoryError,)
     arrays: dict[str, NDArray[Any]]
 
-    def make(self) -> Path:
+    def make(self):
         folder = self.inside / "ckpt_dir"
         folder.mkdir()
         own = {"weight": np.arange(6.0, dtype=np.float32).reshape(2, 3), "count": np.array(3)}
@@ -137,7 +137,7 @@ class Metadata(Play):
         self.names = {item.name for item in folder.iterdir()}
         return path
 
-    def read(self) -> None:
+    def read(self):
         run = RunDirectory(self.inside)
         space = describe_arrays(self.arrays)
         for number in sorted(run.settings.numbers | set(run.metadata.files))[:50]:
@@ -149,7 +149,7 @@ class Metadata(Play):
                 assert run.checkpoint_path(number).name in self.names
         assert run.missing(run.settings.intervals[0]) is not None
 
-    def change(self, draw: Draw) -> None:
+    def change(self, draw):
         content = json.loads(self.whole)
         _change_json(draw, content, _JSON | st.sampled_from((*_HOSTILE_NAMES, "link.safetensors")))
         text = json.dumps(content).replace("{secret}", str(self.secret))
@@ -161,19 +161,19 @@ class Checkpoint(Play):
 
     expected = (CheckpointError,)
 
-    def make(self) -> Path:
+    def make(self):
         path = self.inside / "net_3_step.safetensors"
         state = {"matrix": np.ones((7, 5), np.float32), "half": np.ones(3, np.float16), "empty": np.zeros((0, 4))}
         write_checkpoint(path, state, {"network": "Net"})
         return path
 
-    def read(self) -> None:
+    def read(self):
         file = CheckpointFile(self.path)
         for name, shape in file.shapes.items():
             assert file.read(name).shape == shape
         assert read_state_dict(self.path)
 
-    def change(self, draw: Draw) -> None:
+    def change(self, draw):
         length = int.from_bytes(self.whole[:8], "little")
         header, data = json.loads(self.whole[8 : 8 + length]), self.whole[8 + length :]
         for _ in range(draw(st.integers(1, 3))):
@@ -197,7 +197,7 @@ class Checkpoint(Play):
             with self.path.open("r+b") as file:
                 file.truncate(2**42)  # a sparse file that takes no room but has the size
 
-    def mended(self, content: bytes, random: np.random.Generator) -> bytes:
+    def mended(self, content, random):
         if random.integers(2) and len(content) > 8:
             length = int.from_bytes(self.whole[:8], "little") + len(content) - len(self.whole)
             return max(0, length).to_bytes(8, "little") + content[8:]
@@ -210,12 +210,12 @@ class PlaneFile(Checkpoint):
     expected = (CheckpointError, PlaneError)
     facts = "plane"
 
-    def make(self) -> Path:
+    def make(self):
         states = [{"w": weights, "b": np.ones(2)} for weights in np.random.default_rng(0).normal(size=(4, 2, 3))]
         plane = pca_plane(states, network=describe_arrays(states[0]), numbers=[0, 3, 5, 9])
         return Path(plane.save(self.inside / "plane.safetensors"))
 
-    def read(self) -> None:
+    def read(self):
         plane = Plane.load(self.path)
         assert repr(plane)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -225,7 +225,7 @@ class PlaneFile(Checkpoint):
             with contextlib.suppress(LandscapeError):
                 assert plane.project([plane.origin]).coordinates.shape == (1, plane.dimension)
 
-    def change(self, draw: Draw) -> None:
+    def change(self, draw):
         if draw(st.booleans()):
             super().change(draw)
             return
@@ -238,14 +238,14 @@ class PlaneFile(Checkpoint):
         self.path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
-def _network(seed: int) -> Any:
+def _network(seed):
     import torch
 
     torch.manual_seed(seed)
     return torch.nn.Linear(3, 2)
 
 
-def _callback_fn() -> Any:
+def _callback_fn():
     import torch
 
     return torch.nn.MSELoss(), _network(0), (torch.ones(4, 3), torch.ones(4, 2)), {}
@@ -256,11 +256,11 @@ class PathFile(PlaneFile):
 
     facts = "path"
 
-    def make(self) -> Path:
+    def make(self):
         found = connect(_network(0), _network(1), _callback_fn, steps=2, device_ids=[0], progress=False)
         return Path(found.save(self.inside / "path.safetensors"))
 
-    def read(self) -> None:
+    def read(self):
         path = landscape.Path.load(self.path)
         with contextlib.suppress(LandscapeError), np.errstate(all="ignore"):
             assert repr(path)
@@ -274,14 +274,14 @@ class VectorsFile(PlaneFile):
     expected = (LandscapeDamagedError, LandscapeIdentityError)
     facts = "space"
 
-    def make(self) -> Path:
+    def make(self):
         self.curvature = self.inside / "a.h5"
         measure_curvature(
             _network(0), _callback_fn, top=2, keep_vectors=True, output=self.curvature, device_ids=[0], progress=False
         )
         return self.inside / "a_vectors_0.safetensors"
 
-    def read(self) -> None:
+    def read(self):
         for direction in Curvature.load(self.curvature).vectors(0):
             assert set(direction) == {"weight", "bias"}
 
@@ -292,7 +292,7 @@ class LandscapeFile(Play):
     kind = LANDSCAPE
     expected = (LandscapeDamagedError, LandscapeFormatError)
 
-    def make(self) -> Path:
+    def make(self):
         data = build()
         data.attributes |= {
             "measurement_plan": MeasurementPlan(8, 2).to_json(),
@@ -309,13 +309,23 @@ class LandscapeFile(Play):
             for name in ("loss", "accuracy", "status", "x", "y", "group/x", "group/loss"):
                 file[name] = np.full((3, 5), SECRET)
         (self.secret / "secret.raw").write_bytes(np.full(64, SECRET).tobytes())
-        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.reads = 0
+        return self.with_shapes(path)
+
+    def with_shapes(self, path):
+        """Notes what may be changed in a file."""
+        self.shapes = {}
         with h5py.File(path) as file:
             file.visititems(lambda name, item: self.shapes.update({name: getattr(item, "shape", (3, 5))}))
-        self.reads = 0
         return path
 
-    def read(self) -> None:
+    def read_attributes(self, found):
+        with contextlib.suppress(LandscapeError):
+            check_identity(found.attributes.get("identity", {}), {"a": 1}, self.path)
+        with contextlib.suppress(LandscapeError):
+            continued_plan(read_file_attributes(self.path).get("measurement_plan") or {}, self.path)
+
+    def read(self):
         landscape = Landscape.load(self.path)
         for values in (*landscape.metrics.values(), landscape.x, landscape.origin.metrics["loss"]):
             assert not (np.asarray(values) == SECRET).any()
@@ -324,11 +334,8 @@ class LandscapeFile(Play):
         for name in landscape.kept_samples:
             with contextlib.suppress(LandscapeDamagedError):
                 assert not (landscape.samples(name).losses() == SECRET).any()
-        with contextlib.suppress(LandscapeError):
-            check_identity(landscape.attributes.get("identity", {}), {"a": 1}, self.path)
+        self.read_attributes(landscape)
         assert sampling_text(landscape) != ""
-        with contextlib.suppress(LandscapeError):
-            continued_plan(read_file_attributes(self.path).get("measurement_plan") or {}, self.path)
         self.reads += 1
         if self.reads % 50 == 1:
             import matplotlib.pyplot as plt
@@ -337,8 +344,8 @@ class LandscapeFile(Play):
                 landscape.plot_profile() if landscape.y is None else landscape.plot_contour()
             plt.close("all")
 
-    def change(self, draw: Draw) -> None:
-        changed: set[str] = set()
+    def change(self, draw):
+        changed = set()
         with h5py.File(self.path, "r+") as file:
             for _ in range(draw(st.integers(1, 3))):
                 if draw(st.integers(0, 2)):
@@ -353,7 +360,7 @@ class LandscapeFile(Play):
                 file.attrs["format_version"] = self.kind.oldest
                 file.attrs.pop(CONTENTS, None)
 
-    def _change_member(self, draw: Draw, file: Any, name: str) -> None:
+    def _change_member(self, draw, file, name):
         shape = self.shapes[name]
         how = draw(st.sampled_from(("external link", "soft link", "external storage", "virtual", "chunks", "values",
                                     "huge", "empty", "loop", "delete", "text", "object", "compound")))  # fmt: skip
@@ -396,7 +403,7 @@ class LandscapeFile(Play):
             file[name] = np.zeros(shape or (1,), [("a", "f8"), ("b", "i4")])
 
 
-def _change_attribute(draw: Draw, file: Any) -> None:
+def _change_attribute(draw, file):
     name = draw(st.sampled_from(sorted(file.attrs)))
     old = file.attrs[name]
     how = draw(st.sampled_from(("inner", "inner", "json", "text", "number", "array", "deep", "delete")))
@@ -418,13 +425,13 @@ def _change_attribute(draw: Draw, file: Any) -> None:
         _put_text(file, name, "[" * 20_000)
 
 
-def _loaded(text: bytes) -> Any:
+def _loaded(text):
     with contextlib.suppress(ValueError, RecursionError):
         return json.loads(text)
     return None
 
 
-def _put_text(file: Any, name: str, text: str) -> None:
+def _put_text(file, name, text):
     encoded = text.encode("utf-8", "surrogatepass") or b" "
     file.attrs.create(name, encoded, dtype=h5py.string_dtype("utf-8", len(encoded)))
 
@@ -434,7 +441,7 @@ class TorchFile(Play):
 
     expected = (CheckpointError,)
 
-    def make(self) -> Path:
+    def make(self):
         import torch
 
         path = self.inside / "net_3_step.pt"
@@ -444,11 +451,11 @@ class TorchFile(Play):
             self.members = {info.filename: file.read(info) for info in file.infolist()}
         return path
 
-    def read(self) -> None:
+    def read(self):
         for array in read_state_dict(self.path).values():
             assert array.nbytes <= len(self.path.read_bytes())
 
-    def change(self, draw: Draw) -> None:
+    def change(self, draw):
         members = dict(self.members)
         for _ in range(draw(st.integers(1, 3))):
             name = draw(st.sampled_from(sorted(members)) | st.just("net_3_step/data.pkl"))
@@ -464,7 +471,7 @@ class TorchFile(Play):
             for name, content in members.items():
                 file.writestr(name, content)
 
-    def _changed_pickle(self, draw: Draw, content: bytes) -> bytes:
+    def _changed_pickle(self, draw, content):
         try:
             places = [place for _, _, place in pickletools.genops(content) if place is not None]
         except Exception:  # it was changed before
@@ -497,7 +504,7 @@ class CurvatureFile(LandscapeFile):
 
     kind = CURVATURE
 
-    def make(self) -> Path:
+    def make(self):
         super().make().unlink()
         attributes = {
             "matrix": "hessian", "unit": "epoch", "top": 2, "bottom": 1, "weights": 1210, "tolerance": 1e-3, "seed": 0,
@@ -513,22 +520,16 @@ class CurvatureFile(LandscapeFile):
         data.errors["number/9"] = "Traceback (most recent call last):\n  File\nValueError: none"
         path = self.inside / "curvature_0-9.h5"
         path.write_bytes(record_bytes(data))
-        self.shapes = {}
-        with h5py.File(path) as file:
-            file.visititems(lambda name, item: self.shapes.update({name: getattr(item, "shape", (3, 5))}))
-        return path
+        return self.with_shapes(path)
 
-    def read(self) -> None:
+    def read(self):
         curvature = Curvature.load(self.path)
         for values in curvature.columns.values():
             assert not (np.asarray(values) == SECRET).any()
         assert repr(curvature)
         assert curvature_text(curvature)
         assert json.dumps(curvature_json(curvature), allow_nan=False)
-        with contextlib.suppress(LandscapeError):
-            check_identity(curvature.attributes.get("identity", {}), {"a": 1}, self.path)
-        with contextlib.suppress(LandscapeError):
-            continued_plan(read_file_attributes(self.path).get("measurement_plan") or {}, self.path)
+        self.read_attributes(curvature)
         with contextlib.suppress(ValueError), np.errstate(all="ignore"):
             curvature.density()
         with contextlib.suppress(LandscapeError, ValueError):
@@ -540,7 +541,7 @@ class ComparisonFile(LandscapeFile):
 
     kind = COMPARISON
 
-    def make(self) -> Path:
+    def make(self):
         super().make().unlink()
         attributes = {
             "radius": 0.5, "confidence": 0.95, "rise": 0.1, "seed": 0, "directions": 3, "normalization": "filter",
@@ -562,12 +563,9 @@ class ComparisonFile(LandscapeFile):
         data.errors["network/4/direction/1"] = "Traceback (most recent call last):\n  File\nValueError: none"
         path = self.inside / "compare.h5"
         path.write_bytes(record_bytes(data))
-        self.shapes = {}
-        with h5py.File(path) as file:
-            file.visititems(lambda name, item: self.shapes.update({name: getattr(item, "shape", (3, 5))}))
-        return path
+        return self.with_shapes(path)
 
-    def read(self) -> None:
+    def read(self):
         comparison = Comparison.load(self.path)
         for values in comparison.columns.values():
             assert not (np.asarray(values) == SECRET).any()
@@ -576,10 +574,7 @@ class ComparisonFile(LandscapeFile):
         assert json.dumps(comparison_json(comparison), allow_nan=False)
         for measure in MEASURES:
             assert comparison.summary(measure)
-        with contextlib.suppress(LandscapeError):
-            check_identity(comparison.attributes.get("identity", {}), {"a": 1}, self.path)
-        with contextlib.suppress(LandscapeError):
-            continued_plan(read_file_attributes(self.path).get("measurement_plan") or {}, self.path)
+        self.read_attributes(comparison)
 
 
 KINDS = {

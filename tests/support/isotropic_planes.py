@@ -1,9 +1,5 @@
 """Planes of a loss that is the same in all directions, and how round what is drawn of it is."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
 from landscape.grid.checkpoints import CheckpointsData
@@ -11,7 +7,7 @@ from landscape.grid.data import DirectionsData, LandscapeData
 from landscape.record.checks import PointStatus
 
 
-def isotropic_plane(cosine: float, norms: tuple[float, float], columns: int = 81, rows: int = 61) -> LandscapeData:
+def isotropic_plane(cosine, norms, columns=81, rows=61):
     """A plane of ``|step from the origin|^2 + 0.1``, computed from the inner products of its directions."""
     x, y = np.linspace(-1, 1, columns), np.linspace(-1, 1, rows)
     steps = np.linspace(1, 0, 8)
@@ -21,7 +17,7 @@ def isotropic_plane(cosine: float, norms: tuple[float, float], columns: int = 81
         {"decomposition": "random", "normalization": "filter", "network": "LeNet"},
     )  # fmt: skip
 
-    def loss(x: Any, y: Any) -> Any:
+    def loss(x, y):
         mixed = cosine * norms[0] * norms[1]
         return 0.1 + (norms[0] * x) ** 2 + 2 * mixed * x * y + (norms[1] * y) ** 2
 
@@ -35,7 +31,7 @@ def isotropic_plane(cosine: float, norms: tuple[float, float], columns: int = 81
     return data
 
 
-def axis_ratio(points: Any) -> float:
+def axis_ratio(points):
     """The ratio of the axes, at least 1, of the ellipse that fits points best, shape (n, 2)."""
     x, y = (np.asarray(points, np.float64) - np.mean(points, axis=0)).T
     scale = np.sqrt(np.mean(x**2 + y**2))

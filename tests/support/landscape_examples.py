@@ -1,9 +1,6 @@
 """A landscape that holds a bit of everything a file can hold."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 
@@ -17,15 +14,13 @@ HEADER = "Traceback (most recent call last):\n"
 SPECIAL = np.array([np.nan, -np.nan, np.inf, -np.inf, -0.0, 5e-324])
 
 
-def as_version_before(file: Any) -> None:
+def as_version_before(file):
     """Makes an open landscape file, or one of curvature or a comparison, one that has no digest of its contents."""
     file.attrs["format_version"] = int(file.attrs["format_version"]) - 1
     del file.attrs[CONTENTS]
 
 
-def build(
-    rows: int | None = 3, columns: int = 5, *, buffers: bool = True, trajectory: bool = True, seed: int = 0
-) -> LandscapeData:
+def build(rows=3, columns=5, *, buffers=True, trajectory=True, seed=0):
     """Returns a landscape in which no two numbers are equal and every kind of special number occurs."""
     random = np.random.default_rng(seed)
     line = rows is None

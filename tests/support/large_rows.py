@@ -1,7 +1,5 @@
 """A data set of any size whose rows cost nothing but the time to copy them, and a network for it."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import nn
@@ -19,18 +17,18 @@ class LargeRows(Dataset):
         count: how many.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count):
         self._count = count
 
-    def __len__(self) -> int:
+    def __len__(self):
         return self._count
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+    def __getitem__(self, index):
         start = index * 7919 % (len(_NOISE) - WIDTH)
         row = _NOISE[start : start + WIDTH] * np.float32(1 + index % 3)
         return torch.from_numpy(row), index * 31 % CLASSES
 
 
-def large_rows_network() -> nn.Module:
+def large_rows_network():
     torch.manual_seed(0)
     return nn.Linear(WIDTH, CLASSES)

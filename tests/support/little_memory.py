@@ -1,14 +1,11 @@
 """A bound on what a call may take, so that a small file that claims gigabytes is found out on any machine."""
 
-from __future__ import annotations
-
 import contextlib
 import tracemalloc
-from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def little_memory(most: int) -> Iterator[None]:
+def little_memory(most):
     """Fails if Python and NumPy ask for more than so many bytes at a time; they count even if nobody touches them."""
     tracemalloc.start()
     try:

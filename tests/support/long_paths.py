@@ -1,21 +1,15 @@
 """Paths of many checkpoints on a known surface, as optimizers leave them."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 from figure_cases import build, loss_at
-from numpy.typing import NDArray
 
 from landscape.grid.checkpoints import CheckpointsData
-from landscape.grid.data import LandscapeData
 from landscape.record.checks import PointStatus
 
 SHAPES = ("spiral", "walk", "line", "back and forth")
 
 
-def places(shape: str, count: int, seed: int = 0) -> NDArray[np.float64]:
+def places(shape, count, seed=0):
     """Returns where the checkpoints of a path lie, shape (count, 2); all paths end at the plane's origin.
 
     Args:
@@ -43,9 +37,7 @@ def places(shape: str, count: int, seed: int = 0) -> NDArray[np.float64]:
     return found @ np.array([[np.cos(turn), 0.55 * np.sin(turn)], [-np.sin(turn), np.cos(turn)]])
 
 
-def build_path(
-    shape: str = "spiral", count: int = 200, *, runs: int = 1, step: int = 1, unit: str = "epoch", **attributes: Any
-) -> LandscapeData:
+def build_path(shape="spiral", count=200, *, runs=1, step=1, unit="epoch", **attributes):
     """Returns a plane with runs of that many checkpoints each, numbered from 0 in steps."""
     data = build(unit=unit, **attributes)
     names = tuple(f"run {index + 1}" for index in range(runs)) if runs > 1 else ("",)

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from collectors.callbacks.callback import CallbackParameters, RunContext
+from collectors.callbacks.callback import Callback, CallbackParameters, RunContext
 from collectors.model.model import Model
 
 NAN = float("nan")
@@ -49,3 +49,29 @@ def model(metrics=None, network=None, optimizer=None, **settings):
 
 def context(**params):
     return RunContext(CallbackParameters(params))
+
+
+class At(Callback):
+    """Does something with the run context at one hook of one step."""
+
+    def __init__(self, hook, step, action):
+        self.step, self.action = step, action
+        setattr(self, hook, self.act)
+
+    def act(self, run_context):
+        if run_context.original_args().cur_step_num == self.step:
+            self.action(run_context)
+
+
+def stop_after(step):
+    """Asks for a stop when so many steps are done."""
+    return At("on_train_step_end", step, RunContext.request_stop)
+
+
+def raise_after(step, error):
+    """Raises the error when so many steps are done."""
+
+    def fail(run_context):
+        raise error
+
+    return At("on_train_step_end", step, fail)

@@ -3,6 +3,7 @@
 import contextlib
 import random
 import socket
+import subprocess
 
 import psutil
 
@@ -30,3 +31,10 @@ def free_ports(count):
             candidate.bind(("", port))
             found.add(port)
     return found
+
+
+def ended_process():
+    """Returns the number of a process that has ended."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid

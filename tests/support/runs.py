@@ -6,8 +6,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from collectors.files.places import check_directory
+from collectors.networks.readers import describe_network
 from collectors.recording.summary_collector import SummaryCollector
 from collectors.run_directory import RunDirectory
+from collectors.run_directory.settings import LandscapeSettings
+from collectors.run_directory.writer import RunWriter
+
+# Of what collected() saves.
+SETTINGS = LandscapeSettings((tuple(range(9)),))
 
 
 class SmallNetwork(nn.Sequential):
@@ -87,6 +94,21 @@ def collected(directory, network=None, *, epochs=2, existing="error", error=None
         if error is not None:
             raise error
     return RunDirectory(directory), steps, by_epoch
+
+
+def writer(directory, network=None, **arguments):
+    """Returns a writer of steps 0 to 8 that a test calls by hand."""
+    where = check_directory("summary_dir", directory)
+    return RunWriter(where, SETTINGS, describe_network(network or SmallNetwork()), **arguments)
+
+
+def metadata_path(directory):
+    return directory / "ckpt_dir" / "train_metadata.json"
+
+
+def contents(directory):
+    """Returns the files of a run by their names."""
+    return {path.name: path.read_bytes() for path in (directory / "ckpt_dir").iterdir() if path.is_file()}
 
 
 def names(folder):

@@ -15,7 +15,12 @@ def run_script(script, *arguments, patience=PATIENCE, **more):
         patience: for how many seconds it is waited for.
         **more: of ``subprocess.run``, such as the environment.
     """
-    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return run_python("-c", script, *arguments, patience=patience, **more)
+
+
+def run_python(*arguments, patience=PATIENCE, **more):
+    """``run_script`` for a program in a file, or a module."""
+    command = [sys.executable, *map(str, arguments)]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False, **more)
     except subprocess.TimeoutExpired as late:

@@ -1,7 +1,5 @@
 """Landscapes of a known loss that no swap or flip of axes leaves alone."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from landscape.grid.checkpoints import CheckpointsData
@@ -16,7 +14,7 @@ def loss(x, y):
     return 0.25 + 4 * (x - 0.5) ** 2 + 0.5 * (y - 3) ** 2 + 0.1 * x
 
 
-def surface(rows: int | None = 7, columns: int = 11, *, path: bool = True, **changes) -> LandscapeData:
+def surface(rows=7, columns=11, *, path=True, **changes):
     """Returns a measured landscape: unequal ranges, two metrics, a path of three checkpoints that ends at the origin.
 
     ``rows=None`` makes a line. ``changes`` overwrite attributes.
@@ -61,6 +59,6 @@ def surface(rows: int | None = 7, columns: int = 11, *, path: bool = True, **cha
     return data
 
 
-def landscape(*arguments, **options) -> Landscape:
+def landscape(*arguments, **options):
     """Returns the same as what a user holds."""
     return Landscape(surface(*arguments, **options))

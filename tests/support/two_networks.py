@@ -18,18 +18,22 @@ def build(seed=0):
     return nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 10))
 
 
-@functools.cache
-def trained(seed, epochs=40):
-    """Returns a network after Adam on 300 digits; it must not be changed."""
-    network = build(seed)
+def fit(network, inputs, targets, epochs, seed):
+    """Trains a network with Adam on batches of 64, and returns it in eval mode."""
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     generator = torch.Generator().manual_seed(seed)
     for _ in range(epochs):
-        for rows in torch.randperm(len(INPUTS), generator=generator).split(64):
+        for rows in torch.randperm(len(inputs), generator=generator).split(64):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(network(INPUTS[rows]), TARGETS[rows]).backward()
+            nn.functional.cross_entropy(network(inputs[rows]), targets[rows]).backward()
             optimizer.step()
     return network.eval()
+
+
+@functools.cache
+def trained(seed, epochs=40):
+    """Returns a network after Adam on 300 digits; it must not be changed."""
+    return fit(build(seed), INPUTS, TARGETS, epochs, seed)
 
 
 def callback_fn():

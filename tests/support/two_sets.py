@@ -1,7 +1,5 @@
 """A small network with statistics of its own, and two data sets by name."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -1,20 +1,15 @@
 """Landscapes with several runs and with networks that belong to none."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 from figure_cases import build, build_line, loss_at
 
 from landscape.grid.checkpoints import CheckpointsData, OriginData
-from landscape.grid.data import LandscapeData
 from landscape.record.checks import PointStatus
 
 NETWORKS = ("SGD", "Adam $x_1$", "average")
 
 
-def with_networks(**attributes: Any) -> LandscapeData:
+def with_networks(**attributes):
     """A plane through three named networks, the first of which is the origin."""
     data = build(points=0, decomposition="points", **attributes)
     x, y = np.array([0.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0])
@@ -22,7 +17,7 @@ def with_networks(**attributes: Any) -> LandscapeData:
     return data
 
 
-def with_runs(count: int = 5, **attributes: Any) -> LandscapeData:
+def with_runs(count=5, **attributes):
     """A plane with two runs of unlike lengths that begin at one network, and an average that belongs to none."""
     data = build(points=0, **attributes)
     first, second = np.linspace(1, 0, count), np.linspace(1, 0, count + 3)
@@ -40,7 +35,7 @@ def with_runs(count: int = 5, **attributes: Any) -> LandscapeData:
     return data
 
 
-def with_ends() -> LandscapeData:
+def with_ends():
     """A line between two named networks."""
     data = build_line(np.linspace(1, 3, 9), decomposition="points")
     found = CheckpointsData.empty(
@@ -55,7 +50,7 @@ def with_ends() -> LandscapeData:
     return data
 
 
-def _give(data: LandscapeData, x: Any, y: Any, number: Any = (0, 1, 2), **who: Any) -> None:
+def _give(data, x, y, number=(0, 1, 2), **who):
     found = CheckpointsData.empty(number, x, y, np.zeros(len(x)), np.hypot(x, y), **who)
     found.projected["loss"][:] = found.metrics["loss"][:] = loss_at(x, y)
     found.status[:] = found.projected_status[:] = PointStatus.MEASURED

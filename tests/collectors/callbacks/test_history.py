@@ -1,23 +1,11 @@
-from __future__ import annotations
-
-import inspect
 import math
 
 import numpy as np
 import pytest
 import torch
-from monitored_runs import NAN, WithoutLength, batches, context, mean_target, model
+from monitored_runs import NAN, WithoutLength, batches, context, mean_target, model, stop_after
 
-from collectors.callbacks.callback import BuiltInCallback, Callback
 from collectors.callbacks.history import History
-
-
-def test_takes_no_arguments_and_starts_empty():
-    assert not inspect.signature(History).parameters
-    assert issubclass(History, BuiltInCallback)
-    assert not History.called_in_fit_evaluation
-    assert History().epoch == {"epoch": []}
-    assert History().history == {"net_output": []}
 
 
 @pytest.mark.parametrize("has_length", [True, False])
@@ -102,13 +90,8 @@ def test_each_run_has_lists_of_its_own():
 
 
 def test_an_epoch_cut_short_has_the_mean_of_its_steps():
-    class Stop(Callback):
-        def on_train_step_end(self, run_context):
-            if run_context.original_args().cur_step_num == 5:
-                run_context.request_stop()
-
     history = History()
-    model().train(9, batches([1.0, 2.0, 6.0]), [history, Stop()])
+    model().train(9, batches([1.0, 2.0, 6.0]), [history, stop_after(5)])
     assert history.epoch == {"epoch": [1, 2]}
     assert history.history == {"net_output": [3.0, 1.5]}
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import inspect
 
 import pytest
@@ -64,26 +62,6 @@ def test_each_legacy_name_runs_in_both_phases(name):
         getattr(callback, train_hook)(training)
         getattr(callback, eval_hook)(evaluation)
     assert calls == [training, evaluation]
-
-
-def test_all_hooks_of_a_fit():
-    diary = []
-    model().fit(1, batches([1.0]), batches([2.0]), callbacks=LambdaCallback(**recorded(NEW, diary)))
-    assert [name for name, _ in diary] == [
-        "on_train_begin",
-        "on_train_epoch_begin",
-        "on_train_step_begin",
-        "on_train_step_end",
-        "on_eval_begin",
-        "on_eval_epoch_begin",
-        "on_eval_step_begin",
-        "on_eval_step_end",
-        "on_eval_epoch_end",
-        "on_eval_end",
-        "on_train_epoch_end",
-        "on_train_end",
-    ]
-    assert all(name.startswith(f"on_{mode}_") for name, mode in diary)
 
 
 def test_legacy_names_in_a_fit_without_a_warning():

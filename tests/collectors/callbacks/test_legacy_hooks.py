@@ -1,6 +1,6 @@
 """The documented hooks of our callbacks do their work when they are called by hand, and are called when overridden."""
 
-from __future__ import annotations
+import inspect
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from collectors import (
     TimeMonitor,
     load_checkpoint,
 )
-from collectors.callbacks.callback import LEGACY_HOOKS, CallbackParameters
+from collectors.callbacks.callback import LEGACY_HOOKS, BuiltInCallback, CallbackParameters
 from collectors.run_directory import RunDirectory
 
 LANDSCAPE = {"intervals": [[1, 2, 3]], "unit": "step"}
@@ -60,6 +60,23 @@ def made(name, folder, names=LEGACY_HOOKS):
     callback = CLASSES[name](counting(KINDS[name], names), folder)
     callback.calls = []
     return callback
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "in_fit_evaluations"),
+    [
+        (LossMonitor, "per_print_times=1, *, non_finite_action='raise'", False),
+        (TimeMonitor, "data_size=None, data_time=False", True),
+        (History, "", False),
+        (LearningRateScheduler, "learning_rate_function, *, before_first_step=False", False),
+    ],
+)
+def test_arguments_their_order_and_their_defaults(kind, arguments, in_fit_evaluations):
+    signature = inspect.signature(kind)
+    bare = [item.replace(annotation=item.empty) for item in signature.parameters.values()]
+    assert str(inspect.Signature(bare)) == f"({arguments})"
+    assert issubclass(kind, BuiltInCallback)
+    assert kind.called_in_fit_evaluation == in_fit_evaluations
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -158,6 +175,7 @@ def test_time_monitor_by_its_two_documented_hooks(mode, capsys, monkeypatch):
 
 def test_history_by_its_two_documented_hooks():
     history = History()
+    assert (history.epoch, history.history) == ({"epoch": []}, {"net_output": []})
     for _ in range(2):
         hand_written_loop(history, ("begin", "epoch_end"), metrics={"accuracy": 0.5})
         assert history.epoch == {"epoch": [1, 2]}

@@ -1,6 +1,3 @@
-from __future__ import annotations
-
-import inspect
 import subprocess
 import sys
 import warnings
@@ -12,7 +9,7 @@ import torch
 from monitored_runs import INFINITY, NAN, WithoutLength, batches, context, loss_of_the_batch, model
 from torch import nn
 
-from collectors.callbacks.callback import BuiltInCallback, Callback, step_loss
+from collectors.callbacks.callback import Callback, step_loss
 from collectors.callbacks.loss_monitor import LossMonitor
 from collectors.model.model import Model
 
@@ -51,17 +48,6 @@ def on_accelerator(value):
 
 
 # The constructor
-
-
-def test_defaults():
-    parameters = inspect.signature(LossMonitor).parameters
-    assert [(name, parameter.default) for name, parameter in parameters.items()] == [
-        ("per_print_times", 1),
-        ("non_finite_action", "raise"),
-    ]
-    assert parameters["non_finite_action"].kind is inspect.Parameter.KEYWORD_ONLY
-    assert issubclass(LossMonitor, BuiltInCallback)
-    assert not LossMonitor.called_in_fit_evaluation
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 1875, np.int64(3)])

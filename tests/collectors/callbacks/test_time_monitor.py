@@ -1,14 +1,10 @@
-from __future__ import annotations
-
-import inspect
-
 import numpy as np
 import pytest
 import torch
 from monitored_runs import WithoutLength, batches, context, model
 from torch import nn
 
-from collectors.callbacks.callback import BuiltInCallback, Callback
+from collectors.callbacks.callback import Callback
 from collectors.callbacks.time_monitor import TimeMonitor
 
 CLOCK = "collectors.callbacks.time_monitor.perf_counter"  # time: a false clock takes its place
@@ -64,16 +60,6 @@ class SlowSteps(Callback):
 
     def on_eval_step_begin(self, run_context):
         self.clock.spend(self.evaluate)
-
-
-def test_defaults():
-    parameters = inspect.signature(TimeMonitor).parameters
-    assert [(name, parameter.default) for name, parameter in parameters.items()] == [
-        ("data_size", None),
-        ("data_time", False),
-    ]
-    assert issubclass(TimeMonitor, BuiltInCallback)
-    assert TimeMonitor.called_in_fit_evaluation
 
 
 @pytest.mark.parametrize("arguments", [(None, False), (1, True), (np.int64(1875), False)])

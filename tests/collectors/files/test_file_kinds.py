@@ -6,7 +6,6 @@ import io
 import lzma
 import struct
 import tarfile
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -58,7 +57,7 @@ SUFFIXES = (".pt", ".safetensors", ".ckpt", ".bin", "")
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("kind", OTHERS)
-def test_no_checkpoint(tmp_path: Path, kind: str, suffix: str) -> None:
+def test_no_checkpoint(tmp_path, kind, suffix):
     content, words = OTHERS[kind]
     path = tmp_path / f"a{suffix}"
     path.write_bytes(content)
@@ -67,7 +66,7 @@ def test_no_checkpoint(tmp_path: Path, kind: str, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in OTHERS if kind != "empty"])
-def test_no_landscape(tmp_path: Path, kind: str) -> None:
+def test_no_landscape(tmp_path, kind):
     content, words = OTHERS[kind]
     for suffix, read in ((".h5", Landscape.load), (".npz", Landscape.import_file)):
         (tmp_path / f"a{suffix}").write_bytes(content)
@@ -75,7 +74,7 @@ def test_no_landscape(tmp_path: Path, kind: str) -> None:
             read(tmp_path / f"a{suffix}")
 
 
-def test_an_empty_landscape(tmp_path: Path) -> None:
+def test_an_empty_landscape(tmp_path):
     (tmp_path / "a.h5").touch()
     with pytest.raises(LandscapeDamagedError, match=r"landscape file \S*a.h5 is empty. It was left as it is: copy it"):
         Landscape.load(tmp_path / "a.h5")
@@ -102,13 +101,13 @@ def test_an_empty_landscape(tmp_path: Path) -> None:
         ("a.safetensors", image_of(hdf5), "an HDF5 file"),
     ],
 )
-def test_weights_of_another_kind_than_the_name_says(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+def test_weights_of_another_kind_than_the_name_says(tmp_path, name, content, words):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(CheckpointError, match=rf"checkpoint \S*{name} is {words}"):
         read_state_dict(tmp_path / name)
 
 
-def test_parts_that_git_lfs_has_not_fetched(tmp_path: Path) -> None:
+def test_parts_that_git_lfs_has_not_fetched(tmp_path):
     (tmp_path / "pytorch_model-00001-of-00002.bin").write_bytes(LFS)
     (tmp_path / "pytorch_model.bin.index.json").write_text('{"weight_map": {"w": "pytorch_model-00001-of-00002.bin"}}')
     with pytest.raises(CheckpointError, match=r"pytorch_model-00001-of-00002.bin is a pointer of Git LFS"):
@@ -118,7 +117,7 @@ def test_parts_that_git_lfs_has_not_fetched(tmp_path: Path) -> None:
         read_state_dict(tmp_path)
 
 
-def test_a_run_that_git_lfs_has_not_fetched(tmp_path: Path) -> None:
+def test_a_run_that_git_lfs_has_not_fetched(tmp_path):
     for number in range(3):
         torch.save({"w": torch.full((2,), number)}, tmp_path / f"{number}.pt")
     run = import_checkpoints(tmp_path / "run", tmp_path)
@@ -131,7 +130,7 @@ def test_a_run_that_git_lfs_has_not_fetched(tmp_path: Path) -> None:
         RunDirectory(tmp_path / "run")
 
 
-def test_a_header_of_safetensors_as_long_as_the_mark_of_gzip(tmp_path: Path) -> None:
+def test_a_header_of_safetensors_as_long_as_the_mark_of_gzip(tmp_path):
     whole = save(ARRAYS)
     length = int.from_bytes(b"\x1f\x8b", "little")
     header = whole[8 : 8 + struct.unpack("<Q", whole[:8])[0]].ljust(length)
@@ -139,12 +138,12 @@ def test_a_header_of_safetensors_as_long_as_the_mark_of_gzip(tmp_path: Path) -> 
     np.testing.assert_array_equal(CheckpointFile(tmp_path / "a.safetensors").read("w"), ARRAYS["w"])
 
 
-def test_a_checkpoint_of_mindspore_whose_lengths_are_brackets() -> None:
+def test_a_checkpoint_of_mindspore_whose_lengths_are_brackets():
     begins = b'\n{\n"' + b"layer.weight".ljust(34, b"x") + b"\x12\x55"
     assert other_kind(begins, "MindSpore") is None
     assert other_kind(begins, "PyTorch") == "a checkpoint of MindSpore; rename it so that it ends with .ckpt"
 
 
-def test_a_text_whose_last_letter_is_cut_off() -> None:
+def test_a_text_whose_last_letter_is_cut_off():
     assert other_kind("Größe".encode() * 20 + "ö".encode()[:1]) is not None
     assert other_kind(b"\x00\x01\x02" * 20) is None

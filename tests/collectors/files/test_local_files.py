@@ -1,7 +1,5 @@
 """The one door for files that are replaced: whole or as they were, whatever the system does."""
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess
@@ -113,7 +111,7 @@ def test_no_other_file_of_the_packages_writes():
     assert found == []
 
 
-def writes(call: ast.Call) -> bool:
+def writes(call):
     """Whether a call writes to a path by itself; ``write_bytes`` and ``write_text`` of the door are plain names."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if name in ("write_bytes", "write_text", "to_netcdf", "tofile"):

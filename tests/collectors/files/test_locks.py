@@ -1,7 +1,5 @@
 """Locks of this machine: one holder, freed by every death, and lock files that are anything."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,13 +1,11 @@
 """Markers behind a URL: who writes there, and what a dead holder leaves."""
 
-from __future__ import annotations
-
 import json
-import subprocess
 import threading
 
 import fsspec.implementations.memory
 import pytest
+from own_processes import ended_process
 from remote_stores import empty_memory
 from waiting import PATIENCE, wait_until
 
@@ -77,12 +75,6 @@ def leave(memory, **changes):
     memory.pipe_file(PATH, json.dumps({**content, **changes}).encode())
 
 
-def dead_process():
-    process = subprocess.Popen(["true"])
-    process.wait()
-    return process.pid
-
-
 def test_one_holder_who_is_named(memory):
     marker = hold(memory)
     with pytest.raises(LockHeldError, match=rf"^process \d+ of .+ on .+ {SINCE}$"):
@@ -120,7 +112,7 @@ def test_a_holder_elsewhere_that_lives_is_noticed_by_its_renewals(memory, silent
 
 def test_a_dead_holder_on_this_machine_is_followed_at_once(memory):
     time = Time()
-    leave(memory, process=dead_process())
+    leave(memory, process=ended_process())
     hold(memory, time).release()
     # This process has the id of one that is dead.
     leave(memory, identity="0" * 32)

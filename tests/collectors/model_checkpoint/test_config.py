@@ -1,7 +1,5 @@
 """CheckpointConfig, argument by argument: PARITY's tables, with the flaws listed there mended."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 

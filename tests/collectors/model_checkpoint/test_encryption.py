@@ -1,7 +1,5 @@
 """Encryption, and files that were damaged on the way."""
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

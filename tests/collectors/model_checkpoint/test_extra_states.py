@@ -1,7 +1,5 @@
 """What layers keep beside their weights (``get_extra_state``) is saved, and a resumed training goes on with it."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """ModelCheckpoint: which files there are, what they hold, and when they go."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import random
@@ -14,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from monitored_runs import At, stop_after
 from torch import nn
 from waiting import PATIENCE
 
@@ -52,18 +51,6 @@ def train(folder, epochs=2, callbacks=(), prefix="CKP", data=None, model=None, s
     checkpoint = ModelCheckpoint(prefix, folder, CheckpointConfig(**config), stateful=stateful)
     (model or build()).train(epochs, data or batches(), [checkpoint, *callbacks])
     return checkpoint
-
-
-class At(Callback):
-    """Does something at one hook of one step."""
-
-    def __init__(self, hook, step, action):
-        self.step, self.action = step, action
-        setattr(self, hook, self.act)
-
-    def act(self, run_context):
-        if run_context.original_args().cur_step_num == self.step:
-            self.action(run_context)
 
 
 def fail(run_context):
@@ -245,7 +232,7 @@ def test_cb_params_name_the_latest_file(folder):
 
 
 def test_a_stop_is_saved(folder):
-    train(folder, 2, [At("on_train_step_end", 2, RunContext.request_stop)], save_checkpoint_steps=100)
+    train(folder, 2, [stop_after(2)], save_checkpoint_steps=100)
     assert names(folder) == ["CKP-1_2"]
 
 

@@ -4,8 +4,6 @@ Run as a script, this file is the warm process from which trainings are forked a
 serves them all.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import hashlib
@@ -21,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from monitored_runs import At, stop_after
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
@@ -121,18 +120,6 @@ class Schedule(Callback):
         self.losses = list(state["losses"])
 
 
-class Disturbance(Callback):
-    """Does something at one moment of a training."""
-
-    def __init__(self, hook, step, action):
-        self.step, self.action = step, action
-        setattr(self, hook, self.disturb)
-
-    def disturb(self, run_context):
-        if run_context.original_args().cur_step_num == self.step:
-            self.action()
-
-
 def loader(kind):
     data = Noisy()
     own = torch.Generator().manual_seed(6)
@@ -198,7 +185,7 @@ class Disturbed(Exception):
     pass
 
 
-def disturb():
+def disturb(run_context):
     raise Disturbed
 
 
@@ -220,7 +207,7 @@ def test_resuming_at_every_step_changes_no_bit(kind, tmp_path):
         folder = tmp_path / str(step)
         moment = ("on_train_step_begin", step + 1) if step < STEPS else ("on_train_end", step)
         with pytest.raises(Disturbed):
-            run(kind, folder, disturbance=Disturbance(*moment, disturb), steps=step)
+            run(kind, folder, disturbance=At(*moment, disturb), steps=step)
         resumed = latest_checkpoint(folder, "run")
         assert load_checkpoint(resumed).training_state.step == step
         assert run(kind, folder, resumed, steps=STEPS) == expected, f"after step {step}"
@@ -230,7 +217,7 @@ def test_resuming_at_every_step_changes_no_bit(kind, tmp_path):
 @pytest.mark.parametrize("step", [BATCHES, 2 * BATCHES, 2 * BATCHES + 2])
 def test_resuming_after_an_error_in_any_hook(hook, step, tmp_path):
     # An evaluation counts its own steps.
-    fail = Disturbance(hook, 0 if hook == "on_eval_begin" else step, disturb)
+    fail = At(hook, 0 if hook == "on_eval_begin" else step, disturb)
     with contextlib.suppress(Disturbed):
         run("own generator", tmp_path, disturbance=fail)
     assert run("own generator", tmp_path, latest_checkpoint(tmp_path, "run")) == reference(
@@ -241,7 +228,7 @@ def test_resuming_after_an_error_in_any_hook(hook, step, tmp_path):
 @pytest.mark.parametrize("steps", [1, 4])
 @pytest.mark.parametrize("step", [1, 4, BATCHES, BATCHES + 1, STEPS])
 def test_resuming_from_what_an_exception_left(steps, step, tmp_path):
-    fail = Disturbance("on_train_step_begin", step, disturb)
+    fail = At("on_train_step_begin", step, disturb)
     with pytest.raises(Disturbed):
         run("shuffled", tmp_path, disturbance=fail, steps=steps, exception_save=True)
     names = sorted(file.name for file in tmp_path.glob("*_breakpoint*"))
@@ -325,12 +312,7 @@ def test_an_optimizer_step_that_is_interrupted_is_said(fails_at, tmp_path):
 
 @pytest.mark.parametrize("step", [2, BATCHES, STEPS - 1])
 def test_a_stop_is_a_place_to_resume_from(step, tmp_path):
-    class Stop(Callback):
-        def on_train_step_end(self, run_context):
-            if run_context.original_args().cur_step_num == step:
-                run_context.request_stop()
-
-    run("shuffled", tmp_path, disturbance=Stop(), steps=100)
+    run("shuffled", tmp_path, disturbance=stop_after(step), steps=100)
     (file,) = tmp_path.iterdir()
     assert run("shuffled", tmp_path, file) == reference("shuffled", tmp_path / "r")
 
@@ -347,7 +329,7 @@ def test_more_epochs_can_follow_a_finished_run(tmp_path):
 
 def test_async_and_encrypted_files_resume_as_well(tmp_path):
     key = secrets.token_bytes(24)
-    fail = Disturbance("on_train_step_begin", 9, disturb)
+    fail = At("on_train_step_begin", 9, disturb)
     with pytest.raises(Disturbed):
         run("shuffled", tmp_path, disturbance=fail, async_save=True, enc_key=key, enc_mode="AES-CBC")
     file = latest_checkpoint(tmp_path, "run")
@@ -383,7 +365,7 @@ def test_states_that_pytorch_would_round_or_reorder(tmp_path):
     whole, first, second = build(), build(), build()
     whole.train(2, data)
     with pytest.raises(Disturbed):
-        first.train(2, data, [ModelCheckpoint("run", tmp_path), Disturbance("on_train_step_begin", 6, disturb)])
+        first.train(2, data, [ModelCheckpoint("run", tmp_path), At("on_train_step_begin", 6, disturb)])
     second.train(2, data, resume_from=latest_checkpoint(tmp_path, "run"))
     for one, other in zip(second.network.parameters(), whole.network.parameters(), strict=True):
         assert torch.equal(one, other)
@@ -429,7 +411,7 @@ def test_resuming_on_cuda(tmp_path):
     whole.train(3, data)
     first, data = build()
     with pytest.raises(Disturbed):
-        first.train(3, data, [ModelCheckpoint("run", tmp_path), Disturbance("on_train_step_begin", 7, disturb)])
+        first.train(3, data, [ModelCheckpoint("run", tmp_path), At("on_train_step_begin", 7, disturb)])
     second, data = build()
     torch.cuda.manual_seed_all(99)
     second.train(3, data, resume_from=latest_checkpoint(tmp_path, "run"))
@@ -442,7 +424,7 @@ def test_resuming_on_cuda(tmp_path):
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    fail = Disturbance("on_train_step_begin", 4, disturb)
+    fail = At("on_train_step_begin", 4, disturb)
     with pytest.raises(Disturbed):
         run("own generator", tmp_path, disturbance=fail, steps=3)
     return load_checkpoint(latest_checkpoint(tmp_path, "run"))
@@ -539,7 +521,7 @@ def test_persistent_workers_are_warned_of(checkpoint, tmp_path):
 # Real kills
 
 
-def kill():
+def kill(run_context):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -566,7 +548,7 @@ def trial(folder, kind, hook, step, asynchronous):
         seed = 0 if latest is None else 1 + number
         result.write_text(run(kind, folder, latest, disturbance, seed=seed, async_save=asynchronous))
 
-    for number, disturbance in enumerate((Disturbance(hook, step, kill), Disturbance(hook, STEPS - 1, kill), None)):
+    for number, disturbance in enumerate((At(hook, step, kill), At(hook, STEPS - 1, kill), None)):
         statuses.append(forked(lambda number=number, disturbance=disturbance: work(number, disturbance)))
     return statuses, result.read_text()
 

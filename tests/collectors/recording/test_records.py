@@ -1,7 +1,5 @@
 """What a SummaryCollector records (PARITY section 14), read back with TensorBoard's own reader."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from event_reading import accumulated, event_files, scalars, tensors
+from monitored_runs import raise_after
 from PIL import Image
 from places import ROOT
 from runs import SmallNetwork, assert_holds, batches, names, seeded
@@ -605,13 +604,10 @@ def test_overwriting_removes_what_collectors_recorded_and_nothing_else(tmp_path)
 
 
 def test_a_training_that_raises_leaves_its_records(tmp_path):
-    class Failing(Callback):
-        def on_train_step_end(self, run_context):
-            if run_context.original_args().cur_step_num == 3:
-                raise ArithmeticError("in step 3")
-
     with pytest.raises(ArithmeticError, match="in step 3"):
-        model().train(2, pictures(), [collector(tmp_path, collect_freq=1), Failing()])
+        model().train(
+            2, pictures(), [collector(tmp_path, collect_freq=1), raise_after(3, ArithmeticError("in step 3"))]
+        )
     assert steps_of(tmp_path, "loss/auto") == [1, 2, 3]
     assert "train_lineage" not in tags(tmp_path)
 

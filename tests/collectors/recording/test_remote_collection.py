@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import threading
@@ -19,8 +18,9 @@ import torch
 from event_reading import event_files, scalars
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry as registered
+from own_processes import ended_process
 from remote_stores import empty_memory, temporary
-from runs import SmallNetwork, assert_holds, batches, collected, names, seeded, train
+from runs import SmallNetwork, assert_holds, batches, collected, contents, names, seeded, train, writer
 from torch import nn
 from waiting import PATIENCE, wait_until
 
@@ -34,8 +34,6 @@ from collectors.files.remote_path import RemotePath
 from collectors.networks.readers import describe_network, read_network
 from collectors.run_directory import RunDirectory
 from collectors.run_directory import folder as checkpoint_folder
-from collectors.run_directory.settings import LandscapeSettings
-from collectors.run_directory.writer import RunWriter
 
 URL = "memory://bucket/run"
 LANDSCAPE = {"intervals": [range(9)]}
@@ -64,14 +62,8 @@ def stored(memory, folder="/bucket/run/ckpt_dir"):
     return {path.rsplit("/", 1)[-1]: memory.cat_file(path) for path in memory.find(folder)}
 
 
-def on_disk(directory):
-    return {path.name: path.read_bytes() for path in (directory / "ckpt_dir").iterdir()}
-
-
-def writer(url=URL, network=None, **arguments):
-    settings = LandscapeSettings((tuple(range(9)),))
-    where = check_directory("summary_dir", url)
-    return RunWriter(where, settings, describe_network(network or SmallNetwork()), **arguments)
+def remote_writer(**arguments):
+    return writer(URL, **arguments)
 
 
 @pytest.fixture
@@ -108,8 +100,8 @@ def failing(monkeypatch):
 def test_every_file_is_the_one_on_disk(memory, tmp_path, landscape):
     local, _, _ = collected(tmp_path, **landscape)
     remote, steps, epochs = collected(URL, **landscape)
-    assert stored(memory) == on_disk(tmp_path)
-    assert sorted(memory.find("/bucket")) == [f"/bucket/run/ckpt_dir/{name}" for name in sorted(on_disk(tmp_path))]
+    assert stored(memory) == contents(tmp_path)
+    assert sorted(memory.find("/bucket")) == [f"/bucket/run/ckpt_dir/{name}" for name in sorted(contents(tmp_path))]
     assert remote.metadata == local.metadata
     for number, state in (steps if landscape["intervals"] == [range(9)] else epochs).items():
         assert_holds(remote.checkpoint(number, describe_network(SmallNetwork())), state)
@@ -120,7 +112,7 @@ def test_named_arrays(memory, tmp_path):
         with SummaryCollector(place, keep_default_action=False, collect_landscape=LANDSCAPE) as collector:
             for number in range(9):
                 collector.snapshot(number, {"weights": np.full((3, 2), number, np.float32)})
-    assert stored(memory) == on_disk(tmp_path)
+    assert stored(memory) == contents(tmp_path)
 
 
 def test_the_run_is_one_before_the_first_step():
@@ -157,7 +149,7 @@ def test_overwriting_starts_from_nothing(memory, tmp_path):
     memory.pipe_file("/bucket/run/landscape.h5", b"mine")
     collected(URL, seeded(SmallNetwork, 1), existing="overwrite", intervals=[range(4)], epochs=1)
     collected(tmp_path, seeded(SmallNetwork, 1), intervals=[range(4)], epochs=1)
-    assert stored(memory) == {**on_disk(tmp_path), "notes.txt": b"mine"}
+    assert stored(memory) == {**contents(tmp_path), "notes.txt": b"mine"}
     assert memory.cat_file("/bucket/run/landscape.h5") == b"mine"
 
 
@@ -166,16 +158,9 @@ def test_overwriting_starts_from_nothing(memory, tmp_path):
 def test_resuming_drops_what_came_after_the_restart(memory, tmp_path, start):
     collected(tmp_path)
     collected(URL)
-    local = RunWriter(
-        tmp_path,
-        LandscapeSettings((tuple(range(9)),)),
-        describe_network(SmallNetwork()),
-        existing="resume",
-        start=start,
-    )
-    local.close()
-    writer(existing="resume", start=start).close()
-    assert stored(memory) == on_disk(tmp_path)
+    writer(tmp_path, existing="resume", start=start).close()
+    remote_writer(existing="resume", start=start).close()
+    assert stored(memory) == contents(tmp_path)
     assert sorted(RunDirectory(URL).metadata.files) == list(range(min(start, 8) + 1))
 
 
@@ -188,7 +173,7 @@ def test_resuming_goes_on(memory, tmp_path):
         run = collector.watch(network, start_step=start, steps_per_epoch=4)
         with contextlib.suppress(ArithmeticError):
             train_between(run, network, optimizer, start, stop)
-    assert stored(memory) == on_disk(tmp_path)
+    assert stored(memory) == contents(tmp_path)
 
 
 def train_between(run, network, optimizer, start, stop):
@@ -207,12 +192,12 @@ def test_resuming_with_another_network_or_other_settings(memory):
     collected(URL)
     before = stored(memory)
     with pytest.raises(RunDirectoryError, match="cannot be resumed: it holds the network"):
-        writer(network=SmallNetwork(width=6), existing="resume", start=3)
+        remote_writer(network=SmallNetwork(width=6), existing="resume", start=3)
     with pytest.raises(RunDirectoryError, match="cannot be resumed: it was collected with"):
         collected(URL, existing="resume", intervals=[range(8)])
     memory.rm("/bucket/run/ckpt_dir/SmallNetwork_3_step.safetensors")
     with pytest.raises(RunDirectoryError, match=r"cannot be resumed.*SmallNetwork_3_step.safetensors cannot be read"):
-        writer(existing="resume", start=3)
+        remote_writer(existing="resume", start=3)
     del before["SmallNetwork_3_step.safetensors"]
     assert stored(memory) == before
 
@@ -225,7 +210,7 @@ def test_a_hostile_file_map_removes_nothing_outside(memory):
     changed = json.loads(memory.cat_file(path))
     changed["model_params_file_map"].update({"7": "../../secret", "8": "?", "98": "train_metadata.json", "99": "["})
     memory.pipe_file(path, json.dumps(changed).encode())
-    writer(existing="overwrite").close()
+    remote_writer(existing="overwrite").close()
     assert set(stored(memory)) == {"*.safetensors", "train_metadata.json"}
     assert memory.cat_file("/bucket/secret") == b"mine"
 
@@ -248,13 +233,13 @@ def test_a_file_system_with_folders_moves_whole_files_into_their_place(tmp_path,
     for name in (".SmallNetwork_9_step.safetensors.landscape-unfinished", "mine.landscape-unfinished"):
         (folder / name).write_bytes(b"half")
     collected(there, existing="overwrite")
-    assert on_disk(tmp_path / "run") == {**on_disk(tmp_path / "here"), "mine.landscape-unfinished": b"half"}
+    assert contents(tmp_path / "run") == {**contents(tmp_path / "here"), "mine.landscape-unfinished": b"half"}
     assert names(tmp_path / "run") == ["ckpt_dir"]
 
 
 def test_discarding(memory):
     memory.pipe_file("/bucket/run/ckpt_dir/notes.txt", b"mine")
-    started = writer()
+    started = remote_writer()
     started.save(0, read_network(SmallNetwork()))
     started.close()
     assert len(stored(memory)) == 3
@@ -268,7 +253,7 @@ def test_discarding(memory):
 @pytest.mark.parametrize("where", ["_4_step", "train_metadata", "ckpt_dir"])
 def test_uploads_that_fail_are_tried_again(memory, tmp_path, failing, where):
     collected(tmp_path)
-    started = writer()
+    started = remote_writer()
     failing.where, failing.times = where, 3
     steps, _ = train(seeded(SmallNetwork))
     for number in range(9):
@@ -276,7 +261,7 @@ def test_uploads_that_fail_are_tried_again(memory, tmp_path, failing, where):
     started.set_step_per_epoch(4)
     started.finish(8, None, trained_to=8)
     assert failing.times == 0
-    assert stored(memory) == on_disk(tmp_path)
+    assert stored(memory) == contents(tmp_path)
 
 
 def test_uploads_that_always_fail_stop_the_training(memory, failing):
@@ -295,7 +280,7 @@ def test_uploads_that_always_fail_stop_the_training(memory, failing):
 
 
 def test_after_all_attempts_the_end_does_not_wait_for_more(memory, failing):
-    started = writer()
+    started = remote_writer()
     failing.where, failing.times, failing.tried = "ckpt_dir", 10**9, 0
     started.save(0, read_network(SmallNetwork()))
     with pytest.raises(CheckpointWriteError, match="the network is down"):
@@ -315,7 +300,7 @@ def test_memory_is_bounded_while_the_network_is_slow(memory, monkeypatch, wait_u
         return original(self, *arguments, **options)
 
     monkeypatch.setattr(MemoryFileSystem, "put_file", put_file)
-    started = writer()
+    started = remote_writer()
 
     def save():
         for number in range(9):
@@ -380,7 +365,7 @@ def test_what_may_not_be_removed_is_collected_all_the_same(memory, monkeypatch):
     # A marker that names nobody stands for one that was removed.
     assert stored(memory).pop(".landscape-writer") == b"{}"
     assert len(stored(memory)) == 11
-    writer(existing="resume", start=8).close()
+    remote_writer(existing="resume", start=8).close()
 
 
 def test_an_unknown_kind():
@@ -412,7 +397,7 @@ def test_a_path_object_has_lost_slashes(tmp_path, monkeypatch):
 
 def test_a_file_url_is_a_folder_of_this_machine(tmp_path):
     collected((tmp_path / "my run").as_uri())
-    assert len(on_disk(tmp_path / "my run")) == 10
+    assert len(contents(tmp_path / "my run")) == 10
 
 
 # Records
@@ -448,7 +433,7 @@ def test_records_arrive(memory, tmp_path, size):
     assert len(expected) == 8
     assert scalars(there, "loss/auto") == expected
     assert len(event_files(there)) == len(event_files(tmp_path / "here")) >= (2 if size is None else 4)
-    assert on_disk(there) == on_disk(tmp_path / "here")
+    assert contents(there) == contents(tmp_path / "here")
 
 
 def test_records_arrive_while_training_goes_on(memory, tmp_path, monkeypatch):
@@ -588,9 +573,7 @@ def test_exported_tensors_need_a_folder():
 
 
 def test_folders_of_killed_processes_are_removed_and_others_stay():
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    dead = Path(tempfile.mkdtemp(prefix=f"landscape-test-{ended.pid}-"))
+    dead = Path(tempfile.mkdtemp(prefix=f"landscape-test-{ended_process()}-"))
     (dead / "half").write_bytes(b"x")
     alive = TemporaryFolder("landscape-test-")
     other = TemporaryFolder("landscape-test-")

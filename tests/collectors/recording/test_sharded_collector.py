@@ -1,7 +1,5 @@
 """Two real processes divide one network; what is collected is what PyTorch gathers, and one process collects."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import inspect
 import json
 import warnings
@@ -7,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from monitored_runs import raise_after, stop_after
 from runs import (
     SmallNetwork,
     TiedNetwork,
@@ -265,15 +264,10 @@ def test_resuming_a_model(tmp_path):
 
 @pytest.mark.parametrize("error", [ArithmeticError, KeyboardInterrupt, SystemExit])
 def test_a_model_that_raises_leaves_what_was_reached(tmp_path, error):
-    class Failing(Callback):
-        def on_train_step_end(self, run_context):
-            if run_context.original_args().cur_step_num == 6:
-                raise error("in step 6")
-
     snapshots = Snapshots()
     collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(9)]})
     with pytest.raises(error, match="in step 6"):
-        model().train(2, batches(), [snapshots, collector, Failing()])
+        model().train(2, batches(), [snapshots, collector, raise_after(6, error("in step 6"))])
     run = RunDirectory(tmp_path)
     assert run.present(run.settings.intervals[0]) == list(range(7))
     assert run.missing(run.settings.intervals[0]) == [7, 8]
@@ -291,27 +285,17 @@ def test_a_loop_that_raises_leaves_what_was_reached(tmp_path):
 
 
 def test_a_stop_on_request_names_what_is_missing(tmp_path):
-    class Stopping(Callback):
-        def on_train_step_end(self, run_context):
-            if run_context.original_args().cur_step_num == 3:
-                run_context.request_stop()
-
     collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(6)]})
     with pytest.warns(UserWarning, match=r"training ended at step 3 without saving \[4, 5\]"):
-        model().train(2, batches(), [collector, Stopping()])
+        model().train(2, batches(), [collector, stop_after(3)])
 
 
 @pytest.mark.parametrize(("last_step", "epochs"), [(3, [0]), (4, [0, 1]), (6, [0, 1]), (8, [0, 1, 2])])
 def test_an_epoch_that_is_stopped_early_is_none(tmp_path, last_step, epochs):
-    class Stopping(Callback):
-        def on_train_step_end(self, run_context):
-            if run_context.original_args().cur_step_num == last_step:
-                run_context.request_stop()
-
     collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)], "unit": "epoch"})
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "training ended at epoch")
-        model().train(2, batches(), [collector, Stopping()])
+        model().train(2, batches(), [collector, stop_after(last_step)])
     assert sorted(RunDirectory(tmp_path).metadata.files) == epochs
     # After step 6, the weights are no longer those of epoch 1.
     assert RunDirectory(tmp_path).metadata.trained_to == {4: 1, 8: 2}.get(last_step)
@@ -374,14 +358,9 @@ def test_a_training_that_was_resumed_inside_an_epoch_and_ends_there(tmp_path):
 
 @pytest.mark.parametrize(("last_step", "known"), [(3, False), (4, True)])
 def test_gradients_that_are_used_after_the_last_step_move_the_network_once_more(tmp_path, last_step, known):
-    class Stopping(Callback):
-        def on_train_step_end(self, run_context):
-            if run_context.original_args().cur_step_num == last_step:
-                run_context.request_stop()
-
     network = seeded(SmallNetwork)
     collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(last_step + 1)]})
-    model(network, gradient_accumulation_steps=2).train(2, batches(), [collector, Stopping()])
+    model(network, gradient_accumulation_steps=2).train(2, batches(), [collector, stop_after(last_step)])
     run, ended_with = RunDirectory(tmp_path), snapshot(network)
     assert run.metadata.trained_to == (last_step if known else None)
     held = run.checkpoint(last_step)

@@ -1,7 +1,5 @@
 """What a training finds in its directory: checkpoints that a killed one wrote and did not list, leftovers, links."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json
@@ -15,8 +13,9 @@ import numpy as np
 import pytest
 import torch
 from fsspec.implementations.local import LocalFileSystem
+from own_processes import ended_process
 from places import ROOT, SUPPORT
-from runs import SmallNetwork, assert_holds, batches, collected, names, seeded, train
+from runs import SmallNetwork, assert_holds, batches, collected, contents, metadata_path, names, seeded, train, writer
 from waiting import wait_until
 
 from collectors import CheckpointConfig, Model, ModelCheckpoint, SummaryCollector, load_checkpoint
@@ -28,20 +27,6 @@ from collectors.run_directory import RunDirectory
 from collectors.run_directory.settings import LandscapeSettings
 from collectors.run_directory.writer import RunWriter
 from collectors.weights.safetensors_file import file_sha256
-
-SETTINGS = LandscapeSettings((tuple(range(9)),))
-
-
-def writer(directory, network=None, **arguments):
-    return RunWriter(directory, SETTINGS, describe_network(network or SmallNetwork()), **arguments)
-
-
-def metadata_path(directory):
-    return directory / "ckpt_dir" / "train_metadata.json"
-
-
-def contents(directory):
-    return {path.name: path.read_bytes() for path in (directory / "ckpt_dir").iterdir()}
 
 
 def name_of(number, network="SmallNetwork"):
@@ -239,10 +224,8 @@ def test_an_overwriting_that_was_killed_is_begun_again_by_a_resume_from_the_star
 @pytest.mark.parametrize("existing", ["error", "resume", "overwrite"])
 def test_temporary_metadata_of_a_killed_start_is_removed(tmp_path, existing):
     """Killed between removing the old metadata and writing the new: no metadata, but its temporary sibling."""
-    dead = subprocess.Popen(["true"])
-    dead.wait()
     (tmp_path / "ckpt_dir").mkdir()
-    (tmp_path / "ckpt_dir" / f".train_metadata.json.{dead.pid}.0123abcd.tmp").write_bytes(b"{")
+    (tmp_path / "ckpt_dir" / f".train_metadata.json.{ended_process()}.0123abcd.tmp").write_bytes(b"{")
     writer(tmp_path, existing=existing).close()
     assert names(tmp_path / "ckpt_dir") == ["train_metadata.json"]
 

@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 import json
 import os
 import shutil
 
 import pytest
-from runs import SmallNetwork, assert_holds, collected, seeded
+from runs import SmallNetwork, assert_holds, collected, metadata_path, seeded
 
 from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.run_directory import RunDirectory
@@ -24,10 +22,6 @@ def directory(original, tmp_path):
     (tmp_path / "run").mkdir()
     shutil.copy(tmp_path / "secret.safetensors", tmp_path / "run" / "secret.safetensors")
     return shutil.copytree(original[0].path, tmp_path / "run", dirs_exist_ok=True)
-
-
-def metadata_path(directory):
-    return directory / "ckpt_dir" / "train_metadata.json"
 
 
 def name_first(directory, text):

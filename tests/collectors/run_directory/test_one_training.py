@@ -1,7 +1,5 @@
 """One training at a time writes a run directory."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -12,25 +10,18 @@ import sys
 import pytest
 from places import ROOT, SUPPORT
 from remote_stores import empty_memory
-from runs import SmallNetwork, collected, names
+from runs import SETTINGS, SmallNetwork, collected, names, writer
 from waiting import wait_until
 
 from collectors import SummaryCollector, import_checkpoints
 from collectors.errors import CheckpointWriteError, RunDirectoryError
 from collectors.files import markers
-from collectors.files.places import check_directory
 from collectors.networks.readers import describe_network, read_network
 from collectors.run_directory import RunDirectory
 from collectors.run_directory.folder import checkpoint_folder
-from collectors.run_directory.settings import LandscapeSettings
 from collectors.run_directory.writer import RunWriter
 
-SETTINGS = LandscapeSettings((tuple(range(9)),))
 URL = "memory://bucket/run"
-
-
-def writer(directory, **arguments):
-    return RunWriter(check_directory("summary_dir", directory), SETTINGS, describe_network(SmallNetwork()), **arguments)
 
 
 @pytest.mark.slow

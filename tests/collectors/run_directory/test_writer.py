@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -13,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from own_processes import ended_process
 from places import ROOT, SUPPORT
-from runs import SmallNetwork, assert_holds, collected, names, seeded
+from runs import SmallNetwork, assert_holds, collected, contents, metadata_path, names, seeded, writer
 from torch import nn
 from waiting import wait_until
 
@@ -24,21 +23,6 @@ from collectors.networks.readers import describe_network, read_network
 from collectors.run_directory import RunDirectory
 from collectors.run_directory.settings import LandscapeSettings
 from collectors.run_directory.writer import RunWriter
-
-SETTINGS = LandscapeSettings((tuple(range(9)),))
-
-
-def writer(directory, network=None, **arguments):
-    return RunWriter(directory, SETTINGS, describe_network(network or SmallNetwork()), **arguments)
-
-
-def contents(directory):
-    return {path.name: path.read_bytes() for path in (directory / "ckpt_dir").iterdir()}
-
-
-def metadata(directory):
-    return json.loads((directory / "ckpt_dir" / "train_metadata.json").read_text())
-
 
 # What is already there
 
@@ -51,17 +35,9 @@ def test_an_empty_directory_is_made_a_run_at_once(tmp_path):
     assert names(tmp_path / "a" / "b" / "ckpt_dir") == ["train_metadata.json"]
 
 
-def test_an_existing_run_is_an_error_and_stays(tmp_path):
-    collected(tmp_path)
-    before = contents(tmp_path)
-    with pytest.raises(RunDirectoryError, match="already holds a run"):
-        writer(tmp_path)
-    assert contents(tmp_path) == before
-
-
 def test_damaged_metadata_is_an_error_in_every_mode_and_stays(tmp_path):
     collected(tmp_path)
-    (tmp_path / "ckpt_dir" / "train_metadata.json").write_text("{")
+    metadata_path(tmp_path).write_text("{")
     before = contents(tmp_path)
     for existing in ("error", "resume", "overwrite"):
         with pytest.raises(RunDirectoryError, match=r"already holds a run|is not valid JSON"):
@@ -73,7 +49,7 @@ def foreign_files(directory):
     """Files that a user or another program may have put there; all must survive."""
     names = [
         "notes.txt", "best.safetensors", "SmallNetwork_77_step.safetensors", "LeNet_1_step.ckpt",
-        ".SmallNetwork_1_step.safetensors.backup.tmp", f".mine.{dead_process()}.deadbeef.tmp",
+        ".SmallNetwork_1_step.safetensors.backup.tmp", f".mine.{ended_process()}.deadbeef.tmp",
         f".SmallNetwork_1_step.safetensors.{os.getpid()}.deadbeef.tmp",
     ]  # fmt: skip
     for name in names:
@@ -83,31 +59,21 @@ def foreign_files(directory):
     return names
 
 
-def dead_process():
-    process = subprocess.Popen(["true"])
-    process.wait()
-    return process.pid
-
-
 @pytest.mark.parametrize("existing", ["overwrite", "resume"])
 def test_foreign_files_survive_and_leftovers_of_the_dead_do_not(tmp_path, existing):
     collected(tmp_path)
     foreign = foreign_files(tmp_path)
     for name in ("SmallNetwork_3_step.safetensors", "train_metadata.json"):
-        (tmp_path / "ckpt_dir" / f".{name}.{dead_process()}.0123abcd.tmp").write_bytes(b"half")
+        (tmp_path / "ckpt_dir" / f".{name}.{ended_process()}.0123abcd.tmp").write_bytes(b"half")
     # What the map of a damaged or foreign directory may name.
-    changed = metadata(tmp_path)
+    changed = json.loads(metadata_path(tmp_path).read_text())
     changed["model_params_file_map"].update({"98": "train_metadata.json", "99": "folder"})
-    (tmp_path / "ckpt_dir" / "train_metadata.json").write_text(json.dumps(changed))
+    metadata_path(tmp_path).write_text(json.dumps(changed))
     writer(tmp_path, existing=existing, start=2).close()
     kept = [f"SmallNetwork_{number}_step.safetensors" for number in range(3)] if existing == "resume" else []
     assert names(tmp_path / "ckpt_dir") == sorted([*foreign, "folder", "train_metadata.json", *kept])
-    assert all(contents_of == b"foreign" for name, contents_of in files_of(tmp_path).items() if name in foreign)
+    assert all(contents_of == b"foreign" for name, contents_of in contents(tmp_path).items() if name in foreign)
     assert (tmp_path / "landscape.h5").read_text() == "foreign"
-
-
-def files_of(directory):
-    return {path.name: path.read_bytes() for path in (directory / "ckpt_dir").iterdir() if path.is_file()}
 
 
 def test_overwriting_starts_from_nothing(tmp_path):
@@ -198,29 +164,6 @@ def test_resuming_with_another_network(tmp_path, build, match):
     with pytest.raises(RunDirectoryError, match=match):
         writer(tmp_path, build(), existing="resume", start=3)
     assert contents(tmp_path) == before
-
-
-def test_resuming_where_the_last_checkpoint_is_gone(tmp_path):
-    collected(tmp_path)
-    (tmp_path / "ckpt_dir" / "SmallNetwork_3_step.safetensors").unlink()
-    before = contents(tmp_path)
-    with pytest.raises(RunDirectoryError, match=r"cannot be resumed.*SmallNetwork_3_step.safetensors cannot be read"):
-        writer(tmp_path, existing="resume", start=3)
-    assert contents(tmp_path) == before
-
-
-def test_resuming_drops_what_came_after_the_restart(tmp_path):
-    run, steps, _ = collected(tmp_path)
-    writer(tmp_path, existing="resume", start=3).close()
-    found = RunDirectory(tmp_path)
-    assert sorted(found.metadata.files) == sorted(found.metadata.sha256) == [0, 1, 2, 3]
-    assert names(tmp_path / "ckpt_dir") == [
-        *(f"SmallNetwork_{number}_step.safetensors" for number in range(4)),
-        "train_metadata.json",
-    ]
-    assert found.metadata.step_per_epoch == run.metadata.step_per_epoch == 4
-    for number in range(4):
-        assert_holds(found.checkpoint(number), steps[number])
 
 
 def test_resuming_twice_and_beyond_the_end_changes_nothing(tmp_path):

@@ -1,7 +1,5 @@
 """Histograms: nothing is lost, nothing has width zero."""
 
-from __future__ import annotations
-
 import hypothesis.extra.numpy as hypothesis_numpy
 import numpy as np
 import pytest

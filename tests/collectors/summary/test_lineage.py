@@ -1,7 +1,5 @@
 """Lineage: which facts are taken."""
 
-from __future__ import annotations
-
 import functools
 import json
 import pathlib

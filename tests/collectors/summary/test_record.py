@@ -1,7 +1,5 @@
 """SummaryRecord: arguments, values, and what comes out of the files."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle

@@ -1,19 +1,14 @@
 """Learning rates are read back as the training used them."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
-from typing import Any
 
-import pytest
 import torch
 
 from collectors import SummaryCollector
 from collectors.summary.recorded_values import gradient_descent_rates
 
 
-def train(directory: Path, rates: list[float], optimizer: Any = torch.optim.SGD, **more: Any) -> None:
+def train(directory, rates, optimizer=torch.optim.SGD, **more):
     """Three steps with each rate."""
     network = torch.nn.Linear(2, 1)
     moves = optimizer(network.parameters(), lr=rates[0])
@@ -28,24 +23,24 @@ def train(directory: Path, rates: list[float], optimizer: Any = torch.optim.SGD,
                 run.step(loss)
 
 
-def test_each_step_has_the_rate_that_was_last_recorded(tmp_path: Path) -> None:
+def test_each_step_has_the_rate_that_was_last_recorded(tmp_path):
     # Recorded at the first step and at every second: 1, 2, 4, 6.
     train(tmp_path, [0.5, 0.25])
     found = gradient_descent_rates(tmp_path, [0, 1, 2, 3, 4, 5, 6, 100])
     assert found == [0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25]
 
 
-def test_before_the_first_record_of_a_resumed_training_nothing_is_known(tmp_path: Path) -> None:
+def test_before_the_first_record_of_a_resumed_training_nothing_is_known(tmp_path):
     train(tmp_path, [0.5], start_step=10)
     assert gradient_descent_rates(tmp_path, [5, 10, 11, 13]) == [None, None, 0.5, 0.5]
 
 
-def test_the_rate_of_another_optimizer_is_no_rate_of_gradient_descent(tmp_path: Path) -> None:
+def test_the_rate_of_another_optimizer_is_no_rate_of_gradient_descent(tmp_path):
     train(tmp_path, [0.5], torch.optim.Adam)
     assert gradient_descent_rates(tmp_path, [1, 2]) is None
 
 
-def test_where_nothing_is_recorded_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_is_recorded_nothing_is_known(tmp_path, monkeypatch):
     assert gradient_descent_rates(tmp_path, [0, 1]) is None
     assert gradient_descent_rates(tmp_path / "missing", [0]) is None
     (tmp_path / "x.tfevents").write_bytes(b"no events")

@@ -1,7 +1,5 @@
 """A real TensorBoard on a loopback port shows everything that SummaryRecord writes."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """The writing thread of SummaryRecord: slow, full and failing disks, killed and forked processes, idleness, memory."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

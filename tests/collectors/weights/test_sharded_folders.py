@@ -1,7 +1,5 @@
 """Folders that PyTorch's distributed checkpoints and DeepSpeed write are read whole, and hostile ones are refused."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import random

@@ -11,7 +11,6 @@ import struct
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,12 +32,12 @@ NOT_BEFORE = ("torch.float8_e4m3fn", "torch.float8_e5m2", "torch.uint16", "torch
 FORMATS = pytest.mark.parametrize("new", [True, False], ids=["archive", "before 1.6"])
 
 
-def values(count: int, dtype: torch.dtype) -> torch.Tensor:
+def values(count, dtype):
     numbers = torch.arange(1, count + 1, dtype=torch.float64)
     return (numbers * (1 + 2j) if dtype.is_complex else numbers % 5).to(dtype)
 
 
-def states() -> dict[str, dict[str, Any]]:
+def states():
     whole = values(24, torch.float32)
     complex_values = values(6, torch.complex64)
     network = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
@@ -70,7 +69,7 @@ def states() -> dict[str, dict[str, Any]]:
 
 @FORMATS
 @pytest.mark.parametrize("which", states())
-def test_every_value_is_what_pytorch_reads(tmp_path: Path, which: str, new: bool) -> None:
+def test_every_value_is_what_pytorch_reads(tmp_path, which, new):
     state = states()[which]
     if not new:
         state = {name: value for name, value in state.items() if name not in NOT_BEFORE}
@@ -86,7 +85,7 @@ def test_every_value_is_what_pytorch_reads(tmp_path: Path, which: str, new: bool
         assert found[name].tobytes() == array.tobytes(), name
 
 
-def test_files_without_checksums_and_with_a_wrong_one(tmp_path: Path) -> None:
+def test_files_without_checksums_and_with_a_wrong_one(tmp_path):
     before = torch.serialization.get_crc32_options()
     torch.serialization.set_crc32_options(False)
     try:
@@ -102,7 +101,7 @@ def test_files_without_checksums_and_with_a_wrong_one(tmp_path: Path) -> None:
         read_state_dict(tmp_path / "a.pt")
 
 
-def test_the_other_byte_order(tmp_path: Path) -> None:
+def test_the_other_byte_order(tmp_path):
     """As a machine of the other order writes it: each number's bytes turned, and a member that says so."""
     state = {str(dtype): values(6, dtype) for dtype in DTYPES}
     turned = {}
@@ -121,7 +120,7 @@ def test_the_other_byte_order(tmp_path: Path) -> None:
         assert name in NOT_BEFORE or found[name].tobytes() == to_array(tensor).tobytes(), name
 
 
-def test_what_is_not_wanted_is_not_read(tmp_path: Path) -> None:
+def test_what_is_not_wanted_is_not_read(tmp_path):
     """The moments of Adam are twice the weights."""
     weights = {"a": torch.ones(2**20)}
     torch.save({"state_dict": weights, "optimizer": {0: torch.ones(2**22)}}, tmp_path / "a.pt")
@@ -135,14 +134,14 @@ def test_what_is_not_wanted_is_not_read(tmp_path: Path) -> None:
 class Call:
     """A pickle that calls a function."""
 
-    def __init__(self, function: Any, *arguments: Any) -> None:
+    def __init__(self, function, *arguments):
         self.function, self.arguments = function, arguments
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return self.function, self.arguments
 
 
-def archive(path: Path, content: bytes, method: int = zipfile.ZIP_STORED, **storages: bytes) -> Path:
+def archive(path, content, method=zipfile.ZIP_STORED, **storages):
     with zipfile.ZipFile(path, "w", method) as file:
         file.writestr("a/data.pkl", content)
         file.writestr("a/version", "3\n")
@@ -151,10 +150,10 @@ def archive(path: Path, content: bytes, method: int = zipfile.ZIP_STORED, **stor
     return path
 
 
-def tensor(shape: str, count: int, key: str = "k", strides: str = "(1,)", offset: int = 0) -> bytes:
+def tensor(shape, count, key="k", strides="(1,)", offset=0):
     """Returns the instructions that make one tensor of a storage."""
 
-    def numbers(text: str) -> bytes:
+    def numbers(text):
         return b"(" + b"".join(number(int(item)) for item in text.strip("()").split(",") if item.strip()) + b"t"
 
     return (
@@ -164,22 +163,22 @@ def tensor(shape: str, count: int, key: str = "k", strides: str = "(1,)", offset
     )  # fmt: skip
 
 
-def text(value: str) -> bytes:
+def text(value):
     return b"X" + struct.pack("<I", len(value.encode())) + value.encode()
 
 
-def number(value: int) -> bytes:
+def number(value):
     packed = pickle.encode_long(value)
     return b"\x8a" + bytes([len(packed)]) + packed
 
 
-def state(**items: bytes) -> bytes:
+def state(**items):
     return b"\x80\x02}(" + b"".join(text(name) + value for name, value in items.items()) + b"u."
 
 
 ONE = tensor("(1,)", 1)
 LONG_LIST = b"](" + b"K\x01" * 1000 + b"eq\x01"
-HOSTILE: dict[str, tuple[bytes, str]] = {
+HOSTILE = {
     "array of bytes": (pickle.dumps({"a": Call(bytearray, 6 << 30)}, 2), "holds no tensors"),
     "storage of no type": (
         state(a=b"ctorch.storage\nUntypedStorage\n" + number(6 << 30) + b"\x85R", b=ONE), ""
@@ -226,7 +225,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("which", HOSTILE)
-def test_a_small_file_takes_little_memory(tmp_path: Path, which: str) -> None:
+def test_a_small_file_takes_little_memory(tmp_path, which):
     content, match = HOSTILE[which]
     path = archive(tmp_path / "a.pt", content, k=struct.pack("<f", 5))
     with little_memory(2**26):
@@ -237,7 +236,7 @@ def test_a_small_file_takes_little_memory(tmp_path: Path, which: str) -> None:
             assert read_state_dict(path) == {"b": 5}
 
 
-def test_the_file_of_the_issue(tmp_path: Path) -> None:
+def test_the_file_of_the_issue(tmp_path):
     """402 bytes: an archive of nothing but the call."""
     torch.save(Call(bytearray, 6 << 30), tmp_path / "a.pt")
     path = archive(tmp_path / "b.pt", pickle.dumps(Call(bytearray, 6 << 30), 2))
@@ -248,7 +247,7 @@ def test_the_file_of_the_issue(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_compressed_storages(tmp_path: Path, method: int) -> None:
+def test_compressed_storages(tmp_path, method):
     count = 2**24
     path = archive(tmp_path / "a.pt", state(a=tensor(f"({count},)", count)), method, k=bytes(4 * count))
     assert path.stat().st_size < 2**17
@@ -256,7 +255,7 @@ def test_compressed_storages(tmp_path: Path, method: int) -> None:
         read_state_dict(path)
 
 
-def test_storages_that_share_their_bytes(tmp_path: Path) -> None:
+def test_storages_that_share_their_bytes(tmp_path):
     """Each of 200 members names the same megabyte."""
     size, many = 2**20, 200
     items = {f"t{index}": tensor(f"({size // 4},)", size // 4, key=f"k{index}") for index in range(many)}
@@ -274,7 +273,7 @@ def test_storages_that_share_their_bytes(tmp_path: Path) -> None:
         read_state_dict(tmp_path / "a.pt")
 
 
-def test_many_views_of_one_storage(tmp_path: Path) -> None:
+def test_many_views_of_one_storage(tmp_path):
     count = 2**18
     views = {f"t{index}": tensor(f"({count - 100},)", count, offset=index) for index in range(100)}
     path = archive(tmp_path / "a.pt", state(**views), k=bytes(4 * count))
@@ -283,7 +282,7 @@ def test_many_views_of_one_storage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [2**40, -1, 3])
-def test_older_files_whose_storages_lie(tmp_path: Path, count: int) -> None:
+def test_older_files_whose_storages_lie(tmp_path, count):
     buffer = io.BytesIO()
     torch.save({"a": torch.ones(2)}, buffer, _use_new_zipfile_serialization=False)
     content = bytearray(buffer.getvalue())
@@ -294,7 +293,7 @@ def test_older_files_whose_storages_lie(tmp_path: Path, count: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_a_program_of_torchscript(tmp_path: Path) -> None:
+def test_a_program_of_torchscript(tmp_path):
     # PyTorch compresses its code.
     torch.jit.save(torch.jit.script(nn.Linear(2, 2)), tmp_path / "a.pt")
     with pytest.raises(
@@ -305,7 +304,7 @@ def test_a_program_of_torchscript(tmp_path: Path) -> None:
 
 @FORMATS
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_other_protocols(tmp_path: Path, protocol: int, new: bool) -> None:
+def test_other_protocols(tmp_path, protocol, new):
     weight = values(6, torch.float32)
     beside = {"bytes": b"abc" * 100, "array": bytearray(b"abc" * 100), "set": {1, 2}, "frozen": frozenset({1})}
     torch.save(
@@ -331,10 +330,10 @@ class Settings:
 
 @FORMATS
 @pytest.mark.parametrize("nested", [False, True])
-def test_objects_beside_the_weights_are_passed_over(tmp_path: Path, nested: bool, new: bool) -> None:
+def test_objects_beside_the_weights_are_passed_over(tmp_path, nested, new):
     weight = values(6, torch.float32)
     counts = collections.defaultdict(list, {"a": [1]})
-    beside: dict[str, Any] = {
+    beside = {
         "args": argparse.Namespace(lr=0.1),
         "path": Path("x"),
         "best": np.float64(0.5),
@@ -362,27 +361,27 @@ def test_objects_beside_the_weights_are_passed_over(tmp_path: Path, nested: bool
         (Settings(Kind.ONE, []), r"it is an object of .*Settings, which only code can make\)\. If you trust the file"),
     ],
 )
-def test_objects_that_may_hold_weights_are_refused(tmp_path: Path, content: Any, match: str, new: bool) -> None:
+def test_objects_that_may_hold_weights_are_refused(tmp_path, content, match, new):
     torch.save(content, tmp_path / "a.pt", _use_new_zipfile_serialization=new)
     with pytest.raises(CheckpointError, match=f"cannot be read as plain tensors \\({match}"):
         read_state_dict(tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize("names", [((1, 2), "b"), (0, "0")], ids=["no text", "twice"])
-def test_names_that_are_no_names(tmp_path: Path, names: tuple[Any, Any]) -> None:
+def test_names_that_are_no_names(tmp_path, names):
     torch.save({name: torch.ones(2) + number for number, name in enumerate(names)}, tmp_path / "a.pt")
     with pytest.raises(CheckpointError, match="names are neither texts nor numbers, or are the same once written out"):
         read_state_dict(tmp_path / "a.pt")
 
 
-def test_keys_are_named_without_addresses(tmp_path: Path) -> None:
+def test_keys_are_named_without_addresses(tmp_path):
     torch.save({(1, 2): 3, "epoch": 1}, tmp_path / "a.pt")
     with pytest.raises(CheckpointError, match=r"it has \['epoch'\]\. Save the state dict alone\."):
         read_state_dict(tmp_path / "a.pt")
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf:UserWarning")
-def test_the_remedy_fits(tmp_path: Path) -> None:
+def test_the_remedy_fits(tmp_path):
     torch.save({"a": torch.ones(1).expand(5)}, tmp_path / "repeated.pt")
     with pytest.raises(CheckpointError, match="repeat values of their storages; save contiguous copies of them"):
         read_state_dict(tmp_path / "repeated.pt")
@@ -394,7 +393,7 @@ def test_the_remedy_fits(tmp_path: Path) -> None:
         read_state_dict(tmp_path / "text.pt")
 
 
-def test_arrays_share_nothing(tmp_path: Path) -> None:
+def test_arrays_share_nothing(tmp_path):
     whole = torch.ones(4)
     torch.save({"a": whole[:2], "b": whole[1:]}, tmp_path / "a.pt")
     found = read_state_dict(tmp_path / "a.pt")
@@ -432,7 +431,7 @@ NESTED = {
 
 @FORMATS
 @pytest.mark.parametrize("kind", NESTED)
-def test_keys_lead_to_the_wanted_tensors(tmp_path: Path, kind: str, new: bool) -> None:
+def test_keys_lead_to_the_wanted_tensors(tmp_path, kind, new):
     content, prefix, expected, texts = NESTED[kind]
     torch.save(content, tmp_path / "a.pt", _use_new_zipfile_serialization=new)
     found = read_checkpoint(tmp_path / "a.pt", prefix)
@@ -443,7 +442,7 @@ def test_keys_lead_to_the_wanted_tensors(tmp_path: Path, kind: str, new: bool) -
     assert all(text in sentence for text, sentence in zip(texts, said, strict=True)), said
 
 
-def test_keys_that_lead_nowhere(tmp_path: Path) -> None:
+def test_keys_that_lead_nowhere(tmp_path):
     torch.save({"model": {"w": WEIGHT}, "ema": {"w": OTHER}}, tmp_path / "a.pt")
     with pytest.raises(
         CheckpointError, match=r"no tensor whose name begins with 'average\.'.*Choose another strip_prefix"

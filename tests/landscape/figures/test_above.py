@@ -1,9 +1,5 @@
 """Contour lines and heat maps; interpolated points; levels."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from figure_cases import build, build_line, build_unfinished, contour_lines, draw, legend_texts, line
@@ -18,13 +14,13 @@ from landscape.record.checks import PointStatus
 from landscape.scales.levels import crowded, quantile_levels
 
 
-def mesh(ax: Any) -> QuadMesh:
+def mesh(ax):
     (found,) = [item for item in ax.collections if isinstance(item, QuadMesh)]
     return found
 
 
 class TestLines:
-    def test_they_lie_where_the_filled_ones_do_and_nothing_is_filled(self) -> None:
+    def test_they_lie_where_the_filled_ones_do_and_nothing_is_filled(self):
         landscape = Landscape(build())
         ax = plot_contour_lines(landscape)
         ours, filled = contour_lines(ax), contour_lines(plot_contour(landscape))
@@ -35,7 +31,7 @@ class TestLines:
         assert not [item for item in ax.collections if isinstance(item, QuadContourSet) and item.filled]
         assert ax.figure.axes[1].get_ylabel() == "loss (log scale)"
 
-    def test_a_single_line_has_a_bar_too(self) -> None:
+    def test_a_single_line_has_a_bar_too(self):
         ax = plot_contour_lines(Landscape(build()), levels=[1.0])
         assert contour_lines(ax).levels.tolist() == [1.0]
         assert ax.figure.axes[1].get_yticks().tolist() == [1.0]
@@ -43,14 +39,14 @@ class TestLines:
         assert ax.figure.axes[1].get_ylim() == pytest.approx((loss.min(), loss.max()))
 
     @pytest.mark.parametrize(("theme", "low", "high"), [("light", 0.0, 0.67), ("dark", 0.33, 1.0)])
-    def test_every_line_stands_out_from_the_page(self, theme: str, low: float, high: float) -> None:
+    def test_every_line_stands_out_from_the_page(self, theme, low, high):
         lines = contour_lines(plot_contour_lines(Landscape(build()), theme=theme))
         brightness = lines.get_edgecolor()[:, :3] @ [0.299, 0.587, 0.114]
         assert len(brightness) > 5
         assert (brightness >= low).all()
         assert (brightness <= high).all()
 
-    def test_the_path_is_dark_on_a_light_page(self) -> None:
+    def test_the_path_is_dark_on_a_light_page(self):
         for theme, ink in (("light", "#111111"), ("dark", "#ececec")):
             path = line(plot_contour_lines(Landscape(build(points=8)), theme=theme), "trajectory")
             assert path.get_color() == ink
@@ -58,7 +54,7 @@ class TestLines:
 
 
 class TestHeatmap:
-    def test_each_cell_has_its_own_value_around_its_own_place(self) -> None:
+    def test_each_cell_has_its_own_value_around_its_own_place(self):
         loss = np.array([[1, 2, 3, 4, 5], [1, 2, 3, 4, 50], [1, 2, np.nan, 4, 5.0]])
         data = build(loss)
         ax = plot_heatmap(Landscape(data))
@@ -70,14 +66,14 @@ class TestHeatmap:
         assert (ax.get_xlim(), ax.get_ylim()) == (tuple(edges(data.x)[[0, -1]]), tuple(edges(data.y)[[0, -1]]))
         assert not [item for item in ax.collections if isinstance(item, QuadContourSet)]
 
-    def test_unequal_steps_have_unequal_cells(self) -> None:
+    def test_unequal_steps_have_unequal_cells(self):
         data = build(np.arange(1.0, 10).reshape(3, 3), points=0)
         data.x[:] = [0, 1, 4]
         np.testing.assert_allclose(
             mesh(plot_heatmap(Landscape(data))).get_coordinates()[0, :, 0], [-0.5, 0.5, 2.5, 5.5]
         )
 
-    def test_clipping_is_in_the_bar(self) -> None:
+    def test_clipping_is_in_the_bar(self):
         ax = plot_heatmap(Landscape(build()), clip=(0.1, 5))
         bar = ax.figure.axes[1]
         assert bar.get_ylabel() == "loss (log scale, clipped to 0.1 ... 5)"
@@ -86,7 +82,7 @@ class TestHeatmap:
 
 
 class TestInterpolated:
-    def test_the_few_are_marked(self) -> None:
+    def test_the_few_are_marked(self):
         data = build_unfinished()
         for plot in (plot_contour, plot_heatmap, plot_contour_lines):
             ax = plot(Landscape(data))
@@ -102,7 +98,7 @@ class TestInterpolated:
             assert kinds <= set(legend_texts(ax))
             assert "interpolated" in ax.get_title()
 
-    def test_where_most_are_interpolated_the_measured_ones_are_marked(self) -> None:
+    def test_where_most_are_interpolated_the_measured_ones_are_marked(self):
         data = build(rows=9, columns=9, points=0)
         data.status[:] = PointStatus.INTERPOLATED
         data.status[::4, ::4] = PointStatus.MEASURED
@@ -112,7 +108,7 @@ class TestInterpolated:
 
 
 class TestLevels:
-    def test_quantiles_share_the_plane_equally(self) -> None:
+    def test_quantiles_share_the_plane_equally(self):
         data = build(rows=60, columns=80)
         ax = plot_contour(Landscape(data), levels="quantile")
         levels = contour_lines(ax).levels
@@ -120,7 +116,7 @@ class TestLevels:
         np.testing.assert_allclose(shares, 1 / (len(levels) + 1), atol=0.01)
         assert ax.figure.axes[1].get_ylabel() == "loss (log scale, levels at quantiles)"
 
-    def test_a_crowded_smooth_plane_gets_quantiles_and_a_noisy_one_does_not(self) -> None:
+    def test_a_crowded_smooth_plane_gets_quantiles_and_a_noisy_one_does_not(self):
         x = np.linspace(-1, 1, 41)
         smooth = 1 + 0.02 * (x**2 + x[:, None] ** 2)
         smooth[:2, :2] = 0.02
@@ -131,7 +127,7 @@ class TestLevels:
         assert not crowded(smooth[:3, :3], np.array([1.0]))
 
     @pytest.mark.slow
-    def test_words_numbers_and_values(self) -> None:
+    def test_words_numbers_and_values(self):
         landscape = Landscape(build())
         assert contour_lines(plot_contour(landscape, levels=[0.1, 1, 3, 1e9])).levels.tolist() == [0.1, 1, 3]
         linear = contour_lines(plot_contour(landscape, levels="linear")).levels
@@ -140,7 +136,7 @@ class TestLevels:
         assert {0.1, 1.0, 10.0} <= set(decades.tolist())
         assert len(contour_lines(plot_contour(landscape, levels=5)).levels) <= 5
 
-    def test_quantile_levels_are_as_round_as_they_can_be(self) -> None:
+    def test_quantile_levels_are_as_round_as_they_can_be(self):
         assert quantile_levels(np.linspace(0, 1, 1001), 4).tolist() == [0.2, 0.4, 0.6, 0.8]
         close = quantile_levels(np.linspace(1, 1.001, 1001), 3)
         assert close.tolist() == [1.0003, 1.0005, 1.0008] or np.allclose(close, [1.00025, 1.0005, 1.00075])
@@ -159,11 +155,11 @@ class TestLevels:
             ([1e8, 1e9], ValueError, "levels must be at least one value from 0.0.* to "),
         ],
     )
-    def test_wrong_levels(self, levels: Any, error: type[Exception], message: str) -> None:
+    def test_wrong_levels(self, levels, error, message):
         with pytest.raises(error, match=message):
             plot_contour(Landscape(build()), levels=levels)
 
-    def test_logarithmic_levels_need_something_positive(self) -> None:
+    def test_logarithmic_levels_need_something_positive(self):
         with pytest.raises(ValueError, match="levels must be 'linear' or 'quantile' where no value is positive"):
             choose_scale(np.linspace(-3, -1, 9), levels="log")
 
@@ -178,7 +174,7 @@ class TestBoth:
             np.arange(1.0, 6)[:, None], np.array([[np.inf, -np.inf], [0, 1e300]]),
         ],
     )  # fmt: skip
-    def test_strange_surfaces(self, plot: Any, loss: Any) -> None:
+    def test_strange_surfaces(self, plot, loss):
         data = build(loss)
         ax = plot(Landscape(data))
         draw(ax)
@@ -188,14 +184,14 @@ class TestBoth:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", ["$", r"a_$b_{c$", r"$\frac$", r"x^2_\alpha", "%s {} #&~"])
-    def test_special_characters(self, plot: Any, name: str) -> None:
+    def test_special_characters(self, plot, name):
         data = build(rows=4, columns=5, network=name, unit=name)
         data.metrics[name] = data.metrics["loss"] + 1
         ax = plot(Landscape(data), metric=name)
         draw(ax)
         assert ax.get_title().startswith(name.replace("$", r"\$"))
 
-    def test_a_line_and_foreign_axes(self, plot: Any) -> None:
+    def test_a_line_and_foreign_axes(self, plot):
         with pytest.raises(ValueError, match=f"{plot.__name__} needs a plane, but the landscape is a line"):
             plot(Landscape(build_line([1, 2])))
         with pytest.raises(TypeError, match="ax must be matplotlib axes or None"):
@@ -206,7 +202,7 @@ class TestBoth:
             plot(Landscape(build()), colormap="nothing")
 
 
-def test_default_colours_are_even_in_brightness() -> None:
+def test_default_colours_are_even_in_brightness():
     from matplotlib import colormaps
 
     steps = np.diff(colormaps["viridis"](np.linspace(0, 1, 64))[:, :3] @ [0.2126, 0.7152, 0.0722])

@@ -1,8 +1,4 @@
-from __future__ import annotations
-
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +16,7 @@ from landscape.record.checks import PointStatus
 BALL = np.array([0xFF, 0x4D, 0x6D])
 
 
-def where_is_the_ball(frame: Any) -> tuple[float, float]:
+def where_is_the_ball(frame):
     """Its middle in pixels from the left and from the bottom, in the left half."""
     half = frame[:, : frame.shape[1] // 2].astype(int)
     rows, columns = np.nonzero(np.abs(half - BALL).sum(axis=2) < 12)
@@ -28,7 +24,7 @@ def where_is_the_ball(frame: Any) -> tuple[float, float]:
     return float(columns.mean()), float(len(frame) - rows.mean())
 
 
-def where_is_it_thickest(frame: Any, color: tuple[int, int, int]) -> tuple[float, float]:
+def where_is_it_thickest(frame, color):
     """The middle of the largest spot of a colour in the left half, which is thicker than the lines of that colour."""
     half = frame[:, : frame.shape[1] // 2].astype(int)
     share = uniform_filter((np.abs(half - color).sum(axis=2) < 40).astype(float), size=9)
@@ -36,7 +32,7 @@ def where_is_it_thickest(frame: Any, color: tuple[int, int, int]) -> tuple[float
     return float(columns.mean()), float(len(frame) - rows.mean())
 
 
-def walk(**changes: Any) -> Any:
+def walk(**changes):
     data = build(points=4, rows=12, columns=16)
     path = data.checkpoints
     path.x[:], path.y[:] = [-1.5, -0.5, 1.0, 2.0], [-0.8, 1.0, 0.0, 0.9]
@@ -48,7 +44,7 @@ def walk(**changes: Any) -> Any:
 
 
 class TestFrames:
-    def test_the_ball_walks_along_the_path_at_constant_speed(self) -> None:
+    def test_the_ball_walks_along_the_path_at_constant_speed(self):
         data = walk()
         frames = list(walk_frames(Landscape(data), seconds=1, rate=13, dpi=60))
         assert len(frames) == 13
@@ -61,11 +57,9 @@ class TestFrames:
             assert slope > 0
             np.testing.assert_allclose(seen[:, axis], slope * expected + offset, atol=1.0)
 
-    def test_two_runs_walk_at_once_and_the_shorter_one_waits(self) -> None:
+    def test_two_runs_walk_at_once_and_the_shorter_one_waits(self):
         data = with_runs()
         path = data.checkpoints
-        assert path is not None
-        assert path.y is not None
         frames = list(walk_frames(Landscape(data), seconds=1, rate=8, dpi=100))
         # 5 and 8 checkpoints, each five epochs apart.
         moments = np.linspace(0, 35, 8)
@@ -78,14 +72,14 @@ class TestFrames:
                 assert slope > 0
                 np.testing.assert_allclose(seen[:, axis], slope * expected + offset, atol=2.0)
 
-    def test_what_does_not_move_stays_as_it_is(self) -> None:
+    def test_what_does_not_move_stays_as_it_is(self):
         first, *_, last = walk_frames(Landscape(walk()), seconds=1, rate=4, dpi=60)
         changed = (first != last).any(axis=2).mean()
         assert 0.001 < changed < 0.2
 
     @pytest.mark.parametrize("kind", ["lines", "heatmap", "surface"])
     @pytest.mark.parametrize("theme", ["light", "dark"])
-    def test_over_every_kind_of_ground(self, kind: str, theme: str) -> None:
+    def test_over_every_kind_of_ground(self, kind, theme):
         data = walk()
         # Behind the surface or below it the ball would be faint.
         data.checkpoints.projected["loss"][:] = 1.05 * loss_at(data.checkpoints.x, data.checkpoints.y)
@@ -94,7 +88,7 @@ class TestFrames:
         assert len(places) == 3
         assert bool(frames[0][0, 0].mean() < 50) is (theme == "dark")
 
-    def test_unfinished_and_empty_planes(self) -> None:
+    def test_unfinished_and_empty_planes(self):
         data = walk()
         data.checkpoints.metrics["loss"][2:] = np.nan
         data.checkpoints.projected["loss"][1:] = np.nan
@@ -120,14 +114,14 @@ class TestFrames:
             (walk(), {"width": 1}, TypeError, "walk_frames has no argument 'width'"),
         ],
     )
-    def test_wrong_arguments(self, data: Any, arguments: Any, error: type[Exception], message: str) -> None:
+    def test_wrong_arguments(self, data, arguments, error, message):
         with pytest.raises(error, match=message):
             next(walk_frames(Landscape(data), **arguments))
 
 
 class TestFiles:
     @pytest.mark.slow
-    def test_gif(self, tmp_path: Path) -> None:
+    def test_gif(self, tmp_path):
         landscape = Landscape(walk())
         path = save_animation(landscape, tmp_path / "a.gif", seconds=0.6, rate=10, dpi=50)
         frames = list(walk_frames(landscape, seconds=0.6, rate=10, dpi=50))
@@ -146,7 +140,7 @@ class TestFiles:
         assert again.read_bytes() == path.read_bytes()
 
     @pytest.mark.slow
-    def test_mp4_of_an_odd_size(self, tmp_path: Path) -> None:
+    def test_mp4_of_an_odd_size(self, tmp_path):
         path = save_animation(Landscape(walk()), tmp_path / "a.MP4", seconds=0.5, rate=10, size=(9.62, 5.42), dpi=50)
         command = [find_ffmpeg(), "-loglevel", "error", "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
         raw = subprocess.run(command, check=True, capture_output=True).stdout
@@ -158,14 +152,14 @@ class TestFiles:
         assert np.abs(film[0, :271, :481].astype(int) - expected[0]).mean() < 6
         assert np.abs(film[-1, :271, :481].astype(int) - expected[-1]).mean() < 6
 
-    def test_without_ffmpeg_the_way_out_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_ffmpeg_the_way_out_is_named(self, tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setitem(__import__("sys").modules, "imageio_ffmpeg", None)
         with pytest.raises(LandscapeError, match=r"needs ffmpeg, which is not on the PATH; .* or write a \.gif"):
             save_animation(Landscape(walk()), tmp_path / "a.mp4")
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_failing_ffmpeg_says_why(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failing_ffmpeg_says_why(self, tmp_path, monkeypatch):
         program = tmp_path / "bin" / "ffmpeg"
         program.parent.mkdir()
         program.write_text("#!/bin/sh\necho 'unknown encoder libx264' >&2\nexit 3\n")
@@ -175,7 +169,7 @@ class TestFiles:
             save_animation(Landscape(walk()), tmp_path / "a.mp4", seconds=0.2, dpi=40)
         assert [item.name for item in tmp_path.iterdir()] == ["bin"]
 
-    def test_other_names(self, tmp_path: Path) -> None:
+    def test_other_names(self, tmp_path):
         with pytest.raises(ValueError, match=r"path must be a name that ends in \.gif or \.mp4"):
             save_animation(Landscape(walk()), tmp_path / "a.avi")
         with pytest.raises(NotADirectoryError, match=r"path must lie in a directory that exists, but .*none does not"):

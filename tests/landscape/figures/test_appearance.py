@@ -1,10 +1,6 @@
-from __future__ import annotations
-
 import io
 import re
 import zlib
-from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -31,14 +27,14 @@ from landscape.landscape import Landscape
 PLANES = [plot_contour, plot_contour_lines, plot_heatmap, plot_surface]
 
 
-def brightness(color: Any) -> float:
+def brightness(color):
     return float(np.dot(to_rgb(color), [0.299, 0.587, 0.114]))
 
 
 class TestThemes:
     @pytest.mark.slow
     @pytest.mark.parametrize("plot", PLANES)
-    def test_text_stands_out_from_the_page(self, plot: Any) -> None:
+    def test_text_stands_out_from_the_page(self, plot):
         for theme, dark in (("light", False), ("dark", True)):
             ax = plot(Landscape(build()), theme=theme)
             page = brightness(ax.figure.get_facecolor())
@@ -50,20 +46,20 @@ class TestThemes:
             corner = figure_pixels(ax, dpi=30)[0, 0]
             assert abs(corner.mean() / 255 - page) < 0.02
 
-    def test_without_a_theme_the_users_settings_rule(self) -> None:
+    def test_without_a_theme_the_users_settings_rule(self):
         with matplotlib.rc_context({"figure.facecolor": "#000022", "text.color": "yellow"}):
             ax = plot_contour(Landscape(build()))
         assert to_hex(ax.figure.get_facecolor()) == "#000022"
         assert ax.title.get_color() == "yellow"
         assert plot_contour(Landscape(build()), theme="light").figure.get_facecolor() == (1, 1, 1, 1)
 
-    def test_foreign_axes_choose_the_theme(self) -> None:
+    def test_foreign_axes_choose_the_theme(self):
         data = build_unfinished()
         for background, ink in (("white", "#111111"), ("#101010", "#ececec")):
             ax = Figure().add_subplot(facecolor=background)
             assert line(plot_contour_lines(Landscape(data), ax), "trajectory").get_color() == ink
 
-    def test_settings_are_the_users_again(self) -> None:
+    def test_settings_are_the_users_again(self):
         before = {name: value for name, value in matplotlib.rcParams.items() if name != "backend"}
         plot_contour(Landscape(build()), theme="dark", style="paper")
         with pytest.raises(KeyError):
@@ -79,20 +75,20 @@ class TestThemes:
             ({"style": None}, TypeError, "style must be one of"),
         ],
     )
-    def test_unknown_names(self, arguments: Any, error: type[Exception], message: str) -> None:
+    def test_unknown_names(self, arguments, error, message):
         for plot in (*PLANES, plot_profile):
             landscape = Landscape(build_line([1, 2]) if plot is plot_profile else build())
             with pytest.raises(error, match=message):
                 plot(landscape, **arguments)
 
-    def test_curves_differ_for_every_eye(self) -> None:
+    def test_curves_differ_for_every_eye(self):
         for theme in ("light", "dark"):
             look = choose_appearance(theme, "screen", None)
             page = brightness(look.page)
             assert len(set(look.series)) == 5
             assert all(abs(brightness(color) - page) > 0.25 for color in look.series)
 
-    def test_readable_colours_of_any_map(self) -> None:
+    def test_readable_colours_of_any_map(self):
         for name in ("viridis", "gray", "Greys", "RdBu_r"):
             assert readable(matplotlib.colormaps[name], "light").N > 10
         black = readable(matplotlib.colors.ListedColormap(["black"] * 4), "dark")
@@ -101,7 +97,7 @@ class TestThemes:
 
 class TestPaper:
     @pytest.mark.parametrize("plot", [*PLANES, plot_profile])
-    def test_fits_a_column_with_type_of_six_to_eight_points(self, plot: Any) -> None:
+    def test_fits_a_column_with_type_of_six_to_eight_points(self, plot):
         landscape = Landscape(build_line([1, 5, 2]) if plot is plot_profile else build())
         ax = plot(landscape, style="paper")
         assert ax.figure.get_size_inches()[0] == 3.4
@@ -119,12 +115,12 @@ class TestPaper:
                     assert box.x0 > page.x0 - 1, text
                     assert box.x1 < page.x1 + 1, text
 
-    def test_what_is_special_about_the_data_stays(self) -> None:
+    def test_what_is_special_about_the_data_stays(self):
         title = plot_contour(Landscape(build_unfinished()), style="paper").get_title()
         assert title == "208 of 320 points measured so far,\n32 interpolated"
 
     @pytest.mark.slow
-    def test_pdf_embeds_its_fonts_as_outlines(self, tmp_path: Path) -> None:
+    def test_pdf_embeds_its_fonts_as_outlines(self, tmp_path):
         save_figure(plot_contour(Landscape(build()), style="paper"), tmp_path / "a.pdf")
         content = (tmp_path / "a.pdf").read_bytes()
         streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", content, re.S)
@@ -133,7 +129,7 @@ class TestPaper:
         assert b"/Type3" not in text
         assert b"DejaVuSans" in text
 
-    def test_svg_is_vector_graphics(self, tmp_path: Path) -> None:
+    def test_svg_is_vector_graphics(self, tmp_path):
         save_figure(plot_contour(Landscape(build()), style="paper"), tmp_path / "a.svg")
         text = (tmp_path / "a.svg").read_text()
         # The gradients of the colour bar and of the path's time alone are images.
@@ -143,7 +139,7 @@ class TestPaper:
 
 class TestSharedScale:
     @pytest.mark.slow
-    def test_two_pictures_on_one_scale(self) -> None:
+    def test_two_pictures_on_one_scale(self):
         data = build()
         scale = choose_scale(np.array([0.001, 1000.0]), "log")
         for plot in PLANES:
@@ -151,13 +147,13 @@ class TestSharedScale:
         mesh = plot_heatmap(Landscape(data), scale=scale).collections[0]
         assert (mesh.norm.vmin, mesh.norm.vmax) == (0.001, 1000)
 
-    def test_it_has_its_levels_already(self) -> None:
+    def test_it_has_its_levels_already(self):
         with pytest.raises(ValueError, match="scale is a Scale, which has its levels and its clip already"):
             plot_contour(Landscape(build()), scale=choose_scale(np.array([1.0, 9])), levels=5)
 
 
 @pytest.mark.parametrize("plot", PLANES)
-def test_parts_of_a_figure_can_be_drawn_on(plot: Any) -> None:
+def test_parts_of_a_figure_can_be_drawn_on(plot):
     figure = Figure()
     part = figure.subfigures(1, 2)[1]
     ax = part.add_subplot(projection="3d" if plot is plot_surface else None)

@@ -5,13 +5,9 @@ tests/landscape/figures/test_baselines.py``. What each picture must show is asse
 here, so that no wrong picture is stored by mistake.
 """
 
-from __future__ import annotations
-
 import copy
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -45,7 +41,7 @@ SCREEN, PAPER = 48, 85
 PINNED = "3.11"
 
 
-def _line() -> Landscape:
+def _line():
     data = build_line(0.05 + np.linspace(-1.2, 1, 21) ** 2)
     data.metrics["loss_stderr"][:] = 0.1 * data.metrics["loss"]
     data.metrics["accuracy"] = np.exp(-data.metrics["loss"])
@@ -54,7 +50,7 @@ def _line() -> Landscape:
     return Landscape(data)
 
 
-def _begun(share: float) -> Landscape:
+def _begun(share):
     """A plane of which this share is measured, in the order of a survey."""
     data = build(rows=40, columns=40)
     rest = list(full_grid(data.shape))[int(share * data.status.size) :]
@@ -62,7 +58,7 @@ def _begun(share: float) -> Landscape:
     return Landscape(data)
 
 
-def _difference(**look: Any) -> Any:
+def _difference(**look):
     first = build()
     second = copy.deepcopy(first)
     second.attributes["network"] = "ResNet"
@@ -70,14 +66,14 @@ def _difference(**look: Any) -> Any:
     return plot_difference(Landscape(first), Landscape(second), **look)
 
 
-def _sharpness(**look: Any) -> Any:
+def _sharpness(**look):
     found = build_curvature(bottom=1)
     leave_out(found, [4], PointStatus.FAILED)
     found.residuals[9, 4], found.converged[9, 4] = 3.0, 0
     return plot_sharpness(found, learning_rate=0.05, **look)
 
 
-def _wells() -> Landscape:
+def _wells():
     x, y = np.linspace(-2, 2.5, 46), np.linspace(-1, 1.2, 23)
     waves = 0.5 * np.cos(2.2 * x)[None] + 0.4 * np.cos(4.5 * y)[:, None] + 0.12 * x[None] + 0.1 * y[:, None]
     data = build(1.2 + waves + 0.04 * np.random.default_rng(0).normal(size=waves.shape))
@@ -85,15 +81,15 @@ def _wells() -> Landscape:
     return Landscape(data)
 
 
-def _multiples(kind: str) -> Callable[..., Any]:
-    def draw(**look: Any) -> Any:
+def _multiples(kind):
+    def draw(**look):
         planes = [Landscape(data) for data in (build(), build_real("surface_resnet_pca", "ResNet"), build_unfinished())]
         return plot_multiples(planes[: 2 if kind == "surface" else 3], kind=kind, **look)[0]
 
     return draw
 
 
-PICTURES: dict[str, Callable[..., Any]] = {
+PICTURES = {
     "contour": lambda **look: plot_contour(Landscape(build()), **look),
     "contour_quantiles": lambda **look: plot_contour(
         Landscape(build_real("surface_lenet_random", "LeNet")), levels="quantile", **look
@@ -117,7 +113,7 @@ PICTURES: dict[str, Callable[..., Any]] = {
 }
 
 
-def difference_from(path: Path, pixels: Any) -> float:
+def difference_from(path, pixels):
     """The root of the mean squared difference, 0 to 255, in the stored picture's own colours."""
     with Image.open(path) as stored:
         assert stored.size == pixels.shape[1::-1]
@@ -126,7 +122,7 @@ def difference_from(path: Path, pixels: Any) -> float:
     return float(np.sqrt(np.mean((pair[0] - pair[1]) ** 2)))
 
 
-def check(name: str, pixels: Any) -> None:
+def check(name, pixels):
     path = BASELINES / f"{name}.png"
     if os.environ.get("REGENERATE_BASELINES") == "1":
         picture = Image.fromarray(pixels)
@@ -141,22 +137,22 @@ class TestBaselines:
     @pytest.mark.slow
     @pytest.mark.parametrize("style", ["screen", "paper"])
     @pytest.mark.parametrize("name", PICTURES)
-    def test_light(self, name: str, style: str) -> None:
+    def test_light(self, name, style):
         look = {"theme": "light", "style": style}
         check(f"{name}_{style}", figure_pixels(PICTURES[name](**look), dpi=SCREEN if style == "screen" else PAPER))
 
     @pytest.mark.parametrize("name", ["contour", "unfinished", "begun_2", "lines", "surface", "profile"])
-    def test_dark(self, name: str) -> None:
+    def test_dark(self, name):
         check(f"{name}_dark", figure_pixels(PICTURES[name](theme="dark"), dpi=SCREEN))
 
-    def test_a_frame_of_the_animation(self) -> None:
+    def test_a_frame_of_the_animation(self):
         data = build()
         data.checkpoints.metrics["loss"][:] = 1.1 * data.checkpoints.projected["loss"]
         frames = list(walk_frames(Landscape(data), seconds=0.5, rate=10, dpi=50))
         check("walk", frames[3])
 
     @pytest.mark.slow
-    def test_other_words_or_colours_would_be_seen(self) -> None:
+    def test_other_words_or_colours_would_be_seen(self):
         for change in (lambda ax: ax.set_title("something else"), lambda ax: ax.get_lines()[1].set_color("red")):
             ax = plot_contour(Landscape(build()), theme="light")
             change(ax)
@@ -164,7 +160,7 @@ class TestBaselines:
             assert difference_from(BASELINES / "contour_screen.png", pixels) > 1.3 * TOLERANCE
 
 
-def test_the_baselines_are_those_of_the_tests_and_small() -> None:
+def test_the_baselines_are_those_of_the_tests_and_small():
     stored = {path.stem for path in BASELINES.glob("*.png")}
     dark = {f"{name}_dark" for name in ("contour", "unfinished", "begun_2", "lines", "surface", "profile")}
     assert stored == {f"{name}_{style}" for name in PICTURES for style in ("screen", "paper")} | dark | {"walk"}

@@ -1,9 +1,5 @@
 """From where surfaces are seen: presets and their reading, and one camera for all pictures."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from figure_cases import build
@@ -27,7 +23,7 @@ from landscape.landscape import Landscape
         (Camera(1, 2), Camera(1, 2)),
     ],
 )
-def test_what_a_camera_may_be(given: Any, expected: Camera | None) -> None:
+def test_what_a_camera_may_be(given, expected):
     assert check_camera(given) == expected
     assert check_camera(camera_name(expected)) == expected
 
@@ -45,12 +41,12 @@ def test_what_a_camera_may_be(given: Any, expected: Camera | None) -> None:
         (30, TypeError, "camera must be one of default"),
     ],
 )
-def test_wrong_cameras(given: Any, error: type[Exception], message: str) -> None:
+def test_wrong_cameras(given, error, message):
     with pytest.raises(error, match=message):
         check_camera(given)
 
 
-def corners(space: Any, data: Any) -> Any:
+def corners(space, data):
     """Returns the eight corners of a surface's box on the page, shape (8, 2), of a figure of matplotlib."""
     from mpl_toolkits.mplot3d.proj3d import proj_transform
 
@@ -61,7 +57,7 @@ def corners(space: Any, data: Any) -> Any:
     return np.column_stack([right, upward])
 
 
-def seen_by_plotly(camera: dict[str, dict[str, float]], box: dict[str, float]) -> Any:
+def seen_by_plotly(camera, box):
     """Returns the same corners as plotly's camera projects them."""
     eye, center = (np.array([camera[name][axis] for axis in "xyz"]) for name in ("eye", "center"))
     half = np.array([box[axis] for axis in "xyz"]) / 2
@@ -74,27 +70,26 @@ def seen_by_plotly(camera: dict[str, dict[str, float]], box: dict[str, float]) -
     return seen[:, :2] / seen[:, 2:]
 
 
-def shape_of(places: Any) -> Any:
+def shape_of(places):
     """Returns places without where the picture is and how large it is."""
     centred = places - places.mean(axis=0)
     return centred / np.linalg.norm(centred)
 
 
 @pytest.mark.parametrize("name", [*CAMERAS, "-200,50"])
-def test_a_figure_and_plotly_show_the_same_projection(name: str) -> None:
+def test_a_figure_and_plotly_show_the_same_projection(name):
     data = build()
     data.directions.norms[:] = (1.0, 3.0)
-    space: Any = plot_surface(Landscape(data), camera=name)
+    space = plot_surface(Landscape(data), camera=name)
     width, depth = np.ptp(space.get_xlim()), np.ptp(space.get_ylim())
     root = np.sqrt(width / depth)
     box = plotly_box((root, 1 / root, 5 / 9))
     camera = check_camera(name)
-    assert camera is not None
     expected = seen_by_plotly(camera.of_plotly(box), box)
     np.testing.assert_allclose(shape_of(corners(space, data)), shape_of(expected), atol=2e-3)
 
 
-def test_pyvista_stands_at_the_same_place() -> None:
+def test_pyvista_stands_at_the_same_place():
     eye, middle, up = Camera(0, 0).of_pyvista((0, 2, 0, 2, 10, 11))
     assert up == (0, 0, 1)
     np.testing.assert_allclose(middle, [1, 1, 10 + (1 - FLOOR) / 2])
@@ -102,10 +97,10 @@ def test_pyvista_stands_at_the_same_place() -> None:
 
 
 @pytest.mark.slow
-def test_all_panels_have_one_camera_and_auto_looks_for_each() -> None:
+def test_all_panels_have_one_camera_and_auto_looks_for_each():
     rising = np.linspace(1, 5, 8) * np.ones((6, 1))
     files = [Landscape(build(loss, points=0)) for loss in (rising, rising[:, ::-1])]
-    panels: Any = plot_multiples(files, kind="surface")
+    panels = plot_multiples(files, kind="surface")
     assert {(ax.azim, ax.elev) for ax in panels} == {(-60, 35)}
     panels = plot_multiples(files, kind="surface", camera="low")
     assert {(ax.azim, ax.elev) for ax in panels} == {(CAMERAS["low"].azimuth, CAMERAS["low"].elevation)}
@@ -113,7 +108,7 @@ def test_all_panels_have_one_camera_and_auto_looks_for_each() -> None:
     assert len({ax.azim for ax in panels}) == 2
 
 
-def test_auto_sees_a_path_that_others_do_not() -> None:
+def test_auto_sees_a_path_that_others_do_not():
     x = np.linspace(-1, 1, 25)
     # A wall before the path, seen from the default camera's side.
     loss = np.where(x[:, None] < -0.3, 5.0, 1.0) * np.ones((25, 25))
@@ -123,19 +118,16 @@ def test_auto_sees_a_path_that_others_do_not() -> None:
     data.origin.metrics["loss"] = float("nan")
     hidden = {}
     for camera in ("low", "auto"):
-        ax: Any = plot_surface(Landscape(data), camera=camera)
+        ax = plot_surface(Landscape(data), camera=camera)
         path = next(each for each in ax.get_lines() if each.get_label() == "_path")
         hidden[camera] = path.hidden().mean()
     assert hidden["low"] > 0.5
     assert hidden["auto"] == 0
 
 
-def test_the_figure_in_a_notebook_has_the_same_camera() -> None:
+def test_the_figure_in_a_notebook_has_the_same_camera():
     data = build()
     usual, low, turned = (notebook_figure(data, camera) for camera in (None, "low", (-60, 12)))
-    assert usual is not None
-    assert low is not None
-    assert turned is not None
     assert low["layout"]["scene"]["camera"] == turned["layout"]["scene"]["camera"]
     eye, center = (usual["layout"]["scene"]["camera"][name] for name in ("eye", "center"))
     toward = np.array([eye[axis] - center[axis] for axis in "xyz"])

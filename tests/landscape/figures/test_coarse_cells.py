@@ -1,10 +1,7 @@
 """Pictures of unfinished landscapes: coarse cells look like what they are, and change no number."""
 
-from __future__ import annotations
-
 import copy
 import io
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +23,6 @@ from landscape.figures import (
     plot_surface,
     save_figure,
 )
-from landscape.grid.data import LandscapeData
 from landscape.record.checks import PointStatus
 from landscape.sampling.coarse_cells import coarse_values, covering_points
 from landscape.sampling.sampling import full_grid
@@ -34,7 +30,7 @@ from landscape.sampling.sampling import full_grid
 LABEL = "coarse: value of the nearest measured point"
 
 
-def begun(whole: LandscapeData, count: int) -> LandscapeData:
+def begun(whole, count):
     """Returns a landscape of which only the first points, in the order of a survey, are measured."""
     data = copy.deepcopy(whole)
     rest = list(full_grid(data.shape))[count:]
@@ -44,11 +40,11 @@ def begun(whole: LandscapeData, count: int) -> LandscapeData:
     return data
 
 
-def plane(count: int = 32, **options: Any) -> LandscapeData:
+def plane(count=32, **options):
     return begun(build(rows=40, columns=40, **options), count)
 
 
-def meshes(ax: Any) -> list[tuple[Any, Any]]:
+def meshes(ax):
     """Returns the colours of drawn cells by mesh, shape (ny, nx, 4), and whether they are drawn."""
     found = []
     for mesh in (item for item in ax.collections if isinstance(item, QuadMesh)):
@@ -58,7 +54,7 @@ def meshes(ax: Any) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("function", [plot_contour, plot_heatmap])
-def test_exact_cells_keep_their_colours_and_coarse_ones_are_washed_out_and_hatched(function: Any) -> None:
+def test_exact_cells_keep_their_colours_and_coarse_ones_are_washed_out_and_hatched(function):
     data = plane()
     ax = function(Landscape(data), theme="light")
     (exact, measured), (coarse, shown) = meshes(ax)
@@ -85,7 +81,7 @@ def test_exact_cells_keep_their_colours_and_coarse_ones_are_washed_out_and_hatch
     assert ax.get_title().endswith("2 % measured (32 of 1,600 points)")
 
 
-def test_no_line_runs_through_what_is_not_measured() -> None:
+def test_no_line_runs_through_what_is_not_measured():
     data = plane(900)
     ax = plot_contour(Landscape(data), scale="linear")
     lines = contour_lines(ax)
@@ -100,7 +96,7 @@ def test_no_line_runs_through_what_is_not_measured() -> None:
 
 
 @pytest.mark.parametrize("bad", ["failed", "not finite"])
-def test_a_point_without_a_number_fills_nothing(bad: str) -> None:
+def test_a_point_without_a_number_fills_nothing(bad):
     data = plane()
     points = covering_points(data.status)
     lost = int(points[19, 19])
@@ -114,7 +110,7 @@ def test_a_point_without_a_number_fills_nothing(bad: str) -> None:
     assert {f"{bad} (1)", f"pending ({count})", f"{LABEL} ({1568 - count:,})"} <= set(legend_texts(ax))
 
 
-def test_colours_are_chosen_from_measured_values_alone() -> None:
+def test_colours_are_chosen_from_measured_values_alone():
     data = plane()
     measured = data.status == PointStatus.MEASURED
     first = plot_heatmap(Landscape(data)).collections[0].norm
@@ -122,16 +118,16 @@ def test_colours_are_chosen_from_measured_values_alone() -> None:
     assert (first.vmin, first.vmax) == (values.min(), values.max())
 
 
-def test_lines_on_the_bare_page_have_coarse_colours_and_a_bar() -> None:
+def test_lines_on_the_bare_page_have_coarse_colours_and_a_bar():
     ax = plot_contour_lines(Landscape(plane()))
     ((_, shown),) = meshes(ax)
     assert shown.sum() == 1568
     assert any(axes.get_ylabel().startswith("loss") for axes in ax.figure.axes)
 
 
-def test_a_surface_has_flat_washed_plateaus() -> None:
+def test_a_surface_has_flat_washed_plateaus():
     data = plane()
-    ax: Any = plot_surface(Landscape(data), scale="linear", theme="light")
+    ax = plot_surface(Landscape(data), scale="linear", theme="light")
     (cells,) = [item for item in ax.collections if isinstance(item, Poly3DCollection)]
     corners = np.asarray(cells._faces)
     assert len(corners) >= 32
@@ -149,14 +145,14 @@ def test_a_surface_has_flat_washed_plateaus() -> None:
     assert any(text.replace("\n", " ").startswith(LABEL) for text in legend_texts(ax))
 
 
-def test_where_the_surface_itself_is_known_there_is_no_plateau() -> None:
-    whole: Any = plot_surface(Landscape(plane(1600)))
+def test_where_the_surface_itself_is_known_there_is_no_plateau():
+    whole = plot_surface(Landscape(plane(1600)))
     (cells,) = [item for item in whole.collections if isinstance(item, Poly3DCollection)]
     assert len(cells._faces) == 39 * 39
     assert not any("coarse" in text for text in legend_texts(whole))
 
 
-def test_a_profile_has_dotted_steps() -> None:
+def test_a_profile_has_dotted_steps():
     data = begun(build_line(0.05 + np.linspace(-1.2, 1, 101) ** 2), 30)
     ax = plot_profile(Landscape(data))
     (steps,) = [item for item in ax.collections if isinstance(item, LineCollection) and "coarse" in item.get_label()]
@@ -168,13 +164,13 @@ def test_a_profile_has_dotted_steps() -> None:
     assert f"{LABEL} (71)" in legend_texts(ax)
 
 
-def test_multiples_share_one_entry() -> None:
+def test_multiples_share_one_entry():
     axes = plot_multiples([Landscape(plane()), Landscape(plane(160))])
     assert legend_texts(axes[0]).count(LABEL) == 1
     assert [ax.get_title().split("\n")[-1].split(" (")[0] for ax in axes] == ["2 % measured", "10 % measured"]
 
 
-def test_a_difference_is_coarse_where_either_is_pending() -> None:
+def test_a_difference_is_coarse_where_either_is_pending():
     first, second = plane(), plane(1600)
     ax = plot_difference(Landscape(first), Landscape(second), scale="linear")
     _, shown = meshes(ax)[1]
@@ -182,7 +178,7 @@ def test_a_difference_is_coarse_where_either_is_pending() -> None:
 
 
 @pytest.mark.slow
-def test_it_is_for_looking_at_alone(tmp_path: Any) -> None:
+def test_it_is_for_looking_at_alone(tmp_path):
     data = plane()
     before = copy.deepcopy(data)
     landscape = Landscape(data)
@@ -200,7 +196,7 @@ def test_it_is_for_looking_at_alone(tmp_path: Any) -> None:
     assert landscape.topology().excluded == {"pending": 1568}
 
 
-def test_rectangles_cover_each_cell_once() -> None:
+def test_rectangles_cover_each_cell_once():
     points = np.array([[3, 3, 3, -1], [3, 7, 7, 7], [3, 7, 7, 7], [12, 12, 3, 3]])
     drawn = np.full(points.shape, -1)
     for top, bottom, left, right, index in blocks(points):
@@ -210,7 +206,7 @@ def test_rectangles_cover_each_cell_once() -> None:
     assert [1, 3, 1, 4, 7] in blocks(points).tolist()
 
 
-def test_dark_pages_wash_towards_dark() -> None:
+def test_dark_pages_wash_towards_dark():
     ax = plot_heatmap(Landscape(plane()), theme="dark")
     (exact, _), (coarse, shown) = meshes(ax)
     points = covering_points(plane().status)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from figure_cases import build, build_line, contour_lines, draw, legend_texts, line, loss_at
@@ -20,7 +18,7 @@ COARSE = "coarse: value of the nearest measured point"
 
 
 class TestContour:
-    def test_every_line_lies_where_the_loss_has_its_value(self) -> None:
+    def test_every_line_lies_where_the_loss_has_its_value(self):
         ax = plot_contour(Landscape(build(rows=120, columns=160)))
         lines = contour_lines(ax)
         checked = 0
@@ -31,7 +29,7 @@ class TestContour:
         assert checked > 500
 
     @pytest.mark.slow
-    def test_rows_are_y_with_three_rows_and_five_columns(self) -> None:
+    def test_rows_are_y_with_three_rows_and_five_columns(self):
         loss = [[1, 2, 3, 4, 5], [1, 2, 3, 4, 50], [1, 2, np.nan, 4, 5.0]]
         ax = plot_contour(Landscape(build(loss)))
         (mesh,) = [item for item in ax.collections if isinstance(item, QuadMesh)]
@@ -44,7 +42,7 @@ class TestContour:
         assert ax.get_xlim() == (-2, 2.5)
         assert ax.get_ylim() == (-1, 1.2)
 
-    def test_colours_are_logarithmic_and_the_bar_says_so(self) -> None:
+    def test_colours_are_logarithmic_and_the_bar_says_so(self):
         ax = plot_contour(Landscape(build()))
         bar = ax.figure.axes[1]
         assert bar.get_ylabel() == "loss (log scale)"
@@ -53,7 +51,7 @@ class TestContour:
         np.testing.assert_allclose(shown, bar.get_yticks())
         np.testing.assert_allclose(shown, contour_lines(ax).levels)
 
-    def test_labels_on_lines_say_their_level(self) -> None:
+    def test_labels_on_lines_say_their_level(self):
         ax = plot_contour(Landscape(build(rows=60, columns=60, points=0)))
         lines = contour_lines(ax)
         labels = [text for text in ax.texts if text.get_text()]
@@ -62,7 +60,7 @@ class TestContour:
             assert float(label.get_text()) == pytest.approx(loss_at(*label.get_position()), rel=0.3, abs=0.02)
         assert {float(label.get_text()) for label in labels} <= set(lines.levels)
 
-    def test_the_trajectory_is_where_it_was(self) -> None:
+    def test_the_trajectory_is_where_it_was(self):
         data = build()
         ax = plot_contour(Landscape(data))
         path = data.checkpoints
@@ -72,7 +70,7 @@ class TestContour:
         np.testing.assert_array_equal(line(ax, "final weights").get_xydata(), [[0, 0]])
         assert legend_texts(ax) == ["trajectory", "start (epoch 3)", "end (epoch 14)", "final weights (epoch 14)"]
 
-    def test_numbers_stand_beside_their_checkpoints_and_apart_from_each_other(self) -> None:
+    def test_numbers_stand_beside_their_checkpoints_and_apart_from_each_other(self):
         data = build(points=40)
         ax = plot_contour(Landscape(data))
         ax.figure.draw_without_rendering()
@@ -90,17 +88,17 @@ class TestContour:
             others = np.delete(stacked, index, axis=0)
             assert not overlaps(box, others).any()
 
-    def test_without_trajectory(self) -> None:
+    def test_without_trajectory(self):
         ax = plot_contour(Landscape(build()), trajectory=False)
         assert ax.get_lines() == []
         assert legend_texts(ax) == []
 
-    def test_a_path_that_leaves_the_picture_is_said_to(self) -> None:
+    def test_a_path_that_leaves_the_picture_is_said_to(self):
         data = build()
         data.checkpoints.x[:2] = 99
         assert "trajectory (2 of 12 outside)" in legend_texts(plot_contour(Landscape(data)))
 
-    def test_pending_failed_and_infinite_cells_are_shown_as_such(self) -> None:
+    def test_pending_failed_and_infinite_cells_are_shown_as_such(self):
         data = build(rows=10, columns=10, points=0)
         loss = data.metrics["loss"]
         loss[2, 3:5], data.status[2, 3:5] = np.nan, PointStatus.FAILED
@@ -115,21 +113,21 @@ class TestContour:
         np.testing.assert_allclose(failed.extents, [across[3], up[2], across[5], up[3]])
         draw(ax)
 
-    def test_the_own_status_rules_even_where_a_number_is_left(self) -> None:
+    def test_the_own_status_rules_even_where_a_number_is_left(self):
         data = build(rows=4, columns=4, points=0)
         data.status[1, 1] = PointStatus.FAILED
         ax = plot_contour(Landscape(data))
         (mesh,) = [item for item in ax.collections if isinstance(item, QuadMesh)]
         assert np.ma.getmaskarray(mesh.get_array()).reshape(4, 4)[1, 1]
 
-    def test_clipping_is_labelled(self) -> None:
+    def test_clipping_is_labelled(self):
         ax = plot_contour(Landscape(build()), clip=(0.1, 5))
         assert ax.figure.axes[1].get_ylabel() == "loss (log scale, clipped to 0.1 ... 5)"
         (filled,) = [item for item in ax.collections if isinstance(item, QuadContourSet) and item.filled]
         assert filled.extend == "both"
         assert (filled.norm.vmin, filled.norm.vmax) == (0.1, 5)
 
-    def test_clipping_does_not_move_the_lines(self) -> None:
+    def test_clipping_does_not_move_the_lines(self):
         whole = contour_lines(plot_contour(Landscape(build()), levels=9))
         clipped = contour_lines(plot_contour(Landscape(build()), levels=9, clip=5.5))
         positions = {float(level): segments for level, segments in zip(whole.levels, whole.allsegs, strict=True)}
@@ -139,11 +137,11 @@ class TestContour:
             for ours, theirs in zip(clipped.allsegs[index], positions[float(clipped.levels[index])], strict=True):
                 np.testing.assert_array_equal(ours, theirs)
 
-    def test_other_metrics_keep_their_name(self) -> None:
+    def test_other_metrics_keep_their_name(self):
         ax = plot_contour(Landscape(build()), metric="accuracy", scale="linear", colormap="magma")
         assert ax.figure.axes[1].get_ylabel() == "accuracy"
 
-    def test_axes_of_the_user_are_used(self) -> None:
+    def test_axes_of_the_user_are_used(self):
         figure = Figure()
         left, right = figure.subplots(1, 2)
         assert plot_contour(Landscape(build()), right) is right
@@ -152,7 +150,7 @@ class TestContour:
         assert figure.legends == []
         assert figure.get_layout_engine() is None
 
-    def test_a_line_is_sent_elsewhere(self) -> None:
+    def test_a_line_is_sent_elsewhere(self):
         for plot in DRAWINGS:
             with pytest.raises(ValueError, match="the landscape is a line; use plot_profile"):
                 plot(Landscape(build_line([1, 2])))

@@ -1,9 +1,5 @@
 """Landscapes of several data sets: side by side on one scale, subtracted, along a line, and what the captions say."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from data_sets import with_test_set
@@ -13,22 +9,21 @@ from matplotlib.contour import QuadContourSet
 
 from landscape.drawing.time_bar import NAME as TIME_BAR
 from landscape.figures import choose_scale, plot_difference, plot_multiples, plot_profile
-from landscape.grid.data import LandscapeData
 from landscape.landscape import Landscape
 
 LONG = "recall of a very long name that somebody gave to a metric of theirs"
 
 
-def both(**attributes: Any) -> LandscapeData:
+def both(**attributes):
     return with_test_set(build(**attributes))
 
 
-def norm(ax: Any) -> Any:
+def norm(ax):
     found = (item for item in ax.collections if isinstance(item, QuadMesh | QuadContourSet))
     return next(item.norm for item in found if not isinstance(item, QuadContourSet) or item.filled)
 
 
-def bars(axes: list[Any]) -> list[str]:
+def bars(axes):
     """Returns what the colour bars of values say; that of a path's time says nothing of data sets."""
     found = [ax for ax in axes[0].figure.axes[len(axes) :] if ax.get_label() != TIME_BAR]
     return [ax.get_ylabel() or ax.get_xlabel() for ax in found]
@@ -37,7 +32,7 @@ def bars(axes: list[Any]) -> list[str]:
 class TestSideBySide:
     @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["contour", "heatmap"])
-    def test_the_surfaces_of_two_data_sets_are_on_one_scale(self, kind: str) -> None:
+    def test_the_surfaces_of_two_data_sets_are_on_one_scale(self, kind):
         data = both()
         axes = Landscape(data).plot_multiples(["loss", "loss@test"], kind)
         everything = np.concatenate([data.metrics[name].ravel() for name in ("loss", "loss@test")])
@@ -49,7 +44,7 @@ class TestSideBySide:
         draw(axes[0])
 
     @pytest.mark.slow
-    def test_other_quantities_have_a_scale_each_and_the_picture_says_so(self) -> None:
+    def test_other_quantities_have_a_scale_each_and_the_picture_says_so(self):
         data = both()
         axes = plot_multiples(Landscape(data), metrics=["loss", "loss@test", "accuracy", "accuracy@test"])
         ends = [(norm(ax).vmin, norm(ax).vmax) for ax in axes]
@@ -58,7 +53,7 @@ class TestSideBySide:
         assert "a scale each for loss and accuracy" in legend_texts(axes[0])
 
     @pytest.mark.slow
-    def test_landscapes_are_rows_and_metrics_columns(self) -> None:
+    def test_landscapes_are_rows_and_metrics_columns(self):
         other = both(network="ResNet")
         axes = plot_multiples([Landscape(both()), Landscape(other)], metrics=["loss", "loss@test"])
         assert [ax.get_title() for ax in axes] == [
@@ -68,18 +63,18 @@ class TestSideBySide:
         assert [ax.get_subplotspec().rowspan.start for ax in axes] == [0, 0, 1, 1]
         assert axes[0].figure.get_suptitle() == ""
 
-    def test_lines_share_their_axis(self) -> None:
+    def test_lines_share_their_axis(self):
         axes = plot_multiples(Landscape(with_test_set(build_line([1, 0.1, 40]))), metrics=["loss", "loss@test"])
         assert len({ax.get_ylim() for ax in axes}) == 1
         assert [ax.get_ylabel() for ax in axes] == ["loss (log scale)", ""]
 
-    def test_a_surface_that_nobody_named(self) -> None:
+    def test_a_surface_that_nobody_named(self):
         axes = plot_multiples(Landscape(with_test_set(build(), named=False)), metrics=["loss", "loss@test"])
         assert [ax.get_title() for ax in axes] == ["loss", "loss on test"]
 
     @pytest.mark.slow
     @pytest.mark.parametrize("style", ["screen", "paper"])
-    def test_paper_and_long_names_and_gaps(self, style: str) -> None:
+    def test_paper_and_long_names_and_gaps(self, style):
         data = build()
         data.metrics[LONG] = data.metrics["accuracy"].copy()
         data.metrics["loss"][3:6, 4:9] = np.nan
@@ -90,9 +85,9 @@ class TestSideBySide:
             draw(landscape.plot_contour(metric=names[1], style=style, theme=theme))
             draw(landscape.plot_difference(names[1], names[0], style=style, theme=theme))
 
-    def test_wrong_arguments(self) -> None:
+    def test_wrong_arguments(self):
         landscape = Landscape(both())
-        cases: list[tuple[dict[str, Any], type[Exception], str]] = [
+        cases = [
             ({"metrics": "loss"}, TypeError, r"metrics must be a list of names such as \[\"loss\", \"loss@test\"\]"),
             ({"metrics": []}, ValueError, "metrics must be a list of at least one name"),
             ({"metrics": ["loss@val"]}, KeyError, "no metric 'loss@val'; it has .*'loss@test'"),
@@ -113,7 +108,7 @@ class TestSideBySide:
 
 
 class TestDifference:
-    def test_two_metrics_of_one_plane(self) -> None:
+    def test_two_metrics_of_one_plane(self):
         data = both()
         ax = plot_difference(Landscape(data), "loss@test", "loss")
         assert ax.get_title() == "LeNet, epochs 3 to 14"
@@ -123,7 +118,7 @@ class TestDifference:
         assert norm(ax).vmax <= np.abs(gap).max()
         draw(ax)
 
-    def test_a_line_is_where_the_gap_has_its_value(self) -> None:
+    def test_a_line_is_where_the_gap_has_its_value(self):
         data = both()
         data.metrics["loss@test"][...] = data.metrics["loss"] + data.x
         ax = plot_difference(Landscape(data), "loss@test", "loss", scale="linear", levels=[-1.0, 0.5])
@@ -131,9 +126,9 @@ class TestDifference:
         for level, paths in zip(lines.levels, lines.get_paths(), strict=True):
             np.testing.assert_allclose(paths.vertices[:, 0], level, atol=1e-9)
 
-    def test_wrong_arguments(self) -> None:
+    def test_wrong_arguments(self):
         landscape = Landscape(both())
-        cases: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
+        cases = [
             (("loss@val", "loss"), {}, KeyError, "no metric 'loss@val'; it has .*'loss@test'"),
             (("loss",), {}, TypeError, "minus must be the name of a metric"),
             ((3,), {}, TypeError, "second must be a Landscape, or the name of a metric"),
@@ -148,7 +143,7 @@ class TestDifference:
 
 
 class TestProfile:
-    def test_both_data_sets_on_one_axis_and_an_accuracy_on_the_right(self) -> None:
+    def test_both_data_sets_on_one_axis_and_an_accuracy_on_the_right(self):
         data = build_line(np.geomspace(0.01, 40, 9))
         data.metrics["loss_stderr"][...] = 0.1 * data.metrics["loss"]
         data.metrics["accuracy"] = np.linspace(0.99, 0.1, 9)
@@ -172,14 +167,14 @@ class TestProfile:
         assert len({item.get_color() for item in drawn}) == 4
         draw(ax)
 
-    def test_only_the_test_set(self) -> None:
+    def test_only_the_test_set(self):
         ax = plot_profile(Landscape(with_test_set(build_line([3, 1, 2]))), metric="loss@test")
         assert ax.get_ylabel() == "loss on test"
 
 
 class TestCaptions:
     @pytest.mark.slow
-    def test_every_picture_says_which_data_set(self) -> None:
+    def test_every_picture_says_which_data_set(self):
         data = both()
         landscape = Landscape(data)
         assert bars([landscape.plot_contour(metric="loss@test")]) == ["loss on test (log scale)"]
@@ -188,10 +183,9 @@ class TestCaptions:
             "(projected loss on test)" in text for text in legend_texts(landscape.plot_surface(metric="loss@test"))
         )
 
-    def test_own_losses_are_those_of_the_data_set(self) -> None:
+    def test_own_losses_are_those_of_the_data_set(self):
         data = build()
         path = data.checkpoints
-        assert path is not None
         for values in (path.metrics, path.projected):
             values["loss"][:] = 1.0
             values["loss_stderr"] = np.full(len(path.number), 0.3)
@@ -206,12 +200,12 @@ class TestCaptions:
         )
         assert not any("own loss" in text for text in legend_texts(Landscape(landscape).plot_contour()))
 
-    def test_a_name_with_a_sign_is_no_data_set_without_a_loss(self) -> None:
+    def test_a_name_with_a_sign_is_no_data_set_without_a_loss(self):
         data = build()
         data.metrics["acc@5"] = data.metrics["accuracy"].copy()
         assert bars([Landscape(data).plot_heatmap(metric="acc@5")]) == ["acc@5"]
 
-    def test_a_data_set_whose_name_sounds_like_a_loss(self) -> None:
+    def test_a_data_set_whose_name_sounds_like_a_loss(self):
         data = with_test_set(build(), dataset="normal")
         data.metrics["accuracy@normal"][...] = np.linspace(0.01, 0.9, data.status.size).reshape(data.shape)
         assert bars([Landscape(data).plot_heatmap(metric="accuracy@normal")]) == ["accuracy on normal"]

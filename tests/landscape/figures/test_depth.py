@@ -1,10 +1,7 @@
 """Which marks of a path a surface hides: against a depth buffer, and in the picture's own pixels."""
 
-from __future__ import annotations
-
 import io
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +14,6 @@ from landscape.drawing.occlusion import LIFT, Relief
 from landscape.drawing.path import START
 from landscape.figures import figure_pixels, plot_multiples, plot_surface, save_figure, walk_frames
 from landscape.grid.checkpoints import CheckpointsData
-from landscape.grid.data import LandscapeData
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
 
@@ -28,7 +24,7 @@ CAMERAS = [
 ]  # fmt: skip
 
 
-def _with_path(data: LandscapeData, seed: int) -> LandscapeData:
+def _with_path(data, seed):
     """Gives a plane a path of 25 checkpoints all over it, whose heights are those of the surface."""
     x = np.random.default_rng(seed).uniform(data.x[0], data.x[-1], 25)
     y = np.random.default_rng(seed + 1).uniform(data.y[0], data.y[-1], 25)
@@ -40,14 +36,14 @@ def _with_path(data: LandscapeData, seed: int) -> LandscapeData:
     return data
 
 
-def _bilinear(x: Any, y: Any, heights: Any, at_x: Any, at_y: Any) -> Any:
+def _bilinear(x, y, heights, at_x, at_y):
     from scipy.interpolate import RegularGridInterpolator
 
     return RegularGridInterpolator((y, x), heights)(np.stack([at_y, at_x], axis=-1))
 
 
 @cache
-def surface(name: str) -> LandscapeData:
+def surface(name):
     if name == "bowl":
         return _with_path(build(points=0), 1)
     if name == "oblique":
@@ -65,7 +61,7 @@ def surface(name: str) -> LandscapeData:
     return _with_path_beside_a_hole(loss)
 
 
-def _with_path_beside_a_hole(loss: Any) -> LandscapeData:
+def _with_path_beside_a_hole(loss):
     data = build(loss, points=0)
     whole = _with_path(build(np.where(np.isnan(loss), np.nanmax(loss), loss), points=0), 5)
     data.checkpoints, data.origin = whole.checkpoints, whole.origin
@@ -75,7 +71,7 @@ def _with_path_beside_a_hole(loss: Any) -> LandscapeData:
 SURFACES = ("bowl", "hills", "resnet", "oblique")
 
 
-def depth_buffer_hides(data: LandscapeData, heights: Any, points: Any, projection: Any, pieces: int = 4) -> Any:
+def depth_buffer_hides(data, heights, points, projection, pieces=4):
     """Returns which points lie behind the projected triangles of a surface, each cell cut into ``pieces`` squared."""
     nodes = []
     for axis in (data.x, data.y):
@@ -104,11 +100,11 @@ def depth_buffer_hides(data: LandscapeData, heights: Any, points: Any, projectio
 
 
 @cache
-def picture(name: str) -> Any:
+def picture(name):
     return plot_surface(Landscape(surface(name)), theme="light")
 
 
-def seen(name: str, camera: tuple[int, int, str]) -> tuple[Any, LandscapeData]:
+def seen(name, camera):
     ax = picture(name)
     elevation, azimuth, kind = camera
     ax.set_proj_type(kind)
@@ -116,7 +112,7 @@ def seen(name: str, camera: tuple[int, int, str]) -> tuple[Any, LandscapeData]:
     return ax, surface(name)
 
 
-def expected(ax: Any, data: LandscapeData, marks: Any) -> Any:
+def expected(ax, data, marks):
     heights = np.log10(data.loss)
     points = np.column_stack(marks.get_data_3d())
     points[:, 2] += LIFT * (np.nanmax(heights) - np.nanmin(heights))
@@ -125,7 +121,7 @@ def expected(ax: Any, data: LandscapeData, marks: Any) -> Any:
 
 class TestHidden:
     @pytest.mark.parametrize("name", SURFACES)
-    def test_a_checkpoint_is_hidden_exactly_where_a_depth_buffer_hides_it(self, name: str) -> None:
+    def test_a_checkpoint_is_hidden_exactly_where_a_depth_buffer_hides_it(self, name):
         counts = []
         for camera in CAMERAS:
             ax, data = seen(name, camera)
@@ -137,15 +133,15 @@ class TestHidden:
         assert counts[8] == counts[9] == 0
         assert sum(0 < count < 25 for count in counts) >= 4
 
-    def test_a_mark_below_the_surface_is_seen_from_below_its_edge(self) -> None:
+    def test_a_mark_below_the_surface_is_seen_from_below_its_edge(self):
         data = build(np.ones((5, 5)), points=0)
         data.origin.metrics["loss"] = 0.01
-        ax: Any = plot_surface(Landscape(data))
+        ax = plot_surface(Landscape(data))
         for elevation, hidden in ((80, True), (30, False), (-30, False)):
             ax.view_init(elev=elevation, azim=20)
             assert line(ax, "origin").hidden().tolist() == [hidden], elevation
 
-    def test_the_size_of_the_axes_is_of_no_account(self) -> None:
+    def test_the_size_of_the_axes_is_of_no_account(self):
         data = surface("hills")
         ax, _ = seen("hills", CAMERAS[0])
         points = np.column_stack(line(ax, "trajectory").get_data_3d())
@@ -156,7 +152,7 @@ class TestHidden:
             after = grid.hides(points * sizes, projection @ np.diag([*1 / sizes, 1]))
             np.testing.assert_array_equal(after, before)
 
-    def test_the_path_runs_over_the_surface_and_through_every_checkpoint(self) -> None:
+    def test_the_path_runs_over_the_surface_and_through_every_checkpoint(self):
         data = build()
         heights = np.log10(data.loss)
         points = np.column_stack([data.checkpoints.x, data.checkpoints.y, np.log10(data.checkpoints.projected["loss"])])
@@ -173,7 +169,7 @@ class TestPictures:
         "cameras", [CAMERAS[4:5], pytest.param(CAMERAS, marks=pytest.mark.slow)], ids=["one", "all"]
     )
     @pytest.mark.parametrize("name", SURFACES)
-    def test_marks_are_solid_in_front_and_faint_behind(self, name: str, cameras: Any) -> None:
+    def test_marks_are_solid_in_front_and_faint_behind(self, name, cameras):
         looked = {True: 0, False: 0}
         for camera in cameras:
             ax, data = seen(name, camera)
@@ -207,7 +203,7 @@ class TestPictures:
         assert looked[False] >= 3 * len(cameras)
         assert looked[True] >= 2 * len(cameras)
 
-    def test_the_legend_says_what_dotted_is_where_something_is_hidden(self) -> None:
+    def test_the_legend_says_what_dotted_is_where_something_is_hidden(self):
         steep = build()
         steep.origin.metrics["loss"] = 0.001
         plain = build(np.add.outer(np.linspace(1, 2, 20) ** 2, np.zeros(30)), points=0)
@@ -217,7 +213,7 @@ class TestPictures:
             texts = [text.get_text() for legend in ax.figure.legends for text in legend.get_texts()]
             assert ("behind the surface" in texts) is said
 
-    def test_several_pictures_and_the_animation_hide_too(self) -> None:
+    def test_several_pictures_and_the_animation_hide_too(self):
         data = surface("hills")
         data.checkpoints.metrics["loss"][:] = data.checkpoints.projected["loss"]
         for ax in plot_multiples([Landscape(data)] * 2, kind="surface"):
@@ -225,7 +221,7 @@ class TestPictures:
         walk = list(walk_frames(Landscape(data), "surface", seconds=0.3, rate=10, dpi=40))
         assert len(walk) == 3
 
-    def test_a_surface_of_holes_hides_nothing(self) -> None:
+    def test_a_surface_of_holes_hides_nothing(self):
         data = build()
         data.metrics["loss"][::2] = np.nan
         ax = plot_surface(Landscape(data), Figure().add_subplot(projection="3d"))
@@ -233,6 +229,6 @@ class TestPictures:
         save_figure(ax, io.BytesIO(), dpi=40)
 
 
-def _pixels(ax: Any, points: Any, dpi: int) -> Any:
+def _pixels(ax, points, dpi):
     across, up, _ = proj3d.proj_transform(*points.T, ax.get_proj())
     return ax.transData.transform(np.column_stack([across, up])) * dpi / ax.figure.dpi

@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import copy
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +12,7 @@ from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
 
 
-def pair(change: Any, **attributes: Any) -> tuple[Landscape, Landscape]:
+def pair(change, **attributes):
     first = build(**attributes)
     second = copy.deepcopy(first)
     second.attributes["network"] = "ResNet"
@@ -23,17 +20,17 @@ def pair(change: Any, **attributes: Any) -> tuple[Landscape, Landscape]:
     return Landscape(first), Landscape(second)
 
 
-def tilted(data: Any) -> None:
+def tilted(data):
     data.metrics["loss"] += np.linspace(-3, 1, len(data.x))
 
 
-def filled(ax: Any) -> QuadContourSet:
+def filled(ax):
     (found,) = [item for item in ax.collections if isinstance(item, QuadContourSet) and item.filled]
     return found
 
 
 class TestDifference:
-    def test_colours_part_at_zero_however_lopsided_the_values(self) -> None:
+    def test_colours_part_at_zero_however_lopsided_the_values(self):
         first, second = pair(tilted)
         ax = plot_difference(first, second)
         norm = filled(ax).norm
@@ -46,7 +43,7 @@ class TestDifference:
         assert ax.figure.axes[1].get_ylabel() == "difference of loss"
         assert ax.get_title() == "LeNet, epochs 3 to 14\nminus ResNet, epochs 3 to 14"
 
-    def test_lines_lie_at_first_minus_second(self) -> None:
+    def test_lines_lie_at_first_minus_second(self):
         first, second = pair(tilted)
         lines = contour_lines(plot_difference(first, second))
         checked = 0
@@ -57,13 +54,13 @@ class TestDifference:
                 checked += len(segment)
         assert checked > 50
 
-    def test_the_first_ones_path_is_drawn(self) -> None:
+    def test_the_first_ones_path_is_drawn(self):
         first, second = pair(tilted)
         path = line(plot_difference(first, second), "trajectory").get_xydata()
         np.testing.assert_array_equal(path[:, 0], first.checkpoints.x)
 
-    def test_over_decades_the_colours_are_logarithmic_around_zero(self) -> None:
-        def wild(data: Any) -> None:
+    def test_over_decades_the_colours_are_logarithmic_around_zero(self):
+        def wild(data):
             data.metrics["loss"] += np.sinh(np.linspace(-12, 12, len(data.x)))
 
         ax = plot_difference(*pair(wild))
@@ -71,13 +68,13 @@ class TestDifference:
         norm = filled(ax).norm
         assert norm(0.0) == pytest.approx(0.5)
 
-    def test_clipping_is_symmetric_and_said(self) -> None:
+    def test_clipping_is_symmetric_and_said(self):
         ax = plot_difference(*pair(tilted), clip=1.5)
         assert (filled(ax).norm.vmin, filled(ax).norm.vmax) == (-1.5, 1.5)
         assert ax.figure.axes[1].get_ylabel() == "difference of loss (clipped above 1.5)"
 
-    def test_what_either_lacks_is_shown_as_missing(self) -> None:
-        def holes(data: Any) -> None:
+    def test_what_either_lacks_is_shown_as_missing(self):
+        def holes(data):
             tilted(data)
             data.metrics["loss"][0, :3], data.status[0, :3] = np.nan, PointStatus.PENDING
             data.metrics["loss"][1, 0], data.status[1, 0] = np.nan, PointStatus.FAILED
@@ -89,17 +86,17 @@ class TestDifference:
         assert "coarse: value of the nearest measured point (2)" in legend_texts(ax)
         draw(ax)
 
-    def test_equal_landscapes_are_flat(self) -> None:
+    def test_equal_landscapes_are_flat(self):
         ax = plot_difference(*pair(lambda data: None))
         assert "flat: difference of loss is 0 at all 600 finite points" in {text.get_text() for text in ax.texts}
         draw(ax)
 
-    def test_infinities_of_one_sign_have_no_difference(self) -> None:
+    def test_infinities_of_one_sign_have_no_difference(self):
         infinite = Landscape(build(np.full((4, 5), np.inf)))
         ax = plot_difference(infinite, infinite)
         assert "no finite value of difference of loss" in {text.get_text() for text in ax.texts}
 
-    def test_joint_status(self) -> None:
+    def test_joint_status(self):
         measured, interpolated, pending, failed = (
             PointStatus.MEASURED, PointStatus.INTERPOLATED, PointStatus.PENDING, PointStatus.FAILED,
         )  # fmt: skip
@@ -109,7 +106,7 @@ class TestDifference:
 
 
 class TestWrongArguments:
-    def test_other_grids(self) -> None:
+    def test_other_grids(self):
         first = Landscape(build(rows=20, columns=30))
         message = "along x the first has 30 points from -2 to 2.5 and the second 31 points from -2 to 2.5; measure both"
         with pytest.raises(ValueError, match=message):
@@ -121,12 +118,12 @@ class TestWrongArguments:
         ):
             plot_difference(first, Landscape(moved))
 
-    def test_rounding_is_no_other_grid(self) -> None:
+    def test_rounding_is_no_other_grid(self):
         first, second = build(), build()
         second.x += 1e-14
         assert plot_difference(Landscape(first), Landscape(second)).get_xlim() == (-2, 2.5)
 
-    def test_lines_others_and_options(self) -> None:
+    def test_lines_others_and_options(self):
         first, second = pair(tilted)
         with pytest.raises(ValueError, match="plot_difference needs two planes, but got a line"):
             plot_difference(first, Landscape(build_line([1, 2])))
@@ -141,7 +138,7 @@ class TestWrongArguments:
 
 
 class TestWhatIsSaid:
-    def test_files_are_named_where_titles_are_the_same(self) -> None:
+    def test_files_are_named_where_titles_are_the_same(self):
         planes = [build(), build()]
         assert plot_difference(*map(Landscape, planes)).get_title() == "LeNet, epochs 3 to 14\nfirst minus second"
         planes[0].path, planes[1].path = Path("/a/sgd.h5"), Path("/a/adam.h5")
@@ -150,7 +147,7 @@ class TestWhatIsSaid:
         assert plot_difference(*map(Landscape, planes)).get_title().endswith("\nsgd/plane minus adam/plane")
 
     @pytest.mark.parametrize("sign", [1, -1])
-    def test_the_bar_has_no_colours_that_do_not_occur(self, sign: int) -> None:
+    def test_the_bar_has_no_colours_that_do_not_occur(self, sign):
         first, second = build(), build()
         second.metrics["loss"][:] = first.metrics["loss"] - sign * np.linspace(0.5, 4, 30)
         ax = plot_difference(Landscape(first), Landscape(second))

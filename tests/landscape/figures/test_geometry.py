@@ -3,10 +3,6 @@
 The oracle is an ellipse fitted to the pixels of the drawn lines.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from figure_cases import build, contour_lines, draw, legend_texts
@@ -28,7 +24,7 @@ from landscape.landscape import Landscape
 PLANES = [(0.0, (12.0, 5.0)), (-0.7, (12.0, 5.0)), (0.7, (12.0, 5.0)), (-0.7, (3.0, 3.0)), (0.35, (2.0, 9.0))]
 
 
-def drawn_ratio(ax: Any) -> float:
+def drawn_ratio(ax):
     """The ratio of the axes of the longest closed line that is drawn, in pixels."""
     draw(ax)
     found = np.empty((0, 2))
@@ -45,12 +41,12 @@ class TestFlatPictures:
     @pytest.mark.slow
     @pytest.mark.parametrize(("cosine", "norms"), PLANES)
     @pytest.mark.parametrize("plot", [plot_contour, plot_contour_lines])
-    def test_an_isotropic_loss_has_circles(self, plot: Any, cosine: float, norms: tuple[float, float]) -> None:
+    def test_an_isotropic_loss_has_circles(self, plot, cosine, norms):
         ax = plot(Landscape(isotropic_plane(cosine, norms)), scale="linear", levels=[1.5, 3.0])
         assert drawn_ratio(ax) == pytest.approx(1, abs=0.02)
 
     @pytest.mark.slow
-    def test_without_scale_they_are_ellipses_and_the_picture_says_so(self) -> None:
+    def test_without_scale_they_are_ellipses_and_the_picture_says_so(self):
         ax = plot_contour(
             Landscape(isotropic_plane(0.0, (12.0, 5.0))), scale="linear", levels=[1.5, 3.0], aspect="fill"
         )
@@ -62,13 +58,13 @@ class TestFlatPictures:
         assert drawn_ratio(ax) == pytest.approx(np.sqrt(1.7 / 0.3), rel=0.02)
         assert "sheared: the directions' cosine is -0.70" in ax.get_title()
 
-    def test_a_square_plane_needs_no_note(self) -> None:
+    def test_a_square_plane_needs_no_note(self):
         ax = plot_contour(Landscape(isotropic_plane(0.0, (3.0, 3.0))), aspect="fill")
         assert "stretched" not in ax.get_title()
         assert "sheared" not in ax.get_title()
 
     @pytest.mark.slow
-    def test_on_axes_of_the_user_and_side_by_side(self) -> None:
+    def test_on_axes_of_the_user_and_side_by_side(self):
         from matplotlib.figure import Figure
 
         plane = Landscape(isotropic_plane(0.5, (12.0, 5.0)))
@@ -79,13 +75,13 @@ class TestFlatPictures:
         ):
             assert drawn_ratio(ax) == pytest.approx(1, abs=0.02)
 
-    def test_a_difference_too(self) -> None:
+    def test_a_difference_too(self):
         data, flat = (isotropic_plane(-0.6, (7.0, 5.0)) for _ in range(2))
         flat.metrics["loss"][:] = 0
         ax = plot_difference(Landscape(data), Landscape(flat), scale="linear", levels=[1.5, 3.0])
         assert drawn_ratio(ax) == pytest.approx(1, abs=0.02)
 
-    def test_axes_are_distances_in_weight_space(self) -> None:
+    def test_axes_are_distances_in_weight_space(self):
         ax = plot_contour(Landscape(isotropic_plane(0.0, (12.0, 5.0))))
         assert ax.get_xlim() == pytest.approx((-12, 12))
         assert ax.get_ylim() == pytest.approx((-5, 5))
@@ -98,7 +94,7 @@ class TestFlatPictures:
         assert ax.get_xlim() == pytest.approx((-1, 1))
         assert "distance" not in ax.get_xlabel()
 
-    def test_path_marks_and_gaps_lie_where_the_values_do(self) -> None:
+    def test_path_marks_and_gaps_lie_where_the_values_do(self):
         data = isotropic_plane(-0.5, (6.0, 4.0))
         data.status[:3], data.metrics["loss"][:3] = 0, np.nan
         ax = plot_heatmap(Landscape(data))
@@ -113,12 +109,12 @@ class TestFlatPictures:
         lowest = bottom[np.isclose(bottom[:, 1], bottom[:, 1].min())]
         assert (lowest[:, 0].min(), lowest[:, 0].max()) == pytest.approx(tuple(ends[0]))
 
-    def test_a_strip_fills_the_square_and_says_so(self) -> None:
+    def test_a_strip_fills_the_square_and_says_so(self):
         ax = plot_contour(Landscape(isotropic_plane(0.0, (60.0, 5.0))))
         assert "axes stretched × 12 along y" in ax.get_title()
         assert "stretched" not in plot_contour(Landscape(isotropic_plane(0.0, (29.0, 5.0)))).get_title()
 
-    def test_unknown_lengths_are_said(self) -> None:
+    def test_unknown_lengths_are_said(self):
         data = isotropic_plane(0.0, (1.0, 1.0))
         data.directions.norms[:] = np.nan
         assert "not to scale: lengths of the directions unknown" in plot_contour(Landscape(data)).get_title()
@@ -126,15 +122,15 @@ class TestFlatPictures:
         data.directions.cosine = None
         assert "not to scale" in plot_surface(Landscape(data)).get_title()
 
-    def test_another_word_is_refused(self) -> None:
+    def test_another_word_is_refused(self):
         with pytest.raises(ValueError, match=r"aspect must be one of 'equal', 'fill', but got 'square'"):
             plot_contour(Landscape(build()), aspect="square")
 
 
 class TestSurfaces:
     @pytest.mark.parametrize(("cosine", "norms"), PLANES)
-    def test_the_box_has_the_proportions_of_the_plane(self, cosine: float, norms: tuple[float, float]) -> None:
-        ax: Any = plot_surface(Landscape(isotropic_plane(cosine, norms)), scale="linear", levels=[1.5, 3.0])
+    def test_the_box_has_the_proportions_of_the_plane(self, cosine, norms):
+        ax = plot_surface(Landscape(isotropic_plane(cosine, norms)), scale="linear", levels=[1.5, 3.0])
         width, depth, _ = ax.get_box_aspect()
         (left, right), (front, back) = ax.get_xlim(), ax.get_ylim()
         assert width / depth == pytest.approx((right - left) / (back - front), rel=1e-6)
@@ -142,13 +138,13 @@ class TestSurfaces:
 
 class TestAnimation:
     @pytest.mark.parametrize("cosine", [-0.7, 0.0, 0.7])
-    def test_an_isotropic_loss_has_circles(self, cosine: float) -> None:
+    def test_an_isotropic_loss_has_circles(self, cosine):
         """Of the frame's pixels: the two colours of a heat map of many cells meet in a circle."""
         plane = isotropic_plane(cosine, (12.0, 5.0), columns=401, rows=301)
         plane.metrics["loss"][:] = np.where(plane.metrics["loss"] < 8, 0.0, 1.0)
         for axis in (plane.checkpoints.x, plane.checkpoints.y):
             axis *= 0.01
-        look: Any = {"scale": "linear", "colormap": "Greys", "theme": "light"}
+        look = {"scale": "linear", "colormap": "Greys", "theme": "light"}
         frame = next(walk_frames(Landscape(plane), "heatmap", seconds=0.1, dpi=200, **look))
         light = (frame.max(axis=2) > 127)[:, : frame.shape[1] // 2]
         # The walker stands in the middle of the disc.
@@ -162,7 +158,7 @@ class TestAnimation:
 
 
 @pytest.mark.parametrize(("cosine", "norms"), PLANES)
-def test_distances_are_those_between_networks(cosine: float, norms: tuple[float, float]) -> None:
+def test_distances_are_those_between_networks(cosine, norms):
     """The oracle: two vectors in a space of many dimensions with these lengths and this angle."""
     random = np.random.default_rng(3)
     basis, _ = np.linalg.qr(random.standard_normal((50, 2)))

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from figure_cases import build, draw
@@ -17,7 +13,7 @@ DRAWINGS = [plot_contour, plot_surface]
 
 
 class TestLabelsOfAxes:
-    def test_principal_directions_say_what_they_explain(self) -> None:
+    def test_principal_directions_say_what_they_explain(self):
         ax = plot_contour(Landscape(build()))
         assert ax.get_xlabel() == "distance along the first principal direction (explained variance 63.2 %)"
         assert ax.get_ylabel().replace("\n", " ").endswith("second principal direction (explained variance 21.4 %)")
@@ -25,19 +21,19 @@ class TestLabelsOfAxes:
         assert ax.get_xlabel().replace("\n", " ") == "first principal direction (explained variance 63.2 %)"
         assert ax.get_title() == "LeNet, epochs 3 to 14\naxes stretched × 2.05 along y"
 
-    def test_random_directions_say_how_they_were_scaled(self) -> None:
+    def test_random_directions_say_how_they_were_scaled(self):
         ax = plot_contour(Landscape(build(decomposition="random", normalization="filter")))
         assert ax.get_xlabel() == "distance along random direction 1 (filter-normalized)"
         assert ax.get_ylabel() == "distance along random direction 2\n(filter-normalized)"
         ax = plot_contour(Landscape(build(decomposition="random", normalization="none")))
         assert ax.get_ylabel() == "distance along random direction 2"
 
-    def test_other_directions(self) -> None:
+    def test_other_directions(self):
         assert plot_contour(Landscape(build(decomposition="points"))).get_ylabel() == "distance towards point 2"
         assert plot_contour(Landscape(build(decomposition="custom"))).get_xlabel() == "distance along direction 1"
 
     @pytest.mark.slow
-    def test_titles(self) -> None:
+    def test_titles(self):
         assert plot_contour(Landscape(build(points=0, intervals=[[7]], unit="step"))).get_title() == "LeNet, step 7"
         assert plot_contour(Landscape(build(title="mine"))).get_title() == "mine"
         unit = "optimizer_step_after_warm_up"
@@ -49,7 +45,7 @@ class TestLabelsOfAxes:
         "name", ["$", r"a_$b_{c$", r"$\frac$", "$$", r"\$x$", "a\nb\0c", "\ud800", "%s {} _x", "n" * 500]
     )
     @pytest.mark.parametrize("plot", DRAWINGS)
-    def test_any_name_can_be_drawn(self, plot: Any, name: str) -> None:
+    def test_any_name_can_be_drawn(self, plot, name):
         data = build(rows=4, columns=5, network=name, unit=name, decomposition=name, normalization=name)
         metric = name if name.isprintable() else "loss"
         for metrics in (data.metrics, data.checkpoints.projected, data.checkpoints.metrics):
@@ -57,7 +53,7 @@ class TestLabelsOfAxes:
         data.origin.metrics[metric] = 1.0
         draw(plot(Landscape(data), metric=metric))
 
-    def test_text_is_drawn_as_it_is(self) -> None:
+    def test_text_is_drawn_as_it_is(self):
         from matplotlib.cbook import is_math_text
 
         for text in ("$a$", r"\$a$b$", r"$$\frac", "a$b"):
@@ -67,7 +63,7 @@ class TestLabelsOfAxes:
 
 
 class TestPlacement:
-    def test_labels_keep_clear_of_everything(self) -> None:
+    def test_labels_keep_clear_of_everything(self):
         random = np.random.default_rng(0)
         points, sizes = random.uniform(0, 300, (40, 2)), np.full((40, 2), 12.0)
         frame, taken = np.array([0.0, 0, 300, 300]), np.array([[100.0, 100, 200, 200]])
@@ -82,18 +78,18 @@ class TestPlacement:
             assert not ((points > box[:2]) & (points < box[2:])).all(axis=1).any()
 
     @given(count=st.integers(0, 200))
-    def test_the_ends_come_first_and_none_is_forgotten(self, count: int) -> None:
+    def test_the_ends_come_first_and_none_is_forgotten(self, count):
         order = most_telling(count)
         assert sorted(order) == list(range(count))
         assert order[:2] == ([0, count - 1] if count > 1 else list(range(count)))
 
 
 class TestLines:
-    def test_lines_are_about_equally_long_and_no_word_stands_alone(self) -> None:
+    def test_lines_are_about_equally_long_and_no_word_stands_alone(self):
         text = "first principal direction, explained variance 63.2 %, almost nothing"
         assert in_even_lines(text, 60) == ["first principal direction, explained", "variance 63.2 %, almost nothing"]
 
-    def test_there_are_no_more_lines_than_needed_and_all_words(self) -> None:
+    def test_there_are_no_more_lines_than_needed_and_all_words(self):
         text = "one averyveryverylongword and some shorter words after it"
         for letters in range(1, 60):
             lines = in_even_lines(text, letters)
@@ -101,7 +97,7 @@ class TestLines:
             assert all(len(line) <= letters or " " not in line for line in lines)
         assert in_even_lines(text, 57) == [text]
 
-    def test_a_note_breaks_between_its_phrases(self) -> None:
+    def test_a_note_breaks_between_its_phrases(self):
         text = "own loss differs at 3 of 12 networks, most at epoch 7 (own loss 0.312, drawn 0.5: on other samples)"
         assert in_phrases(text, 48) == [
             "own loss differs at 3 of 12 networks,",
@@ -109,7 +105,7 @@ class TestLines:
             "on other samples)",
         ]
 
-    def test_a_phrase_that_is_too_long_is_broken_evenly(self) -> None:
+    def test_a_phrase_that_is_too_long_is_broken_evenly(self):
         assert in_phrases("a, much longer phrase than there is room", 24) == [
             "a,",
             "much longer phrase",

@@ -1,9 +1,6 @@
 """Paths of many checkpoints: colours of time with a bar, arrowheads, dots that do not touch, round numbers."""
 
-from __future__ import annotations
-
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,46 +20,46 @@ from landscape.figures import plot_contour, plot_contour_lines, plot_multiples, 
 from landscape.landscape import Landscape
 
 
-def luminance(colors: Any) -> Any:
+def luminance(colors):
     """The relative luminance of sRGB colours."""
     values = np.asarray(colors)
     return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
 
 
-def bars(ax: Any) -> list[Any]:
+def bars(ax):
     return [other for other in ax.figure.axes if other.get_label() == NAME]
 
 
-def timed(ax: Any) -> list[LineCollection]:
+def timed(ax):
     return [item for item in ax.collections if type(item) is LineCollection]
 
 
-def arrows(ax: Any) -> list[Any]:
+def arrows(ax):
     return [item for item in ax.get_lines() if item.get_label() == "_arrow"]
 
 
 class TestColours:
     @pytest.mark.parametrize("run", range(len(RAMPS)))
-    def test_they_darken_steadily_and_stay_lighter_than_their_rim(self, run: int) -> None:
+    def test_they_darken_steadily_and_stay_lighter_than_their_rim(self, run):
         bright = luminance(Times(0, 100, "epoch").colors(run, np.arange(101)))
         assert (np.diff(bright) < 0).all()
         assert bright[0] > 0.75
         # WCAG's contrast of graphics, against the rim and so against every dark colour of a map.
         assert (bright.min() + 0.05) / (luminance(to_rgb(EDGE)) + 0.05) > 3
 
-    def test_runs_differ_at_every_time(self) -> None:
+    def test_runs_differ_at_every_time(self):
         colors = np.stack([Times(0, 1, "epoch").colors(run, [0.4, 0.7, 1.0]) for run in range(len(RAMPS))])
         for one, two in itertools.combinations(colors, 2):
             assert (np.abs(one - two).max(axis=1) > 0.15).all()
 
-    def test_they_are_for_long_paths_of_one_unit(self) -> None:
+    def test_they_are_for_long_paths_of_one_unit(self):
         assert path_times([build(points=9)]) is None
         assert path_times([build(points=0)]) is None
         assert path_times([build(points=10), build(points=3)]) == Times(3, 12, "epoch")
         assert path_times([build_path(count=20), build_path(count=20, unit="step")]) is None
 
     @given(count=st.integers(2, 2000), most=st.integers(1, 200))
-    def test_pieces_join_and_leave_no_checkpoint_out(self, count: int, most: int) -> None:
+    def test_pieces_join_and_leave_no_checkpoint_out(self, count, most):
         found = [piece for piece, _ in pieces(np.arange(count), most)]
         assert found[0].start == 0
         assert found[-1].stop == count
@@ -81,17 +78,17 @@ class TestWhatIsMarked:
             (range(3, 40), range(5, 40, 5)),
         ],
     )
-    def test_numbers_are_round(self, numbers: range, expected: range) -> None:
+    def test_numbers_are_round(self, numbers, expected):
         found = np.array(numbers)
         assert found[numbered(found)].tolist() == list(expected)
 
-    def test_steps_without_round_numbers_still_have_numbers(self) -> None:
+    def test_steps_without_round_numbers_still_have_numbers(self):
         found = 7 + 13 * np.arange(100)
         assert 3 <= len(numbered(found)) <= 12
 
     @pytest.mark.parametrize("shape", SHAPES)
     @pytest.mark.parametrize("count", [10, 200, 1000])
-    def test_dots_do_not_touch(self, shape: str, count: int) -> None:
+    def test_dots_do_not_touch(self, shape, count):
         points = 100 * places(shape, count)
         dots = marked(points, np.arange(count), 4.0)
         apart = np.hypot(*(points[dots.rows, None] - points[None, dots.rows]).transpose(2, 0, 1))
@@ -100,7 +97,7 @@ class TestWhatIsMarked:
         if dots.stride:
             assert set(np.diff(dots.rows)) == {dots.stride}
 
-    def test_the_legend_says_which(self) -> None:
+    def test_the_legend_says_which(self):
         points = np.column_stack([np.arange(1000.0), np.zeros(1000)])
         every = marked(points, np.arange(1000), 4.0)
         assert marked_text([every]) == "every 20th checkpoint marked"
@@ -114,7 +111,7 @@ class TestWhatIsMarked:
 class TestArrows:
     @pytest.mark.parametrize("shape", SHAPES)
     @pytest.mark.parametrize("count", [3, 10, 200, 1000])
-    def test_a_handful_points_the_way_it_went(self, shape: str, count: int) -> None:
+    def test_a_handful_points_the_way_it_went(self, shape, count):
         points = 150 * places(shape, count)
         found = arrow_places(points)
         assert 1 <= len(found) <= 8
@@ -129,12 +126,12 @@ class TestArrows:
             on = [np.interp(place, np.arange(count), column) for column in points.T]
             np.testing.assert_allclose([x, y], on)
 
-    def test_they_are_equally_far_apart(self) -> None:
+    def test_they_are_equally_far_apart(self):
         found = arrow_places(np.column_stack([np.linspace(0, 400, 1000), np.zeros(1000)]))
         np.testing.assert_allclose(np.diff(found[:, 1]), 400 / len(found), atol=HEAD)
         assert (np.abs(found[:, 3]) < 1e-9).all()
 
-    def test_noise_has_no_direction(self) -> None:
+    def test_noise_has_no_direction(self):
         noise = np.random.default_rng(0).normal(size=(500, 2))
         assert len(arrow_places(noise)) == 0
         drift = 20 * noise.clip(-1, 1) / 4 + np.column_stack([np.linspace(0, 500, 500), np.zeros(500)])
@@ -142,7 +139,7 @@ class TestArrows:
         assert len(angles) >= 3
         assert (np.abs(angles) < 1).all()
 
-    def test_gaps_and_single_points_have_none(self) -> None:
+    def test_gaps_and_single_points_have_none(self):
         assert len(arrow_places(np.empty((0, 2)))) == 0
         assert len(arrow_places(np.array([[1.0, 2.0]]))) == 0
         holed = np.array([[0.0, 0], [np.nan, np.nan], [200, 0]])
@@ -151,7 +148,7 @@ class TestArrows:
 
 class TestPictures:
     @pytest.mark.parametrize("look", [{"theme": "light"}, {"theme": "dark"}, {"style": "paper"}])
-    def test_a_thousand_checkpoints_have_a_bar_arrowheads_and_round_numbers(self, look: dict[str, Any]) -> None:
+    def test_a_thousand_checkpoints_have_a_bar_arrowheads_and_round_numbers(self, look):
         data = build_path("spiral", 1000)
         ax = plot_contour(Landscape(data), **look)
         (bar,) = bars(ax)
@@ -176,7 +173,7 @@ class TestPictures:
     @pytest.mark.slow
     @pytest.mark.parametrize("style", STYLES)
     @pytest.mark.parametrize(("shape", "count"), [*((shape, 17) for shape in SHAPES), ("spiral", 9), ("walk", 200)])
-    def test_a_number_stands_at_its_own_checkpoint_which_has_a_mark(self, shape: str, count: int, style: str) -> None:
+    def test_a_number_stands_at_its_own_checkpoint_which_has_a_mark(self, shape, count, style):
         data = build_path(shape, count)
         ax = plot_contour(Landscape(data), style=style)
         found = data.checkpoints
@@ -194,7 +191,7 @@ class TestPictures:
             assert np.hypot(*(points[nearest] - points[own])) * 72 / ax.figure.dpi <= 3 * STYLES[style]["factor"]
 
     @pytest.mark.slow
-    def test_the_bar_covers_nothing(self) -> None:
+    def test_the_bar_covers_nothing(self):
         for look in ({}, {"style": "paper"}, {"theme": "dark", "size": (9, 4)}):
             for draw in (plot_contour, plot_surface):
                 ax = draw(Landscape(build_path("walk", 300, runs=2)), **look)
@@ -206,14 +203,14 @@ class TestPictures:
                 assert not any(box.overlaps(other.padded(-1)) for other in others), (draw, look)
 
     @pytest.mark.slow
-    def test_few_checkpoints_have_numbers_and_arrowheads_but_no_bar(self) -> None:
+    def test_few_checkpoints_have_numbers_and_arrowheads_but_no_bar(self):
         ax = plot_contour(Landscape(build_path("spiral", 6)))
         assert bars(ax) == []
         assert timed(ax) == []
         assert len(arrows(ax)) >= 2
         assert {text.get_text() for text in ax.texts} >= {"0", "1", "2"}
 
-    def test_runs_keep_their_hue_and_stroke(self) -> None:
+    def test_runs_keep_their_hue_and_stroke(self):
         ax = plot_contour_lines(Landscape(build_path("spiral", 60, runs=3)))
         ends = [item.get_colors()[-1, :3] for item in timed(ax)]
         assert len(ends) == 3
@@ -226,7 +223,7 @@ class TestPictures:
         assert bar.images[0].get_array().shape[0] == 3
         assert [text for text in legend_texts(ax) if text.startswith("run ")] == ["run 1", "run 2", "run 3"]
 
-    def test_a_surface_has_the_same_colours_and_every_checkpoint(self) -> None:
+    def test_a_surface_has_the_same_colours_and_every_checkpoint(self):
         data = build_path("spiral", 120)
         ax = plot_surface(Landscape(data))
         assert len(bars(ax)) == 1
@@ -240,7 +237,7 @@ class TestPictures:
         assert "end (epoch 119)" in legend_texts(ax)
 
     @pytest.mark.slow
-    def test_several_pictures_share_one_bar_and_time(self) -> None:
+    def test_several_pictures_share_one_bar_and_time(self):
         pair = [Landscape(build_path("spiral", 100)), Landscape(build_path("walk", 300))]
         axes = plot_multiples(pair)
         (bar,) = bars(axes[0])
@@ -251,7 +248,7 @@ class TestPictures:
         assert len(bars(plot_multiples(units)[0])) == 2
         assert bars(plot_multiples(pair, trajectory=False)[0]) == []
 
-    def test_a_profile_marks_and_numbers_only_what_has_room(self) -> None:
+    def test_a_profile_marks_and_numbers_only_what_has_room(self):
         from surfaces import surface
 
         from landscape.grid.checkpoints import CheckpointsData

@@ -1,7 +1,5 @@
 """Minima and saddles on pictures, the persistence diagram and the merge tree: what the artists show."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

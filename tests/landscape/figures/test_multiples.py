@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +22,7 @@ from landscape.figures import figure_pixels, plot_multiples, plot_uncertainty
 from landscape.landscape import Landscape
 
 
-def shown(ax: Any) -> Any:
+def shown(ax):
     return next(
         item
         for item in ax.collections
@@ -33,7 +30,7 @@ def shown(ax: Any) -> Any:
     )
 
 
-def planes() -> list[Landscape]:
+def planes():
     other = build(network="ResNet")
     other.metrics["loss"] *= 30
     return [Landscape(build()), Landscape(other), Landscape(build_real("surface_resnet_pca", "ResNet 18"))]
@@ -42,7 +39,7 @@ def planes() -> list[Landscape]:
 class TestOneScale:
     @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["contour", "heatmap"])
-    def test_the_same_colour_is_the_same_value(self, kind: str) -> None:
+    def test_the_same_colour_is_the_same_value(self, kind):
         landscapes = planes()
         axes = plot_multiples(landscapes, kind=kind)
         ends = {(shown(ax).norm.vmin, shown(ax).norm.vmax) for ax in axes}
@@ -52,7 +49,7 @@ class TestOneScale:
         assert len(values) == 1
 
     @pytest.mark.slow
-    def test_one_bar_and_one_legend_for_all(self) -> None:
+    def test_one_bar_and_one_legend_for_all(self):
         axes = plot_multiples(planes())
         assert len(axes[0].figure.axes) == 5
         assert axes[0].figure.axes[3].get_ylabel() == "loss (log scale)"
@@ -62,19 +59,19 @@ class TestOneScale:
         levels = {tuple(contour_lines(ax).levels) for ax in axes}
         assert len(levels) == 1
 
-    def test_clip_and_levels_are_shared(self) -> None:
+    def test_clip_and_levels_are_shared(self):
         axes = plot_multiples(planes(), clip=(0.1, 10), levels=[0.5, 2])
         assert {(shown(ax).norm.vmin, shown(ax).norm.vmax) for ax in axes} == {(0.1, 10)}
         assert all(contour_lines(ax).levels.tolist() == [0.5, 2] for ax in axes)
         assert "clipped to 0.1 ... 10" in axes[0].figure.axes[3].get_ylabel()
 
-    def test_profiles_share_their_axis(self) -> None:
+    def test_profiles_share_their_axis(self):
         axes = plot_multiples([Landscape(build_line([1, 0.1, 2])), Landscape(build_line([50, 3, 90, 7]))])
         assert len({ax.get_ylim() for ax in axes}) == 1
         assert axes[0].get_ylim()[1] > 90
         assert [ax.get_ylabel() for ax in axes] == ["loss (log scale)", ""]
 
-    def test_surfaces(self) -> None:
+    def test_surfaces(self):
         axes = plot_multiples(planes(), kind="surface", theme="dark")
         assert {ax.name for ax in axes} == {"3d"}
         assert len({ax.get_zlim() for ax in axes}) == 1
@@ -83,7 +80,7 @@ class TestOneScale:
 
 class TestArrangement:
     @pytest.mark.slow
-    def test_no_surface_covers_the_labels_of_another(self) -> None:
+    def test_no_surface_covers_the_labels_of_another(self):
         axes = plot_multiples([Landscape(build())] * 4, kind="surface", columns=2, theme="light")
         draw(axes[0])
         axes[0].figure.set_layout_engine("none")
@@ -95,7 +92,7 @@ class TestArrangement:
         assert (together[letters] < 200).all()
 
     @pytest.mark.slow
-    def test_rows_and_columns(self) -> None:
+    def test_rows_and_columns(self):
         landscapes = [Landscape(build(title=str(index), points=0)) for index in range(5)]
         axes = plot_multiples(landscapes)
         assert [ax.get_subplotspec().colspan.start for ax in axes] == [0, 1, 2, 0, 1]
@@ -106,7 +103,7 @@ class TestArrangement:
         assert len(plot_multiples(landscapes[:1], columns=9)) == 1
 
     @pytest.mark.slow
-    def test_names_stand_at_the_rim_where_all_are_alike(self) -> None:
+    def test_names_stand_at_the_rim_where_all_are_alike(self):
         axes = plot_multiples([Landscape(build(title=str(index))) for index in range(4)])
         first, second = "distance along PC 1\n(63.2 % of variance)", "along PC 2"
         assert [ax.get_xlabel() for ax in axes] == ["", "", first, first]
@@ -115,7 +112,7 @@ class TestArrangement:
         assert [ax.get_ylabel() for ax in axes] == [second, "distance along\ndirection 2"]
 
     @pytest.mark.slow
-    def test_equal_titles_get_the_file_or_a_number(self, tmp_path: Any) -> None:
+    def test_equal_titles_get_the_file_or_a_number(self, tmp_path):
         same = [Landscape(build()), Landscape(build())]
         assert [ax.get_title() for ax in plot_multiples(same)] == [
             "1: LeNet, epochs 3 to 14",
@@ -126,7 +123,7 @@ class TestArrangement:
         assert titles == ["LeNet, epochs 3 to 14\nsmall_batch", "LeNet, epochs 3 to 14\nlarge_\\$batch"]
         draw(plot_multiples(same, titles=["$a_{b$", r"\frac^2"])[0])
 
-    def test_what_is_missing_is_shown(self) -> None:
+    def test_what_is_missing_is_shown(self):
         axes = plot_multiples([Landscape(build_unfinished()), Landscape(build())], style="paper")
         missing = {"coarse: value of the nearest measured point", "failed", "not finite", "interpolated"}
         assert missing <= set(legend_texts(axes[0]))
@@ -134,7 +131,7 @@ class TestArrangement:
         assert axes[0].figure.get_size_inches()[0] == 7.0
 
     @pytest.mark.slow
-    def test_one_without_any_value_among_others(self) -> None:
+    def test_one_without_any_value_among_others(self):
         empty = build(np.full((4, 5), np.nan), points=0)
         axes = plot_multiples([Landscape(empty), Landscape(build())])
         draw(axes[0])
@@ -142,11 +139,11 @@ class TestArrangement:
         draw(plot_multiples([Landscape(empty)])[0])
 
 
-def named(count: int, **attributes: Any) -> list[Landscape]:
+def named(count, **attributes):
     return [Landscape(build_adaptive(network=f"Net {index}", **attributes)) for index in range(count)]
 
 
-SEVERAL: dict[str, Any] = {
+SEVERAL = {
     "uncertainty": lambda **look: plot_uncertainty(Landscape(build_adaptive()), **look),
     "two": lambda **look: plot_multiples(named(2), **look),
     "three": lambda **look: plot_multiples(named(3), kind="heatmap", **look),
@@ -161,7 +158,7 @@ SEVERAL: dict[str, Any] = {
 }
 
 
-def numbers_along(axis: Any) -> list[tuple[float, float, float]]:
+def numbers_along(axis):
     """Where each number that an axis shows begins and ends, in pixels, and its value."""
     across = axis.axis_name == "x"
     low, high = sorted(axis.get_view_interval())
@@ -176,7 +173,7 @@ def numbers_along(axis: Any) -> list[tuple[float, float, float]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("case", SEVERAL)
-def test_in_every_style_pictures_have_a_size_and_numbers_an_order(case: str, style: str) -> None:
+def test_in_every_style_pictures_have_a_size_and_numbers_an_order(case, style):
     axes = SEVERAL[case](style=style)
     figure = axes[0].figure
     figure.draw_without_rendering()
@@ -203,11 +200,11 @@ def test_in_every_style_pictures_have_a_size_and_numbers_an_order(case: str, sty
         (([Landscape(build())], None, None, 0), ValueError, "columns must be an int of at least 1"),
     ],
 )
-def test_wrong_arguments(arguments: Any, error: type[Exception], message: str) -> None:
+def test_wrong_arguments(arguments, error, message):
     with pytest.raises(error, match=message):
         plot_multiples(*arguments)
 
 
-def test_unknown_options() -> None:
+def test_unknown_options():
     with pytest.raises(TypeError, match="plot_multiples has no argument 'width'"):
         plot_multiples([Landscape(build())], width=3)

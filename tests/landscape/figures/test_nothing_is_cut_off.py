@@ -6,7 +6,6 @@ The slow test takes an eleventh of the states and names, and styles and themes i
 
 import itertools
 import os
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +26,6 @@ from landscape.figures import (
     plot_surface,
     walk_frames,
 )
-from landscape.grid.data import LandscapeData
 from landscape.record.attributes import SamplingReport
 from landscape.record.checks import PointStatus
 
@@ -35,7 +33,7 @@ LONG = {
     "network": "ResNet-110-without-shortcuts-on-CIFAR-100-with-mixup-and-cutout-augmentation",
     "unit": "optimizer_step_after_warm_up",
 }
-NAMES: dict[str, dict[str, Any]] = {
+NAMES = {
     "short": {},
     "long": LONG,
     "title": {"title": "A title in many words, which says more about the network than any axis could hold"},
@@ -62,7 +60,7 @@ STATES = ("measured", "interpolated", "pending", "failed", "unfinished", "flat",
 STYLES = [*itertools.product(("screen", "paper"), ("light", "dark")), ("screen", None)]
 
 
-def landscape(state: str, *, line: bool, **attributes: Any) -> LandscapeData:
+def landscape(state, *, line, **attributes):
     if line:
         data = build_line(np.linspace(-1, 1, 15) ** 2 + 0.013, **attributes)
         data.metrics["loss_stderr"] = np.full(15, 0.05)
@@ -89,7 +87,7 @@ def landscape(state: str, *, line: bool, **attributes: Any) -> LandscapeData:
     return data
 
 
-def visible_boxes(ax: Any, dpi: int) -> list[tuple[str, Any]]:
+def visible_boxes(ax, dpi):
     """Returns name and extent in pixels of all that a figure shows, as it is drawn at a resolution."""
     figure = ax.figure
     figure.set_dpi(dpi)
@@ -107,7 +105,7 @@ def visible_boxes(ax: Any, dpi: int) -> list[tuple[str, Any]]:
     return [(name, box) for name, box in boxes if box is not None and box.width and box.height]
 
 
-def check(ax: Any, where: str) -> None:
+def check(ax, where):
     figure = ax.figure
     for dpi in (100, 200):  # as notebooks show it, and as it is saved
         boxes = visible_boxes(ax, dpi)
@@ -128,14 +126,14 @@ def check(ax: Any, where: str) -> None:
     check_border(figure_pixels(ax, dpi=100), where)
 
 
-def check_border(pixels: Any, where: str) -> None:
+def check_border(pixels, where):
     """Ink that reaches the outermost pixels was cut off, whatever drew it."""
     page = pixels[0, 0].astype(int)
     for name, edge in (("top", pixels[0]), ("bottom", pixels[-1]), ("left", pixels[:, 0]), ("right", pixels[:, -1])):
         assert abs(edge.astype(int) - page).max() < 40, f"{where}: something is cut off at the {name}"
 
 
-def cases() -> list[tuple[str, str, str, tuple[str, str | None]]]:
+def cases():
     kinds = (*PLANES, *LINES)
     return list(itertools.product(kinds, STATES, NAMES, STYLES))
 
@@ -145,7 +143,7 @@ EVERY_PICTURE = os.environ.get("EVERY_PICTURE") == "1"
 SAMPLE = [case for index, case in enumerate(cases()) if index % 97 == 0]
 
 
-def draw(kind: str, state: str, name: str, style: tuple[str, str | None]) -> Any:
+def draw(kind, state, name, style):
     data = landscape(state, line=kind in LINES, **NAMES[name])
     return {**PLANES, **LINES}[kind](data, style=style[0], theme=style[1])
 
@@ -168,12 +166,12 @@ def test_everything_lies_inside_the_figure_always(kind):
             check(draw(kind, state, name, style), f"{kind}, {state}, {name}, {style}")
 
 
-def curvature_picture(kind: str, name: str, style: tuple[str, str | None]) -> Any:
+def curvature_picture(kind, name, style):
     found = build_curvature(bottom=2, probes=0 if style[1] == "dark" else 4, **{**NAMES[name], "matrix": "ggn"})
     leave_out(found, [4], PointStatus.FAILED)
     leave_out(found, [20], PointStatus.PENDING)
     found.residuals[9], found.converged[9] = 3.0, 0
-    more: dict[str, Any] = {"style": style[0], "theme": style[1], "title": NAMES[name].get("title")}
+    more = {"style": style[0], "theme": style[1], "title": NAMES[name].get("title")}
     if kind == "sharpness":
         return plot_sharpness(found, learning_rate=0.05, **more)
     return plot_spectrum(found, **more)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from figure_cases import build, build_line, draw, legend_texts, line
@@ -11,7 +9,7 @@ from landscape.record.checks import PointStatus
 
 
 class TestProfile:
-    def test_shows_the_values_where_they_were_measured(self) -> None:
+    def test_shows_the_values_where_they_were_measured(self):
         loss = [5, 2, 0.5, 0.02, 0.7, 1, 9]
         data = build_line(loss)
         data.metrics["loss_stderr"][:] = 0.01
@@ -29,7 +27,7 @@ class TestProfile:
         np.testing.assert_allclose([box.ymin, box.ymax], [0.01, 9.01])
         assert "loss ± standard error" in legend_texts(ax)
 
-    def test_what_is_missing_is_marked(self) -> None:
+    def test_what_is_missing_is_marked(self):
         data = build_line([1, 2, np.nan, np.nan, np.inf])
         data.status[2], data.status[3] = PointStatus.FAILED, PointStatus.PENDING
         ax = plot_profile(Landscape(data))
@@ -37,7 +35,7 @@ class TestProfile:
         assert line(ax, "failed").get_xdata()[0] == data.x[2]
         draw(ax)
 
-    def test_checkpoints_and_origin(self) -> None:
+    def test_checkpoints_and_origin(self):
         data = build_line([1, 2, 3])
         data.checkpoints = CheckpointsData.empty([4, 5], np.array([-1.0, 0.0]), None, np.zeros(2), np.zeros(2))
         data.checkpoints.projected["loss"][:] = [0.5, 8]
@@ -51,20 +49,20 @@ class TestProfile:
         assert high > 8
         assert plot_profile(Landscape(data), trajectory=False).texts[:] == []
 
-    def test_a_plane_is_sent_elsewhere(self) -> None:
+    def test_a_plane_is_sent_elsewhere(self):
         with pytest.raises(ValueError, match="the landscape is a plane; use plot_contour"):
             plot_profile(Landscape(build()))
 
     @pytest.mark.parametrize(
         "loss", [[1, 1, 1], [np.nan] * 3, [3], [np.inf, -np.inf], [1e-300, 1e300], [-5, 0, 1e6], [0, 0, 1e-9]]
     )
-    def test_strange_values(self, loss: list[float]) -> None:
+    def test_strange_values(self, loss):
         draw(plot_profile(Landscape(build_line(loss))))
 
 
 class TestErrorBand:
     @pytest.mark.parametrize("scale", ["auto", "linear"])
-    def test_the_axis_holds_the_band(self, scale: str) -> None:
+    def test_the_axis_holds_the_band(self, scale):
         data = build_line(0.05 + np.linspace(-1.2, 1, 21) ** 2)
         data.metrics["loss_stderr"][:] = 0.4 * data.metrics["loss"]
         ax = plot_profile(Landscape(data), scale=scale)
@@ -73,7 +71,7 @@ class TestErrorBand:
         assert top >= (1.4 * data.loss).max()
         assert not any("cut off" in text for text in legend_texts(ax))
 
-    def test_what_is_cut_off_is_said(self) -> None:
+    def test_what_is_cut_off_is_said(self):
         data = build_line(0.05 + np.linspace(-1.2, 1, 21) ** 2)
         data.metrics["loss_stderr"][:] = 0.1
         assert any("cut off below" in text for text in legend_texts(plot_profile(Landscape(data), scale="log")))
@@ -83,7 +81,7 @@ class TestErrorBand:
         assert ax.get_ylim()[1] < 5
 
 
-def test_the_axis_says_how_far_one_is() -> None:
+def test_the_axis_says_how_far_one_is():
     data = build_line(np.linspace(1, 2, 5))
     assert "distance" not in plot_profile(Landscape(data)).get_xlabel()
     data.directions.norms[:] = 12.345

@@ -1,9 +1,5 @@
 """Further metrics on a profile's right axis."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from figure_cases import build_line, draw, legend_texts, line
@@ -13,7 +9,7 @@ from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
 
 
-def build() -> Any:
+def build():
     data = build_line(np.geomspace(0.01, 40, 9))
     data.metrics["accuracy"] = np.linspace(0.99, 0.1, 9)
     data.metrics["accuracy_stderr"] = np.full(9, 0.02)
@@ -21,7 +17,7 @@ def build() -> Any:
     return data
 
 
-def test_the_loss_is_on_the_left_and_the_others_on_the_right() -> None:
+def test_the_loss_is_on_the_left_and_the_others_on_the_right():
     data = build()
     ax = plot_profile(Landscape(data), others=["accuracy", "recall"])
     left, right = ax.figure.axes
@@ -40,7 +36,7 @@ def test_the_loss_is_on_the_left_and_the_others_on_the_right() -> None:
     draw(ax)
 
 
-def test_shares_on_the_right_axis_are_linear_unless_a_loss_is_among_them() -> None:
+def test_shares_on_the_right_axis_are_linear_unless_a_loss_is_among_them():
     data = build()
     data.metrics["accuracy"] = np.geomspace(0.01, 0.99, 9)
     data.metrics["mse"] = np.geomspace(0.01, 0.99, 9)
@@ -48,7 +44,7 @@ def test_shares_on_the_right_axis_are_linear_unless_a_loss_is_among_them() -> No
         assert plot_profile(Landscape(data), others=others).figure.axes[1].get_yscale() == scale
 
 
-def test_the_band_is_one_standard_error_wide() -> None:
+def test_the_band_is_one_standard_error_wide():
     data = build()
     data.metrics["loss_stderr"][:] = 0.001
     ax = plot_profile(Landscape(data), others="accuracy")
@@ -60,14 +56,14 @@ def test_the_band_is_one_standard_error_wide() -> None:
             np.testing.assert_allclose([heights.min(), heights.max()], [value - error, value + error])
 
 
-def test_axes_have_the_colours_of_their_curves() -> None:
+def test_axes_have_the_colours_of_their_curves():
     ax = plot_profile(Landscape(build()), others="accuracy")
     left, right = ax.figure.axes
     assert left.yaxis.label.get_color() == left.get_lines()[0].get_color()
     assert right.yaxis.label.get_color() == line(right, "accuracy").get_color()
 
 
-def test_missing_values_leave_gaps() -> None:
+def test_missing_values_leave_gaps():
     data = build()
     data.status[3] = PointStatus.FAILED
     right = plot_profile(Landscape(data), others="accuracy").figure.axes[1]
@@ -76,7 +72,7 @@ def test_missing_values_leave_gaps() -> None:
     draw(plot_profile(Landscape(data), others="accuracy"))
 
 
-def test_wrong_others() -> None:
+def test_wrong_others():
     with pytest.raises(KeyError, match="no metric 'speed'"):
         plot_profile(Landscape(build()), others="speed")
     with pytest.raises(TypeError, match="others must be the name of a metric, or a list of names"):

@@ -1,10 +1,5 @@
 """Pictures say who is on a plane: a path joins the checkpoints of one run only, and networks have their names."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from figure_cases import build, draw, legend_texts, line, texts
@@ -19,7 +14,7 @@ FLAT = [plot_contour, plot_contour_lines, plot_heatmap]
 PLANES = [*FLAT, plot_surface]
 
 
-def lengths(ax: Any) -> list[int]:
+def lengths(ax):
     """Returns how many points each line that joins points has."""
     lines = [item for item in ax.get_lines() if item.get_linestyle() not in ("None", "none", " ", "")]
     points = [np.shape(item.get_data_3d() if ax.name == "3d" else item.get_xydata()) for item in lines]
@@ -28,7 +23,7 @@ def lengths(ax: Any) -> list[int]:
 
 class TestNetworks:
     @pytest.mark.parametrize("plot", PLANES)
-    def test_nothing_joins_three_networks_and_each_has_its_name(self, plot: Callable[..., Any]) -> None:
+    def test_nothing_joins_three_networks_and_each_has_its_name(self, plot):
         ax = plot(Landscape(with_networks()))
         assert lengths(ax) == []
         said = legend_texts(ax)
@@ -39,7 +34,7 @@ class TestNetworks:
         draw(ax)
 
     @pytest.mark.parametrize("plot", FLAT)
-    def test_each_stands_where_it_is_and_the_origin_is_not_hidden(self, plot: Callable[..., Any]) -> None:
+    def test_each_stands_where_it_is_and_the_origin_is_not_hidden(self, plot):
         ax = plot(Landscape(with_networks()))
         places = {r"Adam \$x_1\$": (1, 0), "average": (0, 1), "SGD": (0, 0)}
         for name, place in places.items():
@@ -47,34 +42,33 @@ class TestNetworks:
         written = [note.get_text() for note in ax.texts if hasattr(note, "xyann")]
         assert sorted(written) == sorted(places)
 
-    def test_a_network_outside_the_picture_is_said_to_be_so(self) -> None:
+    def test_a_network_outside_the_picture_is_said_to_be_so(self):
         data = with_networks()
-        assert data.checkpoints is not None
         data.checkpoints.x[1] = 99
         assert r"Adam \$x_1\$ (outside)" in legend_texts(plot_contour(Landscape(data)))
 
-    def test_titles_and_axes_have_their_names(self) -> None:
+    def test_titles_and_axes_have_their_names(self):
         data = with_networks()
         assert title(data) == r"LeNet, SGD, Adam \$x_1\$, average"
         assert [axis_label(data, axis) for axis in (0, 1)] == [r"from SGD to Adam \$x_1\$", "from SGD to average"]
         assert axis_label(with_ends(), 0) == r"from SGD to Adam \$x_1\$"
 
     @pytest.mark.slow
-    def test_the_ends_of_a_line_have_their_names(self) -> None:
+    def test_the_ends_of_a_line_have_their_names(self):
         ax = plot_profile(Landscape(with_ends()))
         assert {text.get_text() for text in ax.texts} == {"SGD", r"Adam \$x_1\$"}
         assert {"SGD", r"Adam \$x_1\$ (projected loss)"} <= set(legend_texts(ax))
         assert line(ax, "SGD").get_xydata().tolist() == [[0, 2]]
         assert not any("checkpoint" in text or "convergence" in text for text in texts(ax))
 
-    def test_they_have_no_walk(self) -> None:
+    def test_they_have_no_walk(self):
         with pytest.raises(ValueError, match="needs a run's path of at least two checkpoints"):
             next(walk_frames(Landscape(with_networks())))
 
 
 class TestRuns:
     @pytest.mark.parametrize("plot", FLAT)
-    def test_each_run_has_a_path_of_its_own(self, plot: Callable[..., Any]) -> None:
+    def test_each_run_has_a_path_of_its_own(self, plot):
         ax = plot(Landscape(with_runs()))
         assert lengths(ax) == [5, 8]
         assert legend_texts(ax) == ["SGD", "Adam", "start (epoch 0)", "end", "EMA", "final weights of SGD (epoch 20)"]
@@ -83,23 +77,23 @@ class TestRuns:
         assert paths[0].get_color() != paths[1].get_color()
         assert paths[0].get_linestyle() != paths[1].get_linestyle()
 
-    def test_on_a_surface_too(self) -> None:
+    def test_on_a_surface_too(self):
         ax = plot_surface(Landscape(with_runs()))
         said = legend_texts(ax)
         assert said[:4] == ["SGD (projected loss)", "Adam (projected loss)", "start (epoch 0)", "EMA"]
         assert "final weights of SGD (epoch 20)" in said
         assert [len(line(ax, f"{name} (projected").get_data_3d()[0]) for name in ("SGD", "Adam")] == [5, 8]
 
-    def test_the_longest_path_is_walked_and_named(self) -> None:
+    def test_the_longest_path_is_walked_and_named(self):
         frames = list(walk_frames(Landscape(with_runs()), seconds=0.1, rate=20))
         assert len(frames) == 2
         assert np.abs(frames[0].astype(int) - frames[1]).max() > 100
 
-    def test_a_single_checkpoint_is_no_path(self) -> None:
+    def test_a_single_checkpoint_is_no_path(self):
         ax = plot_contour(Landscape(build(points=1)))
         assert legend_texts(ax) == ["final weights (epoch 3)", "final weights (epoch 3)"]
 
-    def test_pictures_side_by_side_keep_who_is_who(self) -> None:
+    def test_pictures_side_by_side_keep_who_is_who(self):
         axes = plot_multiples([Landscape(with_runs()), Landscape(with_networks())])
         said = legend_texts(axes[0])
         # A path and a star have the name SGD.
@@ -118,9 +112,7 @@ class TestRuns:
     ],
 )
 @pytest.mark.parametrize("plot", PLANES)
-def test_the_star_says_what_is_known_of_the_origin(
-    plot: Callable[..., Any], points: int, role: str, number: int | None, said: str
-) -> None:
+def test_the_star_says_what_is_known_of_the_origin(plot, points, role, number, said):
     data = build(points=points)
     data.origin.role, data.origin.number = role, number
     ax = plot(Landscape(data))

@@ -1,11 +1,7 @@
-from __future__ import annotations
-
 import io
 import subprocess
 import sys
 import xml.etree.ElementTree
-from pathlib import Path
-from typing import Any
 
 import pytest
 from figure_cases import build
@@ -22,7 +18,7 @@ class TestSaving:
     @pytest.mark.slow
     @pytest.mark.parametrize("suffix", ["PNG", "pdf", "svg"])
     @pytest.mark.parametrize("plot", DRAWINGS)
-    def test_the_same_picture_gives_the_same_bytes(self, tmp_path: Path, suffix: str, plot: Any) -> None:
+    def test_the_same_picture_gives_the_same_bytes(self, tmp_path, suffix, plot):
         files = [tmp_path / f"{index}.{suffix}" for index in range(2)]
         for file in files:
             save_figure(plot(Landscape(build())), file)
@@ -33,7 +29,7 @@ class TestSaving:
             xml.etree.ElementTree.parse(files[0])
         assert len(list(tmp_path.iterdir())) == 2
 
-    def test_figures_subfigures_and_streams(self, tmp_path: Path) -> None:
+    def test_figures_subfigures_and_streams(self, tmp_path):
         figure = Figure()
         ax = figure.subfigures(1, 2)[1].subplots()
         pictures = []
@@ -43,7 +39,7 @@ class TestSaving:
             pictures.append(stream.getvalue())
         assert pictures[0] == pictures[1] == pictures[2]
 
-    def test_other_names_and_things(self, tmp_path: Path) -> None:
+    def test_other_names_and_things(self, tmp_path):
         ax = Figure().add_subplot()
         for name in ("a.jpg", "a", "a.png.txt"):
             with pytest.raises(ValueError, match=r"path must be a name that ends in \.png, \.pdf or \.svg"):
@@ -58,7 +54,7 @@ class TestSaving:
 
 
 @pytest.mark.slow
-def test_pyplot_is_never_touched() -> None:
+def test_pyplot_is_never_touched():
     script = """
 import sys, matplotlib
 names = set(matplotlib.rcParams) - {"backend"}  # asking for the backend imports pyplot

@@ -1,9 +1,5 @@
 """Sharpness over a training run says what was measured, with its errors, and hides nothing that was not."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from curvature_cases import build_curvature, leave_out
@@ -14,17 +10,17 @@ from landscape.figures import figure_pixels, plot_sharpness
 from landscape.record.checks import PointStatus
 
 
-def drawn(found: Any, *arguments: Any, **options: Any) -> Any:
+def drawn(found, *arguments, **options):
     """Returns the axes, on a figure that is laid out no further."""
     return plot_sharpness(found, *arguments, **{"ax": Figure().add_subplot(), **options})
 
 
-def curves(ax: Any) -> dict[str, Any]:
+def curves(ax):
     """The curves by the first word of their labels."""
     return {str(curve.get_label()).split(",")[0]: curve for curve in ax.get_lines()}
 
 
-def test_the_eigenvalues_and_the_trace_stand_at_their_checkpoints() -> None:
+def test_the_eigenvalues_and_the_trace_stand_at_their_checkpoints():
     found = build_curvature()
     ax = drawn(found)
     np.testing.assert_array_equal(
@@ -44,14 +40,14 @@ def test_the_eigenvalues_and_the_trace_stand_at_their_checkpoints() -> None:
     assert high > found.trace_interval.max()
 
 
-def test_it_says_which_matrix_and_how_many_samples() -> None:
+def test_it_says_which_matrix_and_how_many_samples():
     ax = plot_sharpness(build_curvature(matrix="ggn", num_samples=1), style="paper")
     assert " ".join(ax.get_title().split()) == "Gauss-Newton matrix (GGN) of the loss, 1 sample"
     named = drawn(build_curvature(num_samples=None), title="mine")
     assert named.get_title() == "mine\nHessian of the loss, all samples"
 
 
-def test_missing_checkpoints_are_marked_and_nothing_joins_their_neighbours() -> None:
+def test_missing_checkpoints_are_marked_and_nothing_joins_their_neighbours():
     found = build_curvature()
     leave_out(found, [4], PointStatus.FAILED)
     leave_out(found, [18, 19, 20], PointStatus.PENDING)
@@ -65,7 +61,7 @@ def test_missing_checkpoints_are_marked_and_nothing_joins_their_neighbours() -> 
     assert high > 20
 
 
-def test_bars_are_the_residuals_and_hollow_marks_the_unconverged() -> None:
+def test_bars_are_the_residuals_and_hollow_marks_the_unconverged():
     found = build_curvature(top=1)
     found.residuals[9, 0], found.converged[9, 0] = 4.0, 0
     ax = drawn(found)
@@ -78,7 +74,7 @@ def test_bars_are_the_residuals_and_hollow_marks_the_unconverged() -> None:
     assert "not converged: see its bar" not in legend_texts(drawn(build_curvature()))
 
 
-def test_an_interval_below_zero_is_cut_off_and_said() -> None:
+def test_an_interval_below_zero_is_cut_off_and_said():
     found = build_curvature()
     found.trace_interval[3, 0] = -5.0
     ax = drawn(found)
@@ -86,7 +82,7 @@ def test_an_interval_below_zero_is_cut_off_and_said() -> None:
     assert "its 95 % interval (cut off below)" in legend_texts(ax)
 
 
-def test_the_lower_end_makes_the_axis_linear_or_symmetric() -> None:
+def test_the_lower_end_makes_the_axis_linear_or_symmetric():
     ax = drawn(build_curvature(bottom=1))
     assert ax.get_yscale() in ("linear", "symlog")
     assert ax.get_ylim()[0] < -2
@@ -96,12 +92,12 @@ def test_the_lower_end_makes_the_axis_linear_or_symmetric() -> None:
 
 
 @pytest.mark.parametrize("given", [0.05, np.full(21, 0.05).tolist()])
-def test_two_over_the_learning_rate(given: Any) -> None:
+def test_two_over_the_learning_rate(given):
     ax = drawn(build_curvature(), learning_rate=given)
     assert set(curves(ax)["2 / learning rate (gradient descent's limit)"].get_ydata()) == {40.0}
 
 
-def test_a_learning_rate_that_was_recorded() -> None:
+def test_a_learning_rate_that_was_recorded():
     limits = "2 / learning rate (gradient descent's limit)"
     rates = {str(number): 0.5 / number for number in range(1, 30)}
     limit = curves(drawn(build_curvature(learning_rate=rates)))[limits]
@@ -123,7 +119,7 @@ def test_a_learning_rate_that_was_recorded() -> None:
         ({"ax": 3}, TypeError, "ax must be matplotlib axes or None"),
     ],
 )
-def test_wrong_arguments_are_named(options: dict[str, Any], error: type[Exception], text: str) -> None:
+def test_wrong_arguments_are_named(options, error, text):
     with pytest.raises(error, match=text):
         drawn(build_curvature(), **options)
 
@@ -134,7 +130,7 @@ def test_wrong_arguments_are_named(options: dict[str, Any], error: type[Exceptio
         "nothing", "zero", "one", "equal", "no trace", "no eigenvalues", "huge", "one probe",
     ],
 )  # fmt: skip
-def test_strange_values(strange: str) -> None:
+def test_strange_values(strange):
     found = build_curvature(1 if strange == "one" else 5)
     if strange == "nothing":
         leave_out(found, slice(None), PointStatus.PENDING)
@@ -157,7 +153,7 @@ def test_strange_values(strange: str) -> None:
     assert any("λ₁" in text for text in legend_texts(ax)) == (strange != "no eigenvalues")
 
 
-def test_it_draws_on_given_axes_and_leaves_the_settings_alone() -> None:
+def test_it_draws_on_given_axes_and_leaves_the_settings_alone():
     import matplotlib
 
     before = dict(matplotlib.rcParams)
@@ -167,7 +163,7 @@ def test_it_draws_on_given_axes_and_leaves_the_settings_alone() -> None:
     assert dict(matplotlib.rcParams) == before
 
 
-def test_the_arrays_are_left_alone_and_the_picture_repeats() -> None:
+def test_the_arrays_are_left_alone_and_the_picture_repeats():
     found, again = build_curvature(), build_curvature()
     first = figure_pixels(drawn(found))
     np.testing.assert_array_equal(first, figure_pixels(drawn(again)))

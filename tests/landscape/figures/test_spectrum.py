@@ -1,9 +1,5 @@
 """A spectrum shows a density whose integral is one, and eigenvalues where they are."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from curvature_cases import build_curvature, leave_out
@@ -15,12 +11,12 @@ from landscape.figures.spectrum import curves_of
 from landscape.record.checks import PointStatus
 
 
-def drawn(found: Any, *arguments: Any, **options: Any) -> Any:
+def drawn(found, *arguments, **options):
     """Returns the axes, on a figure that is laid out no further."""
     return plot_spectrum(found, *arguments, **{"ax": Figure().add_subplot(), **options})
 
 
-def test_the_density_is_that_of_all_eigenvalues() -> None:
+def test_the_density_is_that_of_all_eigenvalues():
     # Of 200 known eigenvalues, each a node with its share.
     eigenvalues = np.sort(np.random.default_rng(0).normal(0, 2, 200))
     places = np.linspace(-12, 12, 4001)
@@ -32,7 +28,7 @@ def test_the_density_is_that_of_all_eigenvalues() -> None:
     assert np.trapezoid(density * places, places) == pytest.approx(eigenvalues.mean(), abs=1e-3)
 
 
-def test_the_curve_is_the_mean_of_the_probes() -> None:
+def test_the_curve_is_the_mean_of_the_probes():
     found = build_curvature()
     ax = drawn(found, 7, width=0.5)
     curve = ax.get_lines()[0]
@@ -52,7 +48,7 @@ def test_the_curve_is_the_mean_of_the_probes() -> None:
     assert level.get_ydata()[0] == pytest.approx(1 / (1210 * 0.5 * np.sqrt(2 * np.pi)))
 
 
-def test_eigenvalues_are_ticks_with_their_residuals() -> None:
+def test_eigenvalues_are_ticks_with_their_residuals():
     found = build_curvature(bottom=2)
     found.residuals[3] = 0.25
     ax = drawn(found, 3)
@@ -70,14 +66,14 @@ def test_eigenvalues_are_ticks_with_their_residuals() -> None:
     assert high > found.eigenvalues[3, 0]
 
 
-def test_without_a_density_the_eigenvalues_stand_alone_and_that_is_said() -> None:
+def test_without_a_density_the_eigenvalues_stand_alone_and_that_is_said():
     ax = drawn(build_curvature(probes=0))
     assert ax.get_title().endswith("\nthe density was not measured")
     assert ax.get_yticks().size == 0
     assert len(legend_texts(ax)) == 1
 
 
-def test_the_last_measured_checkpoint_is_taken() -> None:
+def test_the_last_measured_checkpoint_is_taken():
     found = build_curvature()
     leave_out(found, [19, 20], PointStatus.PENDING)
     leave_out(found, [4], PointStatus.FAILED)
@@ -99,7 +95,7 @@ def test_the_last_measured_checkpoint_is_taken() -> None:
         ({"scale": "log"}, TypeError, "plot_spectrum has no argument 'scale'"),
     ],
 )
-def test_wrong_arguments_are_named(options: dict[str, Any], error: type[Exception], text: str) -> None:
+def test_wrong_arguments_are_named(options, error, text):
     with pytest.raises(error, match=text):
         drawn(build_curvature(), **options)
 
@@ -113,7 +109,7 @@ def test_wrong_arguments_are_named(options: dict[str, Any], error: type[Exceptio
         )),
     ],
 )  # fmt: skip
-def test_strange_values(strange: str) -> None:
+def test_strange_values(strange):
     found = build_curvature(3, probes=1 if strange == "one probe" else 2)
     if strange == "no eigenvalues":
         found = build_curvature(3, top=0)

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from figure_cases import build, draw
@@ -16,7 +12,7 @@ from landscape.scales.choosing import SCALES
 DRAWINGS = [plot_contour, plot_surface]
 
 
-def surfaces() -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+def surfaces():
     one = np.full((3, 5), np.nan)
     one[1, 2] = 4.0
     outlier = 1 + 0.01 * np.arange(400.0).reshape(20, 20) / 400
@@ -45,7 +41,7 @@ class TestStrangeSurfaces:
     @pytest.mark.slow
     @pytest.mark.parametrize("name", surfaces())
     @pytest.mark.parametrize("plot", DRAWINGS)
-    def test_is_drawn(self, plot: Any, name: str) -> None:
+    def test_is_drawn(self, plot, name):
         loss = surfaces()[name]
         data = build(loss)
         draw(plot(Landscape(data)))
@@ -53,12 +49,12 @@ class TestStrangeSurfaces:
 
     @pytest.mark.parametrize("scale", ["linear", "symlog"])
     @pytest.mark.parametrize("name", ["flat", "extremes", "both", "zeros and more", "negative", "checkered"])
-    def test_any_scale(self, name: str, scale: str) -> None:
+    def test_any_scale(self, name, scale):
         draw(plot_contour(Landscape(build(surfaces()[name], points=0)), scale=scale))
 
     @pytest.mark.slow
-    def test_the_picture_says_what_is_odd(self) -> None:
-        def words(name: str) -> str:
+    def test_the_picture_says_what_is_odd(self):
+        def words(name):
             return " ".join(text.get_text() for text in plot_contour(Landscape(build(surfaces()[name]))).texts)
 
         assert "flat: loss is 1.25 at all 15 finite points" in words("flat")
@@ -67,7 +63,7 @@ class TestStrangeSurfaces:
 
     @settings(max_examples=150)
     @given(values=arrays.arrays(np.float64, st.integers(1, 30), elements=st.floats()), kind=st.sampled_from(SCALES))
-    def test_any_values_have_a_scale(self, values: Any, kind: str) -> None:
+    def test_any_values_have_a_scale(self, values, kind):
         if kind == "log" and not (values[np.isfinite(values)] > 0).any():
             return
         scale = choose_scale(values, kind)
@@ -84,7 +80,7 @@ class TestStrangeSurfaces:
         assert (np.isfinite(heights) == np.isfinite(values)).all()
 
     @pytest.mark.parametrize("seed", range(6))
-    def test_random_surfaces_of_every_magnitude(self, seed: int) -> None:
+    def test_random_surfaces_of_every_magnitude(self, seed):
         random = np.random.default_rng(seed)
         loss = random.choice([1, 1, -1, 0], (5, 7)) * 10.0 ** random.uniform(-300, 300, (5, 7))
         loss[random.random((5, 7)) < 0.2] = random.choice([np.nan, np.inf, -np.inf])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from figure_cases import build, line
@@ -11,14 +9,14 @@ from landscape.landscape import Landscape
 
 
 class TestSurface:
-    def test_heights_are_logarithms_and_ticks_are_values(self) -> None:
+    def test_heights_are_logarithms_and_ticks_are_values(self):
         data = build(points=0)
         ax = plot_surface(Landscape(data))
         assert ax.get_zlabel() == "loss (log scale)"
         values = [float(text.get_text()) for text in ax.get_zticklabels()]
         np.testing.assert_allclose(10.0 ** np.array(ax.get_zticks()), values, rtol=1e-6)
 
-    def test_cells_stand_over_their_place(self) -> None:
+    def test_cells_stand_over_their_place(self):
         loss = np.array([[1, 2, 3, 4, 5], [1, 2, 3, 4, 50], [1, 2, np.nan, 4, 5.0]])
         data = build(loss, points=0)
         ax = plot_surface(Landscape(data))
@@ -30,7 +28,7 @@ class TestSurface:
             assert 10**height == pytest.approx(grid[x, y])
         assert "1 points not finite" in ax.get_title()
 
-    def test_the_path_runs_at_its_projected_loss(self) -> None:
+    def test_the_path_runs_at_its_projected_loss(self):
         data = build()
         ax = plot_surface(Landscape(data))
         x, y, height = line(ax, "trajectory (projected loss)").get_data_3d()
@@ -40,7 +38,7 @@ class TestSurface:
         star = np.ravel(line(ax, "final weights").get_data_3d())
         np.testing.assert_allclose(star, [0, 0, np.log10(0.02)])
 
-    def test_an_origin_below_every_grid_point_keeps_its_height(self) -> None:
+    def test_an_origin_below_every_grid_point_keeps_its_height(self):
         data = build(np.full((3, 5), 1.0), points=0)
         data.origin.metrics["loss"] = 0.01
         ax = plot_surface(Landscape(data))
@@ -48,13 +46,13 @@ class TestSurface:
         assert ax.get_zlim()[0] < 0.01
         assert "flat: loss is 1 at all 15 finite points" in ax.get_title()
 
-    def test_checkpoints_that_are_pending_are_left_out(self) -> None:
+    def test_checkpoints_that_are_pending_are_left_out(self):
         data = build()
         data.checkpoints.projected["loss"][3:] = np.nan
         x, _, _ = line(plot_surface(Landscape(data)), "trajectory").get_data_3d()
         np.testing.assert_array_equal(x, data.checkpoints.x[:3])
 
-    def test_every_file_is_seen_from_the_same_place_unless_the_best_one_is_looked_for(self) -> None:
+    def test_every_file_is_seen_from_the_same_place_unless_the_best_one_is_looked_for(self):
         rising = np.linspace(1, 5, 8) * np.ones((6, 1))
         looking = {}
         for name, loss in (("right", rising), ("left", rising[:, ::-1])):
@@ -68,10 +66,10 @@ class TestSurface:
             looking[name] = np.cos(np.radians(ax.azim))
         assert looking["right"] < 0 < looking["left"]
 
-    def test_flat_axes_are_refused(self) -> None:
+    def test_flat_axes_are_refused(self):
         with pytest.raises(TypeError, match=r"ax must be three-dimensional axes"):
             plot_surface(Landscape(build()), Figure().add_subplot())
 
-    def test_axes_of_the_user_are_used(self) -> None:
+    def test_axes_of_the_user_are_used(self):
         ax = Figure().add_subplot(projection="3d")
         assert plot_surface(Landscape(build()), ax) is ax

@@ -1,11 +1,8 @@
 """Pictures for venues: as wide as they ask, in type that can be read, with fonts that are in the file."""
 
-from __future__ import annotations
-
 import io
 import re
 import zlib
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +30,7 @@ WIDTHS = {
 PLANES = {"contour": plot_contour, "heatmap": plot_heatmap, "surface": plot_surface}
 
 
-def drawn(style: str, kind: str, **look: Any) -> Any:
+def drawn(style, kind, **look):
     if kind == "profile":
         return plot_profile(build_line([3.0, 1.0, 0.2, 1.5, 4.0]), style=style, **look)
     if kind == "multiples":
@@ -43,7 +40,7 @@ def drawn(style: str, kind: str, **look: Any) -> Any:
     return PLANES[kind](build(), style=style, **look)
 
 
-def sizes_of_type(figure: Any) -> list[float]:
+def sizes_of_type(figure):
     figure.draw_without_rendering()
     texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
     assert len(texts) > 5
@@ -53,7 +50,7 @@ def sizes_of_type(figure: Any) -> list[float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("style", WIDTHS)
 @pytest.mark.parametrize("kind", ["contour", "surface", "profile", "multiples"])
-def test_as_wide_as_the_venue_asks_in_type_of_at_least_6_points(style: str, kind: str) -> None:
+def test_as_wide_as_the_venue_asks_in_type_of_at_least_6_points(style, kind):
     figure = drawn(style, kind).figure
     assert abs(figure.get_figwidth() - WIDTHS[style][kind == "multiples"]) < 0.01
     assert min(sizes_of_type(figure)) >= 6
@@ -66,7 +63,7 @@ def test_as_wide_as_the_venue_asks_in_type_of_at_least_6_points(style: str, kind
         assert abs(image.width / 100 - WIDTHS[style][kind == "multiples"]) <= 0.01
 
 
-def test_all_type_is_in_the_pdf_as_outlines(tmp_path: Any) -> None:
+def test_all_type_is_in_the_pdf_as_outlines(tmp_path):
     save_figure(drawn("icml", "contour", font="serif"), tmp_path / "a.pdf")
     raw = (tmp_path / "a.pdf").read_bytes()
     parts = [raw]
@@ -83,7 +80,7 @@ def test_all_type_is_in_the_pdf_as_outlines(tmp_path: Any) -> None:
     assert b"/Type3" not in whole
 
 
-def test_serif_is_another_face_and_leaves_the_users_settings_alone() -> None:
+def test_serif_is_another_face_and_leaves_the_users_settings_alone():
     import matplotlib
 
     before = dict(matplotlib.rcParams)
@@ -96,12 +93,12 @@ def test_serif_is_another_face_and_leaves_the_users_settings_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", ["difference", "multiples", "surface", "profile"])
-def test_serif_has_every_letter(kind: str) -> None:
+def test_serif_has_every_letter(kind):
     drawn("icml", kind, font="serif").figure.canvas.draw()  # a missing letter would warn
 
 
 @pytest.mark.slow
-def test_the_description_is_in_each_kind_of_file(tmp_path: Any) -> None:
+def test_the_description_is_in_each_kind_of_file(tmp_path):
     ax = drawn("paper", "contour")
     for name in ("a.png", "a.svg", "a.pdf"):
         save_figure(ax, tmp_path / name, description="A valley that bends.")
@@ -114,7 +111,7 @@ def test_the_description_is_in_each_kind_of_file(tmp_path: Any) -> None:
     assert not (tmp_path / "b.png").exists()
 
 
-def test_wrong_names_are_errors() -> None:
+def test_wrong_names_are_errors():
     with pytest.raises(ValueError, match=r"^style must be .*neurips"):
         plot_contour(build(), style="cvpr")
     with pytest.raises(ValueError, match=r"^font must be"):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,9 +44,7 @@ _ALL_FIT = """[...document.querySelectorAll(".plot")].every(({ _fullLayout: draw
 _HARMLESS = ("GPU stall due to ReadPixels", "willReadFrequently")
 
 
-def example(
-    *, rows: int = 9, columns: int = 13, checkpoints: int = 6, line: bool = False, seed: int = 0, **attributes: Any
-) -> LandscapeData:
+def example(*, rows=9, columns=13, checkpoints=6, line=False, seed=0, **attributes):
     """Returns a landscape whose values have all their digits; its axes differ in length and in range."""
     rng = np.random.default_rng(seed)
     x = np.linspace(-1.5, 2.5, columns) if columns > 1 else np.array([0.25])
@@ -86,7 +82,7 @@ class Opened:
     messages: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
-    def data(self, plot: str, name: str, *fields: str, card: int = 0) -> list[Any]:
+    def data(self, plot, name, *fields, card=0):
         """Returns fields of a trace by its name, as they were handed to Plotly."""
         return self.page.evaluate(
             """([plot, name, fields, card]) => {
@@ -99,13 +95,13 @@ class Opened:
             [plot, name, list(fields), card],
         )  # fmt: skip
 
-    def shapes(self, name: str) -> list[dict[str, Any]]:
+    def shapes(self, name):
         """Returns what is drawn on the map under a name."""
         return self.page.evaluate(
             "(name) => document.querySelector('.plot.map').layout.shapes.filter((shape) => shape.name === name)", name
         )
 
-    def pixel(self, x: float, y: float, plot: str = "map") -> tuple[float, float]:
+    def pixel(self, x, y, plot="map"):
         """Returns where a point of a plot lies in the window."""
         return tuple(
             self.page.evaluate(
@@ -120,7 +116,7 @@ class Opened:
             )
         )
 
-    def facts(self, box: str) -> dict[str, str]:
+    def facts(self, box):
         """Returns names and values that a box shows."""
         return dict(
             self.page.evaluate(
@@ -130,7 +126,7 @@ class Opened:
             )
         )
 
-    def wait(self, condition: str) -> None:
+    def wait(self, condition):
         """Waits until a JavaScript expression is true; the page's policy forbids Playwright's own way of waiting.
 
         The page asks itself before each of its frames.
@@ -150,7 +146,7 @@ class Opened:
         assert came, f"{condition} did not come true"
 
     @contextmanager
-    def redrawing(self, plot: str = "map") -> Iterator[None]:
+    def redrawing(self, plot="map"):
         """Waits at its end until Plotly says that it has drawn a plot again."""
         self.page.evaluate(
             """(plot) => {
@@ -163,7 +159,7 @@ class Opened:
         yield
         self.wait("window.redrawn")
 
-    def painted(self, plot: str = "map") -> None:
+    def painted(self, plot="map"):
         """Waits until all that a plot holds is on the screen."""
         self.wait(_ALL_FIT)
         self.page.evaluate(
@@ -177,13 +173,13 @@ class Opened:
             plot,
         )
 
-    def screenshot(self, plot: str = "map") -> np.ndarray:
+    def screenshot(self, plot="map"):
         """Returns the pixels of a plot, shape (height, width, 3)."""
         self.painted(plot)
         shot = self.page.locator(f".plot.{plot}").first.screenshot()
         return np.asarray(Image.open(io.BytesIO(shot)).convert("RGB"), int)
 
-    def click(self, place: tuple[float, float], condition: str) -> None:
+    def click(self, place, condition):
         """Clicks on a point of the map, and waits until a JavaScript expression is true.
 
         Plotly looks for the point under the pointer a moment after the pointer has moved, and loses a click before that
@@ -208,7 +204,7 @@ class Opened:
                 break
         self.wait(condition)
 
-    def check(self) -> None:
+    def check(self):
         """Fails where the page complained, or asked for anything but itself."""
         assert self.messages == []
         # A view stands behind "#" in the address, and a reload asks for the page again.
@@ -217,7 +213,7 @@ class Opened:
 
 
 @pytest.fixture(scope="session")
-def browser(browser: Any) -> Any:
+def browser(browser):
     pytest.importorskip("plotly", reason="the interactive page needs plotly")
     return browser
 
@@ -228,11 +224,11 @@ class Pages:
     A page that has no special options is used again, with nothing in it: the renderer has compiled the scripts by then.
     """
 
-    def __init__(self, browser: Any) -> None:
+    def __init__(self, browser):
         self._browser = browser
-        self._free: dict[bool, Any] = {}
+        self._free = {}
 
-    def take(self, *, webgl: bool, clock: bool, context: dict[str, Any]) -> Any:
+    def take(self, *, webgl, clock, context):
         """Returns an empty page; without a clock and options of the context it may have been used before."""
         usual = not clock and not context
         page = self._free.pop(webgl, None) if usual else None
@@ -246,7 +242,7 @@ class Pages:
                 page.clock.install()
         return page
 
-    def give_back(self, page: Any, *, webgl: bool, clock: bool, context: dict[str, Any]) -> None:
+    def give_back(self, page, *, webgl, clock, context):
         """Empties a page and keeps it for the next test, or closes it."""
         if clock or context or webgl in self._free or page.is_closed():
             page.context.close()
@@ -257,31 +253,23 @@ class Pages:
         page.set_viewport_size(SIZE)
         self._free[webgl] = page
 
-    def close(self) -> None:
+    def close(self):
         for page in self._free.values():
             page.context.close()
 
 
 @pytest.fixture(scope="session")
-def pages(browser: Any) -> Iterator[Pages]:
+def pages(browser):
     found = Pages(browser)
     yield found
     found.close()
 
 
-def opening(pages: Pages) -> Iterator[Callable[..., Opened]]:
+def opening(pages):
     """Yields a function that opens an address, and gives back all pages that it opened."""
     taken = []
 
-    def open_(
-        address: str,
-        *,
-        ready: str = ".plot .main-svg",
-        webgl: bool = True,
-        clock: bool = False,
-        color_scheme: str = "light",
-        **context: Any,
-    ) -> Opened:
+    def open_(address, *, ready=".plot .main-svg", webgl=True, clock=False, color_scheme="light", **context):
         options = {"webgl": webgl, "clock": clock, "context": context}
         page = pages.take(**options)
         page.emulate_media(color_scheme=color_scheme)
@@ -307,19 +295,19 @@ def opening(pages: Pages) -> Iterator[Callable[..., Opened]]:
 
 
 @pytest.fixture
-def open_address(pages: Pages) -> Iterator[Callable[..., Opened]]:
+def open_address(pages):
     yield from opening(pages)
 
 
 @pytest.fixture(scope="module")
-def open_for_all(pages: Pages) -> Iterator[Callable[..., Opened]]:
+def open_for_all(pages):
     """Opens pages that all tests of a module share."""
     yield from opening(pages)
 
 
 @pytest.fixture
-def open_page(open_address: Callable[..., Opened], tmp_path: Path) -> Callable[..., Opened]:
-    def open_(*data: LandscapeData, **context: Any) -> Opened:
+def open_page(open_address, tmp_path):
+    def open_(*data, **context):
         files = []
         for number, item in enumerate(data):
             files.append(tmp_path / f"run_{number}.h5")
@@ -330,16 +318,16 @@ def open_page(open_address: Callable[..., Opened], tmp_path: Path) -> Callable[.
     return open_
 
 
-def _note(messages: list[str], text: str) -> None:
+def _note(messages, text):
     if not any(part in text for part in _HARMLESS):
         messages.append(text)
 
 
 @pytest.fixture(name="example", scope="session")
-def example_fixture() -> Callable[..., LandscapeData]:
+def example_fixture():
     return example
 
 
 @pytest.fixture
-def metric() -> str:
+def metric():
     return METRIC

@@ -1,14 +1,9 @@
 """The page for everybody: axe-core finds nothing, targets are large enough, and it lies well inside another page."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
-from pathlib import Path
-from typing import Any
 
 import pytest
 from waiting import wait_until
@@ -24,7 +19,7 @@ TARGETS = """() => [...document.querySelectorAll("button, select, input, summary
     .filter(([, box]) => Math.min(box.width, box.height) < 23.9).map(([text]) => text)"""
 
 
-def pages(example: Any) -> dict[str, list[Any]]:
+def pages(example):
     return {
         "one": [example()],
         "compared": [example(), example(seed=1)],
@@ -36,7 +31,7 @@ def pages(example: Any) -> dict[str, list[Any]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("kind", ["one", "compared", "line", "lines"])
-def test_axe_finds_nothing(kind: str, theme: str, open_page: Any, example: Any) -> None:
+def test_axe_finds_nothing(kind, theme, open_page, example):
     opened = open_page(*pages(example)[kind], webgl=False, color_scheme=theme)
     opened.page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
     found = opened.page.evaluate(AXE)
@@ -47,7 +42,7 @@ def test_axe_finds_nothing(kind: str, theme: str, open_page: Any, example: Any) 
 
 
 @pytest.fixture
-def outer(tmp_path: Path, example: Any) -> Path:
+def outer(tmp_path, example):
     """A page that holds the page of a landscape in a frame, as docs/view.md says, and is longer than the window."""
     save_page(Landscape(example(rows=5, columns=6)), tmp_path / "share.html")
     page = tmp_path / "outer.html"
@@ -60,7 +55,7 @@ def outer(tmp_path: Path, example: Any) -> Path:
 
 
 @pytest.fixture
-def served(outer: Path) -> Iterator[str]:
+def served(outer):
     handler = partial(SimpleHTTPRequestHandler, directory=str(outer.parent))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -70,7 +65,7 @@ def served(outer: Path) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["file", "http"])
-def test_inside_another_page(where: str, outer: Path, request: Any, open_address: Any) -> None:
+def test_inside_another_page(where, outer, request, open_address):
     address = outer.as_uri() if where == "file" else request.getfixturevalue("served")
     opened = open_address(address, ready="iframe")
     (frame,) = opened.page.frames[1:]

@@ -1,7 +1,5 @@
 """Files that show little, or nothing, or what was not foreseen."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from figure_cases import build_line
@@ -90,7 +88,7 @@ CASES = {
 
 
 @pytest.mark.slow
-def test_each_is_shown_for_what_it_is(open_page, example) -> None:
+def test_each_is_shown_for_what_it_is(open_page, example):
     for group in (list(CASES)[:5], list(CASES)[5:]):
         data = [case(example) for case in group]
         opened = open_page(*data, webgl=False)
@@ -113,7 +111,7 @@ def test_each_is_shown_for_what_it_is(open_page, example) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [unfinished, one_row])
-def test_their_surfaces(open_page, example, case) -> None:
+def test_their_surfaces(open_page, example, case):
     data = case(example)
     opened = open_page(data, ready=".plot.surface .main-svg")
     opened.page.select_option("#scale", "linear")
@@ -123,7 +121,7 @@ def test_their_surfaces(open_page, example, case) -> None:
 
 
 @pytest.mark.slow
-def test_values_without_a_logarithm_are_counted(open_page, example) -> None:
+def test_values_without_a_logarithm_are_counted(open_page, example):
     data = example()
     data.metrics["loss"][0, :2] = [0.0, -3.0]
     opened = open_page(data, webgl=False)
@@ -138,7 +136,7 @@ def test_values_without_a_logarithm_are_counted(open_page, example) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["checkpoint", "origin"])
-def test_a_zero_of_a_mark_alone_is_told_too(open_page, example, where) -> None:
+def test_a_zero_of_a_mark_alone_is_told_too(open_page, example, where):
     data = example()
     if where == "origin":
         data.origin.metrics["loss"] = 0.0
@@ -156,7 +154,7 @@ def test_a_zero_of_a_mark_alone_is_told_too(open_page, example, where) -> None:
 
 
 @pytest.mark.slow
-def test_a_zero_on_the_curve_of_a_line_is_drawn_at_the_lower_end_and_told(open_page) -> None:
+def test_a_zero_on_the_curve_of_a_line_is_drawn_at_the_lower_end_and_told(open_page):
     opened = open_page(build_line([3.0, 0.1, 0.0, 0.02, 2.0]), webgl=False)
     assert "1 value is 0, which has no place on a log scale: drawn at 0.02." in opened.page.inner_text(".warning")
     (y,) = opened.data("profile", "grid", "y")
@@ -165,7 +163,7 @@ def test_a_zero_on_the_curve_of_a_line_is_drawn_at_the_lower_end_and_told(open_p
 
 
 @pytest.mark.slow
-def test_interpolated_points_are_told_apart(open_page, example) -> None:
+def test_interpolated_points_are_told_apart(open_page, example):
     data = example()
     data.status[1:5, 2:7] = PointStatus.INTERPOLATED
     opened = open_page(data, webgl=False)
@@ -199,7 +197,7 @@ def with_strange_metrics(example):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("both", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_metrics_named_like_what_objects_have(open_page, example, both) -> None:
+def test_metrics_named_like_what_objects_have(open_page, example, both):
     """The second file may lack them; then its loss is shown."""
     data = [with_strange_metrics(example), with_strange_metrics(example) if both else example()]
     opened = open_page(*data, webgl=False)

@@ -1,10 +1,5 @@
 """The page shows surfaces from the same place as the figures, and lets the reader choose another one."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from mpl_toolkits.mplot3d.proj3d import proj_transform
@@ -28,7 +23,7 @@ _VIEW = """(() => { const scene = document.querySelector('.surface')._fullLayout
 DRAWS_OFTEN = pytest.mark.timeout(600)
 
 
-def in_figure(space: Any) -> Any:
+def in_figure(space):
     """Returns the corners of the surface's box, shape (8, 3), and where a figure shows them, shape (8, 2)."""
     floor, high = space.get_zlim()
     low = floor + (high - floor) * FLOOR / (1 + FLOOR)
@@ -37,7 +32,7 @@ def in_figure(space: Any) -> Any:
     return places, np.column_stack([right, up])
 
 
-def in_browser(opened: Any, places: Any) -> Any:
+def in_browser(opened, places):
     """Returns where the browser shows places, shape (n, 2)."""
     matrices, scale, (width, height) = opened.page.evaluate(_VIEW)
     project, view, model = (np.reshape(matrix, (4, 4)).T for matrix in matrices)
@@ -45,7 +40,7 @@ def in_browser(opened: Any, places: Any) -> Any:
     return seen[:, :2] / seen[:, 3:] * (width / height, 1)
 
 
-def shape_of(places: Any) -> Any:
+def shape_of(places):
     """Returns places without where the picture is and how large it is."""
     centred = places - places.mean(axis=0)
     return centred / np.linalg.norm(centred)
@@ -53,18 +48,18 @@ def shape_of(places: Any) -> Any:
 
 @pytest.mark.slow
 @DRAWS_OFTEN
-def test_every_preset_is_the_same_in_a_figure_and_on_a_page(tmp_path: Path, example: Any, open_address: Any) -> None:
+def test_every_preset_is_the_same_in_a_figure_and_on_a_page(tmp_path, example, open_address):
     landscape = Landscape(example())
     opened = open_address(save_page(landscape, tmp_path / "a.html", camera=(-75, 20)).as_uri())
     opened.wait(_CAMERA)
     assert opened.page.input_value("#camera") == "-75,20"
     for name in ("-75,20", *CAMERAS, "auto"):
         opened.page.select_option("#camera", name)
-        figure: Any = landscape.plot_surface(camera=name)
+        figure = landscape.plot_surface(camera=name)
         places, expected = in_figure(figure)
         expected = shape_of(expected)
 
-        def distance(places: Any = places, expected: Any = expected) -> float:
+        def distance(places=places, expected=expected):
             return float(np.abs(shape_of(in_browser(opened, places)) - expected).max())
 
         # The browser draws a moment later.
@@ -74,7 +69,7 @@ def test_every_preset_is_the_same_in_a_figure_and_on_a_page(tmp_path: Path, exam
 
 @pytest.mark.slow
 @DRAWS_OFTEN
-def test_a_link_keeps_the_chosen_camera(tmp_path: Path, example: Any, open_address: Any) -> None:
+def test_a_link_keeps_the_chosen_camera(tmp_path, example, open_address):
     both = [Landscape(example(rows=5, columns=6, seed=seed)) for seed in range(2)]
     opened = open_address(save_page(both, tmp_path / "a.html").as_uri())
     # A slow machine draws the second surface a while after the first.
@@ -95,7 +90,7 @@ def test_a_link_keeps_the_chosen_camera(tmp_path: Path, example: Any, open_addre
 
 @pytest.mark.slow
 @DRAWS_OFTEN
-def test_the_button_of_a_surface_goes_back_to_the_chosen_camera(open_page: Any, example: Any) -> None:
+def test_the_button_of_a_surface_goes_back_to_the_chosen_camera(open_page, example):
     opened = open_page(example(rows=5, columns=6), example(rows=5, columns=6, seed=1))
     opened.wait(_ALL_DRAWN)
     for name in ("default", "low"):
@@ -112,7 +107,7 @@ def test_the_button_of_a_surface_goes_back_to_the_chosen_camera(open_page: Any, 
     opened.check()
 
 
-def test_the_page_holds_the_cameras_that_it_offers(example: Any) -> None:
+def test_the_page_holds_the_cameras_that_it_offers(example):
     data = example()
     frames = landscape_content(data, "a")["frames"]
     box = frames["equal"]["box"]

@@ -1,9 +1,5 @@
 """A choice on the page does not make untrue what was chosen before it: zoom, kept point, second metric, range."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from data_sets import with_test_set
@@ -12,12 +8,12 @@ AXES = "document.querySelector('.plot.profile')._fullLayout"
 TITLES = "Array.from(document.querySelectorAll('.card h2'), (title) => title.textContent)"
 
 
-def ends(opened: Any) -> list[float]:
+def ends(opened):
     """Returns the ends of the axis of values."""
     return opened.page.evaluate(f"{AXES}.yaxis.range")
 
 
-def zoom(opened: Any, plot: str) -> None:
+def zoom(opened, plot):
     """Draws a rectangle with the mouse, as a reader does."""
     left, top, width, height = opened.page.evaluate(
         """(plot) => {
@@ -40,7 +36,7 @@ def zoom(opened: Any, plot: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_metric_stands_beside_another_one_only(open_page, example) -> None:
+def test_a_metric_stands_beside_another_one_only(open_page, example):
     opened = open_page(with_test_set(example()), webgl=False)
     select = opened.page.select_option
     select("#beside", "loss@test")
@@ -53,7 +49,7 @@ def test_a_metric_stands_beside_another_one_only(open_page, example) -> None:
 
 
 @pytest.mark.slow
-def test_the_order_of_choices_does_not_change_the_colours_of_curves(open_page, example) -> None:
+def test_the_order_of_choices_does_not_change_the_colours_of_curves(open_page, example):
     opened = open_page(with_test_set(example()), example(seed=1), webgl=False)
     opened.page.select_option("#beside", "loss@test")
     names = "document.querySelector('.overlay .plot').data.map((trace) => trace.name)"
@@ -67,7 +63,7 @@ def test_the_order_of_choices_does_not_change_the_colours_of_curves(open_page, e
 
 
 @pytest.mark.slow
-def test_a_zoom_ends_where_its_axis_does(open_page, example, metric) -> None:
+def test_a_zoom_ends_where_its_axis_does(open_page, example, metric):
     """The ends on a logarithmic axis are logarithms, and those of one metric are none of another."""
     data = example(line=True)
     opened = open_page(data, webgl=False)
@@ -93,7 +89,7 @@ def test_a_zoom_ends_where_its_axis_does(open_page, example, metric) -> None:
 
 
 @pytest.mark.slow
-def test_a_zoom_stays_where_the_axes_do(open_page, example, metric) -> None:
+def test_a_zoom_stays_where_the_axes_do(open_page, example, metric):
     opened = open_page(example(), example(line=True), webgl=False)
     zoom(opened, "map")
     shown = "JSON.stringify(document.querySelector('.plot.map')._fullLayout.xaxis.range)"
@@ -106,7 +102,7 @@ def test_a_zoom_stays_where_the_axes_do(open_page, example, metric) -> None:
 
 
 @pytest.mark.slow
-def test_a_kept_point_of_a_curve_goes_to_the_other_metric(open_page, example, metric) -> None:
+def test_a_kept_point_of_a_curve_goes_to_the_other_metric(open_page, example, metric):
     data = example(line=True)
     opened = open_page(data, webgl=False)
     opened.page.locator(".plot.profile").focus()
@@ -120,13 +116,13 @@ def test_a_kept_point_of_a_curve_goes_to_the_other_metric(open_page, example, me
 
 
 @pytest.mark.slow
-def test_a_curve_of_both_signs_is_logarithmic_around_zero(open_page, example) -> None:
+def test_a_curve_of_both_signs_is_logarithmic_around_zero(open_page, example):
     """As in the figures; the ends that the reader gives hold on that axis, too."""
     data = example(line=True)
     data.metrics["loss"][...] = 0.01 * np.sinh(5 * data.x)
     opened = open_page(data, webgl=False)
 
-    def heights(values: Any) -> Any:
+    def heights(values):
         """Returns heights by the definition of the scale, whose threshold is here the unit of the axis's labels."""
         sizes = np.abs(values) / threshold
         return np.sign(values) * np.where(sizes < 1, sizes, 1 + np.log10(np.maximum(sizes, 1)))
@@ -155,7 +151,7 @@ def test_a_curve_of_both_signs_is_logarithmic_around_zero(open_page, example) ->
 
 
 @pytest.mark.slow
-def test_labels_of_a_narrow_range_differ(open_page, example) -> None:
+def test_labels_of_a_narrow_range_differ(open_page, example):
     files = [example(seed=seed) for seed in (0, 1)]
     for data in files:
         data.metrics["loss"][...] = 0.6931 + 1e-4 * np.random.default_rng(3).random(data.shape)

@@ -1,7 +1,5 @@
 """Unfinished landscapes on the page: the same coarse cells as in the figures, and no number of theirs anywhere else."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -26,7 +24,7 @@ def numbers(rows):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["contour", "cells"])
-def test_the_map_shows_the_cells_of_the_figures(open_page, example, kind) -> None:
+def test_the_map_shows_the_cells_of_the_figures(open_page, example, kind):
     data = begun(example, 0.1, rows=20, columns=24)
     data.status[0, 0], data.metrics["loss"][0, 0] = PointStatus.FAILED, np.nan
     opened = open_page(data, webgl=False)
@@ -62,7 +60,7 @@ def test_the_map_shows_the_cells_of_the_figures(open_page, example, kind) -> Non
 
 
 @pytest.mark.slow
-def test_pointing_says_that_it_is_not_measured_and_whose_colour_it_is(open_page, example) -> None:
+def test_pointing_says_that_it_is_not_measured_and_whose_colour_it_is(open_page, example):
     data = begun(example, 0.1, rows=20, columns=24)
     opened = open_page(data, webgl=False)
     shown = coarse_values(data.metrics["loss"], data.status)
@@ -78,7 +76,7 @@ def test_pointing_says_that_it_is_not_measured_and_whose_colour_it_is(open_page,
 
 
 @pytest.mark.slow
-def test_the_surface_has_flat_plateaus_of_measured_heights(open_page, example) -> None:
+def test_the_surface_has_flat_plateaus_of_measured_heights(open_page, example):
     data = begun(example, 0.06, rows=20, columns=24)
     opened = open_page(data)
     opened.page.select_option("#scale", "linear")
@@ -95,7 +93,7 @@ def test_the_surface_has_flat_plateaus_of_measured_heights(open_page, example) -
 
 
 @pytest.mark.slow
-def test_a_line_has_dotted_steps(open_page, example) -> None:
+def test_a_line_has_dotted_steps(open_page, example):
     data = begun(example, 0.3, line=True, columns=101)
     opened = open_page(data, webgl=False)
     (y,) = opened.data("profile", "coarse", "y")
@@ -104,14 +102,14 @@ def test_a_line_has_dotted_steps(open_page, example) -> None:
 
 
 @pytest.mark.slow
-def test_a_finished_landscape_has_none(open_page, example) -> None:
+def test_a_finished_landscape_has_none(open_page, example):
     opened = open_page(example(), webgl=False)
     names = opened.page.evaluate("document.querySelector('.map').data.map((trace) => trace.name)")
     assert not {"coarse", "hatching"} & set(names)
 
 
 @pytest.mark.slow
-def test_a_difference_is_coarse_where_either_is_pending(open_page, example) -> None:
+def test_a_difference_is_coarse_where_either_is_pending(open_page, example):
     first, second = begun(example, 0.1, rows=20, columns=24), example(rows=20, columns=24, seed=1)
     opened = open_page(first, second, webgl=False)
     opened.page.select_option("#difference", "1 0")

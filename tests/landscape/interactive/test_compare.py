@@ -1,10 +1,5 @@
 """Several landscapes beside each other: one cursor, profiles on one axis, cameras and players that go together."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from isotropic_planes import isotropic_plane
@@ -18,7 +13,7 @@ pytestmark = pytest.mark.slow
 EYE = "Object.values(document.querySelectorAll('.plot.surface')[{}]._fullLayout.scene._scene.getCamera().eye)"
 
 
-def saved(folder: Path, *data: Any) -> str:
+def saved(folder, *data):
     files = [folder / f"run_{number}.h5" for number in range(len(data))]
     for file, item in zip(files, data, strict=True):
         write_landscape(file, item)
@@ -26,7 +21,7 @@ def saved(folder: Path, *data: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: Any, open_for_all: Any, example: Any) -> Any:
+def two(tmp_path_factory, open_for_all, example):
     data = [example(), example(columns=7, rows=5, seed=1)]
     data[1].metrics["loss"] *= 3
     opened = open_for_all(saved(tmp_path_factory.mktemp("two"), *data), webgl=False)
@@ -34,7 +29,7 @@ def two(tmp_path_factory: Any, open_for_all: Any, example: Any) -> Any:
     return opened
 
 
-def curves(opened: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def curves(opened):
     """Returns the curves of the common axis by name."""
     found = opened.page.evaluate(
         """() => document.querySelector(".overlay .plot").data.map(
@@ -44,8 +39,8 @@ def curves(opened: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 class TestSideBySide:
-    def test_stands_side_by_side_where_there_is_room(self, two) -> None:
-        def places() -> list[dict[str, float]]:
+    def test_stands_side_by_side_where_there_is_room(self, two):
+        def places():
             return [card.bounding_box() for card in two.page.locator(".card").all()]
 
         try:
@@ -62,7 +57,7 @@ class TestSideBySide:
             two.page.set_viewport_size({"width": 1280, "height": 800})
         two.check()
 
-    def test_a_bar_of_time_takes_no_room_from_a_map(self, open_page, example) -> None:
+    def test_a_bar_of_time_takes_no_room_from_a_map(self, open_page, example):
         opened = open_page(example(), example(checkpoints=60), webgl=False)
         lengths = opened.page.evaluate(
             "[...document.querySelectorAll('.plot.map')].map(({ _fullLayout: shown }) => shown.yaxis._length)"
@@ -71,7 +66,7 @@ class TestSideBySide:
         assert lengths[0] > 80
         opened.check()
 
-    def test_a_point_of_one_is_marked_in_all(self, two) -> None:
+    def test_a_point_of_one_is_marked_in_all(self, two):
         second = two.landscapes[1]
         two.page.locator(".plot.map").first.focus()
         two.page.keyboard.press("ArrowRight")
@@ -94,7 +89,7 @@ class TestSideBySide:
         two.page.check("#linked")
         two.check()
 
-    def test_profiles_of_one_line_stand_on_one_axis(self, two) -> None:
+    def test_profiles_of_one_line_stand_on_one_axis(self, two):
         two.page.click(".overlay >> text=Across")
         found = curves(two)
         assert set(found) == {"run_0.h5", "run_1.h5"}
@@ -112,7 +107,7 @@ class TestSideBySide:
         two.page.check("#overlay")
         two.check()
 
-    def test_the_point_nearest_the_origin_is_nearest_in_weight_space(self, open_page) -> None:
+    def test_the_point_nearest_the_origin_is_nearest_in_weight_space(self, open_page):
         """Where directions are neither at right angles nor as long as each other, coordinates tell another one."""
         planes = [isotropic_plane(0.6, (3.0, 8.0)), isotropic_plane(0.6, (3.0, 8.0))]
         opened = open_page(*planes, webgl=False)
@@ -129,7 +124,7 @@ class TestSideBySide:
             assert position[values.argmin()] == pytest.approx(0, abs=0.02 * np.ptp(position))
         opened.check()
 
-    def test_the_address_keeps_how_they_are_compared(self, two) -> None:
+    def test_the_address_keeps_how_they_are_compared(self, two):
         two.page.select_option("#layout", "rows")
         two.page.uncheck("#linked")
         two.wait("location.hash.includes('layout=rows') && location.hash.includes('linked=false')")
@@ -148,7 +143,7 @@ class TestSideBySide:
         two.wait("document.querySelector('#layout').value === 'side'")
         two.check()
 
-    def test_every_plot_is_said_in_words(self, two) -> None:
+    def test_every_plot_is_said_in_words(self, two):
         first = two.landscapes[0]
         said = two.page.evaluate(
             """() => { const map = document.querySelector(".map");
@@ -164,12 +159,12 @@ class TestSideBySide:
 
 
 class TestPlayers:
-    def test_all_go_to_the_same_epoch(self, open_page, example) -> None:
+    def test_all_go_to_the_same_epoch(self, open_page, example):
         # Epochs 3 to 8, 3 to 62, and as many numbers of another unit.
         opened = open_page(example(), example(checkpoints=60, seed=1), example(seed=2, unit="step"), webgl=False)
         sliders = opened.page.locator(".player input")
 
-        def standing() -> list[str]:
+        def standing():
             return opened.page.locator(".player output").all_inner_texts()
 
         assert standing() == ["epoch 8", "epoch 62", "step 8"]
@@ -197,7 +192,7 @@ class TestPlayers:
         assert standing() == ["epoch 4", "epoch 4", "step 8"]
         opened.check()
 
-    def test_one_plays_for_all(self, open_page, example) -> None:
+    def test_one_plays_for_all(self, open_page, example):
         opened = open_page(example(), example(checkpoints=60, seed=1), webgl=False)
         playing = "[...document.querySelectorAll('.play')].map((each) => each.ariaLabel === 'Pause').join()"
         press = "document.querySelectorAll('.play')[{}].click()"
@@ -208,7 +203,7 @@ class TestPlayers:
         assert opened.page.locator(".player output").all_inner_texts() == ["epoch 8", "epoch 8"]
         opened.check()
 
-    def test_paths_that_are_not_counted_alike_have_no_switch(self, open_page, example) -> None:
+    def test_paths_that_are_not_counted_alike_have_no_switch(self, open_page, example):
         opened = open_page(example(), example(seed=1, unit="step"), example(seed=2, checkpoints=0), webgl=False)
         assert opened.page.locator("#linked").is_visible()
         assert opened.page.locator("#players").is_hidden()
@@ -216,7 +211,7 @@ class TestPlayers:
 
 
 class TestLines:
-    def test_a_line_has_no_control_that_does_nothing(self, open_page, example) -> None:
+    def test_a_line_has_no_control_that_does_nothing(self, open_page, example):
         data = example(line=True)
         opened = open_page(data, webgl=False)
         shown = opened.page.evaluate(
@@ -238,7 +233,7 @@ class TestLines:
         assert x == data.x[abs(data.x).argmin() + 1]
         opened.check()
 
-    def test_lines_stand_on_one_axis(self, open_page, example) -> None:
+    def test_lines_stand_on_one_axis(self, open_page, example):
         data = [example(line=True), example(line=True, columns=5, seed=1)]
         opened = open_page(*data, webgl=False)
         found = curves(opened)
@@ -251,7 +246,7 @@ class TestLines:
 
 
 class TestTurning:
-    def test_keys_turn_all_surfaces_together(self, open_page, example) -> None:
+    def test_keys_turn_all_surfaces_together(self, open_page, example):
         opened = open_page(example(rows=5, columns=6), example(rows=5, columns=6, seed=1), ready=".plot.surface canvas")
         for number in (0, 1):
             opened.wait(f"Boolean(document.querySelectorAll('.plot.surface')[{number}]._fullLayout.scene?._scene)")
@@ -277,7 +272,7 @@ class TestTurning:
         assert not np.allclose(opened.page.evaluate(EYE.format(0)), one, atol=1e-2)
         opened.check()
 
-    def test_the_view_as_svg(self, open_page, example) -> None:
+    def test_the_view_as_svg(self, open_page, example):
         from xml.etree import ElementTree
 
         opened = open_page(example(rows=5, columns=6), ready=".plot.surface canvas")

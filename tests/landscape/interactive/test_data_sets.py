@@ -1,11 +1,7 @@
 """Several data sets on the page and in a notebook: which metric, two of them on one scale, their difference."""
 
-from __future__ import annotations
-
 import copy
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects
@@ -17,21 +13,21 @@ from landscape.interactive.notebook import notebook_figure
 from landscape.interactive.page import plotly_script
 
 
-def drawn(opened: Any, plot: str = "map", card: int = 0) -> np.ndarray:
+def drawn(opened, plot="map", card=0):
     return np.array(opened.data(plot, "surface" if plot == "surface" else "grid", "z", card=card)[0], np.float64)
 
 
-def choose(opened: Any, control: str, value: str) -> None:
+def choose(opened, control, value):
     opened.page.select_option(f"#{control}", value)
 
 
-def colour_title(opened: Any, card: int = 0) -> str:
+def colour_title(opened, card=0):
     return opened.page.evaluate("(card) => document.querySelectorAll('.map')[card].data[0].colorbar.title.text", card)
 
 
 class TestPage:
     @pytest.mark.slow
-    def test_metrics_stand_by_data_set(self, open_page, example, metric) -> None:
+    def test_metrics_stand_by_data_set(self, open_page, example, metric):
         data = with_test_set(example())
         opened = open_page(data, webgl=False)
         groups = opened.page.evaluate(
@@ -59,7 +55,7 @@ class TestPage:
         opened.check()
 
     @pytest.mark.slow
-    def test_surfaces_have_the_scales_and_values_of_their_maps(self, open_page, example) -> None:
+    def test_surfaces_have_the_scales_and_values_of_their_maps(self, open_page, example):
         data = with_test_set(example(rows=5, columns=6))
         opened = open_page(data)
         choose(opened, "beside", "loss@test")
@@ -72,7 +68,7 @@ class TestPage:
         opened.check()
 
     @pytest.mark.slow
-    def test_both_maps_on_one_scale_and_the_difference(self, open_page, example, metric) -> None:
+    def test_both_maps_on_one_scale_and_the_difference(self, open_page, example, metric):
         data = with_test_set(example())
         opened = open_page(data, webgl=False)
         assert opened.page.locator(".card").count() == 1
@@ -102,7 +98,7 @@ class TestPage:
         opened.check()
 
     @pytest.mark.slow
-    def test_lines_and_two_files(self, open_page, example) -> None:
+    def test_lines_and_two_files(self, open_page, example):
         first, second = (with_test_set(example(line=True, seed=seed)) for seed in (0, 1))
         opened = open_page(first, second, webgl=False)
         choose(opened, "metric", "loss@test")
@@ -123,7 +119,7 @@ class TestPage:
         opened.check()
 
     @pytest.mark.slow
-    def test_a_landscape_of_one_data_set_has_neither(self, open_page, example) -> None:
+    def test_a_landscape_of_one_data_set_has_neither(self, open_page, example):
         opened = open_page(example(), webgl=False)
         assert opened.page.locator("#metric optgroup").count() == 0
         assert opened.page.locator("#beside, #difference, #shared").count() == 0
@@ -131,10 +127,9 @@ class TestPage:
 
 class TestNotebook:
     @pytest.mark.slow
-    def test_the_menu_shows_what_a_figure_of_that_metric_shows(self, open_address, example, tmp_path: Path) -> None:
+    def test_the_menu_shows_what_a_figure_of_that_metric_shows(self, open_address, example, tmp_path):
         data = with_test_set(example())
         figure = notebook_figure(Landscape(data))
-        assert figure is not None
         plotly.graph_objects.Figure(copy.deepcopy(figure))  # plotly's own check of every name and value
         (menu,) = figure["layout"]["updatemenus"]
         labels = [button["label"] for button in menu["buttons"]]
@@ -151,7 +146,7 @@ class TestNotebook:
         )
         opened = open_address(page.as_uri(), ready="#plot .main-svg", webgl=False)
 
-        def press(label: str) -> tuple[np.ndarray, dict[str, Any]]:
+        def press(label):
             index = labels.index(label)
             layout = opened.page.evaluate(
                 f"press({index}).then(() => document.getElementById('plot').layout.coloraxis)"
@@ -174,13 +169,12 @@ class TestNotebook:
         # Without WebGL, Plotly says that the surface cannot be drawn.
         assert all("webgl" in message.lower() for message in opened.messages)
 
-    def test_a_line_has_one_too(self, example) -> None:
+    def test_a_line_has_one_too(self, example):
         figure = notebook_figure(Landscape(with_test_set(example(line=True))))
-        assert figure is not None
         button = next(each for each in figure["layout"]["updatemenus"][0]["buttons"] if each["label"] == "loss on test")
         assert button["args"][1]["yaxis.title.text"] == "loss on test (log scale)"
 
-    def test_a_cell_of_two_data_sets_stays_small(self, example) -> None:
+    def test_a_cell_of_two_data_sets_stays_small(self, example):
         data = with_test_set(example(rows=40, columns=40))
         assert len(json.dumps(notebook_figure(Landscape(data)))) < 400_000
         assert "updatemenus" not in notebook_figure(Landscape(example()))["layout"]

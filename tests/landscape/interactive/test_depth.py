@@ -1,15 +1,10 @@
 """What the surface hides on the page: as the figures say it, and whole in the browser's own pixels."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from waiting import wait_until
 
 from landscape.drawing.occlusion import Relief
-from landscape.grid.data import LandscapeData
 from landscape.record.checks import PointStatus
 
 # Twelve around the surface, from flat to steep.
@@ -17,23 +12,23 @@ CAMERAS = [(1.4, -1.4, 0.9), (1.5, 0.5, 0.35), (-1.2, 1.2, 0.8), (0.1, -1.8, 0.2
 CAMERAS += [(1.0, 1.4, 0.3), (-0.5, 1.7, 0.2), (-1.3, -1.3, 1.2), (1.8, -0.2, 0.5), (0.6, 1.0, 1.5), (-1.0, -1.5, 0.3)]
 
 
-def two_hills(x: Any, y: Any) -> Any:
+def two_hills(x, y):
     hill = 3 * np.exp(-3 * (x - 0.4) ** 2 - 14 * (y - 0.3) ** 2)
     return 1 + 0.4 * x**2 + 1.5 * y**2 + hill + 2 * np.exp(-4 * (x + 1) ** 2 - 20 * (y + 0.2) ** 2)
 
 
-def waves(x: Any, y: Any) -> Any:
+def waves(x, y):
     return 2 + np.sin(4 * x) * np.cos(5 * y) + 0.3 * x
 
 
-def steep_valley(x: Any, y: Any) -> Any:
+def steep_valley(x, y):
     return 0.1 + 6 * (y - 0.3 * np.sin(2 * x)) ** 2 + 0.5 * np.abs(x)
 
 
 SURFACES = [two_hills, waves, steep_valley]
 
 
-def hilly(example: Any, surface: Any = two_hills) -> LandscapeData:
+def hilly(example, surface=two_hills):
     """Returns a plane with such a surface and a path of 14 checkpoints on it."""
     data = example(rows=23, columns=31, checkpoints=14)
     loss = surface(data.x, data.y[:, None])
@@ -46,7 +41,7 @@ def hilly(example: Any, surface: Any = two_hills) -> LandscapeData:
     return data
 
 
-def turn(opened: Any, eye: tuple[float, float, float]) -> None:
+def turn(opened, eye):
     """Turns the camera, and waits until the marks have followed it and it rests: Plotly lets it glide to its place."""
     opened.page.evaluate(
         """([x, y, z]) => { window.goal = null; window.frames = 0; const plot = document.querySelector('.surface');
@@ -63,7 +58,7 @@ def turn(opened: Any, eye: tuple[float, float, float]) -> None:
     )
 
 
-def projection(opened: Any) -> Any:
+def projection(opened):
     """Returns the matrix of the scene that the browser draws, from the axes' coordinates to the screen's."""
     read = """(() => { const scene = document.querySelector('.surface')._fullLayout.scene._scene;
         const {projection, view, model} = scene.glplot.cameraParams;
@@ -80,9 +75,7 @@ class TestDepth:
         [(each, CAMERAS[at::3]) for at, each in enumerate(SURFACES)],
         ids=lambda it: getattr(it, "__name__", ""),
     )
-    def test_marks_are_hidden_where_the_figures_hide_them_and_stay_in_place(
-        self, open_page, example, surface, cameras
-    ) -> None:
+    def test_marks_are_hidden_where_the_figures_hide_them_and_stay_in_place(self, open_page, example, surface, cameras):
         data = hilly(example, surface)
         opened = open_page(data)
         opened.page.select_option("#scale", "linear")
@@ -110,7 +103,7 @@ class TestDepth:
         opened.check()
 
     @pytest.mark.slow
-    def test_a_visible_mark_is_whole_on_the_screen(self, open_page, example) -> None:
+    def test_a_visible_mark_is_whole_on_the_screen(self, open_page, example):
         data = hilly(example)
         opened = open_page(data)
         opened.page.select_option("#scale", "linear")
@@ -134,12 +127,12 @@ class TestDepth:
         assert (with_surface[inside] > 0.85 * without[inside]).all(), counts
 
 
-def marks(opened: Any, name: str) -> Any:
+def marks(opened, name):
     """Returns where the marks of a trace are drawn, shape (marks, 3); NaN for those that are not."""
     return np.array(opened.data("surface", name, "x", "y", "z"), float).T
 
 
-def magenta_around(opened: Any, places: Any) -> list[int]:
+def magenta_around(opened, places):
     """Returns how many pixels of the marks' colour there are around each place of the screen."""
     picture = opened.screenshot("surface")
     height, width = picture.shape[:2]
@@ -151,6 +144,6 @@ def magenta_around(opened: Any, places: Any) -> list[int]:
     return found
 
 
-def on_screen(matrix: Any, points: Any) -> Any:
+def on_screen(matrix, points):
     places = np.column_stack([points, np.ones(len(points))]) @ matrix.T
     return places[:, :2] / places[:, 3:]

@@ -1,13 +1,8 @@
 """A link to a view: what stands in the page's address opens the same view elsewhere."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
 
 import pytest
 from data_sets import with_test_set
@@ -19,18 +14,18 @@ CAMERA = "document.querySelector('.plot.surface')._fullLayout.scene._scene?.getC
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: Any) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("shared")
 
 
 @pytest.fixture(scope="module")
-def page(folder: Path, example: Any) -> str:
+def page(folder, example):
     """The address of a page that each test opens anew."""
     return save_page(Landscape(with_test_set(example())), folder / "shared.html").as_uri()
 
 
 @pytest.fixture
-def served(folder: Path, page: str) -> Iterator[str]:
+def served(folder, page):
     """The address of the same page on a server; the page itself asks for nothing else."""
     handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -39,7 +34,7 @@ def served(folder: Path, page: str) -> Iterator[str]:
         server.shutdown()
 
 
-def seen(opened: Any) -> dict[str, Any]:
+def seen(opened):
     """Returns what a page shows."""
     return opened.page.evaluate(
         """() => ({
@@ -56,7 +51,7 @@ def seen(opened: Any) -> dict[str, Any]:
     )
 
 
-def change(opened: Any) -> None:
+def change(opened):
     """Does all that a reader can do."""
     page = opened.page
     page.select_option("#metric", "loss@test")
@@ -77,7 +72,7 @@ def change(opened: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_link_keeps_how_a_surface_is_turned(page: str, open_address: Any) -> None:
+def test_a_link_keeps_how_a_surface_is_turned(page, open_address):
     opened = open_address(page)
     opened.wait(f"{CAMERA}?.x")
     opened.page.evaluate(
@@ -94,7 +89,7 @@ def test_a_link_keeps_how_a_surface_is_turned(page: str, open_address: Any) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["file", pytest.param("http", marks=pytest.mark.slow)])
-def test_a_copied_link_opens_the_same_view(where: str, page: str, request: Any, open_address: Any) -> None:
+def test_a_copied_link_opens_the_same_view(where, page, request, open_address):
     address = page if where == "file" else request.getfixturevalue("served")
     opened = open_address(address, permissions=["clipboard-read", "clipboard-write"], webgl=False)
     change(opened)
@@ -117,7 +112,7 @@ def test_a_copied_link_opens_the_same_view(where: str, page: str, request: Any, 
 
 
 @pytest.mark.slow
-def test_the_address_follows_the_view_and_a_reload_keeps_it(page: str, open_address: Any) -> None:
+def test_the_address_follows_the_view_and_a_reload_keeps_it(page, open_address):
     opened = open_address(page, webgl=False, clock=True)
     # A page that nobody touched has its plain address, even after all that it does later.
     opened.page.clock.run_for(60_000)
@@ -149,7 +144,7 @@ def test_the_address_follows_the_view_and_a_reload_keeps_it(page: str, open_addr
         "%E0%A4%A&=&&&..=1&low=Infinity&high=&shared=maybe&<script>alert(1)</script>",
     ],
 )
-def test_an_address_that_means_nothing_opens_the_usual_view(fragment: str, page: str, open_address: Any) -> None:
+def test_an_address_that_means_nothing_opens_the_usual_view(fragment, page, open_address):
     usual = open_address(page, webgl=False)
     opened = open_address(f"{page}#{fragment}", webgl=False)
     for place in ("select, input[type=number]", ".card h2"):
@@ -161,7 +156,7 @@ def test_an_address_that_means_nothing_opens_the_usual_view(fragment: str, page:
 
 
 @pytest.mark.slow
-def test_which_files_are_shown(open_page: Any, example: Any) -> None:
+def test_which_files_are_shown(open_page, example):
     opened = open_page(example(), example(seed=1), example(seed=2), webgl=False)
     opened.page.click(".chip >> text=run_1.h5")
     opened.page.select_option("#difference", "2 0")
@@ -175,7 +170,7 @@ def test_which_files_are_shown(open_page: Any, example: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_page_without_a_clipboard_shows_the_link(page: str, open_address: Any) -> None:
+def test_a_page_without_a_clipboard_shows_the_link(page, open_address):
     opened = open_address(page, webgl=False)
     opened.page.evaluate(
         "() => { document.execCommand = () => false; navigator.clipboard.writeText = () => Promise.reject(); }"
@@ -187,7 +182,7 @@ def test_a_page_without_a_clipboard_shows_the_link(page: str, open_address: Any)
     opened.check()
 
 
-def test_a_shared_page_says_no_folder(tmp_path: Path, example: Any) -> None:
+def test_a_shared_page_says_no_folder(tmp_path, example):
     folder = tmp_path / "home_of_somebody"
     folder.mkdir()
     file = Landscape(example()).save(folder / "plane.h5")

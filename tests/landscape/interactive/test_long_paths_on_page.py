@@ -1,10 +1,5 @@
 """Paths of many checkpoints on the page and in a notebook's figure look as in the figures."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -20,7 +15,7 @@ from landscape.landscape import Landscape
 SLIDER = "document.querySelector('.player input')"
 
 
-def traces(opened: Any, plot: str, name: str) -> list[dict[str, Any]]:
+def traces(opened, plot, name):
     return opened.page.evaluate(
         """([plot, name]) => document.querySelector(`.plot.${plot}`).data.filter((trace) => trace.name === name).map(
             ({ x, y, line, marker }) => {
@@ -32,7 +27,7 @@ def traces(opened: Any, plot: str, name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_thousand_checkpoints_have_a_bar_arrowheads_and_every_place(open_page: Callable[..., Any]) -> None:
+def test_a_thousand_checkpoints_have_a_bar_arrowheads_and_every_place(open_page):
     data = build_path("spiral", 1000)
     opened = open_page(data, webgl=False)
     lines = traces(opened, "map", "time")
@@ -59,14 +54,14 @@ def test_a_thousand_checkpoints_have_a_bar_arrowheads_and_every_place(open_page:
 
 
 @pytest.mark.slow
-def test_short_paths_are_as_before(open_page: Callable[..., Any], example: Callable[..., Any]) -> None:
+def test_short_paths_are_as_before(open_page, example):
     opened = open_page(example(checkpoints=9), webgl=False)
     assert traces(opened, "map", "time") == traces(opened, "map", "time bar") == []
     opened.check()
 
 
 @pytest.mark.slow
-def test_the_ends_and_round_checkpoints_have_numbers(open_page: Callable[..., Any]) -> None:
+def test_the_ends_and_round_checkpoints_have_numbers(open_page):
     data = build_path("spiral", 200)
     opened = open_page(data, webgl=False)
     found = opened.page.evaluate(
@@ -100,7 +95,7 @@ def test_the_ends_and_round_checkpoints_have_numbers(open_page: Callable[..., An
 
 
 @pytest.mark.parametrize(("shape", "count"), [(shape, count) for shape in SHAPES for count in (17, 200)])
-def test_a_number_stands_at_its_own_checkpoint_which_has_a_mark(shape: str, count: int) -> None:
+def test_a_number_stands_at_its_own_checkpoint_which_has_a_mark(shape, count):
     data = build_path(shape, count)
     place = map_place(data, lambda x, y: (x, y))
     dots, _, _ = map_marks(data, 0, place)
@@ -116,14 +111,14 @@ def test_a_number_stands_at_its_own_checkpoint_which_has_a_mark(shape: str, coun
     assert [row for row, _, _ in found][:2] == [0, count - 1]
 
 
-def test_several_runs_have_no_numbers() -> None:
+def test_several_runs_have_no_numbers():
     data = build_path("walk", 60, runs=2)
     place = map_place(data, lambda x, y: (x, y))
     assert path_numbers(data, place, [map_marks(data, run, place)[0] for run in (0, 1)]) == []
 
 
 @pytest.mark.slow
-def test_each_run_has_a_bar(open_page: Callable[..., Any]) -> None:
+def test_each_run_has_a_bar(open_page):
     opened = open_page(build_path("walk", 60, runs=2), webgl=False)
     bars = traces(opened, "map", "time bar")
     assert [bar["marker"]["colorscale"][-1][1] for bar in bars] == [ramp[-1] for ramp in RAMPS[:2]]
@@ -131,7 +126,7 @@ def test_each_run_has_a_bar(open_page: Callable[..., Any]) -> None:
 
 
 @pytest.mark.slow
-def test_the_surface_has_the_colours_and_chevrons(open_page: Callable[..., Any]) -> None:
+def test_the_surface_has_the_colours_and_chevrons(open_page):
     opened = open_page(build_path("spiral", 200))
     opened.wait("Boolean(document.querySelector('.plot.surface').data)")
     (walk,) = traces(opened, "surface", "walk")
@@ -141,7 +136,7 @@ def test_the_surface_has_the_colours_and_chevrons(open_page: Callable[..., Any])
     opened.check()
 
 
-def test_chevrons_point_along_the_path() -> None:
+def test_chevrons_point_along_the_path():
     data = build_path("spiral", 300)
     found = data.checkpoints
     place = map_place(data, lambda x, y: (x, y))
@@ -156,9 +151,8 @@ def test_chevrons_point_along_the_path() -> None:
         assert way @ ahead > 0
 
 
-def test_the_notebooks_figure_has_the_colours_arrowheads_and_bars() -> None:
+def test_the_notebooks_figure_has_the_colours_arrowheads_and_bars():
     figure = notebook_figure(Landscape(build_path("spiral", 120, runs=2)))
-    assert figure is not None
     markers = [trace.get("marker", {}) for trace in figure["data"]]
     bars = [marker["colorbar"] for marker in markers if marker.get("showscale")]
     assert len(bars) == 2
@@ -168,5 +162,4 @@ def test_the_notebooks_figure_has_the_colours_arrowheads_and_bars() -> None:
     names = [trace.get("name", "") for trace in figure["data"]]
     assert sum("checkpoints marked" in name or "checkpoint marked" in name for name in names) == 2
     short = notebook_figure(Landscape(build_path("spiral", 9)))
-    assert short is not None
     assert not any(trace.get("marker", {}).get("showscale") for trace in short["data"])

@@ -1,7 +1,5 @@
 """The page at two sizes, light and dark: everything fits, and everything can be reached by keyboard."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -13,7 +11,7 @@ SIZES = {"desk": {"width": 1280, "height": 800}, "phone": {"width": 390, "height
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_fits(open_page, example, size, theme, tmp_path) -> None:
+def test_fits(open_page, example, size, theme, tmp_path):
     opened = open_page(
         example(), viewport=SIZES[size], color_scheme=theme, has_touch=size == "phone", is_mobile=size == "phone",
         ready=".plot.surface .main-svg",
@@ -44,7 +42,7 @@ def test_fits(open_page, example, size, theme, tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_every_control_has_a_name_and_takes_the_focus(open_page, example) -> None:
+def test_every_control_has_a_name_and_takes_the_focus(open_page, example):
     opened = open_page(example(), example(seed=1), webgl=False)
     page = opened.page
     nameless = page.evaluate(

@@ -1,14 +1,10 @@
 """How a landscape shows itself in a notebook, and its progress bar."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import io
 import json
 import sys
-from pathlib import Path
-from typing import Any
 
 import nbformat
 import numpy as np
@@ -27,7 +23,7 @@ from landscape.record.checks import PointStatus
 HOSTILE = 'a <a href="x">$x_1$ & <br>%{x}'
 
 
-def bowl(rows: int | None = 7, columns: int = 9) -> LandscapeData:
+def bowl(rows=7, columns=9):
     x, y = np.linspace(-1, 3, columns), None if rows is None else np.linspace(10, 40, rows)
     data = LandscapeData.empty(
         x, y, DirectionsData(np.ones(1 if y is None else 2)), ("loss", HOSTILE), None, {"title": HOSTILE}
@@ -40,7 +36,7 @@ def bowl(rows: int | None = 7, columns: int = 9) -> LandscapeData:
     return data
 
 
-def array(coded: Any) -> np.ndarray[Any, Any]:
+def array(coded):
     """Returns an array as plotly's script reads it."""
     if not isinstance(coded, dict):
         return np.array(coded, float)
@@ -48,15 +44,14 @@ def array(coded: Any) -> np.ndarray[Any, Any]:
     return values.reshape([int(length) for length in str(coded["shape"]).split(",")]) if "shape" in coded else values
 
 
-def traces(data: LandscapeData, kind: str) -> list[dict[str, Any]]:
+def traces(data, kind):
     figure = notebook_figure(Landscape(data))
-    assert figure is not None
     plotly.graph_objects.Figure(copy.deepcopy(figure))  # plotly's own check of every name and value
     return [trace for trace in figure["data"] if trace["type"] == kind]
 
 
 class TestFigure:
-    def test_map_and_surface_lie_where_the_values_were_measured(self) -> None:
+    def test_map_and_surface_lie_where_the_values_were_measured(self):
         data = bowl()
         for kind in ("contour", "surface"):
             (trace,) = traces(data, kind)
@@ -64,7 +59,7 @@ class TestFigure:
             np.testing.assert_array_equal(array(trace["y"]), data.y)
             np.testing.assert_allclose(array(trace["z"]), np.log10(data.metrics["loss"]), rtol=1e-6, atol=1e-6)
 
-    def test_the_mouse_meets_every_metric_as_stored(self) -> None:
+    def test_the_mouse_meets_every_metric_as_stored(self):
         data = bowl()
         (trace,) = traces(data, "contour")
         shown = array(trace["customdata"])
@@ -72,13 +67,13 @@ class TestFigure:
         np.testing.assert_array_equal(shown[..., 1], data.metrics[HOSTILE])
         assert "loss %{customdata[0]:.6g}" in trace["hovertemplate"]
 
-    def test_values_that_single_precision_cannot_hold_keep_their_size(self) -> None:
+    def test_values_that_single_precision_cannot_hold_keep_their_size(self):
         data = bowl()
         data.metrics[HOSTILE][0, :2] = 1e-60, 1e200
         (trace,) = traces(data, "contour")
         assert array(trace["customdata"])[0, :2, 1].tolist() == [1e-60, 1e200]
 
-    def test_missing_points_are_gaps_and_failed_ones_marked(self) -> None:
+    def test_missing_points_are_gaps_and_failed_ones_marked(self):
         data = bowl()
         data.metrics["loss"][2, 3] = data.metrics["loss"][4, 1] = np.nan
         data.status[2, 3], data.status[4, 1] = PointStatus.FAILED, PointStatus.PENDING
@@ -88,18 +83,17 @@ class TestFigure:
         assert [*array(failed["x"]), *array(failed["y"])] == [data.x[3], data.y[2]]
 
     @pytest.mark.parametrize("interpolated", [5, 60])
-    def test_interpolated_points_are_marked_or_the_measured_ones_where_these_are_fewer(self, interpolated: int) -> None:
+    def test_interpolated_points_are_marked_or_the_measured_ones_where_these_are_fewer(self, interpolated):
         data = bowl()
         data.status.flat[:interpolated] = PointStatus.INTERPOLATED
         names = [trace["name"] for trace in traces(data, "scatter")]
         assert ("interpolated (5)" if interpolated == 5 else "measured (3, all others interpolated)") in names
 
-    def test_the_path_is_on_the_map_and_on_the_surface(self) -> None:
+    def test_the_path_is_on_the_map_and_on_the_surface(self):
         data = build()
         for name in ("loss", "aa"):
             data.metrics[name][...] = np.arange(data.status.size).reshape(data.shape) + 1.0
         data.status[...] = PointStatus.MEASURED
-        assert data.checkpoints is not None
         by_name = {trace.get("name"): trace for trace in traces(data, "scatter")}
         flat = by_name["SGD é"]
         np.testing.assert_array_equal(array(flat["x"]), data.checkpoints.x[:2])
@@ -113,22 +107,21 @@ class TestFigure:
         np.testing.assert_array_equal(array(dots["y"]), data.checkpoints.y[:2])
         assert [len(array(trace["x"])) for trace in (line, second, network)] == [12 + 1, 1, 1]
 
-    def test_a_line_is_a_profile(self) -> None:
+    def test_a_line_is_a_profile(self):
         data = bowl(rows=None)
         curve = traces(data, "scatter")[0]
         np.testing.assert_array_equal(array(curve["x"]), data.x)
         np.testing.assert_allclose(array(curve["y"]), data.x, atol=1e-6)
 
-    def test_texts_are_written_as_they_are(self) -> None:
+    def test_texts_are_written_as_they_are(self):
         figure = notebook_figure(Landscape(bowl()))
-        assert figure is not None
         said = [figure["layout"]["title"]["text"].split("<br><sub>")[0], figure["data"][0]["hovertemplate"]]
         assert said[0] == literal(HOSTILE) == 'a &lt;a href="x"&gt;&#36;x_1&#36; &amp; &lt;br&gt;%&#123;x}'
         assert literal(HOSTILE, 32) in said[1]
         assert "<a" not in json.dumps(figure)
 
     @pytest.mark.parametrize("case", ["flat", "nothing finite", "one row", "one point"])
-    def test_where_there_is_nothing_to_explore_the_picture_speaks(self, case: str) -> None:
+    def test_where_there_is_nothing_to_explore_the_picture_speaks(self, case):
         data = bowl(*{"one row": (1, 9), "one point": (1, 1)}.get(case, (7, 9)))
         if case in ("flat", "nothing finite"):
             data.metrics["loss"][...] = 2.0 if case == "flat" else np.nan
@@ -137,25 +130,25 @@ class TestFigure:
         assert landscape._repr_mimebundle_() == {}
         assert landscape._repr_png_()[:4] == b"\x89PNG"
 
-    def test_a_cell_stays_small(self) -> None:
+    def test_a_cell_stays_small(self):
         assert len(json.dumps(notebook_figure(Landscape(bowl(40, 40))))) < 100_000
 
 
 class TestDisplay:
-    def test_a_notebook_gets_figure_picture_and_text(self) -> None:
+    def test_a_notebook_gets_figure_picture_and_text(self):
         from IPython.core.formatters import DisplayFormatter
 
         shown, _ = DisplayFormatter().format(Landscape(bowl()))
         assert set(shown) == {MIME_TYPE, "image/png", "text/plain"}
 
-    def test_without_plotly_it_gets_the_picture(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_plotly_it_gets_the_picture(self, monkeypatch):
         from IPython.core.formatters import DisplayFormatter
 
         monkeypatch.setitem(sys.modules, "plotly", None)
         shown, _ = DisplayFormatter().format(Landscape(bowl()))
         assert set(shown) == {"image/png", "text/plain"}
 
-    def test_the_picture_fits_a_cell(self) -> None:
+    def test_the_picture_fits_a_cell(self):
         from PIL import Image
 
         with Image.open(io.BytesIO(Landscape(bowl())._repr_png_())) as picture:
@@ -179,7 +172,7 @@ evaluate(random_plane(network), callback_fn, size=3, device_ids=[0]).loss.shape
 # The kernel's client is not ours, and warns about its own event loop.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::RuntimeWarning")
 @pytest.mark.parametrize("widgets", [True, False])
-def test_the_progress_bar_is_a_widget_or_else_a_line_of_text(widgets: bool, tmp_path: Path) -> None:
+def test_the_progress_bar_is_a_widget_or_else_a_line_of_text(widgets, tmp_path):
     absent = "" if widgets else "import sys; sys.modules['ipywidgets'] = None\n"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(absent + SURVEY)])
     NotebookClient(
@@ -196,7 +189,7 @@ def test_the_progress_bar_is_a_widget_or_else_a_line_of_text(widgets: bool, tmp_
 
 
 @pytest.mark.parametrize(("cosine", "norms"), [(0.0, (12.0, 5.0)), (-0.7, (12.0, 5.0)), (0.0, (60.0, 5.0))])
-def test_the_figure_is_to_scale_or_says_so(cosine: float, norms: tuple[float, float]) -> None:
+def test_the_figure_is_to_scale_or_says_so(cosine, norms):
     figure = notebook_figure(isotropic_plane(cosine, norms))
     said, axis = figure["layout"]["title"]["text"], figure["layout"]["yaxis"]
     assert axis["scaleanchor"] == "x"

@@ -1,10 +1,7 @@
 """The page in a real browser: what it draws is what the file holds, to the last bit."""
 
-from __future__ import annotations
-
 import csv
 import io
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,17 +12,17 @@ from landscape.record.attributes import SamplingReport
 from landscape.record.checks import PointStatus, ordered
 
 
-def drawn(opened: Any, plot: str, card: int = 0) -> np.ndarray:
+def drawn(opened, plot, card=0):
     return np.array(opened.data(plot, "surface" if plot == "surface" else "grid", "z", card=card)[0], np.float64)
 
 
-def choose(opened: Any, control: str, value: str) -> None:
+def choose(opened, control, value):
     opened.page.select_option(f"#{control}", value)
 
 
 class TestOnePlane:
     @pytest.mark.slow
-    def test_values_metrics_and_scales(self, open_page, example, metric) -> None:
+    def test_values_metrics_and_scales(self, open_page, example, metric):
         data = example()
         opened = open_page(data)
         np.testing.assert_allclose(drawn(opened, "map"), np.log10(data.metrics["loss"]), rtol=1e-15)
@@ -53,7 +50,7 @@ class TestOnePlane:
         opened.check()
 
     @pytest.mark.slow
-    def test_pointing_at_the_map_marks_the_surface(self, open_page, example, metric) -> None:
+    def test_pointing_at_the_map_marks_the_surface(self, open_page, example, metric):
         data = example()
         data.status[2, 3] = PointStatus.INTERPOLATED
         opened = open_page(data)
@@ -73,7 +70,7 @@ class TestOnePlane:
         opened.check()
 
     @pytest.mark.slow
-    def test_pointing_at_the_surface_marks_the_map(self, open_page, example) -> None:
+    def test_pointing_at_the_surface_marks_the_map(self, open_page, example):
         data = example(checkpoints=0)
         opened = open_page(data)
         box = opened.page.locator(".plot.surface").bounding_box()
@@ -89,7 +86,7 @@ class TestOnePlane:
         opened.check()
 
     @pytest.mark.slow
-    def test_a_click_keeps_a_point_and_arrow_keys_move_it(self, open_page, example) -> None:
+    def test_a_click_keeps_a_point_and_arrow_keys_move_it(self, open_page, example):
         data = example()
         opened = open_page(data, webgl=False)
         place = opened.pixel(data.x[9], data.y[6])
@@ -114,7 +111,7 @@ class TestOnePlane:
         opened.check()
 
     @pytest.mark.slow
-    def test_clipping_is_said_and_changes_no_value(self, open_page, example) -> None:
+    def test_clipping_is_said_and_changes_no_value(self, open_page, example):
         data = example()
         loss = data.metrics["loss"]
         opened = open_page(data, webgl=False)
@@ -141,7 +138,7 @@ class TestOnePlane:
 
 class TestPath:
     @pytest.mark.slow
-    def test_the_player_walks_over_the_checkpoints(self, open_page, example) -> None:
+    def test_the_player_walks_over_the_checkpoints(self, open_page, example):
         data = example()
         path = data.checkpoints
         opened = open_page(data)
@@ -175,7 +172,7 @@ class TestPath:
         opened.check()
 
     @pytest.mark.slow
-    def test_a_checkpoint_under_the_pointer(self, open_page, example) -> None:
+    def test_a_checkpoint_under_the_pointer(self, open_page, example):
         data = example()
         path = data.checkpoints
         opened = open_page(data, webgl=False)
@@ -192,7 +189,7 @@ class TestPath:
 
 class TestRoles:
     @pytest.mark.slow
-    def test_networks_are_not_joined_and_have_their_names(self, open_page) -> None:
+    def test_networks_are_not_joined_and_have_their_names(self, open_page):
         data = with_networks()
         opened = open_page(data, webgl=False)
         assert not any(opened.data("map", "halo", "x")[0])
@@ -211,7 +208,7 @@ class TestRoles:
         opened.check()
 
     @pytest.mark.slow
-    def test_each_run_has_its_path(self, open_page) -> None:
+    def test_each_run_has_its_path(self, open_page):
         data = with_runs()
         opened = open_page(data)
         assert opened.data("map", "path", "x") == [data.checkpoints.x[:5].tolist()]
@@ -230,7 +227,7 @@ class TestRoles:
         opened.check()
 
     @pytest.mark.slow
-    def test_the_player_walks_all_runs_at_once(self, open_page) -> None:
+    def test_the_player_walks_all_runs_at_once(self, open_page):
         data = with_runs()
         path = data.checkpoints
         opened = open_page(data)
@@ -253,7 +250,7 @@ class TestRoles:
         opened.check()
 
     @pytest.mark.slow
-    def test_the_ends_of_a_line_have_their_names(self, open_page) -> None:
+    def test_the_ends_of_a_line_have_their_names(self, open_page):
         opened = open_page(with_ends(), webgl=False)
         assert opened.data("profile", "networks", "x", "y", "text") == [[1], [3], ["Adam &#36;x_1&#36;"]]
         assert opened.data("profile", "origin", "x", "y", "text") == [[0], [2], ["SGD"]]
@@ -262,7 +259,7 @@ class TestRoles:
 
 class TestProfile:
     @pytest.mark.slow
-    def test_dragging_an_end(self, open_page, example) -> None:
+    def test_dragging_an_end(self, open_page, example):
         data = example()
         data.metrics["loss"][4, 6] = np.nan
         opened = open_page(data, webgl=False)
@@ -279,7 +276,7 @@ class TestProfile:
         opened.check()
 
     @pytest.mark.slow
-    def test_keys_numbers_and_usual_lines(self, open_page, example) -> None:
+    def test_keys_numbers_and_usual_lines(self, open_page, example):
         data = example()
         opened = open_page(data, webgl=False)
         opened.page.focus(".handle")
@@ -302,7 +299,7 @@ class TestProfile:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("width", [390, 1280])
-    def test_no_handle_hides_a_number_of_the_axes(self, open_page, example, width) -> None:
+    def test_no_handle_hides_a_number_of_the_axes(self, open_page, example, width):
         opened = open_page(example(), webgl=False, viewport={"width": width, "height": 800})
         for usual in ("Across", "Upwards"):
             opened.page.click(f"text={usual}")
@@ -322,7 +319,7 @@ class TestProfile:
         opened.check()
 
     @pytest.mark.slow
-    def test_beyond_the_grid_nothing_is_known(self, open_page, example) -> None:
+    def test_beyond_the_grid_nothing_is_known(self, open_page, example):
         opened = open_page(example(), webgl=False)
         opened.page.locator("[aria-label='x of the end']").fill("10")
         opened.page.keyboard.press("Tab")
@@ -332,7 +329,7 @@ class TestProfile:
         opened.check()
 
 
-def check_profile(opened: Any, data: Any, line: dict[str, float]) -> None:
+def check_profile(opened, data, line):
     position, values = (np.array(item, np.float64) for item in opened.data("profile", "profile", "x", "y"))
     share = np.linspace(0, 1, len(position))
     ends = np.array([[line["x0"], line["y0"]], [line["x1"], line["y1"]]])
@@ -348,7 +345,7 @@ def check_profile(opened: Any, data: Any, line: dict[str, float]) -> None:
 
 class TestInterpolatedPoints:
     @pytest.mark.slow
-    def test_the_page_says_what_is_estimated_and_what_may_be_missed(self, open_page, example, metric) -> None:
+    def test_the_page_says_what_is_estimated_and_what_may_be_missed(self, open_page, example, metric):
         one, other = example(), example(seed=1)
         for data, gap in ((one, 3), (other, 5)):
             data.status[::2, ::2] = PointStatus.INTERPOLATED
@@ -370,7 +367,7 @@ class TestInterpolatedPoints:
 
 class TestDownloads:
     @pytest.mark.slow
-    def test_the_grid_as_csv_is_exact(self, open_page, example, metric) -> None:
+    def test_the_grid_as_csv_is_exact(self, open_page, example, metric):
         data = example()
         data.metrics["loss"][0, :3] = [np.nan, np.inf, -np.inf]
         data.metrics[metric][1, 1] = -0.0
@@ -392,7 +389,7 @@ class TestDownloads:
         opened.check()
 
     @pytest.mark.slow
-    def test_the_view_as_png(self, open_page, example) -> None:
+    def test_the_view_as_png(self, open_page, example):
         import matplotlib.image
 
         opened = open_page(example())
@@ -412,7 +409,7 @@ class TestDownloads:
 
 class TestSeveral:
     @pytest.mark.slow
-    def test_one_scale_own_scales_and_the_difference(self, open_page, example) -> None:
+    def test_one_scale_own_scales_and_the_difference(self, open_page, example):
         first, second, other = example(), example(seed=1), example(columns=7)
         second.metrics["loss"] *= 3
         second.metrics["loss"][1, 2] = np.nan
@@ -441,7 +438,7 @@ class TestSeveral:
         opened.check()
 
     @pytest.mark.slow
-    def test_no_common_grid(self, open_page, example) -> None:
+    def test_no_common_grid(self, open_page, example):
         opened = open_page(example(), example(columns=7), webgl=False)
         assert "No two landscapes lie on the same grid" in opened.page.inner_text(".toolbar")
         opened.check()
@@ -449,7 +446,7 @@ class TestSeveral:
 
 class TestLine:
     @pytest.mark.slow
-    def test_a_line_is_a_curve_of_its_points(self, open_page, example, metric) -> None:
+    def test_a_line_is_a_curve_of_its_points(self, open_page, example, metric):
         data = example(line=True)
         data.metrics["loss"][4] = np.inf
         data.status[6] = PointStatus.PENDING

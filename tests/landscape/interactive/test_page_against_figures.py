@@ -1,17 +1,13 @@
 """The same file as a page and as figures: the same scale, the same ends, the same levels."""
 
-from __future__ import annotations
-
 import base64
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
 
 from landscape import Landscape, MeasurementPlan
 from landscape.figures import plot_contour, plot_difference, plot_multiples, plot_profile, plot_surface
-from landscape.grid.data import LandscapeData
 from landscape.interactive.content import landscape_content
 from landscape.record.checks import PointStatus
 
@@ -19,7 +15,7 @@ PLANES = ("smooth", "deep_origin", "steep", "negative", "both_signs", "holes", "
 LINES = ("line", "steep_line")
 
 
-def made(example: Any, name: str) -> LandscapeData:
+def made(example, name):
     """Returns a landscape whose values are of one kind; its path and origin are of another, where that matters."""
     data = example(line=name in LINES, seed=1)
     x = np.linspace(-1, 1, data.shape[-1])
@@ -43,7 +39,7 @@ def made(example: Any, name: str) -> LandscapeData:
     return data
 
 
-def heights(kind: str, threshold: float, values: Any) -> Any:
+def heights(kind, threshold, values):
     """Returns heights by the definition of the scales."""
     values = np.asarray(values, float)
     if kind == "symlog":
@@ -52,13 +48,13 @@ def heights(kind: str, threshold: float, values: Any) -> Any:
     return np.log10(values) if kind == "log" else values
 
 
-def bar(ax: Any) -> Any:
+def bar(ax):
     """Returns the colour bar of a picture."""
     (found,) = {item.colorbar for item in ax.collections if getattr(item, "colorbar", None) is not None}
     return found
 
 
-def scale_of(norm: Any) -> tuple[str, float]:
+def scale_of(norm):
     """Returns the kind of a picture's colours, and the threshold of "symlog", which is where its height is 1."""
     name = type(norm).__name__
     if name == "FuncNorm":
@@ -69,14 +65,14 @@ def scale_of(norm: Any) -> tuple[str, float]:
 class TestOneRule:
     @pytest.mark.slow
     @pytest.mark.parametrize("name", PLANES)
-    def test_a_plane(self, example, name) -> None:
+    def test_a_plane(self, example, name):
         data = made(example, name)
         scale = landscape_content(Landscape(data), "a")["scales"]["loss"]["auto"]
         drawn = bar(plot_contour(Landscape(data)))
         assert scale_of(drawn.norm) == (scale["kind"], pytest.approx(scale["threshold"]))
         assert (drawn.norm.vmin, drawn.norm.vmax) == (scale["low"], scale["high"])
         np.testing.assert_array_equal(drawn.get_ticks(), scale["levels"])
-        space: Any = plot_surface(Landscape(data))
+        space = plot_surface(Landscape(data))
         low, high = heights(scale["kind"], scale["threshold"], [scale["bottom"], scale["top"]])
         bottom, top = space.get_zlim()
         assert top == pytest.approx(high)
@@ -86,7 +82,7 @@ class TestOneRule:
                 assert heights(scale["kind"], scale["threshold"], float(text.get_text())) == pytest.approx(place)
 
     @pytest.mark.parametrize("name", LINES)
-    def test_a_line(self, example, name) -> None:
+    def test_a_line(self, example, name):
         data = made(example, name)
         scale = landscape_content(Landscape(data), "a")["scales"]["loss"]["auto"]
         ax = plot_profile(Landscape(data))
@@ -94,7 +90,7 @@ class TestOneRule:
         low, high = ax.get_ylim()
         assert low < scale["bottom"] <= scale["top"] < high
 
-    def test_a_deep_origin_changes_heights_but_no_colours(self, example) -> None:
+    def test_a_deep_origin_changes_heights_but_no_colours(self, example):
         data = made(example, "deep_origin")
         deep = landscape_content(Landscape(data), "a")["scales"]["loss"]["auto"]
         data.origin.metrics["loss"] = 2.0
@@ -113,7 +109,7 @@ class TestInTheBrowser:
             pytest.param(("smooth", "outliers", "negative", "holes"), marks=pytest.mark.slow),
         ],
     )
-    def test_each_file_has_the_scale_of_its_figures(self, open_page, example, names) -> None:
+    def test_each_file_has_the_scale_of_its_figures(self, open_page, example, names):
         files = [made(example, name) for name in names]
         opened = open_page(*files, webgl=False)
         opened.page.uncheck("#shared")
@@ -144,7 +140,7 @@ class TestInTheBrowser:
             *(pytest.param(names, marks=pytest.mark.slow) for names in (("both_signs", "smooth", "negative"), LINES)),
         ],
     )
-    def test_one_scale_for_all_is_that_of_the_small_multiples(self, open_page, example, names) -> None:
+    def test_one_scale_for_all_is_that_of_the_small_multiples(self, open_page, example, names):
         files = [made(example, name) for name in names]
         opened = open_page(*files, webgl=False)
         axes = plot_multiples([Landscape(data) for data in files])
@@ -171,7 +167,7 @@ class TestInTheBrowser:
         assert all(each == ranges[0] for each in ranges)
 
     @pytest.mark.slow
-    def test_shares_at_chance_level_are_shares_beside_others(self, open_page, example, metric) -> None:
+    def test_shares_at_chance_level_are_shares_beside_others(self, open_page, example, metric):
         """Alone they are small numbers; beside an accuracy of 70 % they are no reason for a logarithm."""
         files = [example(seed=seed) for seed in (1, 2)]
         for data, high in zip(files, (0.06, 0.7), strict=True):
@@ -184,7 +180,7 @@ class TestInTheBrowser:
         opened.check()
 
     @pytest.mark.slow
-    def test_the_difference(self, open_page, example) -> None:
+    def test_the_difference(self, open_page, example):
         first, second = made(example, "steep"), made(example, "smooth")
         second.metrics["loss"][0, 0], second.status[0, 0] = np.nan, PointStatus.FAILED
         first.status[0, 0] = PointStatus.PENDING
@@ -200,7 +196,7 @@ class TestInTheBrowser:
             assert opened.data("map", "gaps", "z")[0][0][0] == 1
 
 
-def test_every_number_of_the_page_is_that_of_the_file(example) -> None:
+def test_every_number_of_the_page_is_that_of_the_file(example):
     data = made(example, "holes")
     content = landscape_content(Landscape(data), "a")
     read = np.frombuffer(base64.b64decode(content["metrics"]["loss"]), "<f8").reshape(data.shape)
@@ -208,7 +204,7 @@ def test_every_number_of_the_page_is_that_of_the_file(example) -> None:
 
 
 @pytest.mark.slow
-def test_both_say_in_which_precision_it_was_measured(open_page, example) -> None:
+def test_both_say_in_which_precision_it_was_measured(open_page, example):
     full, low = (made(example, name) for name in ("steep", "smooth"))
     for data, precision in ((full, "float32"), (low, "bfloat16")):
         data.attributes["measurement_plan"] = MeasurementPlan(precision=precision).to_json()

@@ -1,7 +1,5 @@
 """The page as text: safe whatever the file says, the same every time, and refused with reasons."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
@@ -22,14 +20,14 @@ from landscape.interactive.content import landscape_content
 plotly = pytest.importorskip("plotly")
 
 
-def content_of(text: str) -> dict:
+def content_of(text):
     (found,) = re.findall(r'<script type="application/json" id="content">(.*?)</script>', text, re.DOTALL)
     assert not re.search("[<>&\u2028\u2029]", found)
     return json.loads(found)
 
 
 class TestText:
-    def test_nothing_in_a_file_ends_the_script(self, example, metric) -> None:
+    def test_nothing_in_a_file_ends_the_script(self, example, metric):
         landscape = Landscape(example(title="</script><script>alert(1)</script>\u2028{{content}}"))
         text = page_html(landscape)
         assert text.count("<script") == 3
@@ -38,18 +36,18 @@ class TestText:
         assert metric in item["metrics"]
         assert "<title>&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;\u2028{{content}}</title>" in text
 
-    def test_numbers_arrive_to_the_last_bit(self, example) -> None:
+    def test_numbers_arrive_to_the_last_bit(self, example):
         data = example()
         data.metrics["loss"][0, :4] = [np.nan, np.inf, -np.inf, np.nextafter(1, 2)]
         (item,) = content_of(page_html(Landscape(data)))["landscapes"]
         read = np.frombuffer(base64.b64decode(item["metrics"]["loss"]), "<f8").reshape(data.shape)
         np.testing.assert_array_equal(read, data.metrics["loss"])
 
-    def test_is_the_same_every_time(self, example) -> None:
+    def test_is_the_same_every_time(self, example):
         landscape = Landscape(example())
         assert page_html(landscape) == page_html(landscape)
 
-    def test_facts(self, example) -> None:
+    def test_facts(self, example):
         data = example(
             num_samples=512, samples="random", versions={"torch": "2.13", "numpy": "2.4"}, notes=["no standard error"],
             measurement_plan={"batch_size": 64, "threads": 2},
@@ -65,14 +63,14 @@ class TestText:
         assert facts["largest distance of the path from the plane"].startswith("0.3 ")
         assert [text for name, text in rows if name == "failed"][-2:] == ["grid/0,4: ValueError: 4", "... and 3 more"]
 
-    def test_an_accuracy_is_linear_unless_asked_for_otherwise(self, example) -> None:
+    def test_an_accuracy_is_linear_unless_asked_for_otherwise(self, example):
         data = example()
         data.metrics["accuracy"] = np.geomspace(0.005, 0.95, data.status.size).reshape(data.shape)
         scales = landscape_content(Landscape(data), "a")["scales"]
         assert [scales["accuracy"][asked]["kind"] for asked in ("auto", "log", "linear")] == ["linear", "log", "linear"]
         assert scales["loss"]["auto"]["kind"] == "log"
 
-    def test_names_tell_files_apart(self, example, tmp_path) -> None:
+    def test_names_tell_files_apart(self, example, tmp_path):
         landscapes = [Landscape(example())]
         for folder in ("one", "two"):
             (tmp_path / folder).mkdir()
@@ -85,7 +83,7 @@ class TestText:
 
 
 class TestRefused:
-    def test_no_landscape(self, tmp_path) -> None:
+    def test_no_landscape(self, tmp_path):
         with pytest.raises(ValueError, match="landscapes must be at least one landscape"):
             save_page([], tmp_path / "a.html")
         with pytest.raises(TypeError, match="landscapes must be a Landscape or a list of them, but got str"):
@@ -93,21 +91,21 @@ class TestRefused:
         with pytest.raises(TypeError, match="landscapes must be a Landscape or a list of them, but got int"):
             save_page([3], tmp_path / "a.html")
 
-    def test_a_name_that_is_no_page(self, example, tmp_path) -> None:
+    def test_a_name_that_is_no_page(self, example, tmp_path):
         with pytest.raises(ValueError, match=r"path must be a name that ends in \.html"):
             save_page(Landscape(example()), tmp_path / "a.png")
 
-    def test_a_missing_folder(self, example, tmp_path) -> None:
+    def test_a_missing_folder(self, example, tmp_path):
         with pytest.raises(
             NotADirectoryError, match=r"must lie in a directory that exists, but .*missing does not exist"
         ):
             save_page(Landscape(example()), tmp_path / "missing" / "a.html")
 
-    def test_an_unknown_size(self, example, tmp_path) -> None:
+    def test_an_unknown_size(self, example, tmp_path):
         with pytest.raises(ValueError, match="size must be"):
             save_page(Landscape(example()), tmp_path / "a.html", size="tiny")
 
-    def test_without_plotly(self, example, tmp_path, monkeypatch) -> None:
+    def test_without_plotly(self, example, tmp_path, monkeypatch):
         from landscape.interactive import page
 
         monkeypatch.setitem(sys.modules, "plotly", None)
@@ -117,7 +115,7 @@ class TestRefused:
             save_page(Landscape(example()), tmp_path / "a.html")
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_full_or_forbidden_place_keeps_the_old_page(self, example, tmp_path) -> None:
+    def test_a_full_or_forbidden_place_keeps_the_old_page(self, example, tmp_path):
         (tmp_path / "a.html").mkdir()
         with pytest.raises(OSError):
             save_page(Landscape(example()), tmp_path / "a.html")
@@ -126,7 +124,7 @@ class TestRefused:
 
 class TestSizes:
     @pytest.mark.slow
-    def test_small_pages_share_a_script(self, example, tmp_path, open_address) -> None:
+    def test_small_pages_share_a_script(self, example, tmp_path, open_address):
         for name in ("a.html", "b.html"):
             page = save_page(Landscape(example()), tmp_path / name, size="small")
         assert sorted(item.name for item in tmp_path.iterdir()) == ["a.html", "b.html", "plotly.min.js"]
@@ -135,14 +133,14 @@ class TestSizes:
         assert opened.messages == []
         assert opened.requests == [page.as_uri(), (tmp_path / "plotly.min.js").as_uri()]
 
-    def test_full_pages_are_one_file(self, example, tmp_path) -> None:
+    def test_full_pages_are_one_file(self, example, tmp_path):
         page = save_page(Landscape(example()), tmp_path / "a.html")
         assert list(tmp_path.iterdir()) == [page]
         assert page.stat().st_size < 3_000_000
 
 
 class TestView:
-    def test_writes_and_opens(self, example, tmp_path, monkeypatch) -> None:
+    def test_writes_and_opens(self, example, tmp_path, monkeypatch):
         import webbrowser
 
         opened = []
@@ -169,7 +167,7 @@ class TestCommand:
         )
 
     @pytest.mark.slow
-    def test_writes_pages(self, example, tmp_path) -> None:
+    def test_writes_pages(self, example, tmp_path):
         write_landscape(tmp_path / "a.h5", example())
         write_landscape(tmp_path / "b.h5", example(line=True))
         done = self.run("a.h5", "b.h5", "-o", "both.html", "--size", "small", folder=tmp_path)
@@ -178,7 +176,7 @@ class TestCommand:
         done = self.run("a.h5", folder=tmp_path)
         assert (done.returncode, done.stdout) == (0, "a.html\n"), done.stderr
 
-    def test_not_a_landscape(self, tmp_path) -> None:
+    def test_not_a_landscape(self, tmp_path):
         (tmp_path / "a.h5").write_text("no HDF5")
         done = self.run("a.h5", "-o", "a.html", folder=tmp_path)
         assert done.returncode == 1
@@ -188,7 +186,7 @@ class TestCommand:
             Landscape.load(tmp_path)
 
     @pytest.mark.slow
-    def test_wrong_options(self, example, tmp_path) -> None:
+    def test_wrong_options(self, example, tmp_path):
         write_landscape(tmp_path / "a.h5", example())
         assert "--size must be" in self.run("a.h5", "-o", "a.html", "--size", "tiny", folder=tmp_path).stderr
         assert "missing does not exist; create it" in self.run("a.h5", "-o", "missing/a.html", folder=tmp_path).stderr

@@ -1,7 +1,5 @@
 """The page draws planes to scale: in the browser's own pixels an isotropic loss has circles."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -16,7 +14,7 @@ PLANES = [
 ]
 
 
-def longest_ring(opened) -> np.ndarray:
+def longest_ring(opened):
     """Pixels along the longest closed contour line that the browser drew on the map."""
     rings = opened.page.evaluate(
         """Array.from(document.querySelectorAll(".plot.map .contourlevel path.closedline"), (path) => {
@@ -28,7 +26,7 @@ def longest_ring(opened) -> np.ndarray:
     return np.array(max(rings, key=lambda ring: np.ptp(np.array(ring), axis=0).sum()))
 
 
-def drawn_disc(opened) -> float:
+def drawn_disc(opened):
     """The ratio of the axes of the dark disc on the map, from a screenshot: its second moments."""
     pixels = opened.screenshot("map")
     dark = np.abs(pixels - (0x44, 0x01, 0x54)).max(axis=2) < 40
@@ -41,7 +39,7 @@ def drawn_disc(opened) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("cosine", "norms"), PLANES)
-def test_an_isotropic_loss_has_circles(open_page, cosine: float, norms: tuple[float, float]) -> None:
+def test_an_isotropic_loss_has_circles(open_page, cosine, norms):
     """Cells of two colours, so that the screenshot shows a disc; the path lies inside it."""
     data = isotropic_plane(cosine, norms, columns=201, rows=201)
     data.metrics["loss"][:] = np.where(data.metrics["loss"] < 5.6 * min(norms) / 5, 1.0, 2.0)
@@ -64,14 +62,14 @@ def test_an_isotropic_loss_has_circles(open_page, cosine: float, norms: tuple[fl
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("cosine", "norms"), PLANES)
-def test_contour_lines_are_circles(open_page, cosine: float, norms: tuple[float, float]) -> None:
+def test_contour_lines_are_circles(open_page, cosine, norms):
     opened = open_page(isotropic_plane(cosine, norms), webgl=False)
     assert axis_ratio(longest_ring(opened)) == pytest.approx(1, abs=0.02)
     opened.check()
 
 
 @pytest.mark.slow
-def test_pointing_at_an_oblique_map(open_page) -> None:
+def test_pointing_at_an_oblique_map(open_page):
     data = isotropic_plane(-0.7, (12.0, 5.0), columns=21, rows=11)
     opened = open_page(data, webgl=False)
     u, v = data.geometry.distances(data.x[6], data.y[8])
@@ -92,7 +90,7 @@ def test_pointing_at_an_oblique_map(open_page) -> None:
 
 
 @pytest.mark.slow
-def test_the_profile_measures_distances_in_weight_space(open_page) -> None:
+def test_the_profile_measures_distances_in_weight_space(open_page):
     data = isotropic_plane(-0.7, (12.0, 5.0), columns=21, rows=11)
     opened = open_page(data, webgl=False)
     positions, losses = opened.data("profile", "profile", "x", "y")
@@ -102,7 +100,7 @@ def test_the_profile_measures_distances_in_weight_space(open_page) -> None:
 
 
 @pytest.mark.slow
-def test_the_surface_is_the_same_parallelogram(open_page) -> None:
+def test_the_surface_is_the_same_parallelogram(open_page):
     data = isotropic_plane(0.6, (10.0, 5.0), columns=21, rows=11)
     opened = open_page(data)
     x, y = opened.data("surface", "surface", "x", "y")
@@ -115,7 +113,7 @@ def test_the_surface_is_the_same_parallelogram(open_page) -> None:
 
 
 @pytest.mark.slow
-def test_no_white_band_beside_a_gap(open_page) -> None:
+def test_no_white_band_beside_a_gap(open_page):
     """Contours need four values; between them and a hatched cell lies half a cell, which shows its own value."""
     data = isotropic_plane(0.0, (5.0, 5.0), columns=11, rows=11)
     data.metrics["loss"][4:7, 7:9] = np.nan
@@ -132,7 +130,7 @@ def test_no_white_band_beside_a_gap(open_page) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, pytest.param(-1, marks=pytest.mark.slow)])
-def test_a_difference_shows_only_colours_that_occur(open_page, sign: int) -> None:
+def test_a_difference_shows_only_colours_that_occur(open_page, sign):
     first, second = (isotropic_plane(0.0, (5.0, 5.0), columns=11, rows=11) for _ in range(2))
     second.metrics["loss"] -= sign * np.linspace(0.5, 4, 11)
     opened = open_page(first, second, webgl=False)

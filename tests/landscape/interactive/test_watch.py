@@ -1,7 +1,5 @@
 """``landscape watch``: follows a file that is being written, for this machine's own browser only."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os
@@ -110,7 +108,7 @@ def ask(server, path, method="GET", **headers):
 
 
 class TestFile:
-    def test_from_waiting_to_complete(self, example, tmp_path) -> None:
+    def test_from_waiting_to_complete(self, example, tmp_path):
         path, clock = tmp_path / "later" / "a.h5", Clock()
         watch = FileWatch(path, clock=clock)
         assert (watch.progress.phase, watch.progress.version) == ("waiting", "")
@@ -141,7 +139,7 @@ class TestFile:
         path.unlink()
         assert watch.look()[0].phase == "complete"
 
-    def test_another_program_has_it_open(self, example, tmp_path) -> None:
+    def test_another_program_has_it_open(self, example, tmp_path):
         path = tmp_path / "a.h5"
         write_landscape(path, example())
         status = path.stat()
@@ -153,7 +151,7 @@ class TestFile:
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         assert watch.look()[0].phase == "complete"
 
-    def test_a_writer_that_died_writes_no_more(self, example, tmp_path) -> None:
+    def test_a_writer_that_died_writes_no_more(self, example, tmp_path):
         write_landscape(tmp_path / "a.h5", unfinished(example))
         gone = subprocess.Popen([sys.executable, "-c", ""])
         gone.wait()
@@ -162,7 +160,7 @@ class TestFile:
         (tmp_path / ".a.h5.lock").write_text(str(os.getpid()))
         assert FileWatch(tmp_path / "a.h5").progress.phase == "measuring"
 
-    def test_adaptive_sampling_may_end_sooner(self, example, tmp_path) -> None:
+    def test_adaptive_sampling_may_end_sooner(self, example, tmp_path):
         clock = Clock()
         with lock_landscape(tmp_path / "a.h5"):
             data = unfinished(example, 2)
@@ -174,7 +172,7 @@ class TestFile:
             write(tmp_path / "a.h5", data, clock.now)
             assert ", at most about 80 s left." in watch.look()[0].text
 
-    def test_no_landscape(self, example, tmp_path) -> None:
+    def test_no_landscape(self, example, tmp_path):
         (tmp_path / "a.h5").write_text("something else")
         with pytest.raises(LandscapeFormatError, match="is no landscape file"):
             FileWatch(tmp_path / "a.h5")
@@ -215,7 +213,7 @@ def is_open(connection):
 
 class TestConnections:
     @pytest.mark.slow
-    def test_those_that_ask_nothing_keep_nobody_out(self, example, tmp_path) -> None:
+    def test_those_that_ask_nothing_keep_nobody_out(self, example, tmp_path):
         write_landscape(tmp_path / "a.h5", example())
         with serving(tmp_path / "a.h5") as server:
             idle = [connected(server, b"GET / HT" if number % 2 else b"") for number in range(300)]
@@ -230,7 +228,7 @@ class TestConnections:
                 for connection in idle:
                     connection.close()
 
-    def test_each_has_its_time(self, example, tmp_path) -> None:
+    def test_each_has_its_time(self, example, tmp_path):
         """A client that sends a letter now and then has no more of it."""
         write_landscape(tmp_path / "a.h5", example())
         clock = Clock()
@@ -252,7 +250,7 @@ class TestConnections:
                 silent.close()
                 slow.close()
 
-    def test_a_client_that_leaves_prints_nothing(self, example, tmp_path, capfd) -> None:
+    def test_a_client_that_leaves_prints_nothing(self, example, tmp_path, capfd):
         write_landscape(tmp_path / "a.h5", example())
         with serving(tmp_path / "a.h5") as server:
             for _ in range(5):
@@ -267,7 +265,7 @@ class TestConnections:
             wait_until(lambda: server.done == 5, what=lambda: f"the end of 5 answers, now {server.done}")
         assert capfd.readouterr().err == ""
 
-    def test_a_bug_of_ours_is_not_hidden(self, example, tmp_path, monkeypatch, capfd) -> None:
+    def test_a_bug_of_ours_is_not_hidden(self, example, tmp_path, monkeypatch, capfd):
         write_landscape(tmp_path / "a.h5", example())
         with serving(tmp_path / "a.h5") as server:
             monkeypatch.setattr(server, "page", lambda: 1 / 0)
@@ -278,7 +276,7 @@ class TestConnections:
 
 
 class TestServer:
-    def test_answers_its_own_address_only(self, example, tmp_path) -> None:
+    def test_answers_its_own_address_only(self, example, tmp_path):
         write_landscape(tmp_path / "a.h5", example())
         with serving(tmp_path / "a.h5") as server:
             assert server.server_address[0] == "127.0.0.1"
@@ -294,7 +292,7 @@ class TestServer:
                 assert ask(server, wrong)[0].status == 404
             assert ask(server, path, "POST")[0].status == 501
 
-    def test_sends_data_only_when_they_changed(self, example, tmp_path) -> None:
+    def test_sends_data_only_when_they_changed(self, example, tmp_path):
         write_landscape(tmp_path / "a.h5", example())
         with serving(tmp_path / "a.h5") as server:
             path = urlsplit(server.address).path
@@ -303,7 +301,7 @@ class TestServer:
             again = json.loads(ask(server, path + f"progress?after={first['version']}")[1])
             assert again == {**first, "content": None}
 
-    def test_the_first_look_is_the_users_and_what_comes_later_has_it_too(self, example, tmp_path) -> None:
+    def test_the_first_look_is_the_users_and_what_comes_later_has_it_too(self, example, tmp_path):
         path = tmp_path / "a.h5"
         with serving(path, aspect="fill", camera="-100,20") as server:
             address = urlsplit(server.address).path
@@ -316,14 +314,14 @@ class TestServer:
                 assert frame["cameras"]["-100,20"] != frame["cameras"]["default"]
 
     @pytest.mark.parametrize(("option", "value"), [("aspect", "wide"), ("camera", "behind")])
-    def test_an_unknown_look(self, tmp_path, option, value) -> None:
+    def test_an_unknown_look(self, tmp_path, option, value):
         with pytest.raises(ValueError, match=f"{option} must be .*{value}"):
             WatchServer(tmp_path / "a.h5", **{option: value})
         found = CliRunner().invoke(app, ["watch", str(tmp_path / "a.h5"), f"--{option}", value, "--no-open"])
         assert isinstance(found.exception, ValueError)
         assert re.match(f"--{option} must be .*{value}", str(found.exception))
 
-    def test_a_taken_port_and_a_wrong_one(self, tmp_path) -> None:
+    def test_a_taken_port_and_a_wrong_one(self, tmp_path):
         with WatchServer(tmp_path / "a.h5") as server:
             with pytest.raises(OSError, match=r"cannot be used: .*Pass --port 0"):
                 WatchServer(tmp_path / "a.h5", server.server_port)
@@ -333,7 +331,7 @@ class TestServer:
 
 class TestBrowser:
     @pytest.mark.slow
-    def test_the_page_fills_in(self, example, tmp_path, open_address) -> None:
+    def test_the_page_fills_in(self, example, tmp_path, open_address):
         path = tmp_path / "a.h5"
         with serving(path) as server:
             opened = open_address(server.address, ready=".live output", webgl=False)
@@ -357,7 +355,7 @@ class TestBrowser:
             assert all(request.startswith(server.address) or request.startswith("data:") for request in opened.requests)
 
     @pytest.mark.slow
-    def test_title_and_controls_are_those_of_the_file(self, example, tmp_path, open_address) -> None:
+    def test_title_and_controls_are_those_of_the_file(self, example, tmp_path, open_address):
         """The page may be older than the file, and the file may hold another landscape later."""
         path = tmp_path / "a.h5"
         with serving(path) as server:
@@ -380,7 +378,7 @@ class TestBrowser:
 
 
 class TestCommand:
-    def test_ends_cleanly_on_interrupt(self, tmp_path) -> None:
+    def test_ends_cleanly_on_interrupt(self, tmp_path):
         process = subprocess.Popen(
             [sys.executable, "-W", "error", "-c", MAIN, "watch", "a.h5", "--no-open"],
             cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -396,10 +394,10 @@ class TestCommand:
         assert "Stopped watching." in errors
         assert "Traceback" not in errors
 
-    def test_a_run_names_it(self, tmp_path, capsys) -> None:
+    def test_a_run_names_it(self, tmp_path, capsys):
         weights = {"place": np.zeros(1)}
 
-        def evaluator() -> FunctionEvaluator:
+        def evaluator():
             return FunctionEvaluator(lambda weights: float(weights["place"][0] ** 2), weights)
 
         plane = custom_plane(weights, [{"place": np.ones(1)}], network=evaluator().description.space)

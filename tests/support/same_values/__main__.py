@@ -17,14 +17,11 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import retired
-from numpy.typing import NDArray
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -38,7 +35,7 @@ _FIXED = {
 _MOST_SHOWN = 5
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments):
     """Does what the arguments say; returns the status to exit with."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("old", help="a commit, or a folder that holds the packages")
@@ -74,9 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     return int(problems > 0 or not counted)
 
 
-def made(
-    old: str, new: str, folder: Path, python: str, patterns: Sequence[str]
-) -> list[dict[str, tuple[str, str, dict[str, NDArray[Any]]]]]:
+def made(old, new, folder, python, patterns):
     """Returns, of both commits, what each call gave: why it was skipped, how it failed, and arrays by name."""
     roots = [root_of(source, folder / name) for source, name in ((old, "old"), (new, "new"))]
     started = []
@@ -95,9 +90,7 @@ def made(
     return found
 
 
-def _started(
-    python: str, root: Path, results: str, patterns: Sequence[str], folder: Path, log: Any = None
-) -> subprocess.Popen[bytes]:
+def _started(python, root, results, patterns, folder, log=None):
     # The process starts in another folder. A virtual environment is known by its link to the interpreter.
     interpreter = str(Path(python).absolute()) if os.sep in python else python
     command = [interpreter, "-W", "ignore", str(HERE / "run.py"), str(root), results, *patterns]
@@ -105,7 +98,7 @@ def _started(
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log and subprocess.STDOUT)
 
 
-def root_of(source: str, folder: Path) -> Path:
+def root_of(source, folder):
     """Returns the folder with the packages: ``source`` if it is one, else the files of that commit."""
     if (Path(source) / "landscape" / "__init__.py").is_file():
         return Path(source).resolve()
@@ -117,7 +110,7 @@ def root_of(source: str, folder: Path) -> Path:
     return folder
 
 
-def differences(old: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]) -> Iterator[str]:
+def differences(old, new):
     """Yields a line for each array that differs: its name, the first place where it does, and both values.
 
     What ``retired`` names may be missing in the newer one.
@@ -131,7 +124,7 @@ def differences(old: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]
             yield f"{name}{text}"
 
 
-def first_difference(old: NDArray[Any], new: NDArray[Any]) -> str:
+def first_difference(old, new):
     """Returns where two arrays differ first, and both values; nothing where all bits are equal."""
     texts = old.dtype.kind in "US" and new.dtype.kind == old.dtype.kind
     if old.shape != new.shape or (old.dtype != new.dtype and not texts):
@@ -151,12 +144,12 @@ def first_difference(old: NDArray[Any], new: NDArray[Any]) -> str:
     return f"{place} is {shown[0]} in OLD and {shown[1]} in NEW"
 
 
-def _bytes(array: NDArray[Any]) -> list[bytes]:
+def _bytes(array):
     whole, size = array.tobytes(), array.dtype.itemsize
     return [whole[start : start + size] for start in range(0, len(whole), size)]
 
 
-def _compared(old: tuple[str, str, Any], new: tuple[str, str, Any]) -> tuple[str, list[str]]:
+def _compared(old, new):
     """Returns why a call was skipped, and lines that say what differs or failed."""
     if old[0] or new[0]:
         return old[0] or new[0], []
@@ -166,7 +159,7 @@ def _compared(old: tuple[str, str, Any], new: tuple[str, str, Any]) -> tuple[str
     return "", list(differences(old[2], new[2]))
 
 
-def _read(path: Path) -> Iterator[Any]:
+def _read(path):
     with path.open("rb") as file, contextlib.suppress(EOFError):
         while True:
             yield pickle.load(file)

@@ -1,7 +1,5 @@
 """Calls that measure anything else: curvature, comparisons, curves and barriers, aligned networks, trainings."""
 
-from typing import Any
-
 import networks as net
 import torch
 from grids import FILE, OPTIONS, measured
@@ -12,44 +10,44 @@ import landscape as door
 from landscape import Path, SummaryLandscape
 
 
-def curvature(**options: Any) -> dict[str, Any]:
+def curvature(**options):
     chosen = {**OPTIONS, "output": "curvature.h5", "top": 3, **options}
     found = door.measure_curvature(net.trained(), net.plain, **chosen)
     vectors = found.vectors() if chosen.get("keep_vectors") else ()
     return {"curvature": of_curvature(found), "vectors": list(vectors)}
 
 
-def curvature_of_run(*numbers: Any, **options: Any) -> dict[str, Any]:
+def curvature_of_run(*numbers, **options):
     """Measures the curvature of a run, of some checkpoints after others."""
     run = SummaryLandscape(net.collect("run"))
     found = [run.gen_curvature(net.plain, of, **{**OPTIONS, "top": 2, **options}) for of in numbers or (None,)]
     return {"curvature": [of_curvature(each) for each in found]}
 
 
-def plane_of_curvature() -> dict[str, Any]:
+def plane_of_curvature():
     run = SummaryLandscape(net.collect("run"))
     found = run.gen_curvature(net.plain, top=2, bottom=1, keep_vectors=True, **OPTIONS)
     return {"curvature": of_curvature(found), "measured": measured(found.plane(which=("top", "bottom")))}
 
 
-def eigenvectors(**options: Any) -> dict[str, Any]:
+def eigenvectors(**options):
     given = {name: value for name, value in OPTIONS.items() if name != "plan"}
     return measured(door.hessian_plane(net.trained(), net.plain, **given, **options), net.plain)
 
 
-def compared(recipes: Any = None, callback_fn: Any = net.plain, **options: Any) -> dict[str, Any]:
+def compared(recipes=None, callback_fn=net.plain, **options):
     recipes = {"one": [net.trained(seed) for seed in range(3)], "two": [net.perceptron(seed) for seed in range(3)]} \
         if recipes is None else recipes  # fmt: skip
     chosen = {**OPTIONS, "output": "comparison.h5", "directions": 4, "points": 5, **options}
     return of_comparison(door.compare(recipes, callback_fn, **chosen))
 
 
-def compared_pairs() -> dict[str, Any]:
+def compared_pairs():
     before = {f"seed {seed}": net.perceptron(seed) for seed in range(3)}
     return compared({"before": before, "after": {f"seed {seed}": net.trained(seed) for seed in range(3)}})
 
 
-def compared_statistics() -> dict[str, Any]:
+def compared_statistics():
     recipes = {
         "trained": [net.trained(seed, net.normalized) for seed in range(3)],
         "new": [net.normalized(seed) for seed in range(3)],
@@ -57,74 +55,67 @@ def compared_statistics() -> dict[str, Any]:
     return compared(recipes, net.batch_norm, buffers="recalibrate", recalibration_batch_size=20)
 
 
-def interrupted_comparison() -> dict[str, Any]:
-    """Compares until the user interrupts it, and goes on."""
+def interrupting(number):
+    """Returns a callback_fn whose loss interrupts the run as a user would, when it is called for this time."""
     calls = 0
 
-    def callback_fn() -> Any:
-        def loss(outputs: Any, targets: Any) -> Any:
+    def callback_fn():
+        def loss(outputs, targets):
             nonlocal calls
             calls += 1
-            if calls == 150:
+            if calls == number:
                 raise KeyboardInterrupt
             return nn.functional.cross_entropy(outputs, targets)
 
         return (loss, *net.plain()[1:])
 
-    net.interrupted(lambda: compared(callback_fn=callback_fn))
+    return callback_fn
+
+
+def interrupted_comparison():
+    """Compares until the user interrupts it, and goes on."""
+    net.interrupted(lambda: compared(callback_fn=interrupting(150)))
     return compared()
 
 
-def connected(build: Any = net.perceptron, callback_fn: Any = net.plain, **options: Any) -> Path:
+def connected(build=net.perceptron, callback_fn=net.plain, **options):
     chosen = {"steps": 25, "batch_size": 12, "seed": 2, "output": "path.safetensors", **OPTIONS, **options}
     return door.connect(net.trained(0, build), net.trained(1, build), callback_fn, **chosen)
 
 
-def curve(**options: Any) -> dict[str, Any]:
+def curve(**options):
     path = connected(**options)
     return {"path": of_path(path), "saved": of_path(Path.load("path.safetensors"))}
 
 
-def curve_resumed() -> dict[str, Any]:
+def curve_resumed():
     """Fits a curve whose loss is interrupted, and goes on."""
-    calls = 0
-
-    def callback_fn() -> Any:
-        def loss(outputs: Any, targets: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            if calls == 60:
-                raise KeyboardInterrupt
-            return nn.functional.cross_entropy(outputs, targets)
-
-        return (loss, *net.plain()[1:])
-
-    net.interrupted(lambda: connected(callback_fn=callback_fn, steps=40))
+    net.interrupted(lambda: connected(callback_fn=interrupting(60), steps=40))
     return {"path": of_path(connected(steps=40))}
 
 
-def along_curve() -> dict[str, Any]:
+def along_curve():
     path = connected()
     landscape = door.evaluate(path, net.plain, output=FILE, size=9, **OPTIONS)
     return {"landscape": of_landscape(landscape), "barrier": of_barrier(door.Barrier.of(landscape))}
 
 
-def plane_of_curve() -> dict[str, Any]:
+def plane_of_curve():
     path = connected(bends=2)
     return {"routes": path.routes(5), "plane": of_plane(path.plane()), "measured": measured(path.plane())}
 
 
-def barrier(build: Any = net.perceptron, callback_fn: Any = net.plain, **options: Any) -> dict[str, Any]:
+def barrier(build=net.perceptron, callback_fn=net.plain, **options):
     ends = [net.trained(seed, build) for seed in range(2)]
     return of_barrier(door.barrier(*ends, callback_fn, 9, output=FILE, **{**OPTIONS, **options}))
 
 
-def barrier_of_curve() -> dict[str, Any]:
+def barrier_of_curve():
     path = connected(net.normalized, net.batch_norm)
     return of_barrier(path.barrier(net.batch_norm, 7, output=FILE, **OPTIONS))
 
 
-def aligned() -> dict[str, Any]:
+def aligned():
     a, b = (net.trained(seed, net.rectified) for seed in range(2))
     found = door.align(b, a, example=net.features()[0])
     way = door.barrier(a, dict(found.weights), net.rectified_loss, 7, output=FILE, **OPTIONS)
@@ -134,14 +125,14 @@ def aligned() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def trained_by_model() -> dict[str, Any]:
+def trained_by_model():
     """Trains with our loop, which keeps checkpoints, and goes on from one with another network."""
     from collectors import CheckpointConfig, Model, ModelCheckpoint, load_checkpoint
 
     inputs, targets = net.features()
     data = [(inputs[start : start + 10], targets[start : start + 10]) for start in range(0, 40, 10)]
 
-    def model(seed: int) -> Any:
+    def model(seed):
         network = net.normalized(seed)
         optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
         return Model(
@@ -155,7 +146,7 @@ def trained_by_model() -> dict[str, Any]:
     return {"weights": dict(resumed.network.state_dict()), "eval": resumed.eval(data)}
 
 
-def thor() -> dict[str, Any]:
+def thor():
     from collectors import thor as make
 
     network = net.convolutions()

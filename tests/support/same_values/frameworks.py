@@ -1,8 +1,6 @@
 """Calls that need a framework beside PyTorch; each is made where its packages are installed."""
 
 import functools
-from collections.abc import Callable
-from typing import Any
 
 import networks as net
 import numpy as np
@@ -15,22 +13,22 @@ import landscape as door
 from landscape import MeasurementPlan
 
 # Each framework says itself how it computes.
-FREE: dict[str, Any] = {"plan": MeasurementPlan(batch_size=16, threads=1)}
+FREE = {"plan": MeasurementPlan(batch_size=16, threads=1)}
 
 
-def arrays(count: int = 40) -> tuple[Any, Any]:
+def arrays(count=40):
     inputs, targets = net.features(count)
     return inputs.numpy(), targets.numpy()
 
 
-def _jax() -> Any:
+def _jax():
     """Returns what callback_fn gives for a function of named arrays."""
     import jax.numpy as jnp
     import optax
 
     from collectors.jax import JaxNetwork
 
-    def predict(layers: Any, inputs: Any) -> Any:
+    def predict(layers, inputs):
         return jnp.tanh(inputs @ layers["first"] + layers["bias"]) @ layers["last"]
 
     generator = np.random.default_rng(0)
@@ -40,7 +38,7 @@ def _jax() -> Any:
     return optax.softmax_cross_entropy_with_integer_labels, JaxNetwork(predict, layers), arrays(), accuracy
 
 
-def _linen() -> Any:
+def _linen():
     import jax
     import optax
     from flax import linen
@@ -49,7 +47,7 @@ def _linen() -> Any:
 
     class Network(linen.Module):
         @linen.compact
-        def __call__(self, inputs: Any, train: bool = False) -> Any:
+        def __call__(self, inputs, train=False):
             hidden = linen.BatchNorm(use_running_average=not train)(linen.Dense(8)(inputs))
             return linen.Dense(3)(linen.relu(hidden))
 
@@ -57,7 +55,7 @@ def _linen() -> Any:
     return optax.softmax_cross_entropy_with_integer_labels, network, arrays(), {}
 
 
-def _nnx() -> Any:
+def _nnx():
     import optax
     from flax import nnx
 
@@ -66,7 +64,7 @@ def _nnx() -> Any:
     return optax.softmax_cross_entropy_with_integer_labels, module, arrays(), {}
 
 
-def _keras() -> Any:
+def _keras():
     import keras
 
     keras.utils.set_random_seed(0)
@@ -79,31 +77,31 @@ def _keras() -> Any:
     return model, model, arrays(), None
 
 
-def _lightning() -> Any:
+def _lightning():
     import lightning
 
     from workers.lightning import evaluator_from
 
     class Network(lightning.LightningModule):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.body = net.normalized()
 
-        def forward(self, inputs: Any) -> Any:
+        def forward(self, inputs):
             return self.body(inputs)
 
-        def validation_step(self, batch: Any, batch_idx: int) -> Any:
+        def validation_step(self, batch, batch_idx):
             inputs, targets = batch
             return nn.functional.cross_entropy(self(inputs), targets)
 
     class Data(lightning.LightningDataModule):
-        def val_dataloader(self) -> Any:
+        def val_dataloader(self):
             return DataLoader(TensorDataset(*net.features()), 16)
 
     return evaluator_from(Network, Data)()
 
 
-def _transformers() -> Any:
+def _transformers():
     import transformers
 
     from workers import OwnLoss
@@ -115,19 +113,19 @@ def _transformers() -> Any:
     return OwnLoss(), network, DataLoader(rows, 8), {}
 
 
-def _mindspore() -> Any:
+def _mindspore():
     import mindspore
     from mindspore import dataset, train
 
     class Network(mindspore.nn.Cell):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.first, self.last = mindspore.nn.Dense(6, 8), mindspore.nn.Dense(8, 3)
             generator = np.random.default_rng(0)
             for _, parameter in self.parameters_and_names():
                 parameter.set_data(mindspore.Tensor(generator.normal(size=parameter.shape).astype(np.float32)))
 
-        def construct(self, inputs: Any) -> Any:
+        def construct(self, inputs):
             return self.last(mindspore.ops.tanh(self.first(inputs)))
 
     network, (inputs, targets) = Network(), arrays()
@@ -137,37 +135,37 @@ def _mindspore() -> Any:
     return train.Model(network, loss, metrics=metrics), network, data, metrics
 
 
-def _composer() -> Any:
+def _composer():
     import composer
 
     network = composer.ComposerClassifier(net.perceptron(), num_classes=net.CLASSES)
     return None, network, DataLoader(TensorDataset(*net.features()), 16), {}
 
 
-def grid(build: Callable[[], Any], **options: Any) -> dict[str, Any]:
+def grid(build, **options):
     """Measures a random plane through a framework's network."""
     network = build()[1]
     return measured(door.random_plane(network, seed=3, perturb_one_dimensional=True), build, **{**FREE, **options})
 
 
-def jax_curvature(**options: Any) -> dict[str, Any]:
+def jax_curvature(**options):
     given = {**OPTIONS, **FREE, "output": "curvature.h5", "top": 2, **options}
     return of_curvature(door.measure_curvature(_jax()[1], _jax, **given))
 
 
-def jax_eigenvectors() -> dict[str, Any]:
+def jax_eigenvectors():
     given = {name: OPTIONS[name] for name in ("device_ids", "progress")}
     return measured(door.hessian_plane(_jax()[1], _jax, **given), _jax, **FREE)
 
 
-def jax_barrier() -> dict[str, Any]:
+def jax_barrier():
     network = _jax()[1]
     other = {name: np.asarray(array)[..., ::-1] for name, array in network.parameters.items()}
     return of_barrier(door.barrier(network, other, _jax, 7, output="landscape.h5", **{**OPTIONS, **FREE}))
 
 
 JAX, FLAX = ("jax", "optax"), ("jax", "optax", "flax")
-CALLS: dict[str, tuple[tuple[str, ...], Callable[[], Any]]] = {
+CALLS = {
     "JAX": (JAX, functools.partial(grid, _jax)),
     "JAX, random samples and groups": (
         JAX, functools.partial(grid, _jax, num_samples=17, samples="random", groups="target")

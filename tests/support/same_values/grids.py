@@ -2,7 +2,6 @@
 
 import warnings
 from pathlib import Path
-from typing import Any
 
 import networks as net
 import numpy as np
@@ -12,11 +11,11 @@ import landscape as door
 from landscape import MeasurementPlan, SummaryLandscape
 
 PLAN = MeasurementPlan(batch_size=16, threads=1)
-OPTIONS: dict[str, Any] = {"device_ids": [0], "progress": False, "plan": PLAN}
+OPTIONS = {"device_ids": [0], "progress": False, "plan": PLAN}
 FILE = "landscape.h5"
 
 
-def measured(plane: Any, callback_fn: Any = net.plain, **options: Any) -> dict[str, Any]:
+def measured(plane, callback_fn=net.plain, **options):
     """Returns what a plane and its landscape hold."""
     chosen = {**OPTIONS, "size": (5, 4) if plane.dimension == 2 else 7, "output": FILE, **options}
     landscape = door.evaluate(plane, callback_fn, **chosen)
@@ -26,69 +25,69 @@ def measured(plane: Any, callback_fn: Any = net.plain, **options: Any) -> dict[s
     return found
 
 
-def random(callback_fn: Any = net.plain, **options: Any) -> dict[str, Any]:
+def random(callback_fn=net.plain, **options):
     """Measures a random plane through the network that callback_fn gives."""
     given = {name: options.pop(name) for name in ("normalization", "perturb_one_dimensional") if name in options}
     return measured(door.random_plane(callback_fn()[1], seed=3, **given), callback_fn, **options)
 
 
-def line(**options: Any) -> dict[str, Any]:
+def line(**options):
     return measured(door.line_between(net.normalized(0), net.normalized(1)), net.batch_norm, **options)
 
 
-def triangle(**options: Any) -> dict[str, Any]:
+def triangle(**options):
     plane = door.plane_through(*(net.normalized(seed) for seed in range(3)))
     return measured(plane, net.batch_norm, **options)
 
 
-def principal(**options: Any) -> dict[str, Any]:
+def principal(**options):
     return measured(door.pca_plane(net.path(), **options))
 
 
-def two_runs() -> dict[str, Any]:
+def two_runs():
     return measured(door.pca_plane({"first": net.path(seed=0), "second": net.path(seed=1)}))
 
 
-def further_networks() -> dict[str, Any]:
+def further_networks():
     plane = door.pca_plane(net.path())
     return measured(plane.with_checkpoints({"other": net.path(seed=2)}, {"one": net.trained(3)}))
 
 
-def own_directions() -> dict[str, Any]:
+def own_directions():
     network = net.perceptron()
     directions = [dict(net.perceptron(seed).named_parameters()) for seed in (1, 2)]
     return measured(door.custom_plane(network, directions, normalization="layer"))
 
 
-def saved_plane() -> dict[str, Any]:
+def saved_plane():
     """Measures points of a plane that was read back; the networks on it were in memory, and are gone."""
     door.pca_plane(net.path()).save("plane.safetensors")
     plane = door.Plane.load("plane.safetensors")
     return {"plane": of_plane(plane), "points": points(plane, [[0.1, 0.2]])}
 
 
-def points(plane: Any, places: Any, callback_fn: Any = net.plain, **options: Any) -> dict[str, Any]:
+def points(plane, places, callback_fn=net.plain, **options):
     return door.measure_points(plane, callback_fn, places, device_ids=[0], plan=PLAN, **options)
 
 
-def function_line() -> dict[str, Any]:
+def function_line():
     plane = _plane_of_arrays()
     return measured(plane, net.function, plan=None)
 
 
-def _plane_of_arrays() -> Any:
+def _plane_of_arrays():
     from collectors import describe_arrays
 
     space = describe_arrays(net.ARRAYS)
     return door.random_plane(net.ARRAYS, network=space, seed=1, normalization="none", perturb_one_dimensional=True)
 
 
-def failing() -> dict[str, Any]:
+def failing():
     """Measures where the function fails at some points, then again, where it does not."""
     plane = _plane_of_arrays()
 
-    def at_most(limit: float) -> Any:
-        def measure(weights: Any) -> Any:
+    def at_most(limit):
+        def measure(weights):
             if weights["slope"][0] < limit:
                 raise RuntimeError("too small")
             return net.bowl(weights)
@@ -101,13 +100,13 @@ def failing() -> dict[str, Any]:
     return {"failed": first, "again": measured(plane, at_most(-9), plan=None)}
 
 
-def interrupted(sampling: str = "full") -> dict[str, Any]:
+def interrupted(sampling="full"):
     """Measures until the user interrupts it, and goes on."""
     plane = _plane_of_arrays()
     options = {"plan": None, "size": (9, 9), "sampling": sampling, "tolerance": 0.05}
     calls = 0
 
-    def measure(weights: Any) -> Any:
+    def measure(weights):
         nonlocal calls
         calls += 1
         if calls == 30:
@@ -118,13 +117,13 @@ def interrupted(sampling: str = "full") -> dict[str, Any]:
     return measured(plane, net.function, **options)
 
 
-def larger_grid() -> dict[str, Any]:
+def larger_grid():
     plane = door.random_plane(net.perceptron(), seed=3)
     measured(plane, x=[-0.5, 0.0, 0.5], y=[-1.0, 1.0])
     return measured(plane, x=[-1.0, -0.5, 0.0, 0.25, 0.5], y=[-1.0, 0.0, 1.0])
 
 
-def changed(change: Any, first: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+def changed(change, first=None, **options):
     """Measures a plane, then on another grid."""
     plane = door.pca_plane(net.path())
     given = dict(first or {})
@@ -136,27 +135,25 @@ def changed(change: Any, first: dict[str, Any] | None = None, **options: Any) ->
     return of_landscape(found)
 
 
-def of_run(
-    settings: dict[str, Any] | None = None, build: Any = net.perceptron, callback_fn: Any = net.plain, **options: Any
-) -> dict[str, Any]:
+def of_run(settings=None, build=net.perceptron, callback_fn=net.plain, **options):
     """Trains, and measures the landscapes of the run."""
     folder = net.collect("run", build, **(settings or {}))
     landscapes = SummaryLandscape(folder).gen_landscapes_with_multi_process(callback_fn, **{**OPTIONS, **options})
     return {Path(str(found.path)).name: of_landscape(found) for found in landscapes}
 
 
-def with_other_run(**options: Any) -> dict[str, Any]:
+def with_other_run(**options):
     return of_run(also={"other": net.collect("other", seed=1)}, **options)
 
 
-def with_network() -> dict[str, Any]:
+def with_network():
     from collectors import save_checkpoint
 
     save_checkpoint(net.trained(2), "final.safetensors")
     return of_run(also={"seed 2": "final.safetensors"})
 
 
-def of_directory(**options: Any) -> dict[str, Any]:
+def of_directory(**options):
     from collectors import RunDirectory
 
     return measured(door.pca_plane(RunDirectory(net.collect("run")), network=net.perceptron(), **options))

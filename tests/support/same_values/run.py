@@ -13,14 +13,13 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import retired
 import torch
 
 
-def main(root: Path, results: str, patterns: list[str]) -> None:
+def main(root, results, patterns):
     """Makes the calls of the table that a pattern names, or all."""
     _check_packages(root)
     from calls import CALLS
@@ -36,7 +35,7 @@ def main(root: Path, results: str, patterns: list[str]) -> None:
             needs, function = CALLS[name]
             missing = [package for package in needs if importlib.util.find_spec(package) is None]
             if name in retired.CALLS:
-                found: tuple[Any, ...] = (f"retired: {retired.CALLS[name]}", "", {})
+                found = (f"retired: {retired.CALLS[name]}", "", {})
             elif missing:
                 found = (f"{' and '.join(missing)} missing", "", {})
             else:
@@ -44,7 +43,7 @@ def main(root: Path, results: str, patterns: list[str]) -> None:
             pickle.dump((name, *found), file)
 
 
-def _made(function: Any) -> tuple[str, str, dict[str, Any]]:
+def _made(function):
     from values import flat, of_files
 
     with tempfile.TemporaryDirectory(prefix="call-") as folder:
@@ -60,13 +59,13 @@ def _made(function: Any) -> tuple[str, str, dict[str, Any]]:
             os.chdir(before)
 
 
-def _seed() -> None:
+def _seed():
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002, the generator that a training's state holds
     torch.manual_seed(0)
 
 
-def _check_packages(root: Path) -> None:
+def _check_packages(root):
     for name in ("collectors", "workers", "landscape"):
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None or not Path(spec.origin).resolve().is_relative_to(root.resolve()):

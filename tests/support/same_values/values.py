@@ -1,13 +1,10 @@
 """What a call gives, as arrays by name: of what it returns, and of the files that it leaves in its folder."""
 
 import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import safe_open
 
 _OF_CHECKPOINTS = (
@@ -23,7 +20,7 @@ _OF_COMPARISONS = (
 )  # fmt: skip
 
 
-def of_landscape(landscape: Any) -> dict[str, Any]:
+def of_landscape(landscape):
     """Returns all that a landscape says in numbers, and where it failed."""
     checkpoints = landscape.checkpoints
     return {
@@ -38,7 +35,7 @@ def of_landscape(landscape: Any) -> dict[str, Any]:
     }
 
 
-def of_plane(plane: Any) -> dict[str, Any]:
+def of_plane(plane):
     """Returns a plane's vectors, and the coordinates of the networks on it."""
     projection = plane.projection
     return {
@@ -51,11 +48,11 @@ def of_plane(plane: Any) -> dict[str, Any]:
     }
 
 
-def of_curvature(curvature: Any) -> dict[str, Any]:
+def of_curvature(curvature):
     return {name: getattr(curvature, name) for name in _OF_CURVATURE}
 
 
-def of_comparison(comparison: Any) -> dict[str, Any]:
+def of_comparison(comparison):
     """Returns what was measured, and what it says of each pair of recipes."""
     measures = ("rise_at_radius", "steepest_rise", "radius_of_rise", "loss")
     return {
@@ -66,18 +63,18 @@ def of_comparison(comparison: Any) -> dict[str, Any]:
     }
 
 
-def of_barrier(barrier: Any) -> dict[str, Any]:
+def of_barrier(barrier):
     numbers = [barrier.height, barrier.stderr, barrier.at, barrier.limit]
     return {"barrier": numbers, "landscape": of_landscape(barrier.landscape)}
 
 
-def of_path(path: Any) -> dict[str, Any]:
+def of_path(path):
     """Returns a curve's losses, its length, and its weights at a few places."""
     places = {str(t): path.point(t) for t in (0.0, 0.25, 0.5, 1.0)}
     return {"losses": path.losses, "length": [path.length, path.chord], "points": places, "bend": path.bend()}
 
 
-def flat(value: Any, name: str) -> Iterator[tuple[str, NDArray[Any]]]:
+def flat(value, name):
     """Yields the arrays of nested mappings, lists, arrays, tensors, numbers and texts, each with its name.
 
     Raises:
@@ -100,7 +97,7 @@ def flat(value: Any, name: str) -> Iterator[tuple[str, NDArray[Any]]]:
         yield name, array
 
 
-def of_files(folder: Path) -> Iterator[tuple[str, NDArray[Any]]]:
+def of_files(folder):
     """Yields the arrays and the identities of all HDF5 and safetensors files in a folder, and below."""
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -113,22 +110,22 @@ def of_files(folder: Path) -> Iterator[tuple[str, NDArray[Any]]]:
                 yield from _identity(file.metadata() or {}, name)
 
 
-def _of_hdf5(path: Path, name: str) -> Iterator[tuple[str, NDArray[Any]]]:
+def _of_hdf5(path, name):
     with h5py.File(path, locking=False) as file:
-        found: list[str] = []
+        found = []
         file.visititems(lambda key, item: found.append(key) if isinstance(item, h5py.Dataset) else None)
         for key in sorted(found):
             yield f"{name}:{key}", _plain(file[key][()])
         yield from _identity(file.attrs, name)
 
 
-def _identity(attributes: Mapping[str, Any], name: str) -> Iterator[tuple[str, NDArray[Any]]]:
+def _identity(attributes, name):
     if "identity" in attributes:
         text = attributes["identity"]
         yield f"{name}:identity", np.array(json.dumps(json.loads(text), sort_keys=True))
 
 
-def _plain(value: Any) -> NDArray[Any]:
+def _plain(value):
     """Returns texts as an array of their bytes; all else as it is."""
     array = np.asarray(value)
     return np.array(array.tolist(), np.bytes_) if array.dtype == object else array

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import torch
 import torchmetrics
+from measured_planes import measure_plane
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -180,10 +181,7 @@ def own_loss():
 
     def run(network, device):
         evaluator = make_evaluator((None, network, loader, {}), MeasurementSetup(device=device, plan=PLAN))
-        evaluator.load(*plane)
-        values = evaluator.measure(POINTS)
-        evaluator.close()
-        return values
+        return measure_plane(evaluator, plane, POINTS)
 
     assert_equal(run(spread(network, FIRST, SECOND), FIRST), run(network, HOST))
 

@@ -1,12 +1,11 @@
 """Buffers on a plane: the origin's, or normalization statistics anew at each point."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np
 import pytest
 import torch
+from measured_planes import measure_plane
 from torch import nn
 from torch.utils.data import TensorDataset
 from worker_cases import (
@@ -103,9 +102,7 @@ def test_instance_normalization_is_recalibrated_too():
     network = seeded(InstanceNormalized)
     plane = plane_of(network)
     evaluator = evaluator_of(nn.CrossEntropyLoss(), network, DATA, buffers="recalibrate", recalibration_batch_size=16)
-    evaluator.load(*plane)
-    measured = evaluator.measure(POINTS)["loss"]
-    evaluator.close()
+    measured = measure_plane(evaluator, plane, POINTS)["loss"]
     for point, value in zip(POINTS, measured, strict=True):
         moved = cumulative_average(at_point(seeded(InstanceNormalized), plane, point), images(), 16)
         np.testing.assert_allclose(value, direct_loss(nn.CrossEntropyLoss(), moved, DATA), rtol=1e-5)

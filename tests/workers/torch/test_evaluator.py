@@ -1,7 +1,5 @@
 """TorchEvaluator against plain float64 computations, and what it leaves behind."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import json
@@ -11,6 +9,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from measured_planes import measure_plane
 from torch import nn
 from torch.utils.data import TensorDataset
 from worker_cases import (
@@ -46,9 +45,7 @@ def test_points_equal_a_direct_computation(name):
     pristine = copy.deepcopy(network)
     evaluator = evaluator_of(loss, network, dataset, batch_size=7)
     plane = plane_of(pristine, origin_seed=9)
-    evaluator.load(*plane)
-    values = evaluator.measure(POINTS)
-    evaluator.close()
+    values = measure_plane(evaluator, plane, POINTS)
     expected = [direct_loss(loss, at_point(pristine, plane, point), dataset) for point in POINTS]
     # Losses of low precision round each element; everything above that must agree in float64.
     np.testing.assert_allclose(values["loss"], expected, rtol=5e-3 if name in LOW else 1e-5)
@@ -88,10 +85,7 @@ def test_large_tensors_and_small_ones_move_alike(small, monkeypatch):
         loss, network, dataset = case(name)
         pristine = copy.deepcopy(network)
         plane = plane_of(network)
-        evaluator = evaluator_of(loss, network, dataset)
-        evaluator.load(*plane)
-        values = evaluator.measure(POINTS)["loss"]
-        evaluator.close()
+        values = measure_plane(evaluator_of(loss, network, dataset), plane, POINTS)["loss"]
         expected = [direct_loss(loss, at_point(pristine, plane, point), dataset) for point in POINTS]
         np.testing.assert_allclose(values, expected, rtol=5e-3 if name in LOW else 1e-5)
 
@@ -257,10 +251,7 @@ def test_a_loss_that_looks_at_the_network_sees_it_move():
     before = found(network)
     loss = PenalizedLoss(network)
     plane = plane_of(network)
-    evaluator = evaluator_of(loss, network, TensorDataset(features(), classes()))
-    evaluator.load(*plane)
-    values = evaluator.measure(POINTS)["loss"]
-    evaluator.close()
+    values = measure_plane(evaluator_of(loss, network, TensorDataset(features(), classes())), plane, POINTS)["loss"]
     expected = []
     for point in POINTS:
         moved = at_point(network, plane, point).double()
@@ -332,10 +323,7 @@ def test_surroundings_of_the_caller_change_nothing(autocast):
     loss, network, dataset = case("plain")
     plane = plane_of(network)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-        evaluator = evaluator_of(loss, network, dataset)
-        evaluator.load(*plane)
-        inside = evaluator.measure(POINTS)["loss"]
-        evaluator.close()
+        inside = measure_plane(evaluator_of(loss, network, dataset), plane, POINTS)["loss"]
     expected = [direct_loss(loss, at_point(network, plane, point), dataset) for point in POINTS]
     np.testing.assert_allclose(inside, expected, rtol=1e-5)
 

@@ -1,7 +1,5 @@
 """The first layer computed once for a plane, beside the plain way and a float64 loop over the points."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

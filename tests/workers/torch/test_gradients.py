@@ -1,7 +1,5 @@
 """Losses that need gradients: physics-informed networks against closed forms, and nothing left behind."""
 
-from __future__ import annotations
-
 import warnings
 import weakref
 
@@ -13,7 +11,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from collectors.networks.readers import read_network
-from landscape import Landscape, evaluate, random_plane
+from landscape import evaluate, random_plane
 from landscape.planes import custom_plane
 from workers import CallbackFunctionError, OwnLoss
 from workers.evaluator import MeasurementSetup
@@ -103,7 +101,7 @@ def plane_of(network):
     return custom_plane(network, [{"weights": np.array([1.0, 0.0])}, {"weights": np.array([0.0, 1.0])}])
 
 
-def measured(callback_fn, **options) -> Landscape:
+def measured(callback_fn, **options):
     x, y = np.linspace(-1, 1, 5), np.linspace(-0.5, 1, 4)
     return evaluate(plane_of(callback_fn()[1]), callback_fn, x=x, y=y, progress=False, **options)
 
@@ -164,7 +162,7 @@ def test_nothing_is_left_behind_and_the_users_gradients_stay():
 
 @pytest.mark.filterwarnings("ignore:the loss needs gradients")
 def test_only_one_batch_is_recorded_at_a_time():
-    alive: list[weakref.ref] = []
+    alive = []
     most = 0
 
     def step(network, batch):

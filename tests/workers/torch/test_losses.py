@@ -1,13 +1,12 @@
 """Losses as sums over samples: batch size changes nothing, and torch's own value is what comes out."""
 
-from __future__ import annotations
-
 import copy
 import functools
 
 import numpy as np
 import pytest
 import torch
+from measured_planes import measure_plane
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
@@ -106,9 +105,7 @@ def own_value(loss, targets, point=POINT[0], order=slice(None)):
 def measured(loss, dataset, batch_size=None, network=None, **choices):
     network = network or mlp()
     evaluator = evaluator_of(loss, network, dataset, batch_size=batch_size, **choices)
-    evaluator.load(*plane_of(network))
-    values = {name: float(value[0]) for name, value in evaluator.measure(POINT).items()}
-    evaluator.close()
+    values = {name: float(value[0]) for name, value in measure_plane(evaluator, plane_of(network), POINT).items()}
     return values, evaluator.description
 
 
@@ -215,9 +212,7 @@ def test_flattened_outputs_have_no_standard_error():
         assert evaluator.description.metrics == ("loss",)
         assert not evaluator.description.partition_dependent
         plane = plane_of(network)
-        evaluator.load(*plane)
-        value = evaluator.measure(np.zeros((1, 2)))["loss"][0]
-        evaluator.close()
+        value = measure_plane(evaluator, plane, np.zeros((1, 2)))["loss"][0]
         with torch.no_grad():
             expected = functional.mse_loss(mlp().double()(features().double()), targets.double()).item()
         np.testing.assert_allclose(value, expected, rtol=1e-5)
@@ -365,9 +360,7 @@ def test_nan_leaves_the_question_open():
     evaluator.close()
     evaluator = evaluator_of(nn.MSELoss(), network, loader)
     assert not evaluator.description.partition_dependent
-    evaluator.load(*plane)
-    value = evaluator.measure(POINT)["loss"][0]
-    evaluator.close()
+    value = measure_plane(evaluator, plane, POINT)["loss"][0]
     np.testing.assert_allclose(value, own_value(nn.MSELoss(), probabilities()), rtol=1e-5)
 
 

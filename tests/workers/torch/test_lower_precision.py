@@ -1,7 +1,5 @@
 """``precision``: forward passes that round on purpose, and nothing else that does."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np
@@ -9,6 +7,7 @@ import pytest
 import torch
 from digits_networks import INPUTS, TARGETS, train
 from digits_networks import build as build_digits
+from measured_planes import measure_plane
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import TensorDataset
@@ -38,9 +37,7 @@ def measured(network, dataset, loss=None, points=POINTS, scale=0.05, **how):
     """Returns the loss and metrics at points of a plane, and the description."""
     how.setdefault("batch_size", 64)
     evaluator = evaluator_of(loss or nn.CrossEntropyLoss(), network, dataset, {"accuracy": accuracy}, **how)
-    evaluator.load(*plane_of(network, scale=scale), far_points=[[1.0, 1.0], [-1.0, 1.0]])
-    values = evaluator.measure(points)
-    evaluator.close()
+    values = measure_plane(evaluator, plane_of(network, scale=scale), points, far_points=[[1.0, 1.0], [-1.0, 1.0]])
     return values, evaluator.description
 
 
@@ -169,10 +166,11 @@ def test_a_network_that_computes_its_own_loss():
     metrics = {"largest": lambda outputs, _: torch.tensor(float(outputs.dtype == torch.float32))}
     values = {}
     for precision in ("float32", "bfloat16"):
-        evaluator = evaluator_of(OwnLoss(own_step), network, dataset, metrics, batch_size=40, precision=precision)
-        evaluator.load(*plane_of(network))
-        values[precision] = evaluator.measure(POINTS)
-        evaluator.close()
+        values[precision] = measure_plane(
+            evaluator_of(OwnLoss(own_step), network, dataset, metrics, batch_size=40, precision=precision),
+            plane_of(network),
+            POINTS,
+        )
     assert own_step.seen == torch.bfloat16
     assert values["bfloat16"]["largest"].tolist() == [1.0, 1.0, 1.0]
     gaps = np.abs(values["bfloat16"]["loss"] / values["float32"]["loss"] - 1)
@@ -189,9 +187,7 @@ def test_samples_that_are_read_in_passes(trained):
     with pytest.warns(UserWarning, match="read anew for each group of points"):
         evaluator = TorchEvaluator(nn.CrossEntropyLoss(), trained, DIGITS, {"accuracy": accuracy}, setup)
     assert evaluator.description.streamed
-    evaluator.load(*plane_of(trained, scale=0.05))
-    values = evaluator.measure(POINTS)
-    evaluator.close()
+    values = measure_plane(evaluator, plane_of(trained, scale=0.05), POINTS)
     for name, expected in kept.items():
         np.testing.assert_allclose(values[name], expected, rtol=1e-3)
 

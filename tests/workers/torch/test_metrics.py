@@ -1,12 +1,11 @@
 """Metrics come from the same forward pass as the loss."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
 import torchmetrics
 from examples import accuracy
+from measured_planes import measure_plane
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import classes, evaluator_of, features, mlp, plane_of
@@ -68,9 +67,7 @@ def outputs_at(points):
 def measured(metrics, batch_size=None, dataset=None):
     network = mlp()
     evaluator = evaluator_of(nn.CrossEntropyLoss(), network, dataset or loader(), metrics, batch_size=batch_size)
-    evaluator.load(*plane_of(network), far_points=[(1.0, 1.0)])
-    values = evaluator.measure(POINTS)
-    evaluator.close()
+    values = measure_plane(evaluator, plane_of(network), POINTS, far_points=[(1.0, 1.0)])
     return values, evaluator.description
 
 

@@ -1,16 +1,13 @@
 """The number that says what a network computes: equal for equal code, another one for whatever changes a value."""
 
-from __future__ import annotations
-
 import functools
 import os
 import random
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
+from scripts import run_script
 from torch import nn
 
 from workers.torch.network_code import UnknownCodeError, code_of_network
@@ -162,14 +159,5 @@ def test_every_process_finds_the_same_number():
         "    def forward(self, x): return super().forward(x) if 'a' in {'a', 'b', 'c'} else x\n"
         "print(code_of_network(Net(nn.Conv2d(1, 2, 3), nn.GELU(), nn.LSTM(3, 4))))"
     )
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", script],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    found = {run_script(script, env={**os.environ, "PYTHONHASHSEED": seed}) for seed in ("1", "2")}
     assert len(found) == 1

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from measured_planes import measure_plane
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
@@ -78,9 +79,7 @@ def moved(network):
 
 def measured(model, network, dataset, metrics=None, **choices):
     evaluator = evaluator_of(model, network, dataset, metrics=metrics or {}, **choices)
-    evaluator.load(*plane_of(network))
-    values = {name: float(value[0]) for name, value in evaluator.measure(POINT).items()}
-    evaluator.close()
+    values = {name: float(value[0]) for name, value in measure_plane(evaluator, plane_of(network), POINT).items()}
     return values, evaluator.description
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from measured_planes import measure_plane
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.data import TensorDataset
@@ -137,9 +138,7 @@ def test_a_network_on_one_device_is_measured_as_ever(axes):
     network = mlp()
     plane = plane_of(network, axes=axes)
     evaluator = evaluator_of(nn.CrossEntropyLoss(), network, LABELLED)
-    evaluator.load(*plane)
-    losses = evaluator.measure(np.eye(axes))["loss"]
-    evaluator.close()
+    losses = measure_plane(evaluator, plane, np.eye(axes))["loss"]
     assert evaluator.description.device == "cpu"
     expected = []
     for direction in plane[1]:

@@ -8,6 +8,7 @@ import functools
 import numpy as np
 import pytest
 import torch
+from measured_planes import measure_plane
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import TensorDataset
@@ -88,9 +89,7 @@ def measured(loss, network, dataset, metrics=None, batch_size=16):
     """The loss and metrics at the points, the description, and the plane."""
     plane = plane_of(network)
     evaluator = evaluator_of(loss, network, dataset, metrics, batch_size=batch_size)
-    evaluator.load(*plane)
-    values = evaluator.measure(POINTS)
-    evaluator.close()
+    values = measure_plane(evaluator, plane, POINTS)
     return values, evaluator.description, plane
 
 

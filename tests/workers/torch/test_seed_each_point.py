@@ -1,7 +1,5 @@
 """Losses that draw random numbers: the same ones at every point, on any worker, in any order."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 

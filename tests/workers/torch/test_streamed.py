@@ -1,7 +1,5 @@
 """Samples that do not fit into memory: the same numbers as in memory, from one pass for many points."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -33,13 +31,13 @@ pytestmark = [
 class Rows(Dataset):
     """Rows that a generator of their own makes; how often each was read is counted."""
 
-    def __init__(self, count: int = COUNT) -> None:
+    def __init__(self, count=COUNT):
         self.count, self.reads = count, np.zeros(count, int)
 
-    def __len__(self) -> int:
+    def __len__(self):
         return self.count
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+    def __getitem__(self, index):
         self.reads[index] += 1
         generator = np.random.default_rng(index)
         return torch.from_numpy(generator.standard_normal(WIDTH, dtype=np.float32)), int(generator.integers(CLASSES))
@@ -61,7 +59,7 @@ class Refilled:
             yield batch
 
 
-def network() -> nn.Module:
+def network():
     torch.manual_seed(3)
     return nn.Sequential(nn.Linear(WIDTH, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, CLASSES))
 
@@ -76,19 +74,19 @@ def accuracy(outputs, targets):
     return (outputs.argmax(1) == targets).double().mean()
 
 
-def ranked() -> dict[str, object]:
+def ranked():
     """A metric that needs all samples at once keeps a state for each point."""
     return {"accuracy": accuracy, "auroc": MulticlassAUROC(CLASSES, thresholds=None)}
 
 
-def evaluator(loss, dataset, memory=MEMORY, metrics=None, plan=None, **options) -> TorchEvaluator:
+def evaluator(loss, dataset, memory=MEMORY, metrics=None, plan=None, **options):
     setup = MeasurementSetup(MeasurementOptions(**options), 1, "cpu", plan, memory=memory)
     made = TorchEvaluator(loss, network(), dataset, ranked() if metrics is None else metrics, setup)
     made.load(*plane_of(network()), far_points=[[1.0, 1.0], [-1.0, 1.0]])
     return made
 
 
-def check_same(streamed: TorchEvaluator, kept: TorchEvaluator) -> None:
+def check_same(streamed, kept):
     assert streamed.description.streamed
     assert not kept.description.streamed
     for name in ("metrics", "num_samples", "samples_sha256", "partition_dependent"):
@@ -215,11 +213,11 @@ def test_smaller_batches_give_the_same_values():
 class Fickle(Rows):
     """From some pass on, one sample in the middle is another one, two change places, or samples are missing."""
 
-    def __init__(self, how: str, passes: int) -> None:
+    def __init__(self, how, passes):
         super().__init__()
         self._how, self._passes = how, passes
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+    def __getitem__(self, index):
         row = super().__getitem__(index)
         if index in (400, 401) and self.reads[index] > self._passes:
             return (row[0] + 1e-3, row[1]) if self._how == "noise" else Rows()[801 - index]

@@ -1,7 +1,5 @@
 """What users have as data: NumPy pairs, dictionaries, several inputs, lists of samples, lists of images, graphs."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from types import SimpleNamespace
@@ -9,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from measured_planes import measure_plane
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset, default_collate
@@ -28,7 +27,7 @@ CLASSES = torch.randint(0, 3, (50,), generator=GENERATOR)
 POINT = np.array([[0.3, -0.4]])
 
 
-def network(seed=0) -> nn.Sequential:
+def network(seed=0):
     torch.manual_seed(seed)
     return nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
 
@@ -37,9 +36,8 @@ def value_of(loss, net, dataset, options=MeasurementOptions(), metrics=None, **a
     """Returns the values at a point, and the evaluator's description."""
     evaluator = TorchEvaluator(loss, net, dataset, metrics or {}, MeasurementSetup(options, **asked))
     plane = random_plane(net, seed=1)
-    evaluator.load(plane.origin, plane.directions, plane.buffers)
-    values = {name: float(found[0]) for name, found in evaluator.measure(POINT).items()}
-    evaluator.close()
+    values = measure_plane(evaluator, (plane.origin, plane.directions, plane.buffers), POINT)
+    values = {name: float(found[0]) for name, found in values.items()}
     return values, evaluator.description
 
 
