@@ -24,8 +24,7 @@ from .checks import check_loaded, check_movable, check_own_precision, check_own_
 from .kept_samples import as_columns, as_kept
 from .measured_set import MeasuredSet
 from .network_evaluator import NetworkEvaluator
-from .partition_sums import add_batches, run_batches
-from .totals import Total, low_precision_note
+from .totals import Total, add_batches, low_precision_note, run_batches
 from .tuning import choose_batch_size, plan_batches
 
 if TYPE_CHECKING:

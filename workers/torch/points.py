@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from ..errors import first_line
 from ..measuring.memory_shortage import is_memory_shortage
-from ..measuring.partition_sums import add_batches
-from ..measuring.totals import Pending, Total
+from ..measuring.totals import Pending, Total, add_batches
 from ..samples.batches import Batch, float64_device, in_float64
 from .cuda_graphs import capture_cuda_graph
 from .first_layer import FirstLayer

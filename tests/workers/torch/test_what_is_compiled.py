@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from workers.measurement_plan import MeasurementPlan, Workload
-from workers.measuring.partition_sums import run_batches
+from workers.measuring.totals import run_batches
 from workers.samples.batches import Batch
 from workers.samples.samples import Samples
 from workers.torch.compile_record import CACHE_VARIABLE, CompileCache
