@@ -40,7 +40,6 @@ from .functions import (
     measurement_settings,
     outputs_of,
     points_at_once,
-    ran_out_of_memory,
 )
 from .losses import JaxTotal, SampleTotal, find_metrics, make_totals
 from .placement import Placement
@@ -304,7 +303,7 @@ class JaxEvaluator(NetworkEvaluator):
         return self._placed[item.name][1]
 
     def _choose_batch_size(self) -> int:
-        return choose_batch_size(self._run_some, self._main.samples.count, ran_out_of_memory)
+        return choose_batch_size(self._run_some, self._main.samples.count)
 
     def _run_some(self, batch_size: int) -> int:
         batch = self._placed_in(self._main, batch_size)[0]

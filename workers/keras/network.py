@@ -106,10 +106,6 @@ class KerasNetwork:
             with jax.default_matmul_precision("highest"):
                 yield
 
-    def ran_out_of_memory(self, error: Exception) -> bool:
-        """Returns whether an exception means that a batch was too large."""
-        return type(error).__name__ == "OutOfMemoryError" or "RESOURCE_EXHAUSTED" in str(error)
-
     def close(self) -> None:
         """Puts the modules' modes back."""
         for module, mode in self._modes:

@@ -59,9 +59,6 @@ class ArrayNetwork(Protocol):
     def settings(self, threads: int) -> contextlib.AbstractContextManager[None]:
         """Returns the context in which everything is computed; the framework's own settings come back afterwards."""
 
-    def ran_out_of_memory(self, error: Exception) -> bool:
-        """Returns whether an exception means that a batch was too large."""
-
     def close(self) -> None:
         """Puts back everything that is not an array (train and eval modes)."""
 
@@ -198,7 +195,7 @@ class ArrayEvaluator(NetworkEvaluator):
             )
 
     def _choose_batch_size(self) -> int:
-        return choose_batch_size(self._run_some, self._main.samples.count, self._network.ran_out_of_memory)
+        return choose_batch_size(self._run_some, self._main.samples.count)
 
     def _run_some(self, batch_size: int) -> int:
         batch = self._main.samples.batches(batch_size)[0]
