@@ -22,8 +22,7 @@ from ..measuring import checks
 from ..measuring.kept_samples import as_kept, own_losses, values_at
 from ..measuring.measured_set import MeasuredSet
 from ..measuring.network_evaluator import NetworkEvaluator
-from ..measuring.totals import Total, low_precision_note
-from ..measuring.tuning import choose_batch_size, plan_batches
+from ..measuring.totals import Total
 from ..metric_names import SAMPLE_LOSSES
 from ..sample_losses import DENOMINATORS, NUMERATORS
 from ..samples.array_samples import read_array_samples
@@ -95,17 +94,8 @@ class JaxEvaluator(NetworkEvaluator):
             candidates, totals = self._find_totals(loss, functions, main.samples.own_batches[0])
             plan = MeasurementPlan(threads=setup.threads)
             self._sets.append(MeasuredSet(self, main.name, main.samples, candidates, totals, plan, main.notes))
-            for item in further:
-                self._add_set(item.name, item.samples, candidates, totals, item.notes)
-            self._find_groups(setup.options)
-            self._use_totals()
-            self._main.warn(*low_precision_note(self._main.loss))
-            self._main.plan = plan_batches(
-                setup, fixed_batches=self._main.keeps_batches, choose=self._choose_batch_size
-            )
-            names = tuple(self._main.measure_few())
-            self._plan_sets(setup)
-        self._describe(names, setup, self._placement.device.platform)
+        self._get_sets_ready(further, totals, setup, self._placement.device.platform)
+        self._use_totals()
 
     def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
         """Puts a plane on the device."""
@@ -134,13 +124,8 @@ class JaxEvaluator(NetworkEvaluator):
     def _measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
         points = checks.check_points(points, None if self._plane is None else len(self._plane.directions))
-        columns: dict[str, NDArray[Any]] = {}
         with self.settings():
-            for item in self._sets:
-                with naming_set(item.name):
-                    found = self._measure_points(item, points)
-                columns |= {item.result_name(name): column for name, column in found.items()}
-        return columns
+            return self._measure_each(lambda item: self._measure_points(item, points))
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
@@ -153,12 +138,9 @@ class JaxEvaluator(NetworkEvaluator):
                 if buffers is None
                 else self._place_arrays({name: buffers[name] for name in names})
             )
-            values: dict[str, float] = {}
-            for item in self._sets:
-                with naming_set(item.name):
-                    found = self._values_of(state, self._placed_batches(item), item.totals, item)
-                values |= {item.result_name(name): value for name, value in found.items()}
-            return values
+            return self._measure_each(
+                lambda item: self._values_of(state, self._placed_batches(item), item.totals, item)
+            )
 
     def products(self, settings: ProductSettings) -> ShareProducts:
         """Returns what makes products of the main data set's loss."""
@@ -291,24 +273,14 @@ class JaxEvaluator(NetworkEvaluator):
         return {NUMERATORS: np.concatenate([numerators for numerators, _ in sums]), DENOMINATORS: sums[0][1]}
 
     def _placed_batches(self, item: MeasuredSet) -> list[Batch]:
-        return self._placed_in(item, item.plan.batch_size)
-
-    def _placed_in(self, item: MeasuredSet, batch_size: int | None) -> list[Batch]:
         """Returns the samples of a data set on the device; of batch sizes, the last one's are kept."""
+        batch_size = item.plan.batch_size
         if item.name not in self._placed or self._placed[item.name][0] != batch_size:
             self._placed.pop(item.name, None)
             batches = item.samples.batches(batch_size)
             placed = [Batch(self._place(batch.inputs), self._place(batch.targets), batch.size) for batch in batches]
             self._placed[item.name] = (batch_size, placed)
         return self._placed[item.name][1]
-
-    def _choose_batch_size(self) -> int:
-        return choose_batch_size(self._run_some, self._main.samples.count)
-
-    def _run_some(self, batch_size: int) -> int:
-        batch = self._placed_in(self._main, batch_size)[0]
-        jax.block_until_ready(self._functions.at_state(self._own, batch))
-        return batch.size
 
     def _group_size(self, item: MeasuredSet, points: int) -> int:
         if points < POINTS_AT_ONCE or self._placement.is_kept:

@@ -57,9 +57,11 @@ def as_kept(losses: Any) -> Float32[np.ndarray, "*_ samples"]:
         return np.asarray(losses.cpu() if is_tensor(losses) else losses).astype(np.float32)
 
 
-def as_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Float32[np.ndarray, "points samples"]]:
-    """Returns the losses of samples by name, of each of which every point has one row."""
-    return {name: np.stack([as_kept(row[name]) for row in rows]) for name in (rows[0] if rows else ())}
+def as_columns(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Returns metrics by name, a value for each point, and the losses of samples, a row for each point."""
+    columns = {name: np.array([row[name] for row in rows], np.float64) for name in metrics}
+    kept = [name for name, value in (rows[0] if rows else {}).items() if np.ndim(value)]
+    return {**columns, **{name: np.stack([as_kept(row[name]) for row in rows]) for name in kept}}
 
 
 def values_at(columns: Mapping[str, NDArray[Any]], row: int) -> dict[str, float]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from collectors.networks.weight_space import State
 
-from ..errors import CallbackFunctionError, PointsFailedError
+from ..errors import CallbackFunctionError, PointsFailedError, SamplesError
 from ..evaluator import (
     DataSetDescription,
     Evaluator,
@@ -24,7 +26,7 @@ from ..evaluator import (
 from ..measurement_options import MeasurementOptions
 from ..sample_losses import DENOMINATORS, NUMERATORS, KeptSamples
 from ..samples.batches import is_tensor
-from ..samples.data_sets import naming_set, note_of_set
+from ..samples.data_sets import ReadSet, naming_set, note_of_set
 from ..samples.samples import Samples
 from ..samples.sources import hold, hold_sets
 from .groups import check_splits, find_groups
@@ -33,10 +35,13 @@ from .measured_set import MeasuredNetwork, MeasuredSet
 from .memory_shortage import within_memory
 from .sample_loss import SummedLoss
 from .streamed import StreamedMeasurement
-from .totals import Total
+from .totals import Total, low_precision_note
+from .tuning import choose_batch_size, plan_batches
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
+
+_Value = TypeVar("_Value")
 
 
 class NetworkEvaluator(Evaluator, MeasuredNetwork):
@@ -183,6 +188,41 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         texts = [note_of_set(name, note) for note in notes]
         with naming_set(name):
             self._sets.append(MeasuredSet(self, name, samples, *own, self._main.plan, texts, is_main=False))
+
+    def _get_sets_ready(
+        self, further: Sequence[ReadSet], metrics: Mapping[str, Total], setup: MeasurementSetup, device: str
+    ) -> None:
+        """Ends a constructor that has made the main data set; layout and compilation are the framework's own business."""
+        main = self._main
+        main.warn(*low_precision_note(main.loss))
+        for item in further:
+            self._add_set(item.name, item.samples, main.candidates, metrics, item.notes)
+        self._find_groups(setup.options)
+
+        def run(batch_size: int) -> int:
+            batch = main.samples.batches(batch_size)[0]
+            # A few samples may hold nothing but padding, which has no mean.
+            with contextlib.suppress(SamplesError):
+                self.measure_batches([batch], main.loss, {})
+            return batch.size
+
+        with self.settings():
+            choose = functools.partial(choose_batch_size, run, main.samples.count)
+            main.plan = plan_batches(setup, fixed_batches=main.keeps_batches, choose=choose)
+        self._threads = main.plan.threads
+        with self.settings():
+            names = tuple(main.measure_few())
+        self._plan_sets(setup)
+        self._describe(names, setup, device)
+
+    def _measure_each(self, measure: Callable[[MeasuredSet], Mapping[str, _Value]]) -> dict[str, _Value]:
+        """Measures each data set; returns the values under the names with which they are stored."""
+        values: dict[str, _Value] = {}
+        for item in self._sets:
+            with naming_set(item.name):
+                of_set = measure(item)
+            values |= {item.result_name(name): value for name, value in of_set.items()}
+        return values
 
     def _find_groups(self, options: MeasurementOptions) -> None:
         """Finds the groups of all data sets' samples, and gets ready to keep their losses, where options ask for it."""

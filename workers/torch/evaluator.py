@@ -144,14 +144,12 @@ class TorchEvaluator(NetworkEvaluator):
         """Measures points of the loaded plane, shape (points, axes)."""
         points = checks.check_points(points, self._moves.axes)
         with self.settings():
-            kept: list[dict[str, Any]] = []
             if self._passes is not None:
                 rows = self._passes.measure(points.tolist(), self.visit, self._main.totals)
             else:
                 # A device goes on to the next point while this one is computed; nothing is read before the last.
-                rows, kept = read_points([self._points.measure(coordinates) for coordinates in points.tolist()])
-        columns = {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
-        return {**columns, **as_columns(kept)}
+                rows = read_points([self._points.measure(coordinates) for coordinates in points.tolist()])
+        return as_columns(rows, self.description.metrics)
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
@@ -168,7 +166,8 @@ class TorchEvaluator(NetworkEvaluator):
                 put()
                 if buffers is None:
                     self._treat_buffers()
-                return self._measure_current()
+                (values,) = read_points([self._pending()])
+                return {name: values[name] for name in self.description.metrics}
             finally:
                 self._moves.return_to_origin()
 
@@ -373,9 +372,6 @@ class TorchEvaluator(NetworkEvaluator):
         if self._moves.axes is not None:
             self._get_ready(self._moves.axes)
 
-    def _measure_current(self) -> dict[str, float]:
-        return read_points([self._pending()])[0][0]
-
     def _pending(self) -> PendingPoint:
         # A network's own autocast may insist on its cache, which would hold the weights of the point before.
         torch.clear_autocast_cache()
@@ -390,7 +386,7 @@ class TorchEvaluator(NetworkEvaluator):
         """Measures batches where the network is."""
         torch.clear_autocast_cache()
         forward = self._numbers.numbered(self._forward)
-        return read_points([run_pending(forward, batches, loss, metrics, self._device)])[0][0]
+        return read_points([run_pending(forward, batches, loss, metrics, self._device)])[0]
 
     def _treat_buffers(self, *, roughly: bool = False) -> None:
         if self._options.buffers == "recalibrate" and self._normalization and not self._moves.is_at_network:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
-from numpy.typing import NDArray
 
 from ..errors import first_line
 from ..measuring.memory_shortage import is_memory_shortage
@@ -177,16 +176,13 @@ def all_on_device(point: PendingPoint) -> bool:
     return all(isinstance(number, torch.Tensor) for part in point.parts for number in part.numbers)
 
 
-def read_points(points: Sequence[PendingPoint]) -> tuple[list[dict[str, float]], list[dict[str, NDArray[Any]]]]:
-    """Returns the results of all points after one transfer, and the losses of samples where these are kept."""
+def read_points(points: Sequence[PendingPoint]) -> list[dict[str, Any]]:
+    """Returns the results of all points after one transfer, with the losses of samples where these are kept."""
     if not points:
-        return [], []
-    rows = torch.stack([point.numbers for point in points]).cpu().numpy()
-    results: list[dict[str, float]] = []
-    kept: list[dict[str, NDArray[Any]]] = []
-    for point, row in zip(points, rows, strict=True):
+        return []
+    results: list[dict[str, Any]] = []
+    for point, row in zip(points, torch.stack([point.numbers for point in points]).cpu().numpy(), strict=True):
         results.append({})
-        kept.append({})
         start = 0
         for part in point.parts:
             end = start + len(part.numbers)
@@ -195,6 +191,6 @@ def read_points(points: Sequence[PendingPoint]) -> tuple[list[dict[str, float]],
         for part in point.parts:
             for name, values in part.samples.items():
                 end = start + len(values)
-                kept[-1][name] = row[start:end]
+                results[-1][name] = row[start:end]
                 start = end
-    return results, kept
+    return results
