@@ -16,7 +16,6 @@ from collectors.networks.weight_space import State, direction_dtype
 
 from ..curvature.products import ProductSettings, ShareProducts
 from ..evaluator import MeasurementSetup
-from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan
 from ..measuring import checks
 from ..measuring.kept_samples import as_kept, own_losses, values_at
@@ -56,6 +55,7 @@ _KEYS = (
     "JAX draws from keys: a network or a loss that is given the same key, such as one that is made in callback_fn, "
     "draws the same numbers at every point without it."
 )
+_STATISTICS = ", where nothing says which of a network's buffers are statistics"
 # Several of these may be computing while the first is waited for.
 _GROUPS_UNDER_WAY = 4
 
@@ -81,7 +81,8 @@ class JaxEvaluator(NetworkEvaluator):
         loss, functions = checks.find_loss(model, _LOSSES), find_metrics(metrics)
         self._network = take_apart(network)
         self.space = self._network.space
-        self._check(setup.options)
+        checks.check_own_options(setup.options, "JAX", _KEYS, _STATISTICS)
+        checks.check_movable(self.space, "let JaxNetwork's trainable be true for at least one name")
         main, *further = read_sets(dataset, setup.options, setup.memory, read_array_samples)
         device = find_device(setup.device, main.notes)
         self._placement = Placement(self._network.arrays, device, setup.devices)
@@ -89,8 +90,10 @@ class JaxEvaluator(NetworkEvaluator):
         self._plane: Plane | None = None
         self._points_at_once: dict[str, int] = {}
         with self.settings():
-            self._own = self._place_arrays({name: np.asarray(value) for name, value in self._network.arrays.items()})
-            self._here = self._own
+            self._initial_state = self._place_arrays(
+                {name: np.asarray(value) for name, value in self._network.arrays.items()}
+            )
+            self._state = self._initial_state
             candidates, totals = self._find_totals(loss, functions, main.samples.own_batches[0])
             plan = MeasurementPlan(threads=setup.threads)
             self._sets.append(MeasuredSet(self, main.name, main.samples, candidates, totals, plan, main.notes))
@@ -160,22 +163,12 @@ class JaxEvaluator(NetworkEvaluator):
         self._plane = None
         self._placed.clear()
 
-    def _check(self, options: MeasurementOptions) -> None:
-        checks.check_own_precision(options.precision, "JAX")
-        checks.check_own_seeding(options.seed_each_point, "JAX", _KEYS)
-        checks.check_movable(self.space, "let JaxNetwork's trainable be true for at least one name")
-        if options.buffers == "recalibrate":
-            raise ValueError(
-                'buffers="recalibrate" is not available for JAX, where nothing says which of a network\'s buffers are '
-                'statistics; use buffers="fixed" (the origin\'s statistics everywhere).'
-            )
-
     def _find_totals(
         self, loss: Any, metrics: Mapping[str, Any], batch: Batch
     ) -> tuple[list[JaxTotal], dict[str, JaxTotal]]:
         """Returns the ways to add the loss up, and the metrics, from the first batch."""
         with checks.callback_errors("compiled and evaluated"):
-            outputs = jax.eval_shape(self._outputs, self._own, batch.inputs)
+            outputs = jax.eval_shape(self._outputs, self._initial_state, batch.inputs)
             whole, split, totals = make_totals(loss, metrics, outputs, batch)
         candidates = [whole] if split is None else [whole, split]
         self._functions = CompiledFunctions(self._network, [*candidates, *totals.values()])
@@ -194,18 +187,18 @@ class JaxEvaluator(NetworkEvaluator):
         """Returns the function from inputs and targets to what each candidate needs to know of a batch."""
 
         def run(inputs: Any, targets: Any) -> Any:
-            return jax.device_get(self._functions.at_state(self._here, Batch(inputs, targets, 0)))
+            return jax.device_get(self._functions.at_state(self._state, Batch(inputs, targets, 0)))
 
         return run
 
     def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
         """Moves the network to a point of the loaded plane."""
         plane = checks.check_loaded(self._plane)
-        self._here = self._functions.state_at(np.asarray(coordinates, np.float64), plane)
+        self._state = self._functions.state_at(np.asarray(coordinates, np.float64), plane)
 
     def leave(self) -> None:
         """Moves the network back to callback_fn's weights."""
-        self._here = self._own
+        self._state = self._initial_state
 
     def sets_changed(self) -> None:
         """Compiles anew."""
@@ -250,7 +243,7 @@ class JaxEvaluator(NetworkEvaluator):
     def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
         """Measures batches where the network is."""
         placed = [Batch(self._place(batch.inputs), self._place(batch.targets), batch.size) for batch in batches]
-        return self._values_of(self._here, placed, [loss, *metrics.values()])
+        return self._values_of(self._state, placed, [loss, *metrics.values()])
 
     def _values_of(
         self,
@@ -267,9 +260,9 @@ class JaxEvaluator(NetworkEvaluator):
         assert isinstance(loss, SampleTotal)
         with self.settings():
             batches = self._placed_batches(item)
-            found = [_read_back(self._start(point[None], batches), one_point=True) for point in points]
+            values_of_points = [_read_back(self._start(point[None], batches), one_point=True) for point in points]
         sizes = [batch.size for batch in batches]
-        sums = [loss.sample_sums([parts[loss.key] for parts in values], sizes) for values in found]
+        sums = [loss.sample_sums([parts[loss.key] for parts in values], sizes) for values in values_of_points]
         return {NUMERATORS: np.concatenate([numerators for numerators, _ in sums]), DENOMINATORS: sums[0][1]}
 
     def _placed_batches(self, item: MeasuredSet) -> list[Batch]:

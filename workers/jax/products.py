@@ -81,32 +81,32 @@ class JaxProducts(BatchedProducts):
         place = self._function.placement.place_arrays
         with self._function.settings():
             self._fixed = place(fixed | self._buffers)
-            self._here = place({name: np.asarray(parameters[name], dtype) for name, dtype in self._dtypes.items()})
+            self._weights = place({name: np.asarray(parameters[name], dtype) for name, dtype in self._dtypes.items()})
 
     def loss(self, share: int) -> tuple[float, float | None]:
         """Returns a share's sum of losses and its weight."""
 
         def add() -> tuple[float, float]:
             numbers = self._samples.shares[share]
-            parts = [jax.device_get(self._loss(self._here, *self._rest(number))) for number in numbers]
+            parts = [jax.device_get(self._loss(self._weights, *self._rest(number))) for number in numbers]
             return sum(float(value) for value, _ in parts), sum(float(weight) for _, weight in parts)
 
         return self._within_memory(add)
 
     def gradient(self, share: int) -> Float64[np.ndarray, " weights"]:
         """Returns the gradient of a share's sum of losses."""
-        return self._sum(share, lambda number: self._gradient(self._here, *self._rest(number)))
+        return self._sum(share, lambda number: self._gradient(self._weights, *self._rest(number)))
 
     def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
         """Returns the matrix of a share's sum of losses times a vector, of all samples: another length is compiled."""
         parts = {name: part.astype(self._dtypes[name]) for name, part in self._layout.as_state(vector).items()}
         with self._function.settings():
             along = self._function.placement.place_arrays(parts)
-        return self._sum(share, lambda number: self._product(self._here, *self._rest(number), along))
+        return self._sum(share, lambda number: self._product(self._weights, *self._rest(number), along))
 
     def close(self) -> None:
         """Frees the device's memory."""
-        self._here = self._fixed = {}
+        self._weights = self._fixed = {}
 
     def _rest(self, number: int) -> tuple[Any, ...]:
         """Returns what a compiled function needs beside the trainable arrays."""
@@ -114,22 +114,24 @@ class JaxProducts(BatchedProducts):
         place = self._function.placement.place
         return self._fixed, place(batch.inputs), place(batch.targets), float(batch.size)
 
-    def _outputs(self, here: _Arrays, fixed: _Arrays, inputs: Any) -> Any:
-        return outputs_of(self._function.network, {**fixed, **here}, inputs)
+    def _outputs(self, weights: _Arrays, fixed: _Arrays, inputs: Any) -> Any:
+        return outputs_of(self._function.network, {**fixed, **weights}, inputs)
 
-    def _numerator(self, here: _Arrays, fixed: _Arrays, inputs: Any, targets: Any, size: Any) -> tuple[Any, Any]:
-        return self._function.total.numerator(self._outputs(here, fixed, inputs), targets, size)
+    def _numerator(self, weights: _Arrays, fixed: _Arrays, inputs: Any, targets: Any, size: Any) -> tuple[Any, Any]:
+        return self._function.total.numerator(self._outputs(weights, fixed, inputs), targets, size)
 
-    def _hessian(self, here: _Arrays, fixed: _Arrays, inputs: Any, targets: Any, size: Any, along: _Arrays) -> Any:
+    def _hessian(self, weights: _Arrays, fixed: _Arrays, inputs: Any, targets: Any, size: Any, along: _Arrays) -> Any:
         slope = jax.grad(lambda place: self._numerator(place, fixed, inputs, targets, size)[0])
-        return jax.jvp(slope, (here,), (along,))[1]
+        return jax.jvp(slope, (weights,), (along,))[1]
 
-    def _gauss_newton(self, here: _Arrays, fixed: _Arrays, inputs: Any, targets: Any, size: Any, along: _Arrays) -> Any:
+    def _gauss_newton(
+        self, weights: _Arrays, fixed: _Arrays, inputs: Any, targets: Any, size: Any, along: _Arrays
+    ) -> Any:
         def run(place: _Arrays) -> Any:
             return self._outputs(place, fixed, inputs)
 
-        outputs, pull = jax.vjp(run, here)
-        _, moved = jax.jvp(run, (here,), (along,))
+        outputs, pull = jax.vjp(run, weights)
+        _, moved = jax.jvp(run, (weights,), (along,))
         slope = jax.grad(lambda outputs: self._function.total.numerator(outputs, targets, size)[0])
         return pull(jax.jvp(slope, (outputs,), (moved,))[1])[0]
 
@@ -137,8 +139,8 @@ class JaxProducts(BatchedProducts):
         def add() -> Float64[np.ndarray, " weights"]:
             total = np.zeros(self._layout.dimension)
             for number in self._samples.shares[share]:
-                found = jax.device_get(part(number))
-                total += np.concatenate([np.ravel(found[name]) for name in self._layout.names])
+                parts = jax.device_get(part(number))
+                total += np.concatenate([np.ravel(parts[name]) for name in self._layout.names])
             return total
 
         return self._within_memory(add)

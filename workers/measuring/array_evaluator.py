@@ -14,12 +14,11 @@ from collectors.networks.buffers_between import BuffersBetween
 from collectors.networks.weight_space import State, WeightSpace, direction_dtype, move_along
 
 from ..evaluator import MeasurementSetup
-from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan
 from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet
 from ..samples.samples import Samples
-from .checks import check_loaded, check_movable, check_own_precision, check_own_seeding, check_points
+from .checks import check_loaded, check_movable, check_own_options, check_points
 from .kept_samples import as_columns, as_kept
 from .measured_set import MeasuredSet
 from .network_evaluator import NetworkEvaluator
@@ -88,10 +87,12 @@ class ArrayEvaluator(NetworkEvaluator):
         super().__init__()
         self._network, self.space = network, network.space
         self._threads = setup.threads
-        self._found = network.read() if setup.restore_network else None
+        self._initial_state = network.read() if setup.restore_network else None
         self._axes: int | None = None
         try:
-            self._check(setup.options)
+            remedy = "Let the network or the loss set its seed itself each time it is called."
+            check_own_options(setup.options, self.space.framework, remedy)
+            check_movable(self.space, "let at least one parameter be trainable")
             candidates = [measured.whole] if measured.split is None else [measured.whole, measured.split]
             plan, notes = MeasurementPlan(threads=setup.threads), list(measured.notes)
             main = MeasuredSet(self, measured.name, measured.samples, candidates, measured.metrics, plan, notes)
@@ -144,9 +145,9 @@ class ArrayEvaluator(NetworkEvaluator):
 
     def close(self) -> None:
         """Leaves the user's network as it was found, bit for bit."""
-        found, self._found = self._found, None
-        if found is not None:
-            self._network.write(found)
+        initial_state, self._initial_state = self._initial_state, None
+        if initial_state is not None:
+            self._network.write(initial_state)
             self._network.close()
 
     def forward_here(self) -> Callable[..., Any]:
@@ -169,17 +170,6 @@ class ArrayEvaluator(NetworkEvaluator):
     def settings(self) -> contextlib.AbstractContextManager[None]:
         """Returns the context in which everything is computed."""
         return self._network.settings(self._threads)
-
-    def _check(self, options: MeasurementOptions) -> None:
-        check_own_precision(options.precision, self.space.framework)
-        remedy = "Let the network or the loss set its seed itself each time it is called."
-        check_own_seeding(options.seed_each_point, self.space.framework, remedy)
-        check_movable(self.space, "let at least one parameter be trainable")
-        if options.buffers == "recalibrate":
-            raise ValueError(
-                f'buffers="recalibrate" is not available for {self.space.framework}; use buffers="fixed" (the '
-                "origin's statistics everywhere)."
-            )
 
     def _measure_set(self, item: MeasuredSet) -> dict[str, Any]:
         """Returns the values of a data set where the network is, and the losses of its samples where these are kept."""

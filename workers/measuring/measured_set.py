@@ -22,8 +22,8 @@ from ..samples.batches import Batch
 from ..samples.data_sets import note_of_set
 from ..samples.samples import Samples
 from . import checks
-from .groups import GroupedLoss, SampleGroups, check_splits
-from .kept_samples import KeptLoss, values_at
+from .groups import SampleGroups, check_splits
+from .kept_samples import DetailedLoss, values_at
 from .memory_shortage import is_memory_shortage, shortage_text, within_memory
 from .partition import PartitionTest, best_of_own_batches
 from .sample_loss import SummedLoss
@@ -135,10 +135,9 @@ class MeasuredSet:
     @property
     def totals_at_points(self) -> list[Total]:
         """The same totals, where the loss is that of each group and of each sample as well."""
-        if not isinstance(self.loss, SummedLoss):
+        if not isinstance(self.loss, SummedLoss) or not (self.groups or self.keeps_samples):
             return self.totals
-        shown: Total = self.loss if self.groups is None else GroupedLoss(self.loss, self.groups)
-        return [KeptLoss(self.loss, shown) if self.keeps_samples else shown, *self.metrics.values()]
+        return [DetailedLoss(self.loss, self.groups, keeps_samples=self.keeps_samples), *self.metrics.values()]
 
     @property
     def keeps_batches(self) -> bool:

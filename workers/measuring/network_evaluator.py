@@ -49,7 +49,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
 
     _groups_sha256 = ""
     _kept: tuple[KeptSamples, ...] = ()
-    _held = b""
+    _shared_samples = b""
     _passes: StreamedMeasurement | None = None
     """How samples are measured that are read anew in each pass."""
 
@@ -71,7 +71,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
             kept=self._kept,
             partition=replace(main.partition, further=tuple(item.partition for item in further)),
             splits=main.samples.passes is None and main.loss.splits,
-            held=self._held,
+            held=self._shared_samples,
         )
         if not main.name:
             return whole
@@ -192,7 +192,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
     def _get_sets_ready(
         self, further: Sequence[ReadSet], metrics: Mapping[str, Total], setup: MeasurementSetup, device: str
     ) -> None:
-        """Ends a constructor that has made the main data set; layout and compilation are the framework's own business."""
+        """Ends a constructor that has made the main data set; the framework decides on layout and compilation."""
         main = self._main
         main.warn(*low_precision_note(main.loss))
         for item in further:
@@ -236,10 +236,10 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
             self._kept = tuple(describe_kept(item.name, item.samples) for item in self._sets)
         if options.groups is None:
             return
-        found, notes, self._groups_sha256 = find_groups(
+        groups_of_sets, notes, self._groups_sha256 = find_groups(
             options.groups, {item.name: item.samples for item in self._sets}
         )
-        for item, groups in zip(self._sets, found, strict=True):
+        for item, groups in zip(self._sets, groups_of_sets, strict=True):
             item.groups = groups
         self._main.warn(*notes)
 
@@ -252,15 +252,15 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
             for point in points.tolist():
                 with self.visiting(point):
                     self.measure_batches(item.batches, loss, {})
-                    found, denominators = loss.sums
-                    numerators.append(_on_host(found))
+                    of_samples, denominators = loss.sums
+                    numerators.append(_on_host(of_samples))
         sums = {NUMERATORS: np.stack(numerators)}
         return sums if denominators is None else {**sums, DENOMINATORS: _on_host(denominators)}
 
     def _weights_of(self, item: MeasuredSet, axes: int) -> Float64[np.ndarray, " samples"] | None:
         """Returns how much each sample of a set counts in the mean; None for a loss that is a sum."""
-        found = within_memory(self, lambda: self._sums_of_samples(item, np.zeros((1, axes))))
-        return found.get(DENOMINATORS)
+        sums = within_memory(self, lambda: self._sums_of_samples(item, np.zeros((1, axes))))
+        return sums.get(DENOMINATORS)
 
     def _plan_sets(
         self, setup: MeasurementSetup, place: Callable[[Samples], Samples] = lambda samples: samples
@@ -274,7 +274,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         """Ends a constructor; the names are those of what is measured on the main data set."""
         self._main.describe(names, setup, self._main.plan, device)
         samples = [item.samples for item in self._sets]
-        self._held = (hold_sets(samples) if self._main.name else hold(samples[0])) or b""
+        self._shared_samples = (hold_sets(samples) if self._main.name else hold(samples[0])) or b""
 
 
 def _on_host(array: Any) -> Float64[np.ndarray, " samples"]:

@@ -56,8 +56,8 @@ class SharedBatches:
                 stop = start if share % joined else stop
                 # Pieces are counted from where their share begins: few lengths, where each is compiled for.
                 for number, (begin, size) in enumerate(zip(begins, sizes, strict=False)):
-                    here = range(max(start - begin, 0), min(stop - begin, size), longest or max(size, 1))
-                    self._pieces += [_Piece(number, piece, min(piece + here.step, here.stop)) for piece in here]
+                    parts = range(max(start - begin, 0), min(stop - begin, size), longest or max(size, 1))
+                    self._pieces += [_Piece(number, piece, min(piece + parts.step, parts.stop)) for piece in parts]
             self.shares.append(range(first, len(self._pieces)))
 
     def batch(self, number: int) -> Batch:

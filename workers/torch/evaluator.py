@@ -88,7 +88,7 @@ class TorchEvaluator(NetworkEvaluator):
         # Of batches; and of outputs, until a network that is spread over devices shows where it has them.
         self._device = self._outputs_device = self._placement.inputs
         self._threads = setup.threads
-        self._found: list[NetworkSnapshot] = []
+        self._snapshots: list[NetworkSnapshot] = []
         self._held_weights: HeldWeights | None = None
         self._own_loss = own_loss_of(model, self._module)
         loss = place_loss(checks.find_loss(model, _LOSSES), self._device) if self._own_loss is None else None
@@ -221,8 +221,8 @@ class TorchEvaluator(NetworkEvaluator):
     def close(self) -> None:
         """Leaves the user's network as it was found, bit for bit."""
         self._gradients.close()
-        while self._found:
-            self._found.pop().restore()  # the last first: a loss may hold the network
+        while self._snapshots:
+            self._snapshots.pop().restore()  # the last first: a loss may hold the network
         if self._held_weights is not None:
             self._held_weights.release()
 
@@ -314,8 +314,8 @@ class TorchEvaluator(NetworkEvaluator):
             own = {id(parameter) for parameter in self._module.parameters()}
             # A loss may hold the network (a penalty on its weights), and must not take it along.
             device = None if any(id(parameter) in own for parameter in module.parameters()) else device
-        self._found.append(NetworkSnapshot(module, device, restore=restore))
-        self._found[-1].apply()
+        self._snapshots.append(NetworkSnapshot(module, device, restore=restore))
+        self._snapshots[-1].apply()
 
     def _placed(self, samples: Samples, *, channels_last: bool = False) -> Samples:
         return place_samples(samples, self._device, channels_last, self._outputs_device)
@@ -378,8 +378,8 @@ class TorchEvaluator(NetworkEvaluator):
         forward, parts = self._numbers.numbered, []
         for item in self._sets:
             with naming_set(item.name):
-                found = add_up(forward(self._forward), item.batches, item.totals_at_points)
-            parts += [part.renamed(item.name, item.result_name) for part in found] if item.name else found
+                pending = add_up(forward(self._forward), item.batches, item.totals_at_points)
+            parts += [part.renamed(item.name, item.result_name) for part in pending] if item.name else pending
         return pending_point(parts, self._device)
 
     def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
