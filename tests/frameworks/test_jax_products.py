@@ -16,7 +16,6 @@ from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import SHARES, Products, ProductSettings
 from workers.errors import CurvatureError
 from workers.evaluator import MeasurementSetup
-from workers.jax import products as module
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import CurvatureTask
@@ -155,7 +154,6 @@ def test_memory_that_runs_out_halves_the_batches(monkeypatch):
                 raise MemoryError("RESOURCE_EXHAUSTED: as XLA says")
             return rest(number)
 
-        monkeypatch.setattr(module, "ran_out_of_memory", lambda error: isinstance(error, MemoryError))
         monkeypatch.setattr(shares, "_rest", hungry)
         np.testing.assert_allclose(Products(shares)(shares.layout.gaussian(5)), expected, atol=1e-5)
         assert "memory ran out: the curvature is computed in batches of 2 samples" in shares.notes[-1]

@@ -16,14 +16,12 @@ from collectors.networks.weight_space import State, direction_dtype
 
 from ..curvature.products import ProductSettings, ShareProducts
 from ..evaluator import MeasurementSetup
-from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan
 from ..measuring import checks
 from ..measuring.kept_samples import as_kept, own_losses, values_at
 from ..measuring.measured_set import MeasuredSet
 from ..measuring.network_evaluator import NetworkEvaluator
-from ..measuring.totals import Total, low_precision_note
-from ..measuring.tuning import choose_batch_size, plan_batches
+from ..measuring.totals import Total
 from ..metric_names import SAMPLE_LOSSES
 from ..sample_losses import DENOMINATORS, NUMERATORS
 from ..samples.array_samples import read_array_samples
@@ -40,7 +38,6 @@ from .functions import (
     measurement_settings,
     outputs_of,
     points_at_once,
-    ran_out_of_memory,
 )
 from .losses import JaxTotal, SampleTotal, find_metrics, make_totals
 from .placement import Placement
@@ -58,6 +55,7 @@ _KEYS = (
     "JAX draws from keys: a network or a loss that is given the same key, such as one that is made in callback_fn, "
     "draws the same numbers at every point without it."
 )
+_STATISTICS = ", where nothing says which of a network's buffers are statistics"
 # Several of these may be computing while the first is waited for.
 _GROUPS_UNDER_WAY = 4
 
@@ -83,7 +81,8 @@ class JaxEvaluator(NetworkEvaluator):
         loss, functions = checks.find_loss(model, _LOSSES), find_metrics(metrics)
         self._network = take_apart(network)
         self.space = self._network.space
-        self._check(setup.options)
+        checks.check_own_options(setup.options, "JAX", _KEYS, _STATISTICS)
+        checks.check_movable(self.space, "let JaxNetwork's trainable be true for at least one name")
         main, *further = read_sets(dataset, setup.options, setup.memory, read_array_samples)
         device = find_device(setup.device, main.notes)
         self._placement = Placement(self._network.arrays, device, setup.devices)
@@ -91,22 +90,15 @@ class JaxEvaluator(NetworkEvaluator):
         self._plane: Plane | None = None
         self._points_at_once: dict[str, int] = {}
         with self.settings():
-            self._own = self._place_arrays({name: np.asarray(value) for name, value in self._network.arrays.items()})
-            self._here = self._own
+            self._initial_state = self._place_arrays(
+                {name: np.asarray(value) for name, value in self._network.arrays.items()}
+            )
+            self._state = self._initial_state
             candidates, totals = self._find_totals(loss, functions, main.samples.own_batches[0])
             plan = MeasurementPlan(threads=setup.threads)
             self._sets.append(MeasuredSet(self, main.name, main.samples, candidates, totals, plan, main.notes))
-            for item in further:
-                self._add_set(item.name, item.samples, candidates, totals, item.notes)
-            self._find_groups(setup.options)
-            self._use_totals()
-            self._main.warn(*low_precision_note(self._main.loss))
-            self._main.plan = plan_batches(
-                setup, fixed_batches=self._main.keeps_batches, choose=self._choose_batch_size
-            )
-            names = tuple(self._main.measure_few())
-            self._plan_sets(setup)
-        self._describe(names, setup, self._placement.device.platform)
+        self._get_sets_ready(further, totals, setup, self._placement.device.platform)
+        self._use_totals()
 
     def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
         """Puts a plane on the device."""
@@ -135,13 +127,8 @@ class JaxEvaluator(NetworkEvaluator):
     def _measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
         points = checks.check_points(points, None if self._plane is None else len(self._plane.directions))
-        columns: dict[str, NDArray[Any]] = {}
         with self.settings():
-            for item in self._sets:
-                with naming_set(item.name):
-                    found = self._measure_points(item, points)
-                columns |= {item.result_name(name): column for name, column in found.items()}
-        return columns
+            return self._measure_each(lambda item: self._measure_points(item, points))
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
@@ -154,12 +141,9 @@ class JaxEvaluator(NetworkEvaluator):
                 if buffers is None
                 else self._place_arrays({name: buffers[name] for name in names})
             )
-            values: dict[str, float] = {}
-            for item in self._sets:
-                with naming_set(item.name):
-                    found = self._values_of(state, self._placed_batches(item), item.totals, item)
-                values |= {item.result_name(name): value for name, value in found.items()}
-            return values
+            return self._measure_each(
+                lambda item: self._values_of(state, self._placed_batches(item), item.totals, item)
+            )
 
     def products(self, settings: ProductSettings) -> ShareProducts:
         """Returns what makes products of the main data set's loss."""
@@ -179,22 +163,12 @@ class JaxEvaluator(NetworkEvaluator):
         self._plane = None
         self._placed.clear()
 
-    def _check(self, options: MeasurementOptions) -> None:
-        checks.check_own_precision(options.precision, "JAX")
-        checks.check_own_seeding(options.seed_each_point, "JAX", _KEYS)
-        checks.check_movable(self.space, "let JaxNetwork's trainable be true for at least one name")
-        if options.buffers == "recalibrate":
-            raise ValueError(
-                'buffers="recalibrate" is not available for JAX, where nothing says which of a network\'s buffers are '
-                'statistics; use buffers="fixed" (the origin\'s statistics everywhere).'
-            )
-
     def _find_totals(
         self, loss: Any, metrics: Mapping[str, Any], batch: Batch
     ) -> tuple[list[JaxTotal], dict[str, JaxTotal]]:
         """Returns the ways to add the loss up, and the metrics, from the first batch."""
         with checks.callback_errors("compiled and evaluated"):
-            outputs = jax.eval_shape(self._outputs, self._own, batch.inputs)
+            outputs = jax.eval_shape(self._outputs, self._initial_state, batch.inputs)
             whole, split, totals = make_totals(loss, metrics, outputs, batch)
         candidates = [whole] if split is None else [whole, split]
         self._functions = CompiledFunctions(self._network, [*candidates, *totals.values()])
@@ -213,18 +187,18 @@ class JaxEvaluator(NetworkEvaluator):
         """Returns the function from inputs and targets to what each candidate needs to know of a batch."""
 
         def run(inputs: Any, targets: Any) -> Any:
-            return jax.device_get(self._functions.at_state(self._here, Batch(inputs, targets, 0)))
+            return jax.device_get(self._functions.at_state(self._state, Batch(inputs, targets, 0)))
 
         return run
 
     def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
         """Moves the network to a point of the loaded plane."""
         plane = checks.check_loaded(self._plane)
-        self._here = self._functions.state_at(np.asarray(coordinates, np.float64), plane)
+        self._state = self._functions.state_at(np.asarray(coordinates, np.float64), plane)
 
     def leave(self) -> None:
         """Moves the network back to callback_fn's weights."""
-        self._here = self._own
+        self._state = self._initial_state
 
     def sets_changed(self) -> None:
         """Compiles anew."""
@@ -269,7 +243,7 @@ class JaxEvaluator(NetworkEvaluator):
     def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
         """Measures batches where the network is."""
         placed = [Batch(self._place(batch.inputs), self._place(batch.targets), batch.size) for batch in batches]
-        return self._values_of(self._here, placed, [loss, *metrics.values()])
+        return self._values_of(self._state, placed, [loss, *metrics.values()])
 
     def _values_of(
         self,
@@ -286,30 +260,20 @@ class JaxEvaluator(NetworkEvaluator):
         assert isinstance(loss, SampleTotal)
         with self.settings():
             batches = self._placed_batches(item)
-            found = [_read_back(self._start(point[None], batches), one_point=True) for point in points]
+            values_of_points = [_read_back(self._start(point[None], batches), one_point=True) for point in points]
         sizes = [batch.size for batch in batches]
-        sums = [loss.sample_sums([parts[loss.key] for parts in values], sizes) for values in found]
+        sums = [loss.sample_sums([parts[loss.key] for parts in values], sizes) for values in values_of_points]
         return {NUMERATORS: np.concatenate([numerators for numerators, _ in sums]), DENOMINATORS: sums[0][1]}
 
     def _placed_batches(self, item: MeasuredSet) -> list[Batch]:
-        return self._placed_in(item, item.plan.batch_size)
-
-    def _placed_in(self, item: MeasuredSet, batch_size: int | None) -> list[Batch]:
         """Returns the samples of a data set on the device; of batch sizes, the last one's are kept."""
+        batch_size = item.plan.batch_size
         if item.name not in self._placed or self._placed[item.name][0] != batch_size:
             self._placed.pop(item.name, None)
             batches = item.samples.batches(batch_size)
             placed = [Batch(self._place(batch.inputs), self._place(batch.targets), batch.size) for batch in batches]
             self._placed[item.name] = (batch_size, placed)
         return self._placed[item.name][1]
-
-    def _choose_batch_size(self) -> int:
-        return choose_batch_size(self._run_some, self._main.samples.count, ran_out_of_memory)
-
-    def _run_some(self, batch_size: int) -> int:
-        batch = self._placed_in(self._main, batch_size)[0]
-        jax.block_until_ready(self._functions.at_state(self._own, batch))
-        return batch.size
 
     def _group_size(self, item: MeasuredSet, points: int) -> int:
         if points < POINTS_AT_ONCE or self._placement.is_kept:

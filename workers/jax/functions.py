@@ -134,11 +134,6 @@ def find_device(device: str, notes: list[str]) -> Any:
         return jax.local_devices(backend="cpu")[0]
 
 
-def ran_out_of_memory(error: Exception) -> bool:
-    """Returns whether an exception means that a batch was too large."""
-    return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
-
-
 def points_at_once(lowered: Any) -> int:
     """Returns how many points one call measures, by what the function for one point does; no clock is asked."""
     # A call for one point of a small network spends its time on everything but arithmetic: eight points at once by

@@ -137,11 +137,11 @@ class SingleSampleTotal(SampleTotal):
 
 def find_metrics(metrics: object) -> dict[str, Function]:
     """Returns functions of (outputs, targets) by name; CallbackFunctionError where the metrics are no such dict."""
-    found = check_metrics(metrics, "function of outputs and targets")
-    for name, metric in found.items():
+    functions = check_metrics(metrics, "function of outputs and targets")
+    for name, metric in functions.items():
         if not callable(metric) or isinstance(metric, type):
             raise CallbackFunctionError(f"metric {name!r} must be a function of (outputs, targets), but is {metric!r}.")
-    return found
+    return functions
 
 
 def make_totals(
@@ -178,20 +178,20 @@ def _named(name: str, metric: Function) -> Function:
 
 def _make_total(key: str, name: str, function: Function, label: str, outputs: Any, batch: Batch) -> JaxTotal:
     try:
-        found = jax.eval_shape(lambda *values: jnp.asarray(function(*values)), outputs, batch.targets)
+        result = jax.eval_shape(lambda *values: jnp.asarray(function(*values)), outputs, batch.targets)
     except jax.errors.JAXTypeError as error:
         raise CallbackFunctionError(
             f"{label} cannot be compiled by jax.jit, because it needs the values of its arrays; write it with "
             f"jax.numpy, without float(), NumPy or branches on values: {error}"
         ) from error
-    if found.ndim and found.shape[0] == batch.size:
+    if result.ndim and result.shape[0] == batch.size:
         total: JaxTotal = SampleTotal(key, name, function)
-    elif found.size == 1:
+    elif result.size == 1:
         total = BatchTotal(key, name, function)
     else:
         raise CallbackFunctionError(
             f"{label} must be a single number for a batch or an array with an entry for each of the batch's "
-            f"{batch.size} samples, but has the shape {found.shape}."
+            f"{batch.size} samples, but has the shape {result.shape}."
         )
-    total.low_precision = low_precision(found)
+    total.low_precision = low_precision(result)
     return total

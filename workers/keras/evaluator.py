@@ -38,7 +38,7 @@ class KerasEvaluator(ArrayEvaluator):
     """
 
     def __init__(self, model: Any, network: Any, dataset: Any, metrics: Any, setup: MeasurementSetup) -> None:
-        found = find_metrics(metrics)
+        further_metrics = find_metrics(metrics)
         main, *further = read_sets(dataset, setup.options, setup.memory, read_keras_samples)
         samples, notes = main.samples, main.notes
         loss, judge = find_loss(model)
@@ -49,7 +49,7 @@ class KerasEvaluator(ArrayEvaluator):
             with arrays.settings(setup.threads), callback_errors():
                 prediction = call_network(arrays.forward, probe.inputs)
                 loss(prediction, probe.targets)  # builds Keras' compiled loss, which JAX could not while it compiles
-                totals = make_metrics(model, found, network, prediction, probe.targets)
+                totals = make_metrics(model, further_metrics, network, prediction, probe.targets)
             for note in rounding_notes(judge):
                 notes.append(note)
                 warnings.warn(note, stacklevel=2)

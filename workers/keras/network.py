@@ -96,10 +96,6 @@ class KerasNetwork:
             with jax.default_matmul_precision("highest"):
                 yield
 
-    def ran_out_of_memory(self, error: Exception) -> bool:
-        """Returns whether an exception means that a batch was too large."""
-        return type(error).__name__ == "OutOfMemoryError" or "RESOURCE_EXHAUSTED" in str(error)
-
     def close(self) -> None:
         for module, mode in self._modes:
             module.training = mode

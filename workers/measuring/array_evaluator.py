@@ -13,20 +13,16 @@ from numpy.typing import NDArray
 from collectors.networks.buffers_between import BuffersBetween
 from collectors.networks.weight_space import State, WeightSpace, direction_dtype, move_along
 
-from ..errors import SamplesError
 from ..evaluator import MeasurementSetup
-from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan
 from ..samples.batches import Batch
-from ..samples.data_sets import ReadSet, naming_set
+from ..samples.data_sets import ReadSet
 from ..samples.samples import Samples
-from .checks import check_loaded, check_movable, check_own_precision, check_own_seeding, check_points
+from .checks import check_loaded, check_movable, check_own_options, check_points
 from .kept_samples import as_columns, as_kept
 from .measured_set import MeasuredSet
 from .network_evaluator import NetworkEvaluator
-from .partition_sums import add_batches, run_batches
-from .totals import Total, low_precision_note
-from .tuning import choose_batch_size, plan_batches
+from .totals import Total, add_batches, run_batches
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -60,9 +56,6 @@ class ArrayNetwork(Protocol):
     def settings(self, threads: int) -> contextlib.AbstractContextManager[None]:
         """Returns the context in which everything is computed; the framework's own settings come back afterwards."""
 
-    def ran_out_of_memory(self, error: Exception) -> bool:
-        """Returns whether an exception means that a batch was too large."""
-
     def close(self) -> None:
         """Puts back everything that is not an array (train and eval modes)."""
 
@@ -94,10 +87,12 @@ class ArrayEvaluator(NetworkEvaluator):
         super().__init__()
         self._network, self.space = network, network.space
         self._threads = setup.threads
-        self._found = network.read() if setup.restore_network else None
+        self._initial_state = network.read() if setup.restore_network else None
         self._axes: int | None = None
         try:
-            self._check(setup.options)
+            remedy = "Let the network or the loss set its seed itself each time it is called."
+            check_own_options(setup.options, self.space.framework, remedy)
+            check_movable(self.space, "let at least one parameter be trainable")
             candidates = [measured.whole] if measured.split is None else [measured.whole, measured.split]
             plan, notes = MeasurementPlan(threads=setup.threads), list(measured.notes)
             main = MeasuredSet(self, measured.name, measured.samples, candidates, measured.metrics, plan, notes)
@@ -107,16 +102,7 @@ class ArrayEvaluator(NetworkEvaluator):
                     f"this machine has a GPU ({setup.device}), but {self.space.framework} was set up without it, so "
                     "the network is measured on the CPU."
                 )
-            main.warn(*low_precision_note(main.loss))
-            for item in measured.further:
-                self._add_set(item.name, item.samples, candidates, measured.metrics, item.notes)
-            self._find_groups(setup.options)
-            main.plan = plan_batches(setup, fixed_batches=main.keeps_batches, choose=self._choose_batch_size)
-            self._threads = main.plan.threads
-            with self.settings():
-                names = tuple(main.measure_few())
-            self._plan_sets(setup)
-            self._describe(names, setup, network.device)
+            self._get_sets_ready(measured.further, measured.metrics, setup, network.device)
         except BaseException:
             self.close()
             raise
@@ -137,15 +123,12 @@ class ArrayEvaluator(NetworkEvaluator):
     def _measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
         points = check_points(points, self._axes)
-        rows, kept = [], []
+        rows = []
         with self.settings():
             for coordinates in points.tolist():
                 self.visit(coordinates)
-                values, samples = self._measure_current()
-                rows.append(values)
-                kept.append(samples)
-        columns = {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
-        return {**columns, **as_columns(kept)}
+                rows.append(self._measure_each(self._measure_set))
+        return as_columns(rows, self.description.metrics)
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
@@ -155,15 +138,16 @@ class ArrayEvaluator(NetworkEvaluator):
                 state = {info.name: parameters[info.name] for info in self.space.parameters}
                 given = self._buffers if buffers is None else buffers
                 self._network.write({**state, **{info.name: given[info.name] for info in self.space.buffers}})
-                return self._measure_current()[0]
+                values = self._measure_each(self._measure_set)
+                return {name: values[name] for name in self.description.metrics}
             finally:
                 self.leave()
 
     def close(self) -> None:
         """Leaves the user's network as it was found, bit for bit."""
-        found, self._found = self._found, None
-        if found is not None:
-            self._network.write(found)
+        initial_state, self._initial_state = self._initial_state, None
+        if initial_state is not None:
+            self._network.write(initial_state)
             self._network.close()
 
     def forward_here(self) -> Callable[..., Any]:
@@ -187,36 +171,10 @@ class ArrayEvaluator(NetworkEvaluator):
         """Returns the context in which everything is computed."""
         return self._network.settings(self._threads)
 
-    def _check(self, options: MeasurementOptions) -> None:
-        check_own_precision(options.precision, self.space.framework)
-        remedy = "Let the network or the loss set its seed itself each time it is called."
-        check_own_seeding(options.seed_each_point, self.space.framework, remedy)
-        check_movable(self.space, "let at least one parameter be trainable")
-        if options.buffers == "recalibrate":
-            raise ValueError(
-                f'buffers="recalibrate" is not available for {self.space.framework}; use buffers="fixed" (the '
-                "origin's statistics everywhere)."
-            )
-
-    def _choose_batch_size(self) -> int:
-        return choose_batch_size(self._run_some, self._main.samples.count, self._network.ran_out_of_memory)
-
-    def _run_some(self, batch_size: int) -> int:
-        batch = self._main.samples.batches(batch_size)[0]
-        # A few samples may hold nothing but padding, which has no mean.
-        with self.settings(), contextlib.suppress(SamplesError):
-            self.measure_batches([batch], self._main.loss, {})
-        return batch.size
-
-    def _measure_current(self) -> tuple[dict[str, float], dict[str, NDArray[Any]]]:
-        """Returns the values where the network is, and the losses of samples where these are kept."""
-        values: dict[str, float] = {}
-        samples: dict[str, NDArray[Any]] = {}
-        for item in self._sets:
-            with naming_set(item.name):
-                add_batches(self._network.forward, item.batches, totals := item.totals_at_points)
-                parts = [total.pending().renamed(item.name, item.result_name) for total in totals]
-            for part in parts:
-                values |= part.read()
-                samples |= {name: as_kept(losses) for name, losses in part.samples.items()}
-        return values, samples
+    def _measure_set(self, item: MeasuredSet) -> dict[str, Any]:
+        """Returns the values of a data set where the network is, and the losses of its samples where these are kept."""
+        add_batches(self._network.forward, item.batches, totals := item.totals_at_points)
+        values: dict[str, Any] = {}
+        for part in [total.pending() for total in totals]:
+            values |= part.read() | {name: as_kept(losses) for name, losses in part.samples.items()}
+        return values

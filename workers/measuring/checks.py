@@ -15,6 +15,7 @@ from collectors.errors import LandscapeError
 from collectors.networks.weight_space import WeightSpace
 
 from ..errors import CallbackFunctionError, FrozenNetworkError, NondeterministicLossError
+from ..measurement_options import MeasurementOptions
 from ..metric_names import EXTREMES, metric_of
 from ..pool import OriginValues
 from ..users_code import place_of
@@ -42,12 +43,12 @@ def find_loss(model: object, expected: str) -> Callable[..., Any]:
     return loss
 
 
-def wrong_loss(expected: str, found: object) -> CallbackFunctionError:
+def wrong_loss(expected: str, loss: object) -> CallbackFunctionError:
     """Returns the error for a first item that is not a loss."""
-    if isinstance(found, type):
-        shown = f"the class {found.__name__} (make an object of it)"
+    if isinstance(loss, type):
+        shown = f"the class {loss.__name__} (make an object of it)"
     else:
-        shown = f"{reprlib.repr(found)} ({type(found).__name__})"
+        shown = f"{reprlib.repr(loss)} ({type(loss).__name__})"
     return CallbackFunctionError(f"the first item that callback_fn returns must be {expected}, but is {shown}.")
 
 
@@ -63,21 +64,29 @@ def check_movable(space: WeightSpace, remedy: str) -> None:
         raise TypeError(f"network must have real parameters, but {wrong} are complex; view them as real numbers.")
 
 
-def check_own_precision(precision: str, framework: str) -> None:
-    """Checks that a network is to be measured as it was built, where its framework offers no other way."""
-    if precision != "float32":
+def check_own_options(options: MeasurementOptions, framework: str, seeding: str, statistics: str = "") -> None:
+    """Checks that options ask for nothing that is PyTorch's alone.
+
+    Args:
+        options: what is measured.
+        framework: the network's.
+        seeding: a sentence on what there is instead of seeds at each point.
+        statistics: a clause on why statistics are not recalibrated.
+    """
+    if options.precision != "float32":
         raise ValueError(
-            f'precision="{precision}" is available for PyTorch only, and this network is one of {framework}. Use '
-            'precision="float32" (it computes as it was built), and build the network itself in a lower precision if '
-            "that is what you want to see; loss and metrics are computed in float32 then too."
+            f'precision="{options.precision}" is available for PyTorch only, and this network is one of {framework}. '
+            'Use precision="float32" (it computes as it was built), and build the network itself in a lower precision '
+            "if that is what you want to see; loss and metrics are computed in float32 then too."
         )
-
-
-def check_own_seeding(seed_each_point: bool, framework: str, remedy: str) -> None:
-    """Checks that nobody asks for seeds at each point where a framework has no generators that could be seeded."""
-    if seed_each_point:
+    if options.seed_each_point:
         raise ValueError(
-            f"seed_each_point=True is available for PyTorch only, and this network is one of {framework}. {remedy}"
+            f"seed_each_point=True is available for PyTorch only, and this network is one of {framework}. {seeding}"
+        )
+    if options.buffers == "recalibrate":
+        raise ValueError(
+            f'buffers="recalibrate" is not available for {framework}{statistics}; use buffers="fixed" (the origin\'s '
+            "statistics everywhere)."
         )
 
 
@@ -90,10 +99,10 @@ def check_loaded(plane: _Plane | None) -> _Plane:
 
 def check_points(points: ArrayLike, axes: int | None) -> Float64[np.ndarray, "points axes"]:
     """Returns coordinates on the loaded plane as float64, shape (points, axes)."""
-    found, count = np.asarray(points, np.float64), check_loaded(axes)
-    if found.ndim != 2 or found.shape[1] != count:
-        raise ValueError(f"points must have shape (points, {count}), but got {found.shape}.")
-    return found
+    coordinates, count = np.asarray(points, np.float64), check_loaded(axes)
+    if coordinates.ndim != 2 or coordinates.shape[1] != count:
+        raise ValueError(f"points must have shape (points, {count}), but got {coordinates.shape}.")
+    return coordinates
 
 
 @dataclass(frozen=True)
@@ -192,7 +201,7 @@ def check_determinism(origins: Sequence[OriginValues], precision: str = "float32
 def check_same_values(
     what: str,
     expected: Mapping[str, float],
-    found: Mapping[str, float],
+    again: Mapping[str, float],
     where: str,
     tolerance: float = _CLOSE,
     *,
@@ -202,7 +211,7 @@ def check_same_values(
     for name, value in expected.items():
         if name in EXTREMES:
             continue  # a search that ends a step earlier differs by its tolerance; products are checked by themselves
-        other, far = found[name], abs((elsewhere or {}).get(name, 0.0))
+        other, far = again[name], abs((elsewhere or {}).get(name, 0.0))
         # A standard error is a difference of nearly equal sums, so it is looser than the values it comes from.
         allowed = tolerance if metric_of(name) != "loss_stderr" else 100 * tolerance
         noise = _NOISE * allowed * far if math.isfinite(far) else 0.0

@@ -38,10 +38,10 @@ class WithExtremes(Evaluator):
         self._inner = evaluator
         self._plane: tuple[State, Sequence[State], State, Sequence[State]] | None = None
         self._is_checked = False
-        taken = sorted({*EXTREMES} & {*evaluator.description.metrics})
-        if taken:
+        clashes = sorted({*EXTREMES} & {*evaluator.description.metrics})
+        if clashes:
             raise CallbackFunctionError(
-                f"extremes=True measures {', '.join(EXTREMES)}, but callback_fn has metrics of the name {taken}. "
+                f"extremes=True measures {', '.join(EXTREMES)}, but callback_fn has metrics of the name {clashes}. "
                 "Rename these, or leave extremes out."
             )
         products_of(evaluator, ProductSettings()).close()
@@ -62,11 +62,11 @@ class WithExtremes(Evaluator):
         directions: Sequence[State],
         buffers: State,
         end_buffers: Sequence[State] = (),
-        **found: Any,
+        **options: Any,
     ) -> OriginMeasurement | None:
         """Puts a plane on the device; the ends at its origin are known once, and how long they take."""
         self._plane = (origin, directions, buffers, end_buffers)
-        measured = self._inner.load(origin, directions, buffers, *([end_buffers] if end_buffers else []), **found)
+        measured = self._inner.load(origin, directions, buffers, *([end_buffers] if end_buffers else []), **options)
         if measured is None:
             return None
         with products_of(self._inner, ProductSettings()) as shares:
@@ -87,22 +87,22 @@ class WithExtremes(Evaluator):
         )
 
     def measure(
-        self, points: Float64[np.ndarray, "points axes"], **asked: Any
+        self, points: Float64[np.ndarray, "points axes"], **options: Any
     ) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane."""
         origin, directions, buffers, end_buffers = check_loaded(self._plane)
         checked, space = check_points(points, len(directions)), self.description.space
         between = BuffersBetween(space, buffers, end_buffers)
-        values = self._inner.measure(points, **asked)
-        if asked.get("sums"):
+        values = self._inner.measure(points, **options)
+        if options.get("sums"):
             return values
-        found = []
+        ends_of_points = []
         with products_of(self._inner, ProductSettings()) as shares:
             for point in checked.tolist():
                 parameters = {**origin, **move_along(space, origin, directions, point)}
                 shares.move(parameters, {**buffers, **between.at(point)})
-                found.append(self._ends(shares, parameters)[0])
-        return values | {name: np.array([ends[name] for ends in found], np.float64) for name in EXTREMES}
+                ends_of_points.append(self._ends(shares, parameters)[0])
+        return values | {name: np.array([ends[name] for ends in ends_of_points], np.float64) for name in EXTREMES}
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane."""
@@ -140,8 +140,8 @@ class WithExtremes(Evaluator):
                 gradient=gradient,
             )
             highest, lowest = (
-                float(value) if known else float("nan")
-                for value, known in zip(ends.values, ends.converged, strict=True)
+                float(value) if converged else float("nan")
+                for value, converged in zip(ends.values, ends.converged, strict=True)
             )
         with np.errstate(all="ignore"):
             ratio = float(np.abs(np.divide(lowest, highest)))

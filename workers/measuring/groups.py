@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,7 @@ from ..metric_names import name_in_group
 from ..samples.batches import Batch, is_tensor
 from ..samples.data_sets import naming_set, note_of_set
 from ..samples.samples import Samples
-from .sample_loss import SummedLoss
-from .totals import Pending, Total
+from .totals import Total
 
 if TYPE_CHECKING:
     from jaxtyping import Int64
@@ -61,35 +60,6 @@ class SampleGroups:
             return sums[0] / sums[1]
 
 
-class GroupedLoss(Total):
-    """A loss, and beside it that of each group of the samples; all samples are added between two resets."""
-
-    splits = True
-
-    def __init__(self, loss: SummedLoss, groups: SampleGroups) -> None:
-        self._loss, self._groups = loss, groups
-        self.adds_up = loss.adds_up
-
-    def reset(self) -> None:
-        """Starts a new sum."""
-        self._loss.reset()
-
-    def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
-        self._loss.add(outputs, batch)
-
-    def pending(self) -> Pending:
-        """Returns the loss, its standard error, and each group's loss."""
-        whole, means = self._loss.pending(), self._groups.means(*self._loss.sums)
-        own = len(whole.numbers)
-
-        def finish(numbers: Sequence[float]) -> dict[str, float]:
-            groups = (float(number) for number in numbers[own:])
-            return {**whole.finish(numbers[:own]), **dict(zip(self._groups.names, groups, strict=True))}
-
-        return Pending([*whole.numbers, *means], finish)
-
-
 def check_splits(loss: Total, option: str = "groups") -> None:
     """Checks that a loss has a value for each sample, which ``option`` needs."""
     if not loss.splits:
@@ -104,25 +74,25 @@ def find_groups(
     choice: str | Callable[[Any, Any], Any], sets: Mapping[str, Samples]
 ) -> tuple[list[SampleGroups], list[str], str]:
     """Returns the data sets' groups, notes, and a SHA-256 of all; ``choice`` gives a whole number for each sample."""
-    found: list[NDArray[np.int64]] = []
+    ids_of_sets: list[NDArray[np.int64]] = []
     for name, samples in sets.items():
         with naming_set(name):
-            found.append(np.concatenate([_ids_of(choice, batch) for batch in samples.own_batches]))
-    labels = np.unique(np.concatenate(found))
+            ids_of_sets.append(np.concatenate([_ids_of(choice, batch) for batch in samples.own_batches]))
+    labels = np.unique(np.concatenate(ids_of_sets))
     if len(labels) > _MOST_GROUPS:
         raise CallbackFunctionError(
             f"groups must be at most {_MOST_GROUPS}, each of which is a surface of its own, but there are "
             f"{len(labels)}. Join them with groups=a function of (inputs, targets)."
         )
     notes = []
-    for (name, _), ids in zip(sets.items(), found, strict=True):
+    for (name, _), ids in zip(sets.items(), ids_of_sets, strict=True):
         absent = sorted(set(labels.tolist()) - set(ids.tolist()))
         if absent:
             text = f"there is no sample of the groups {some_names(absent, str)}, whose loss is NaN."
             notes.append(note_of_set(name, text))
     numbers = tuple(int(label) for label in labels)
-    digest = hashlib.sha256(b"".join(ids.astype("<i8").tobytes() for ids in found)).hexdigest()
-    return [SampleGroups(numbers, np.searchsorted(labels, ids)) for ids in found], notes, digest
+    digest = hashlib.sha256(b"".join(ids.astype("<i8").tobytes() for ids in ids_of_sets)).hexdigest()
+    return [SampleGroups(numbers, np.searchsorted(labels, ids)) for ids in ids_of_sets], notes, digest
 
 
 def targets_of(batch: Batch) -> Any:
@@ -133,9 +103,9 @@ def targets_of(batch: Batch) -> Any:
     return targets
 
 
-def whole_numbers(found: Any, batch: Batch) -> NDArray[np.int64] | None:
+def whole_numbers(values: Any, batch: Batch) -> NDArray[np.int64] | None:
     """Returns one whole number for each of a batch's samples, shape (samples,); None where these are something else."""
-    array = np.asarray(found.cpu() if is_tensor(found) else found)
+    array = np.asarray(values.cpu() if is_tensor(values) else values)
     if array.dtype.kind not in "iub" or array.size != batch.size or array.ndim > 2:
         return None
     return array.reshape(-1).astype(np.int64)
@@ -144,15 +114,15 @@ def whole_numbers(found: Any, batch: Batch) -> NDArray[np.int64] | None:
 def _ids_of(choice: str | Callable[[Any, Any], Any], batch: Batch) -> NDArray[np.int64]:
     targets = targets_of(batch)
     if isinstance(choice, str):
-        found, origin = targets, 'groups="target" needs targets that are'
+        values, origin = targets, 'groups="target" needs targets that are'
     else:
         try:
-            found, origin = choice(batch.inputs, targets), "the function groups must return"
+            values, origin = choice(batch.inputs, targets), "the function groups must return"
         except Exception as error:
             raise CallbackFunctionError(f"the function groups raised {type(error).__name__}: {error}") from error
-    numbers = whole_numbers(found, batch)
+    numbers = whole_numbers(values, batch)
     if numbers is None:
-        array = np.asarray(found.cpu() if is_tensor(found) else found)
+        array = np.asarray(values.cpu() if is_tensor(values) else values)
         raise SamplesError(
             f"{origin} one whole number for each sample, but for {batch.size} samples got {array.dtype} of shape "
             f"{array.shape}."

@@ -1,4 +1,4 @@
-"""The loss of each sample at a point, kept from the sums that the loss of all is made of anyway."""
+"""The loss of each sample and of each group at a point, from the sums that the loss of all is made of anyway."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..metric_names import SAMPLE_LOSSES
 from ..sample_losses import KeptSamples
 from ..samples.batches import Batch, is_tensor
 from ..samples.samples import Samples
-from .groups import targets_of, whole_numbers
+from .groups import SampleGroups, targets_of, whole_numbers
 from .sample_loss import SummedLoss
 from .totals import Pending, Total
 
@@ -21,26 +21,35 @@ if TYPE_CHECKING:
     from jaxtyping import Float32, Float64
 
 
-class KeptLoss(Total):
-    """A loss, and beside it that of each sample; ``shown`` is this loss, perhaps with groups, and adds both up."""
+class DetailedLoss(Total):
+    """A loss, beside it that of each group of the samples, and of each sample; all are added between two resets."""
 
     splits = True
 
-    def __init__(self, loss: SummedLoss, shown: Total) -> None:
-        self._loss, self._shown = loss, shown
+    def __init__(self, loss: SummedLoss, groups: SampleGroups | None, *, keeps_samples: bool) -> None:
+        self._loss, self._groups, self._keeps_samples = loss, groups, keeps_samples
         self.adds_up = loss.adds_up
 
     def reset(self) -> None:
         """Starts a new sum."""
-        self._shown.reset()
+        self._loss.reset()
 
     def add(self, outputs: Any, batch: Batch) -> None:
         """Adds one batch."""
-        self._shown.add(outputs, batch)
+        self._loss.add(outputs, batch)
 
     def pending(self) -> Pending:
-        """Returns what is shown, and the samples' losses."""
-        return replace(self._shown.pending(), samples={SAMPLE_LOSSES: own_losses(*self._loss.sums)})
+        """Returns the loss, its standard error, each group's loss, and the samples' losses."""
+        whole, groups = self._loss.pending(), self._groups
+        if groups is not None:
+            numbers, finish_loss, count = whole.numbers, whole.finish, len(whole.numbers)
+
+            def finish(values: Sequence[float]) -> dict[str, float]:
+                of_groups = (float(value) for value in values[count:])
+                return {**finish_loss(values[:count]), **dict(zip(groups.names, of_groups, strict=True))}
+
+            whole = Pending([*numbers, *groups.means(*self._loss.sums)], finish)
+        return replace(whole, samples={SAMPLE_LOSSES: own_losses(*self._loss.sums)}) if self._keeps_samples else whole
 
 
 def own_losses(numerators: Any, denominators: Any) -> Any:
@@ -57,9 +66,11 @@ def as_kept(losses: Any) -> Float32[np.ndarray, "*_ samples"]:
         return np.asarray(losses.cpu() if is_tensor(losses) else losses).astype(np.float32)
 
 
-def as_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Float32[np.ndarray, "points samples"]]:
-    """Returns the losses of samples by name, of each of which every point has one row."""
-    return {name: np.stack([as_kept(row[name]) for row in rows]) for name in (rows[0] if rows else ())}
+def as_columns(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Returns metrics by name, a value for each point, and the losses of samples, a row for each point."""
+    columns = {name: np.array([row[name] for row in rows], np.float64) for name in metrics}
+    kept = [name for name, value in (rows[0] if rows else {}).items() if np.ndim(value)]
+    return {**columns, **{name: np.stack([as_kept(row[name]) for row in rows]) for name in kept}}
 
 
 def values_at(columns: Mapping[str, NDArray[Any]], row: int) -> dict[str, float]:
@@ -69,8 +80,8 @@ def values_at(columns: Mapping[str, NDArray[Any]], row: int) -> dict[str, float]
 
 def samples_at(columns: Mapping[str, NDArray[Any]], row: int) -> dict[str, Float32[np.ndarray, " samples"]] | None:
     """Returns the losses of each set's samples at one point, by the set's name; None where none are kept."""
-    found = {_set_of(name): np.array(column[row]) for name, column in columns.items() if column.ndim > 1}
-    return found or None
+    losses = {_set_of(name): np.array(column[row]) for name, column in columns.items() if column.ndim > 1}
+    return losses or None
 
 
 def describe_kept(

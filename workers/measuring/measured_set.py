@@ -20,13 +20,12 @@ from ..measurement_plan import MeasurementPlan
 from ..metric_names import name_in_set
 from ..samples.batches import Batch
 from ..samples.data_sets import note_of_set
-from ..samples.samples import Passes, Samples
+from ..samples.samples import Samples
 from . import checks
-from .groups import GroupedLoss, SampleGroups, check_splits
-from .kept_samples import KeptLoss, values_at
+from .groups import SampleGroups, check_splits
+from .kept_samples import DetailedLoss, values_at
 from .memory_shortage import is_memory_shortage, shortage_text, within_memory
-from .partition import PartitionTest
-from .partition_sums import agrees_on_all, best_of_own_batches
+from .partition import PartitionTest, best_of_own_batches
 from .sample_loss import SummedLoss
 from .totals import Total
 from .tuning import chosen_plan
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from jaxtyping import Float64
 
 Measure: TypeAlias = "Callable[[Float64[np.ndarray, 'points axes']], dict[str, Float64[np.ndarray, ' points']]]"
-_MUST_SEE = 2  # the origin and the farthest point
 
 
 class MeasuredNetwork(ABC):
@@ -137,10 +135,9 @@ class MeasuredSet:
     @property
     def totals_at_points(self) -> list[Total]:
         """The same totals, where the loss is that of each group and of each sample as well."""
-        if not isinstance(self.loss, SummedLoss):
+        if not isinstance(self.loss, SummedLoss) or not (self.groups or self.keeps_samples):
             return self.totals
-        shown: Total = self.loss if self.groups is None else GroupedLoss(self.loss, self.groups)
-        return [KeptLoss(self.loss, shown) if self.keeps_samples else shown, *self.metrics.values()]
+        return [DetailedLoss(self.loss, self.groups, keeps_samples=self.keeps_samples), *self.metrics.values()]
 
     @property
     def keeps_batches(self) -> bool:
@@ -261,13 +258,13 @@ class MeasuredSet:
         if self._network.draws_alike:
             partition = self.partition
         size = self._chosen_plan.batch_size
-        self._take(self._look_at_plane(far_points, few=True) if partition is None else partition, axes)
+        self._take(self._look_at_plane(far_points) if partition is None else partition, axes)
         if self.samples.passes is not None:
             return
         with checks.callback_errors():
             self.origin = self.measure_origin(axes, measure)
             agrees = partition is not None or self._agrees_everywhere(self.origin, axes)
-        if not agrees and self._take(self._look_at_plane(far_points, few=False), axes):
+        if not agrees and self._take(self._look_at_plane(far_points, may_be_few=False), axes):
             self.origin = self.measure_origin(axes, measure)
         if self._chosen_plan.batch_size != size:
             self.warn(shortage_text(size, self._chosen_plan.batch_size))
@@ -288,12 +285,7 @@ class MeasuredSet:
 
     def _look_here(self) -> Partition:
         """Finds out with the weights that callback_fn gives how the loss is added up, as far as they tell."""
-        test = self._new_test(few=True)
-        test.look()
-        if not test.suffices(on_plane=False):
-            test = self._new_test()
-            test.look()
-        return self._decided(test, on_plane=False)
+        return self._with_name(self._new_test().find([lambda _: None], on_plane=False))
 
     def _agrees_everywhere(self, origin: OriginMeasurement, axes: int) -> bool:
         """Returns whether the partition that a few batches showed is true of all samples."""
@@ -301,55 +293,28 @@ class MeasuredSet:
         # but not for a loss that is known to be a sum over samples.
         if self.keeps_batches or all(total.adds_up for total in self.totals):
             return True
-        samples = self._network.samples_for_test(self.samples)
-        own, other = samples.partitions().own_and_other()
-        # Our own batches are no news where they are the data set's.
-        size, own_size = self.plan.batch_size, max(batch.size for batch in samples.read_batches)
-        groups = other if min(size or own_size, samples.count) == own_size else own
-        batches = (batch for group in groups for batch in group)
-        totals, closeness = {"loss": self.loss, **self.metrics}, self._closeness(samples)
         with self._network.settings(), self._network.visiting([0.0] * axes):
-            forward = self._network.forward_here()
-            return agrees_on_all(forward, batches, self.candidates[0], totals, origin.values[0], closeness)
+            return self._new_test().agrees(self.partition.candidate, self.plan.batch_size, origin.values[0])
 
-    def _look_at_plane(self, far_points: Sequence[Sequence[float]], *, few: bool) -> Partition:
-        """Looks at a plane, at more than two places where these tell nothing; in passes at all others at once."""
-        passes = self.samples.passes
-        few = few and passes is None
-        visits = [functools.partial(self._network.visit, point, roughly=few) for point in places_to_look_at(far_points)]
-        rounds = [[visit] for visit in visits] if passes is None else [visits[:_MUST_SEE], visits[_MUST_SEE:]]
+    def _look_at_plane(self, far_points: Sequence[Sequence[float]], *, may_be_few: bool = True) -> Partition:
+        """Looks at a plane, at more than two places where these tell nothing."""
+
+        def visit(point: Sequence[float], is_few: bool) -> None:
+            self._network.visit(point, roughly=is_few)
+
+        visits = [functools.partial(visit, point) for point in places_to_look_at(far_points)]
         with checks.callback_errors(), self._network.settings():
-            test = self._new_test(few=few, passes=passes)
             try:
-                seen = 0
-                for some in rounds:
-                    if seen >= _MUST_SEE and test.is_told:
-                        break
-                    test.look(some)
-                    seen += len(some)
-                if passes is not None or test.suffices(on_plane=True):
-                    return self._decided(test, on_plane=True)
+                return self._with_name(self._new_test().find(visits, on_plane=True, may_be_few=may_be_few))
             finally:
                 self._network.leave()
-        return self._look_at_plane(far_points, few=False)
 
-    def _closeness(self, samples: Samples) -> checks.Closeness:
-        return checks.partition_closeness(self._network.space, samples.total, self.plan.precision)
-
-    def _new_test(self, *, few: bool = False, passes: Passes | None = None) -> PartitionTest:
+    def _new_test(self) -> PartitionTest:
         samples = self._network.samples_for_test(self.samples)
-        forward, closeness = self._network.forward_here(), self._closeness(samples)
-        return PartitionTest(forward, samples, self.candidates, self.metrics, closeness, few=few, passes=passes)
+        closeness = checks.partition_closeness(self._network.space, samples.total, self.plan.precision)
+        return PartitionTest(self._network.forward_here(), samples, self.candidates, self.metrics, closeness)
 
-    def _decided(self, test: PartitionTest, *, on_plane: bool) -> Partition:
-        partition = test.decide(on_plane=on_plane, at_once=self.samples.passes is None)
-        if self.samples.passes is None and partition.own_batches and self.samples.without_batches:
-            try:
-                test.try_at_once(partition.candidate)
-            except Exception as error:
-                if not is_memory_shortage(error):
-                    raise
-                partition = test.decide(on_plane=on_plane, at_once=False)
+    def _with_name(self, partition: Partition) -> Partition:
         if self.is_main:
             return partition
         return replace(partition, notes=tuple(note_of_set(self.name, note) for note in partition.notes))

@@ -15,25 +15,26 @@ if TYPE_CHECKING:
 
 
 _Measured = TypeVar("_Measured")
-# What PyTorch, C++, XLA and the operating system say; there is no common class.
+# What PyTorch, C++, XLA, MindSpore and the operating system say, in small letters; there is no common class.
 _TEXTS = (
     "not enough memory",
     "out of memory",
     "std::bad_alloc",
-    "RESOURCE_EXHAUSTED",
-    "Cannot allocate memory",
+    "memory not enough",
+    "resource_exhausted",
+    "cannot allocate memory",
     # NVIDIA's libraries have statuses of their own: cuBLAS, cuSOLVER, cuSPARSE and cuDNN up to 8, then cuDNN from 9 on.
     # What else may be a shortage ("unable to find an engine", CUDNN_STATUS_INTERNAL_ERROR alone) may be anything.
-    "_STATUS_ALLOC_FAILED",
-    "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
-    "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
+    "_status_alloc_failed",
+    "cudnn_status_internal_error_device_allocation_failed",
+    "cudnn_status_internal_error_host_allocation_failed",
 )
 
 
 def is_memory_shortage(error: BaseException | None) -> bool:
     """Returns whether an exception, or what caused it, means that memory ran out: a device's or the host's."""
     while error is not None:
-        if isinstance(error, MemoryError) or any(text in str(error) for text in _TEXTS):
+        if isinstance(error, MemoryError) or any(text in str(error).lower() for text in _TEXTS):
             return True
         error = error.__cause__ or error.__context__
     return False

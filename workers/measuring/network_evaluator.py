@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from collectors.networks.weight_space import State
 
-from ..errors import CallbackFunctionError, PointsFailedError
+from ..errors import CallbackFunctionError, PointsFailedError, SamplesError
 from ..evaluator import (
     DataSetDescription,
     Evaluator,
@@ -24,7 +26,7 @@ from ..evaluator import (
 from ..measurement_options import MeasurementOptions
 from ..sample_losses import DENOMINATORS, NUMERATORS, KeptSamples
 from ..samples.batches import is_tensor
-from ..samples.data_sets import naming_set, note_of_set
+from ..samples.data_sets import ReadSet, naming_set, note_of_set
 from ..samples.samples import Samples
 from ..samples.sources import hold, hold_sets
 from .groups import check_splits, find_groups
@@ -33,10 +35,13 @@ from .measured_set import MeasuredNetwork, MeasuredSet
 from .memory_shortage import within_memory
 from .sample_loss import SummedLoss
 from .streamed import StreamedMeasurement
-from .totals import Total
+from .totals import Total, low_precision_note
+from .tuning import choose_batch_size, plan_batches
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
+
+_Value = TypeVar("_Value")
 
 
 class NetworkEvaluator(Evaluator, MeasuredNetwork):
@@ -44,7 +49,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
 
     _groups_sha256 = ""
     _kept: tuple[KeptSamples, ...] = ()
-    _held = b""
+    _shared_samples = b""
     _passes: StreamedMeasurement | None = None
     """How samples are measured that are read anew in each pass."""
 
@@ -66,7 +71,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
             kept=self._kept,
             partition=replace(main.partition, further=tuple(item.partition for item in further)),
             splits=main.samples.passes is None and main.loss.splits,
-            held=self._held,
+            held=self._shared_samples,
         )
         if not main.name:
             return whole
@@ -184,6 +189,41 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         with naming_set(name):
             self._sets.append(MeasuredSet(self, name, samples, *own, self._main.plan, texts, is_main=False))
 
+    def _get_sets_ready(
+        self, further: Sequence[ReadSet], metrics: Mapping[str, Total], setup: MeasurementSetup, device: str
+    ) -> None:
+        """Ends a constructor that has made the main data set; the framework decides on layout and compilation."""
+        main = self._main
+        main.warn(*low_precision_note(main.loss))
+        for item in further:
+            self._add_set(item.name, item.samples, main.candidates, metrics, item.notes)
+        self._find_groups(setup.options)
+
+        def run(batch_size: int) -> int:
+            batch = main.samples.batches(batch_size)[0]
+            # A few samples may hold nothing but padding, which has no mean.
+            with contextlib.suppress(SamplesError):
+                self.measure_batches([batch], main.loss, {})
+            return batch.size
+
+        with self.settings():
+            choose = functools.partial(choose_batch_size, run, main.samples.count)
+            main.plan = plan_batches(setup, fixed_batches=main.keeps_batches, choose=choose)
+        self._threads = main.plan.threads
+        with self.settings():
+            names = tuple(main.measure_few())
+        self._plan_sets(setup)
+        self._describe(names, setup, device)
+
+    def _measure_each(self, measure: Callable[[MeasuredSet], Mapping[str, _Value]]) -> dict[str, _Value]:
+        """Measures each data set; returns the values under the names with which they are stored."""
+        values: dict[str, _Value] = {}
+        for item in self._sets:
+            with naming_set(item.name):
+                of_set = measure(item)
+            values |= {item.result_name(name): value for name, value in of_set.items()}
+        return values
+
     def _find_groups(self, options: MeasurementOptions) -> None:
         """Finds the groups of all data sets' samples, and gets ready to keep their losses, where options ask for it."""
         for option, is_asked in (("keep_samples", options.keep_samples), ("groups", options.groups is not None)):
@@ -196,10 +236,10 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
             self._kept = tuple(describe_kept(item.name, item.samples) for item in self._sets)
         if options.groups is None:
             return
-        found, notes, self._groups_sha256 = find_groups(
+        groups_of_sets, notes, self._groups_sha256 = find_groups(
             options.groups, {item.name: item.samples for item in self._sets}
         )
-        for item, groups in zip(self._sets, found, strict=True):
+        for item, groups in zip(self._sets, groups_of_sets, strict=True):
             item.groups = groups
         self._main.warn(*notes)
 
@@ -212,15 +252,15 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
             for point in points.tolist():
                 with self.visiting(point):
                     self.measure_batches(item.batches, loss, {})
-                    found, denominators = loss.sums
-                    numerators.append(_on_host(found))
+                    of_samples, denominators = loss.sums
+                    numerators.append(_on_host(of_samples))
         sums = {NUMERATORS: np.stack(numerators)}
         return sums if denominators is None else {**sums, DENOMINATORS: _on_host(denominators)}
 
     def _weights_of(self, item: MeasuredSet, axes: int) -> Float64[np.ndarray, " samples"] | None:
         """Returns how much each sample of a set counts in the mean; None for a loss that is a sum."""
-        found = within_memory(self, lambda: self._sums_of_samples(item, np.zeros((1, axes))))
-        return found.get(DENOMINATORS)
+        sums = within_memory(self, lambda: self._sums_of_samples(item, np.zeros((1, axes))))
+        return sums.get(DENOMINATORS)
 
     def _plan_sets(
         self, setup: MeasurementSetup, place: Callable[[Samples], Samples] = lambda samples: samples
@@ -234,7 +274,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         """Ends a constructor; the names are those of what is measured on the main data set."""
         self._main.describe(names, setup, self._main.plan, device)
         samples = [item.samples for item in self._sets]
-        self._held = (hold_sets(samples) if self._main.name else hold(samples[0])) or b""
+        self._shared_samples = (hold_sets(samples) if self._main.name else hold(samples[0])) or b""
 
 
 def _on_host(array: Any) -> Float64[np.ndarray, " samples"]:

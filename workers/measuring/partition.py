@@ -2,364 +2,400 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from ..errors import SamplesError
 from ..evaluator import Partition
-from ..samples.samples import Groups, Passes, Samples, TwoPartitions
+from ..samples.batches import Batch
+from ..samples.samples import Passes, Samples, TwoPartitions
 from .checks import Closeness, check_same_values
 from .memory_shortage import is_memory_shortage
-from .partition_sums import PartitionSum, PartitionSums, differ_in_kind, run_batches
-from .totals import Total
+from .totals import Pending, Total, add_batches, run_batches
 
+_SAME = 1e-5
 _CLEARLY_CLOSER = 0.1
+_MUST_SEE = 2  # the origin and the farthest point
 _MEAN = " It is the mean over these batches, weighted by how many samples each holds"
 _MEAN_OF_BATCHES = f"{_MEAN}; if it should be a sum or a ratio over all samples, let one batch hold them all."
-_PLACES = "the plane's origin, its corners and between them"
+_OPEN = "which leaves open whether it depends on how samples are batched, so"
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Every total over the loader's own batches, and over other ones; None where these cannot be made."""
+class _Sum(Total):
+    """A total over one partition; one that is tested also over each group of batches, and each batch alone."""
 
-    own: Sequence[PartitionSum]
-    other: Sequence[PartitionSum | None]
+    def __init__(self, name: str, total: Total, *, is_tested: bool = True) -> None:
+        total.reset()
+        self.name, self._total, self._group = name, total, total.fresh() if is_tested else None
+        self.value = math.nan
+        self.groups: list[float] = []
+        self.each: list[list[float]] = []
+        self.sizes: list[list[int]] = []
+        """Of each batch in each group."""
+        self.error: Exception | None = None
+        """Why there are no values."""
 
+    def reset(self) -> None:
+        """Begins a group of batches."""
+        if self._group is not None:
+            self._group.reset()
+            self.groups.append(math.nan)
+            self.each.append([])
+            self.sizes.append([])
 
-@dataclass(frozen=True)
-class _Verdict:
-    """What is known of one total.
-
-    Attributes:
-        fits: whether nothing speaks against its adding up.
-        told: whether batches differed enough somewhere for that to mean something.
-        gap: the largest relative difference between the two partitions.
-        value: at the last place.
-    """
-
-    fits: bool
-    told: bool
-    gap: float
-    value: float
-
-
-class PartitionTest:
-    """Measures under two partitions of the samples, at a few places, to find out how the loss is added up."""
-
-    # Two partitions agree by chance where all samples have one loss (a head of zeros), and within rounding where losses
-    # are tiny (data learned by heart). So what counts is whether they agree where batches differ from each other.
-    def __init__(
-        self,
-        forward: Callable[..., Any],
-        samples: Samples,
-        candidates: Sequence[Total],
-        metrics: Mapping[str, Total],
-        closeness: Closeness,
-        *,
-        few: bool = False,
-        passes: Passes | None = None,
-    ) -> None:
-        self._passes = passes
-        self._forward, self._samples, self._closeness = forward, samples, closeness
-        # The first candidate is for a loss that belongs to its batches.
-        self._totals = [*candidates, *metrics.values()]
-        self._names = ["loss"] * len(candidates) + list(metrics)
-        self._loss, self._metrics = range(len(candidates)), range(len(candidates), len(self._totals))
-        partitions = samples.partitions()
-        self._partitions = partitions.few() if few else partitions
-        self._is_whole = len(self._partitions.groups) == len(partitions.groups)
-        self._label_means = self._find_label_means()
-        self._places: list[_Place] = []
-        self._repeated = False
-
-    def look(self, visits: Sequence[Callable[[], None]] = (lambda: None,)) -> None:
-        """Measures under both partitions where visits move the network; at the very first place nothing may fail.
-
-        Several visits are for samples that are read in passes, because metrics may share what they add up.
-        """
-        own = [self._new_sums() for _ in visits]
-        other: dict[int, PartitionSums] = {}
-        failed: set[int] = set()
-        apart: dict[int, Exception] = {}
-        sizes: list[list[int]] = []
-        for block in self._blocks():
-            sizes += [pieces for partitions in block for pieces in self._sizes(partitions)]
-            groups = [self._own_and_other(partitions) for partitions in block]
-            is_wanted = self._passes is not None or _differ(sizes)
-            for index, visit in enumerate(visits):
-                if index in failed:
-                    continue
-                try:
-                    visit()
-                    for own_groups, _ in groups:
-                        own[index].add(own_groups)
-                except Exception as error:
-                    if self._must_have(index) or (self._passes is not None and is_memory_shortage(error)):
-                        raise
-                    failed.add(index)  # a failed point, which ends no survey
-                    continue
-                try:
-                    if self._passes is None:
-                        own[index].finish()
-                    other[index] = other.get(index) or self._new_sums()
-                    for _, other_groups in groups if is_wanted and index not in apart else ():
-                        other[index].add(other_groups)
-                except Exception as error:  # the network needs a batch as the loader makes it
-                    apart[index] = error
-            del block, groups
-        self._set_shares(sizes)
-        for index, visit in enumerate(visits):
-            if index not in failed:
-                others = self._impossible(apart[index]) if index in apart else other[index].finish()
-                self._add_place(own[index].finish(), others if _differ(sizes) else None, visit, self._must_have(index))
-
-    def _must_have(self, index: int) -> bool:
-        return index == 0 and not self._places
-
-    def _add_place(
-        self, own: Sequence[PartitionSum], other: Sequence[PartitionSum] | None, visit: Callable[[], None], first: bool
-    ) -> None:
-        """Keeps what a place tells, unless a metric or the loss raised there; at the first, ``decide`` raises it."""
-        errors = [own[index].error for index in self._metrics]
-        if first:
-            _raise_first(errors)
-        elif any(errors) or self._loss_failure(own) is not None:
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds a batch to all and to its group."""
+        if self.error is not None:
             return
-        # What else the user's code makes of ignored labels is of no interest.
-        kept = () if other is None else self._label_means or range(len(other))
-        place = _Place(
-            own, [other[index] if other is not None and index in kept else None for index in range(len(own))]
-        )
-        if self._is_doubtful(place):
-            visit()
-            # What is measured again is in memory.
-            self._check_repeatable(own if self._passes is None else self._sums_in_memory())
-        self._places.append(place)
+        try:
+            self._total.add(outputs, batch)
+            if self._group is not None:
+                self._group.add(outputs, batch)
+                self.groups[-1] = value = self._value_of(self._group)
+                if self.each[-1]:
+                    alone = self._total.fresh()
+                    alone.add(outputs, batch)
+                    value = self._value_of(alone)
+                self.each[-1].append(value)
+                self.sizes[-1].append(batch.size)
+        except Exception as error:
+            if is_memory_shortage(error):
+                raise
+            self.error = error
 
-    def _blocks(self) -> Iterator[list[TwoPartitions]]:
-        """Yields the samples in both partitions, as many as memory holds at once."""
-        if self._passes is None:
-            yield [self._partitions]
-            return
-        for block in self._passes.blocks():
-            yield [part.partitions().aligned(own_are_pieces=self._partitions.own_are_pieces) for part in block]
+    def pending(self) -> Pending:
+        """Returns the value over all batches."""
+        return self._total.pending()
 
-    def _own_and_other(self, partitions: TwoPartitions) -> tuple[Groups, Groups]:
-        own, other = partitions.own_and_other()
-        return own, self._in_halves(own) if self._label_means else other
-
-    def _loss_failure(self, own: Sequence[PartitionSum]) -> Exception | None:
-        """Returns what the loss raised where no way to add it up has a value: then the place tells nothing of it."""
-        errors = [own[index].error for index in self._loss]
-        raised = [error for error in errors if error is not None and not isinstance(error, SamplesError)]
-        return raised[0] if len(raised) == len(errors) else None
-
-    def _find_label_means(self) -> list[int]:
-        """Returns which totals tell something of batches that cannot be cut, if half of their labels are ignored."""
-        if self._partitions.differ:
-            return []
-        ((batch, *_), *_), _ = self._partitions.own_and_other()
-        return [index for index in self._loss if self._totals[index].halves(batch) is not None]
-
-    def _in_halves(self, groups: Groups) -> Groups:
-        halves = self._totals[self._label_means[0]].halves
-        return [[half for batch in group for half in halves(batch) or [batch, batch]] for group in groups]
-
-    def _sizes(self, partitions: TwoPartitions) -> list[list[int]]:
-        if self._label_means:
-            return [[batch.size, batch.size] for batch, _ in partitions.groups]
-        return [[piece.size for piece in pieces] for _, pieces in partitions.groups]
-
-    def _impossible(self, error: Exception) -> list[PartitionSum]:
-        return [PartitionSum(error=error) for _ in self._totals]
-
-    def _is_doubtful(self, place: _Place) -> bool:
-        return not self._repeated and any(
-            not self._verdict(index, [place]).fits for index in (0, *self._metrics) if place.own[index].error is None
-        )
-
-    def _set_shares(self, piece_sizes: Sequence[Sequence[int]]) -> None:
-        sizes = np.array([sum(pieces) for pieces in piece_sizes], np.float64)
-        self._shares = sizes / sizes.sum()
-        self._piece_shares = [np.array(pieces) / sum(pieces) for pieces in piece_sizes]
+    def finish(self) -> None:
+        """Ends the sum; its total may be used for another one afterwards."""
+        if self.error is None:
+            try:
+                self.value = self.result()[self.name]
+            except Exception as error:
+                self.error = error
 
     @property
-    def is_told(self) -> bool:
-        """Whether looking at more places would not tell more."""
-        known = [self._is_known(index) for index in self._loss]
-        return any(known) and all(self._is_known(index) for index in self._metrics)
+    def has_failed(self) -> bool:
+        """Whether it has no value for another reason than samples of which none counts."""
+        return self.error is not None and not isinstance(self.error, SamplesError)
 
-    def suffices(self, *, on_plane: bool) -> bool:
-        """Returns whether looking at all batches instead of a few would not tell more: few may be padding or alike."""
-        has_value = [math.isfinite(self._verdict(index).value) for index in range(len(self._totals))]
-        has_values = any(has_value[: len(self._loss)]) and all(has_value[len(self._loss) :])
-        return self._is_whole or (has_values and (self.is_told or not on_plane))
-
-    def decide(self, *, on_plane: bool, at_once: bool = True) -> Partition:
-        """Returns how the loss is added up; at weights off a plane, what the places do not show stays open."""
-        chosen = self._choose(self._loss, on_plane)
-        failure = next((place.own[0].error for place in self._places if place.own[0].error), None)
-        if not any(math.isfinite(self._verdict(index).value) for index in self._loss):
-            errors = (place.own[index].error for index in self._loss for place in self._places)
-            _raise_first(error for error in errors if isinstance(error, SamplesError))
-        if chosen is None:
-            _raise_first([failure])
-        notes = [self._note(0 if chosen is None else chosen, on_plane, at_once=at_once)]
-        notes += [self._note(index, on_plane, at_once=at_once) for index in self._metrics]
-        found = tuple(filter(None, notes))
-        is_open = not on_plane and any(
-            not self._totals[index].adds_up and not math.isfinite(self._verdict(index).value)
-            for index in (chosen or 0, *self._metrics)
-        )
-        return Partition(chosen or 0, chosen is None or bool(found) or is_open, at_once, found)
-
-    def try_at_once(self, candidate: int) -> None:
-        """Measures all samples as one batch, to find out whether memory holds that."""
-        metrics = {self._names[index]: self._totals[index] for index in self._metrics}
-        run_batches(self._forward, self._samples.all_at_once(True).own_batches, self._totals[candidate], metrics)
-
-    def _choose(self, candidates: Iterable[int], on_plane: bool) -> int | None:
-        """Returns the candidate that adds batches up, or None."""
-        fitting = [index for index in candidates if self._adds_up(index, on_plane)]
-        fitting = [index for index in fitting if self._is_known(index)] or fitting
-        split = next((index for index in fitting if self._totals[index].splits), None)
-        if split is not None or not fitting:
-            return split
-        # Wrong weights may come close where all batches have nearly the same loss; the right ones come much closer.
-        chosen = fitting[0]
-        for index in fitting:
-            if self._verdict(index).gap < _CLEARLY_CLOSER * self._verdict(chosen).gap:
-                chosen = index
-        return chosen
-
-    def _adds_up(self, index: int, on_plane: bool) -> bool:
-        verdict = self._verdict(index)
-        is_single = self._samples.count == 1
-        return verdict.fits and (self._is_known(index) or is_single or not on_plane)
-
-    def _is_known(self, index: int) -> bool:
-        verdict = self._verdict(index)
-        return self._totals[index].adds_up or verdict.told or not verdict.fits
-
-    def _verdict(self, index: int, places: Sequence[_Place] | None = None) -> _Verdict:
-        places = self._places if places is None else places
-        values = [place.own[index].value for place in places]
-        sizes = [abs(value) for value in values if math.isfinite(value)]
-        scale = max(sizes, default=0.0)
-        fits, told, largest_gap, alike = True, False, 0.0, True
-        for place in places:
-            own, other = place.own[index], place.other[index]
-            fits &= self._agrees(index, place, scale)
-            if other is None:
-                alike = False
-                continue
-            if other.error is not None or differ_in_kind(own.value, other.value):
-                fits = False
-            elif math.isfinite(own.value):
-                gap, spread = self._gap(own, other), self._spread(other if len(other.each) > len(own.each) else own)
-                allowed = self._closeness.allowed(own.value, scale, spread)
-                fits &= gap <= allowed
-                told |= spread > self._closeness.telling * allowed
-                alike &= spread <= allowed
-                largest_gap = max(largest_gap, gap / abs(own.value) if own.value else gap)
-        # A loss that moves with the weights and is the same for all samples does not depend on them.
-        moves = bool(sizes) and max(sizes) - min(sizes) > self._closeness.telling * self._closeness.allowed(
-            scale, scale
-        )
-        return _Verdict(fits, told or (alike and moves), largest_gap, values[-1] if values else math.nan)
-
-    def _agrees(self, index: int, place: _Place, scale: float) -> bool:
-        """Returns whether a candidate gives for each batch what the loss itself gives."""
-        if index not in self._loss:
-            return True
-        sums = [(place.own[index], place.own[0])]
-        other, whole_of_other = place.other[index], place.other[0]
-        if other is not None and whole_of_other is not None:
-            sums.append((other, whole_of_other))
-        for ours, whole in sums:
-            if ours.error is not None and not isinstance(ours.error, SamplesError):
-                return False  # a user's class that gives ``reduction`` another meaning
-            if whole.error is not None:
-                continue  # its reduction is off: the sums take its elements' mean
-            for value, expected in zip(ours.each, whole.each, strict=False):
-                if differ_in_kind(value, expected):
-                    return False
-                if abs(value - expected) > self._closeness.in_one_batch.allowed(expected, scale):
-                    return False
-        return True
-
-    def _note(self, index: int, on_plane: bool, *, at_once: bool) -> str | None:
-        """Returns for what keeps the data set's batches a sentence that says so."""
-        if self._adds_up(index, on_plane):
-            return None
-        is_loss, name = index in self._loss, self._names[index]
-        label = name if is_loss else f"metric {name!r}"
-        verdict = self._verdict(index)
-        kept = self._samples.kept_text(at_once) + (" and it has no standard error." if is_loss else ".")
-        if not verdict.fits:
-            mean = "" if self._samples.is_one_batch(at_once) else _MEAN_OF_BATCHES + self._totals[index].advice
-            return f"{label} depends on how samples are batched, so {kept}{mean}"
-        if all(place.other[index] is None for place in self._places):
-            cut = all(batch.can_be_cut for batch, _ in self._partitions.groups)
-            what = "batches of one sample that cannot be joined" if cut else "lists or graphs, which are not cut"
-            return (
-                f"{label} is measured in {what}, which leaves open whether it depends on how samples are batched, so "
-                f"{kept}{_MEAN}.{self._totals[index].advice}"
-            )
-        finite = any(math.isfinite(place.own[index].value) for place in self._places)
-        found = "hardly differs between batches" if finite else "is not finite"
-        return (
-            f"{label} {found} at {_PLACES}, which leaves open whether it depends on how samples are batched, so {kept}"
-        )
-
-    def _gap(self, own: PartitionSum, other: PartitionSum) -> float:
+    def gap(self, other: _Sum) -> float:
         """Returns how much two partitions differ: all together, or group by group, whose differences may cancel."""
-        together = abs(own.value - other.value)
-        if not own.groups:
-            return together
         with np.errstate(invalid="ignore"):  # a batch of padding is NaN in both, an infinite loss infinite in both
-            gaps = np.nan_to_num(np.array(own.groups) - np.array(other.groups))
-        return max(together, float(np.linalg.norm(gaps * self._shares)))
+            gaps = np.nan_to_num(np.array(self.groups) - np.array(other.groups))
+        return max(abs(self.value - other.value), float(np.linalg.norm(gaps * self._shares)))
 
-    def _spread(self, pieces: PartitionSum) -> float:
+    def spread(self) -> float:
         """Returns what the gap would be if the pieces of each group had quite other weights."""
-        if not pieces.each:
-            return 0.0
-        deviations, values = [], iter(pieces.each)
-        for shares in self._piece_shares:
-            found = np.nan_to_num(np.array([next(values) for _ in shares]), posinf=0.0, neginf=0.0)
-            deviations.append(math.sqrt(float(shares @ (found - shares @ found) ** 2)))
+        deviations = []
+        for values, sizes in zip(self.each, self.sizes, strict=True):
+            pieces, shares = np.nan_to_num(np.array(values), posinf=0.0, neginf=0.0), np.array(sizes) / sum(sizes)
+            deviations.append(math.sqrt(float(shares @ (pieces - shares @ pieces) ** 2)))
         return float(np.linalg.norm(np.array(deviations) * self._shares))
 
-    def _new_sums(self) -> PartitionSums:
-        # In passes several places are added up at once.
-        totals = self._totals if self._passes is None else [total.fresh() for total in self._totals]
-        return PartitionSums(self._forward, totals, self._names, self._loss)
+    def agrees_in_batches(self, whole: _Sum, closeness: Closeness, scale: float) -> bool:
+        """Returns whether each batch alone has the value that the loss itself has there."""
+        return not any(
+            _differ_in_kind(value, expected) or abs(value - expected) > closeness.in_one_batch.allowed(expected, scale)
+            for value, expected in zip(chain(*self.each), chain(*whole.each), strict=False)
+        )
 
-    def _sums_in_memory(self) -> list[PartitionSum]:
-        sums = self._new_sums()
-        sums.add(self._partitions.own_and_other()[0])
-        return sums.finish()
+    @property
+    def _shares(self) -> Any:
+        sizes = np.array([sum(sizes) for sizes in self.sizes], np.float64)
+        return sizes / sizes.sum()
 
-    def _check_repeatable(self, expected: Sequence[PartitionSum]) -> None:
-        self._repeated, again = True, self._sums_in_memory()
-        for index in (0, *self._metrics):
-            if expected[index].error is None:
-                first, second = ({self._names[index]: item[index].value} for item in (expected, again))
-                check_same_values("callback_fn's network", first, second, "in the same batches")
-
-
-def _differ(piece_sizes: Sequence[Sequence[int]]) -> bool:
-    return any(len(pieces) > 1 for pieces in piece_sizes)
+    def _value_of(self, part: Total) -> float:
+        try:
+            return part.result()[self.name]
+        except SamplesError:
+            return math.nan  # a batch of padding has no mean of its own, but does the sums no harm
 
 
-def _raise_first(errors: Iterable[Exception | None]) -> None:
-    """Raises the first of some errors, where there is one."""
-    for error in errors:
-        if error is not None:
-            raise error
+@dataclass(eq=False)
+class _Tested:
+    """A way to add up the loss, or a metric.
+
+    Attributes:
+        own: at each place, over the data set's own batches.
+        other: at each place, over other batches; None where these cannot be made, or tell nothing.
+        fits: whether nothing speaks against its adding up.
+        is_known: whether more places would not show more.
+        gap: the largest relative difference between the two partitions.
+        is_finite: whether it has a value at the last place.
+    """
+
+    name: str
+    total: Total
+    is_loss: bool
+    own: list[_Sum] = field(default_factory=list)
+    other: list[_Sum | None] = field(default_factory=list)
+    fits: bool = True
+    is_known: bool = False
+    gap: float = 0.0
+    is_finite: bool = False
+
+    def new_sum(self, *, fresh: bool = False) -> _Sum:
+        """Returns a sum over one partition; where two are made at once, one of them is fresh."""
+        is_tested = self.is_loss or not self.total.adds_up
+        return _Sum(self.name, self.total.fresh() if fresh else self.total, is_tested=is_tested)
+
+    def judge(self, whole: _Tested, closeness: Closeness, places: slice = slice(None)) -> None:
+        """Finds out what some places show; ``whole`` is the loss as it is for a batch."""
+        values = [item.value for item in self.own[places]]
+        sizes = [abs(value) for value in values if math.isfinite(value)]
+        scale = max(sizes, default=0.0)
+        self.fits, self.gap, self.is_finite = True, 0.0, bool(values) and math.isfinite(values[-1])
+        tells, alike = False, True
+        rows = zip(self.own[places], self.other[places], whole.own[places], whole.other[places], strict=True)
+        for own, other, *expected in rows:
+            for ours, loss in zip((own, other), expected, strict=True):
+                if self.is_loss and ours is not None and loss is not None:
+                    # A user's class may give ``reduction`` another meaning. Where the loss itself raises, its reduction
+                    # is off: the sums take its elements' mean.
+                    agrees = loss.error is not None or ours.agrees_in_batches(loss, closeness, scale)
+                    self.fits &= agrees and not ours.has_failed
+            if other is None:
+                alike = False
+            elif other.error is not None or _differ_in_kind(own.value, other.value):
+                self.fits = False
+            elif math.isfinite(own.value):
+                gap, spread = own.gap(other), max(own.spread(), other.spread())
+                allowed = closeness.allowed(own.value, scale, spread)
+                self.fits &= gap <= allowed
+                tells |= spread > closeness.telling * allowed
+                alike &= spread <= allowed
+                self.gap = max(self.gap, gap / abs(own.value) if own.value else gap)
+        # A loss that moves with the weights and is the same for all samples does not depend on them.
+        moves = bool(sizes) and max(sizes) - min(sizes) > closeness.telling * closeness.allowed(scale, scale)
+        self.is_known = self.total.adds_up or tells or (alike and moves) or not self.fits
+
+    def note(self, samples: Samples, *, at_once: bool) -> str:
+        """Returns a sentence that says why the data set's own batches are kept."""
+        label = self.name if self.is_loss else f"metric {self.name!r}"
+        kept = samples.kept_text(at_once) + (" and it has no standard error." if self.is_loss else ".")
+        if not self.fits:
+            mean = "" if samples.is_one_batch(at_once) else _MEAN_OF_BATCHES + self.total.advice
+            return f"{label} depends on how samples are batched, so {kept}{mean}"
+        if not any(self.other):
+            cut = all(batch.can_be_cut for batch in samples.read_batches)
+            what = "batches of one sample that cannot be joined" if cut else "lists or graphs, which are not cut"
+            return f"{label} is measured in {what}, {_OPEN} {kept}{_MEAN}.{self.total.advice}"
+        finite = any(math.isfinite(item.value) for item in self.own)
+        looks = "hardly differs between batches" if finite else "is not finite"
+        return f"{label} {looks} at the plane's origin, its corners and between them, {_OPEN} {kept}"
+
+
+@dataclass(frozen=True)
+class PartitionTest:
+    """Compares whole batches with their pieces at a few places.
+
+    Two partitions agree by chance where all samples have one loss (a head of zeros), and within rounding where losses
+    are tiny (data learned by heart). So what counts is whether they agree where batches differ from each other.
+
+    Attributes:
+        forward: the network where it is.
+        candidates: ways to add up the loss; the first is for a loss that belongs to its batches.
+        closeness: of equal values.
+    """
+
+    forward: Callable[..., Any]
+    samples: Samples
+    candidates: Sequence[Total]
+    metrics: Mapping[str, Total]
+    closeness: Closeness
+
+    def find(self, visits: Sequence[Callable[[bool], None]], *, on_plane: bool, may_be_few: bool = True) -> Partition:
+        """Returns how the loss and the metrics are added up.
+
+        Args:
+            visits: each moves the network to a place; the argument says whether only a few samples are measured there.
+            on_plane: whether the places are on a plane; what other weights do not show stays open.
+            may_be_few: whether a few batches suffice where they tell enough.
+        """
+        whole, is_streamed = self.samples.partitions(), on_plane and self.samples.passes is not None
+        for partitions in [whole.few(), whole] if may_be_few and not is_streamed else [whole]:
+            ways = [_Tested("loss", total, True) for total in self.candidates]
+            metrics = [_Tested(name, total, False) for name, total in self.metrics.items()]
+            is_known, is_repeatable = False, False
+            for count, visit in enumerate(visits):
+                if count >= _MUST_SEE and is_known:
+                    break
+                move = functools.partial(visit, partitions is not whole)
+                # A pass takes long: all samples are measured in the first place alone, elsewhere those in memory.
+                passes = self.samples.passes if is_streamed and not count else None
+                try:
+                    move()
+                    self._measure(ways, metrics, partitions, passes)
+                except Exception:
+                    if not count:
+                        raise
+                    continue  # a failed point, which ends no survey
+                for item in (*ways, *metrics):
+                    item.judge(ways[0], self.closeness, slice(-1, None))
+                doubtful = not all(item.fits for item in (ways[0], *metrics) if item.own[-1].error is None)
+                if doubtful and not is_repeatable:
+                    move()
+                    self._check_repeatable([ways[0], *metrics], partitions, in_memory=passes is None)
+                    is_repeatable = True
+                for item in (*ways, *metrics):
+                    item.judge(ways[0], self.closeness)
+                is_known = any(way.is_known for way in ways) and all(metric.is_known for metric in metrics)
+            # A few batches may be padding, or alike.
+            has_values = any(way.is_finite for way in ways) and all(metric.is_finite for metric in metrics)
+            if len(partitions.groups) == len(whole.groups) or (has_values and (is_known or not on_plane)):
+                break
+        return self._decide(ways, metrics, on_plane=on_plane)
+
+    def agrees(self, candidate: int, batch_size: int | None, expected: Mapping[str, float]) -> bool:
+        """Returns whether all samples, where the network is, have values in other batches that are as expected."""
+        own, other = self.samples.partitions().own_and_other()
+        # Our own batches are no news where they are the data set's.
+        size = max(batch.size for batch in self.samples.read_batches)
+        groups = other if min(batch_size or size, self.samples.count) == size else own
+        whole = _Sum("loss", self.candidates[0].fresh())
+        sums = [_Sum("loss", self.candidates[candidate]), *(_Sum(*metric) for metric in self.metrics.items())]
+        for batch in chain.from_iterable(groups):
+            add_batches(self.forward, [batch], [whole, *sums])
+        _finish([whole, *sums])
+        for item in sums:
+            value = expected[item.name]
+            if item.error is not None or _differ_in_kind(item.value, value):
+                return False
+            if math.isfinite(value) and abs(item.value - value) > self.closeness.allowed(value, abs(value)):
+                return False
+        scale = max((abs(value) for value in whole.groups if math.isfinite(value)), default=0.0)
+        # Where the loss itself raises, its reduction is off: the sums take its elements' mean.
+        return whole.error is not None or sums[0].agrees_in_batches(whole, self.closeness, scale)
+
+    def _measure(
+        self, ways: Sequence[_Tested], metrics: Sequence[_Tested], partitions: TwoPartitions, passes: Passes | None
+    ) -> None:
+        """Measures samples in memory, or all in a pass, in both partitions where the network is."""
+        tested, telling = [*ways, *metrics], [*ways, *metrics]
+        halves: Callable[[Batch], list[Batch] | None] | None = None
+        if not partitions.differ:
+            # Batches that cannot be cut have halves of their labels, which tell something of means over labels alone.
+            batch = partitions.own_and_other()[0][0][0]
+            telling = [way for way in ways if way.total.halves(batch) is not None]
+            halves = telling[0].total.halves if telling else None
+        own, other = [item.new_sum() for item in tested], list[_Sum]()
+        for block in [[partitions]] if passes is None else _blocks(passes, partitions.own_are_pieces):
+            parts = block if halves is None else [_in_halves(part, halves) for part in block]
+            groups = [part.own_and_other() for part in parts]
+            for group in chain.from_iterable(batches for batches, _ in groups):
+                add_batches(self.forward, group, own)
+            if passes is None:
+                _finish(own)  # the same totals are used for the other batches
+            if telling:
+                other = other or [item.new_sum(fresh=passes is not None) for item in tested]
+            try:
+                for group in chain.from_iterable(batches for _, batches in groups if telling):
+                    add_batches(self.forward, group, other)
+            except Exception as error:  # the network needs a batch as the data set makes it
+                for failed in other:
+                    failed.error = error
+            del block, parts, groups
+        _finish([*(() if passes is None else own), *other])
+        # Where no way to add the loss up has a value, the place tells nothing of it.
+        losses = own[: len(ways)]
+        _raise_first([*own[len(ways) :], *(losses[:1] if all(loss.has_failed for loss in losses) else ())])
+        for index, item in enumerate(tested):
+            item.own.append(own[index])
+            item.other.append(other[index] if item in telling else None)
+
+    def _check_repeatable(self, tested: Sequence[_Tested], partitions: TwoPartitions, *, in_memory: bool) -> None:
+        """Checks that the network where it is gives the same values again."""
+        sums = [[item.own[-1] for item in tested]] if in_memory else []
+        while len(sums) < 2:
+            sums.append([item.new_sum() for item in tested])
+            for group in partitions.own_and_other()[0]:
+                add_batches(self.forward, group, sums[-1])
+            _finish(sums[-1])
+        for first, again in zip(*sums, strict=True):
+            if first.error is None:
+                values = {first.name: first.value}, {first.name: again.value}
+                check_same_values("callback_fn's network", *values, where="in the same batches")
+
+    def _decide(self, ways: Sequence[_Tested], metrics: Sequence[_Tested], *, on_plane: bool) -> Partition:
+        def splits(item: _Tested) -> bool:
+            return item.fits and (item.is_known or self.samples.count == 1 or not on_plane)
+
+        fitting = [way for way in ways if splits(way)]
+        fitting = [way for way in fitting if way.is_known] or fitting
+        chosen = next((way for way in fitting if way.total.splits), None)
+        if chosen is None:
+            # Wrong weights may come close where all batches have nearly the same loss; the right ones come much closer.
+            for way in fitting:
+                chosen = way if chosen is None or way.gap < _CLEARLY_CLOSER * chosen.gap else chosen
+        if not any(way.is_finite for way in ways):
+            _raise_first(item for way in ways for item in way.own if not item.has_failed)
+        if chosen is None:
+            _raise_first(ways[0].own)
+        loss = chosen or ways[0]
+        kept = [item for item in (loss, *metrics) if not splits(item)]
+        # What has no value at callback_fn's weights stays open until a plane is there.
+        is_open = not on_plane and any(not (item.total.adds_up or item.is_finite) for item in (loss, *metrics))
+        at_once = self.samples.passes is None
+        if at_once and (kept or is_open) and self.samples.without_batches:
+            try:
+                run_batches(self.forward, self.samples.all_at_once(True).own_batches, loss.total, self.metrics)
+            except Exception as error:
+                if not is_memory_shortage(error):
+                    raise
+                at_once = False
+        notes = tuple(item.note(self.samples, at_once=at_once) for item in kept)
+        return Partition(ways.index(loss), bool(kept) or is_open, at_once, notes)
+
+
+def best_of_own_batches(
+    batches: Sequence[Batch], candidates: Sequence[Total], run: Callable[[Sequence[Batch], Total], dict[str, float]]
+) -> int:
+    """Returns which candidate suits a data set's batches: sums over samples where they are the loss, else the first."""
+    few = batches[:1]
+    try:
+        whole = run(few, candidates[0])["loss"]
+    except SamplesError:  # padding alone
+        few = batches
+        whole = run(few, candidates[0])["loss"]
+    for index, candidate in enumerate(candidates):
+        if candidate.splits and candidate.adds_up:
+            with contextlib.suppress(SamplesError):
+                if np.isclose(run(few, candidate)["loss"], whole, rtol=_SAME, atol=1e-7, equal_nan=True):
+                    return index
+    return 0
+
+
+def _differ_in_kind(first: float, second: float) -> bool:
+    """Returns whether two values differ and one is NaN or infinite."""
+    return not (math.isfinite(first) and math.isfinite(second)) and not np.array_equal(first, second, equal_nan=True)
+
+
+def _blocks(passes: Passes, own_are_pieces: bool) -> Iterator[list[TwoPartitions]]:
+    """Reads all samples once; yields as many as memory holds at once."""
+    for block in passes.blocks():
+        yield [part.partitions().aligned(own_are_pieces=own_are_pieces) for part in block]
+
+
+def _in_halves(partitions: TwoPartitions, halves: Callable[[Batch], list[Batch] | None]) -> TwoPartitions:
+    groups = [(batch, halves(batch) or [batch, batch]) for batch, _ in partitions.groups]
+    return replace(partitions, groups=groups)
+
+
+def _raise_first(sums: Iterable[_Sum]) -> None:
+    for item in sums:
+        if item.error is not None:
+            raise item.error
+
+
+def _finish(sums: Iterable[_Sum]) -> None:
+    for item in sums:
+        item.finish()

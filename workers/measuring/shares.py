@@ -1,13 +1,20 @@
-"""Samples dealt out to fixed shares, so that a sum over shares does not depend on who computes which."""
+"""Samples dealt out to fixed shares, so that no sum over them depends on who computes which; products over these."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+from collectors.files.system import free_memory
+
+from ..curvature.products import COMPUTED_IN_FLOAT32, SHARE_FOR_VECTORS, ProductSettings, ShareProducts
 from ..samples.batches import Batch, cut
+from .memory_shortage import halved, is_memory_shortage
 
+_Result = TypeVar("_Result")
 # Fewer samples at once cost more each; two workers always get halves.
 _FEWEST_SAMPLES = 256
 _MOST_JOINED = 4
@@ -49,8 +56,8 @@ class SharedBatches:
                 stop = start if share % joined else stop
                 # Pieces are counted from where their share begins: few lengths, where each is compiled for.
                 for number, (begin, size) in enumerate(zip(begins, sizes, strict=False)):
-                    here = range(max(start - begin, 0), min(stop - begin, size), longest or max(size, 1))
-                    self._pieces += [_Piece(number, piece, min(piece + here.step, here.stop)) for piece in here]
+                    parts = range(max(start - begin, 0), min(stop - begin, size), longest or max(size, 1))
+                    self._pieces += [_Piece(number, piece, min(piece + parts.step, parts.stop)) for piece in parts]
             self.shares.append(range(first, len(self._pieces)))
 
     def batch(self, number: int) -> Batch:
@@ -77,3 +84,56 @@ class SharedBatches:
     def number_of_batch(self, number: int) -> int:
         """Returns of which batch a piece is."""
         return self._pieces[number].batch
+
+
+class BatchedProducts(ShareProducts):
+    """Products of a framework, made batch by batch, in smaller batches where memory runs out."""
+
+    def __init__(self, settings: ProductSettings, batch_size: int | None, *, is_widened: bool) -> None:
+        self._settings = settings
+        self._use_batch_size(batch_size)
+        self._notes = [COMPUTED_IN_FLOAT32] if is_widened else []
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know."""
+        return tuple(self._notes)
+
+    @property
+    def memory_for_vectors(self) -> float:
+        """This worker's part of a quarter of the host's free memory, whatever else products take."""
+        return SHARE_FOR_VECTORS * free_memory() / self._settings.neighbours
+
+    def samples_in(self, share: int) -> int:
+        """Returns how many samples a share holds."""
+        return sum(self._samples.size(number) for number in self._samples.shares[share])
+
+    @abstractmethod
+    def _shared(self, batch_size: int | None) -> SharedBatches:
+        """Returns the samples in batches of that size; None for the data set's own batches."""
+
+    def _use_batch_size(self, batch_size: int | None) -> None:
+        self._batch_size, self._samples = batch_size, self._shared(batch_size)
+
+    def _keeps_memory(self) -> bool:
+        """Returns whether ``_free_memory`` would free memory."""
+        return False
+
+    def _free_memory(self) -> None:
+        """Frees what is kept from product to product."""
+
+    def _within_memory(self, work: Callable[[], _Result]) -> _Result:
+        """Returns what some work gives: with less that is kept, then in smaller batches, where memory runs out."""
+        while True:
+            try:
+                with self.together():
+                    return work()
+            except Exception as error:
+                size, keeps_memory = self._batch_size, self._keeps_memory()
+                if not is_memory_shortage(error) or not (keeps_memory or (size is not None and size > 1)):
+                    raise
+            self._free_memory()
+            if not keeps_memory and size is not None:
+                smaller = halved(size, self._samples.count)
+                self._notes.append(f"memory ran out: the curvature is computed in batches of {smaller} samples.")
+                self._use_batch_size(smaller)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from collectors.errors import LandscapeError
+from collectors.networks.batches import call_network
 
 from ..curvature.products import WITHOUT_GRADIENTS
 from ..errors import CallbackFunctionError, CurvatureError
@@ -208,6 +209,29 @@ def check_metrics(metrics: object, kinds: str) -> dict[str, Any]:
             f"is a {type(metrics).__name__}."
         )
     return {check_metric_name(name): metric for name, metric in metrics.items()}
+
+
+def add_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> None:
+    """Resets every total and adds the batches up in all of them, from the same forward passes."""
+    for total in totals:
+        total.reset()
+    for batch in batches:
+        outputs = call_network(forward, batch.inputs)
+        for total in totals:
+            total.add(outputs, batch)
+        del outputs  # it may hold what gradients need, which no two batches should at once
+
+
+def run_batches(
+    forward: Callable[..., Any], batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]
+) -> dict[str, float]:
+    """Returns the loss and every metric over batches, from the same forward passes."""
+    totals = (loss, *metrics.values())
+    add_batches(forward, batches, totals)
+    results: dict[str, float] = {}
+    for total in totals:
+        results |= total.result()
+    return results
 
 
 _Result = TypeVar("_Result")

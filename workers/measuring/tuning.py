@@ -12,6 +12,7 @@ from ..evaluator import MeasurementSetup
 from ..measurement_plan import MeasurementPlan
 from ..samples.batches import Batch
 from ..samples.samples import Samples
+from .memory_shortage import is_memory_shortage
 
 _BATCH_SIZES = (64, 128, 256, 512, 1024, 4096)
 # Of a GPU, after one batch of all samples.
@@ -127,7 +128,7 @@ def chosen_plan(plan: MeasurementPlan, setup: MeasurementSetup) -> MeasurementPl
     return plan
 
 
-def choose_batch_size(run: Callable[[int], int], available: int, ran_out_of_memory: Callable[[Exception], bool]) -> int:
+def choose_batch_size(run: Callable[[int], int], available: int) -> int:
     """Returns the fastest of a few sizes, compiling not counted; ``run`` measures a batch and returns its samples."""
     deadline = time.perf_counter() + _BUDGET_SECONDS_WITH_COMPILATION
     best, best_rate = min(available, *_FEW_BATCH_SIZES), 0.0
@@ -139,7 +140,7 @@ def choose_batch_size(run: Callable[[int], int], available: int, ran_out_of_memo
             count = run(size)  # compiles
             rate = count / _best_seconds(functools.partial(run, size), _PASSES)
         except Exception as error:
-            if not ran_out_of_memory(error):
+            if not is_memory_shortage(error):
                 raise
             continue
         left -= (1 + _PASSES) * size

@@ -71,11 +71,6 @@ class MindSporeNetwork:
         """Nothing: MindSpore takes its threads and its mode from the process."""
         return contextlib.nullcontext()
 
-    def ran_out_of_memory(self, error: Exception) -> bool:
-        """Returns whether an exception means that a batch was too large."""
-        text = str(error).lower()
-        return isinstance(error, MemoryError) or "out of memory" in text or "memory not enough" in text
-
     def close(self) -> None:
         """Puts back the cells' modes."""
         for cell, training, phase, requires_grad in self._modes:

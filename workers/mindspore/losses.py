@@ -77,14 +77,14 @@ def make_metrics(metrics: Any) -> dict[str, Total]:
         functions = {name: item for name, item in metrics.items() if _is_function(item)}
         metrics = {name: item for name, item in metrics.items() if name not in functions}
     try:
-        found = get_metrics(metrics) or {}
+        objects = get_metrics(metrics) or {}
     except (TypeError, ValueError, KeyError) as error:
         raise CallbackFunctionError(
             "the fourth item that callback_fn returns must be metrics as mindspore.train.Model takes them (a dict of "
             f"name to Metric, or a set of names such as {{'accuracy'}}), but MindSpore says: {error}"
         ) from error
     totals: dict[str, Total] = {}
-    for name, metric in found.items():
+    for name, metric in objects.items():
         if not isinstance(metric, Metric):
             raise CallbackFunctionError(
                 f"metric {name!r} must be a mindspore.train.Metric or a function of (outputs, targets), but is "

@@ -90,7 +90,7 @@ class TorchEvaluator(NetworkEvaluator):
         # Of batches; and of outputs, until a network that is spread over devices shows where it has them.
         self._device = self._outputs_device = self._placement.inputs
         self._threads = setup.threads
-        self._found: list[NetworkSnapshot] = []
+        self._snapshots: list[NetworkSnapshot] = []
         self._held_weights: HeldWeights | None = None
         self._own_loss = own_loss_of(model, self._module)
         loss = place_loss(checks.find_loss(model, _LOSSES), self._device) if self._own_loss is None else None
@@ -146,14 +146,12 @@ class TorchEvaluator(NetworkEvaluator):
         """Measures points of the loaded plane, shape (points, axes)."""
         points = checks.check_points(points, self._moves.axes)
         with self.settings():
-            kept: list[dict[str, Any]] = []
             if self._passes is not None:
                 rows = self._passes.measure(points.tolist(), self.visit, self._main.totals)
             else:
                 # A device goes on to the next point while this one is computed; nothing is read before the last.
-                rows, kept = read_points([self._measure_point(coordinates) for coordinates in points.tolist()])
-        columns = {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
-        return {**columns, **as_columns(kept)}
+                rows = read_points([self._measure_point(coordinates) for coordinates in points.tolist()])
+        return as_columns(rows, self.description.metrics)
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
@@ -170,7 +168,8 @@ class TorchEvaluator(NetworkEvaluator):
                 put()
                 if buffers is None:
                     self._treat_buffers()
-                return self._measure_current()
+                (values,) = read_points([self._pending()])
+                return {name: values[name] for name in self.description.metrics}
             finally:
                 self._moves.return_to_origin()
 
@@ -222,8 +221,8 @@ class TorchEvaluator(NetworkEvaluator):
     def close(self) -> None:
         """Leaves the user's network as it was found, bit for bit."""
         self._gradients.close()
-        while self._found:
-            self._found.pop().restore()  # the last first: a loss may hold the network
+        while self._snapshots:
+            self._snapshots.pop().restore()  # the last first: a loss may hold the network
         if self._held_weights is not None:
             self._held_weights.release()
 
@@ -309,8 +308,8 @@ class TorchEvaluator(NetworkEvaluator):
             own = {id(parameter) for parameter in self._module.parameters()}
             # A loss may hold the network (a penalty on its weights), and must not take it along.
             device = None if any(id(parameter) in own for parameter in module.parameters()) else device
-        self._found.append(NetworkSnapshot(module, device, restore=restore))
-        self._found[-1].apply()
+        self._snapshots.append(NetworkSnapshot(module, device, restore=restore))
+        self._snapshots[-1].apply()
 
     def _placed(self, samples: Samples, *, channels_last: bool = False) -> Samples:
         return place_samples(samples, self._device, channels_last, self._outputs_device)
@@ -373,24 +372,21 @@ class TorchEvaluator(NetworkEvaluator):
         with contextlib.nullcontext() if self._first_layer is None else self._first_layer.at(coordinates):
             return self._pending()
 
-    def _measure_current(self) -> dict[str, float]:
-        return read_points([self._pending()])[0][0]
-
     def _pending(self) -> PendingPoint:
         # A network's own autocast may insist on its cache, which would hold the weights of the point before.
         torch.clear_autocast_cache()
         forward, parts = self._numbers.numbered, []
         for item in self._sets:
             with naming_set(item.name):
-                found = add_up(forward(self._forward), item.batches, item.totals_at_points)
-            parts += [part.renamed(item.name, item.result_name) for part in found] if item.name else found
+                pending = add_up(forward(self._forward), item.batches, item.totals_at_points)
+            parts += [part.renamed(item.name, item.result_name) for part in pending] if item.name else pending
         return pending_point(parts, self._device)
 
     def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
         """Measures batches where the network is."""
         torch.clear_autocast_cache()
         forward = self._numbers.numbered(self._forward)
-        return read_points([run_pending(forward, batches, loss, metrics, self._device)])[0][0]
+        return read_points([run_pending(forward, batches, loss, metrics, self._device)])[0]
 
     def _treat_buffers(self, *, roughly: bool = False) -> None:
         if self._options.buffers == "recalibrate" and self._normalization and not self._moves.is_at_network:

@@ -16,8 +16,7 @@ from ..evaluator import MeasurementSetup
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring.measured_set import MeasuredSet
 from ..measuring.memory_shortage import halved, is_memory_shortage
-from ..measuring.partition_sums import run_batches
-from ..measuring.totals import Total
+from ..measuring.totals import Total, run_batches
 from ..measuring.tuning import tune
 from ..samples.batches import Batch
 from ..samples.samples import Samples

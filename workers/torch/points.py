@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 
-from ..measuring.partition_sums import add_batches
-from ..measuring.totals import Pending, Total
+from ..measuring.totals import Pending, Total, add_batches
 from ..samples.batches import Batch, float64_device, in_float64
 
 
@@ -60,16 +58,13 @@ def pending_point(parts: Sequence[Pending], device: torch.device) -> PendingPoin
     return PendingPoint(torch.tensor([float(number) for number in numbers], dtype=torch.float64), parts)
 
 
-def read_points(points: Sequence[PendingPoint]) -> tuple[list[dict[str, float]], list[dict[str, NDArray[Any]]]]:
-    """Returns the results of all points after one transfer, and the losses of samples where these are kept."""
+def read_points(points: Sequence[PendingPoint]) -> list[dict[str, Any]]:
+    """Returns the results of all points after one transfer, with the losses of samples where these are kept."""
     if not points:
-        return [], []
-    rows = torch.stack([point.numbers for point in points]).cpu().numpy()
-    results: list[dict[str, float]] = []
-    kept: list[dict[str, NDArray[Any]]] = []
-    for point, row in zip(points, rows, strict=True):
+        return []
+    results: list[dict[str, Any]] = []
+    for point, row in zip(points, torch.stack([point.numbers for point in points]).cpu().numpy(), strict=True):
         results.append({})
-        kept.append({})
         start = 0
         for part in point.parts:
             end = start + len(part.numbers)
@@ -78,6 +73,6 @@ def read_points(points: Sequence[PendingPoint]) -> tuple[list[dict[str, float]],
         for part in point.parts:
             for name, values in part.samples.items():
                 end = start + len(values)
-                kept[-1][name] = row[start:end]
+                results[-1][name] = row[start:end]
                 start = end
-    return results, kept
+    return results

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,18 +16,9 @@ from collectors.networks.batches import call_network, leaves
 from collectors.networks.torch_network import to_tensor
 from collectors.networks.weight_space import State
 
-from ..curvature.products import (
-    COMPUTED_IN_FLOAT32,
-    SHARE_FOR_VECTORS,
-    SHARES,
-    WITHOUT_GRADIENTS,
-    ProductSettings,
-    ShareProducts,
-    Vector,
-)
+from ..curvature.products import SHARES, WITHOUT_GRADIENTS, ProductSettings, Vector
 from ..errors import CurvatureError
-from ..measuring.memory_shortage import halved, is_memory_shortage
-from ..measuring.shares import SharedBatches
+from ..measuring.shares import BatchedProducts, SharedBatches
 from ..samples.batches import Batch
 from ..samples.samples import Samples
 from .batch_norm import PlainBatchNorm
@@ -43,43 +34,25 @@ from .weight_norm import PlainWeightNorm
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
-_Result = TypeVar("_Result")
-
 # Products have three times as many operators as a forward pass, for which the plan is chosen: in small batches
 # they take up to a quarter longer. So many samples are computed at once while their forward pass saves few bytes.
 _MOST_AT_ONCE, _SMALL_BYTES = 256, 1 << 24
 _PROBED = 4  # samples whose bytes are counted
 
 
-class TorchProducts(MovedNetwork, ShareProducts):
+class TorchProducts(MovedNetwork, BatchedProducts):
     """Products on the user's own network, moved in place, in at least float32; it ends as it was found."""
 
     def __init__(self, network: DifferentiatedNetwork, settings: ProductSettings) -> None:
-        super().__init__(network)
-        self._settings = settings
+        MovedNetwork.__init__(self, network)
         self._cores = CoreProducts(self._weights.own)
-        self._notes: list[str] = [COMPUTED_IN_FLOAT32] if self._is_widened else []
         self._is_ready = False
         try:
-            self._use_batch_size(network.batch_size)
+            BatchedProducts.__init__(self, settings, network.batch_size, is_widened=self._is_widened)
             self._use_batch_size(self._enlarged(network.batch_size))
         except BaseException:
             self.close()
             raise
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the user should know."""
-        return tuple(self._notes)
-
-    @property
-    def memory_for_vectors(self) -> float:
-        """This worker's part of a quarter of the host's free memory, whatever graphs may take."""
-        return SHARE_FOR_VECTORS * free_memory() / self._settings.neighbours
-
-    def samples_in(self, share: int) -> int:
-        """Returns how many samples a share holds."""
-        return sum(self._samples.size(number) for number in self._samples.shares[share])
 
     def move(self, parameters: State, buffers: State | None) -> None:
         """Puts the network at a set of weights."""
@@ -163,9 +136,11 @@ class TorchProducts(MovedNetwork, ShareProducts):
         self._forget()
         super().close()
 
+    def _shared(self, batch_size: int | None) -> SharedBatches:
+        return SharedBatches(self._network.batches(batch_size), SHARES, whole=batch_size is None)
+
     def _use_batch_size(self, batch_size: int | None) -> None:
-        self._batch_size = batch_size
-        self._samples = SharedBatches(self._network.batches(batch_size), SHARES, whole=batch_size is None)
+        super()._use_batch_size(batch_size)
         self._forget()
 
     def _enlarged(self, batch_size: int | None) -> int | None:
@@ -284,27 +259,15 @@ class TorchProducts(MovedNetwork, ShareProducts):
             finally:
                 self._is_ready = False
 
-    def _within_memory(self, work: Callable[[], _Result]) -> _Result:
-        """Returns what some work gives: with fewer graphs, then in smaller batches, where memory runs out."""
-        while True:
-            try:
-                with self.together():
-                    return work()
-            except Exception as error:
-                if not is_memory_shortage(error):
-                    raise
-                size, had = self._batch_size, bool(self._graphs)
-                if not had and (size is None or size < 2):
-                    raise
-            if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-                torch.cuda.empty_cache()
-            self._forget()
-            if had:
-                self._budget = 0.0
-            elif size is not None:
-                smaller = halved(size, self._samples.count)
-                self._notes.append(f"memory ran out: the curvature is computed in batches of {smaller} samples.")
-                self._use_batch_size(smaller)
+    def _keeps_memory(self) -> bool:
+        return bool(self._graphs)
+
+    def _free_memory(self) -> None:
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            torch.cuda.empty_cache()
+        keeps = self._keeps_memory()
+        self._forget()
+        self._budget = 0.0 if keeps else None
 
 
 def check_products(

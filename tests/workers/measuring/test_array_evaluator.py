@@ -34,9 +34,6 @@ class Line:
     def settings(self, threads):
         return contextlib.nullcontext()
 
-    def ran_out_of_memory(self, error):
-        return False
-
     def close(self):
         pass
 

@@ -188,6 +188,7 @@ def chained():
         (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
         (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes."), True),
         (RuntimeError("std::bad_alloc"), True),
+        (RuntimeError("Memory not enough: current free memory size is smaller than required"), True),
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate"), True),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
         (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),

@@ -21,7 +21,7 @@ from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload, check_compile, plan_text
 from workers.measuring import tuning
 from workers.measuring.checks import check_determinism
-from workers.measuring.partition_sums import run_batches
+from workers.measuring.totals import run_batches
 from workers.measuring.tuning import tune
 from workers.pools.open_pool import open_pool
 from workers.samples.batches import Batch
