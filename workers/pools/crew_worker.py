@@ -123,11 +123,10 @@ class CrewWorker:
         elif self.node is not None:
             strategies = recipe.actors.ray.util.scheduling_strategies
             options["scheduling_strategy"] = strategies.NodeAffinitySchedulingStrategy(self.node, soft=True)
-        search_path = [path or os.getcwd() for path in sys.path]  # noqa: PTH109
         # Ray shows each actor only its own GPUs, which it counts from 0.
         devices = [f"cuda:{index}" for index in range(layout.devices_per_worker)] if recipe.gpus else ["cpu"]
         threads = cpus if self.place.cores is None else len(self.place.cores)
-        arguments = self.place.cores, threads, devices, search_path, layout.workers_per_device
+        arguments = self.place.cores, threads, devices, search_path(), layout.workers_per_device
         self.actor = recipe.actors.start(recipe.actor, arguments, options)
         return self.call("place")
 
@@ -189,6 +188,11 @@ class SharedDevice:
         if not self._users:
             with contextlib.suppress(Exception):
                 self._remove(self._group)
+
+
+def search_path() -> list[str]:
+    """Returns where the driver looks for modules."""
+    return [path or os.getcwd() for path in sys.path]  # noqa: PTH109
 
 
 def mentioned_frameworks(callback_fn: Callable[[], Any], pickled: bytes) -> tuple[str, ...]:

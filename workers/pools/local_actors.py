@@ -25,16 +25,21 @@ _LAST_BYTES = 4096
 
 
 class LocalActors(Actors):
-    """Starts actors, which need ``modules``, on this machine; to be forked, these must start no threads on import."""
+    """Starts actors on this machine; to be forked, the ``modules`` they need must start no threads on import."""
 
-    def __init__(self, modules: Sequence[str], *, forked: bool | None = None) -> None:
+    def __init__(
+        self, modules: Sequence[str], *, forked: bool | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._stderr: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         shares_unnamed_files = bool(system.path_of_open(self._stderr.fileno()))
         self._folder = None if shares_unnamed_files else TemporaryFolder("landscape-workers-")
         self._selector = selectors.DefaultSelector()
         self._lines: set[Line] = set()
         forked = system.forks_workers() if forked is None else forked
-        self._processes = ForkedProcesses(modules, self._stderr) if forked else SpawnedProcesses(self._stderr)
+        # Only spawned processes have an environment of their own.
+        self._processes = (
+            ForkedProcesses(modules, self._stderr) if forked else SpawnedProcesses(self._stderr, environment)
+        )
         if self._processes.control is not None:
             self._selector.register(self._processes.control, selectors.EVENT_READ, None)
 

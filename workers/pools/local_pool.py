@@ -7,17 +7,21 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 
+from collectors.networks.weight_space import WeightSpace
+
+from ..errors import PoolError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
+from .actors import ActorError
 from .crew import Crew
 from .crew_pool import CrewPool, pickled_function
-from .crew_worker import ActorRecipe, mentioned_frameworks
-from .devices import WorkerLayout
+from .crew_worker import ActorRecipe, mentioned_frameworks, raise_failures, search_path
+from .devices import WorkerLayout, available_cores
 from .local_actors import LocalActors
 from .local_line import StoredValue
 from .measurement_actor import MeasurementActor
@@ -26,6 +30,7 @@ from .placement import local_workers, place_workers
 # Importing the others starts threads, which do not survive in a forked process.
 _OF_TORCH = ("torch", "workers.torch.evaluator")
 _WITH_TORCH = ("torch", "lightning", "transformers", "composer")
+_WITHOUT_GPUS = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 
 
 class LocalActor(MeasurementActor):
@@ -73,3 +78,17 @@ class LocalPool(CrewPool):
             raise
         for note in self.description.notes:
             warnings.warn(note, stacklevel=3)
+
+
+def describe_without_gpus(callback_fn: Callable[[], Any]) -> WeightSpace:
+    """Returns the description of callback_fn's network, of one call in a process that sees no GPU and has ended."""
+    pickled = pickled_function(cloudpickle.dumps, callback_fn)
+    with contextlib.closing(LocalActors((), forked=False, environment=_WITHOUT_GPUS)) as actors:
+        actor = actors.start(LocalActor, (None, len(available_cores()), ["cpu"], search_path()), {})
+        calls: list[tuple[str, tuple[Any, ...]]] = [("prepare", (pickled, ())), ("call", ()), ("space", ())]
+        try:
+            for method, arguments in calls:
+                (space,) = raise_failures(actors.get([actors.call(actor, method, *arguments)]))
+        except ActorError as error:
+            raise PoolError(f"the process in which callback_fn was called on a CPU died: {error}") from error
+        return cast("WeightSpace", space)

@@ -24,17 +24,18 @@ _STATUS_SECONDS = 1.0
 _WORKER = "local_worker"
 
 
-def _environment() -> Mapping[str, str]:
+def _environment() -> dict[str, str]:
     # As Ray sets them for its workers, so that both give the same numbers.
     ours = {"PYTHONHASHSEED": "0"} | ({} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"})
     return os.environ | ours | python_path()
 
 
-def _start(function: str, connection: socket.socket, stderr: BinaryIO) -> subprocess.Popen[bytes]:
+def _start(function: str, connection: socket.socket, stderr: BinaryIO, **further: str) -> subprocess.Popen[bytes]:
     # The driver's script is not imported: it may have no `if __name__ == "__main__":`, and would start workers again.
     code = f"from {__package__}.{_WORKER} import {function}; {function}()"
     try:
-        return system.start_python(["-P", "-c", code], connection, stderr=stderr, environment=_environment())
+        environment = _environment() | further
+        return system.start_python(["-P", "-c", code], connection, stderr=stderr, environment=environment)
     except OSError as error:
         raise PoolError(f"the workers' processes could not be started: {error}") from error
 
@@ -59,12 +60,12 @@ class SpawnedProcesses:
     # No news of the processes come: they are asked.
     control: socket.socket | None = None
 
-    def __init__(self, stderr: BinaryIO) -> None:
-        self._stderr = stderr
+    def __init__(self, stderr: BinaryIO, environment: Mapping[str, str] | None = None) -> None:
+        self._stderr, self._environment = stderr, environment or {}
 
     def start(self, connection: socket.socket) -> Process:
         """Starts a worker, which takes the connection."""
-        return _Spawned(_start("work_alone", connection, self._stderr))
+        return _Spawned(_start("work_alone", connection, self._stderr, **self._environment))
 
     def take_news(self) -> None:
         """Does nothing: processes are asked one by one."""

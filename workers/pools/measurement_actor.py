@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from collectors.errors import LandscapeError
-from collectors.networks.weight_space import State
+from collectors.networks.weight_space import State, WeightSpace
 
-from ..callback_fn import call_callback, make_evaluator
+from ..callback_fn import call_callback, make_evaluator, space_of
 from ..cores import pin_process
 from ..curvature.measuring import CurvatureSettings
 from ..curvature.products import Layout, ProductSettings
@@ -103,6 +103,13 @@ class MeasurementActor:
         try:
             self._result = call_callback(self._callback_fn)
             return None
+        except Exception as error:
+            return _portable(error)
+
+    def space(self) -> WeightSpace | Exception:
+        """Returns the description of the network that callback_fn returned; what goes wrong is returned."""
+        try:
+            return space_of(self._result)
         except Exception as error:
             return _portable(error)
 

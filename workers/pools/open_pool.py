@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from collectors.networks.weight_space import WeightSpace
 from collectors.validation import check_device_ids, check_instance
 
 from ..evaluator import SampleMemory
@@ -87,6 +88,28 @@ def open_pool(
         layout=layout,
         memory=memory,
     )
+
+
+def space_before_devices(
+    callback_fn: Callable[[], Any],
+    *,
+    device_ids: object = None,
+    address: str | None = None,
+    devices_per_worker: int = 1,
+    workers_per_device: int = 1,
+) -> WeightSpace | None:
+    """Returns the network's description, of a process that has ended; None where a pool would reserve nothing.
+
+    GPUs and the nodes of a cluster would wait for whatever is computed between the description and the first task.
+    """
+    if not ray_is_running() and ray_address(address) is None:
+        layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
+        devices = choose_devices(check_device_ids("device_ids", device_ids))
+        if local_processes_suffice() or where_it_runs(devices, layout, address) == "in process":
+            return None
+    from .local_pool import describe_without_gpus
+
+    return describe_without_gpus(callback_fn)
 
 
 def _devices_here(
