@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import NondeterministicLossError
+from ..errors import CallbackFunctionError, NondeterministicLossError
 from ..evaluator import EvaluatorDescription, Partition, SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
@@ -193,6 +193,18 @@ class SharedDevice:
 def search_path() -> list[str]:
     """Returns where the driver looks for modules."""
     return [path or os.getcwd() for path in sys.path]  # noqa: PTH109
+
+
+def pickled_function(dumps: Callable[[Any], bytes], callback_fn: Callable[[], Any]) -> bytes:
+    """Returns callback_fn as it is sent to workers, pickled by cloudpickle's ``dumps``."""
+    try:
+        return bytes(dumps(callback_fn))
+    except Exception as error:
+        raise CallbackFunctionError(
+            f"callback_fn cannot be sent to the workers ({type(error).__name__}: {error}); build the network "
+            "and the data set inside the function instead of using open files, locks or other live objects of a script "
+            "or a notebook, or define it at the top level of a module, which workers import."
+        ) from error
 
 
 def mentioned_frameworks(callback_fn: Callable[[], Any], pickled: bytes) -> tuple[str, ...]:
