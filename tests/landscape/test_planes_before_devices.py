@@ -45,7 +45,7 @@ def events(monkeypatch):
         noted(module, name)
     monkeypatch.setattr(open_pool, "local_processes_suffice", lambda: False)
     monkeypatch.setattr(
-        open_pool, "where_it_runs", lambda *_: "private Ray" if "open_pool" not in found else "in process"
+        open_pool, "where_it_runs", lambda *_: ("in process" if "open_pool" in found else "private Ray", (0,), "")
     )
     return found
 

@@ -213,8 +213,10 @@ def choose_devices(asked: tuple[int, ...] | None) -> tuple[int, ...]:
     return asked
 
 
-def tell_of_slots(asked: Sequence[int]) -> None:
-    """Warns of ids that no core of this machine stands behind: somebody may have meant a GPU, or how many workers."""
+def tell_of_devices(asked: Sequence[int]) -> None:
+    """Warns where the CPU measures although there may be a GPU, and of ids that no core stands behind."""
+    tell_why_the_cpu()
+    # Somebody may have meant a GPU, or how many workers.
     cores = len(available_cores())
     if gpu_ids() or max(asked) < cores:
         return
@@ -223,7 +225,7 @@ def tell_of_slots(asked: Sequence[int]) -> None:
         f"device_ids {list(asked)} go beyond this machine, which has no NVIDIA GPU and {cores} CPU "
         f"core{'' if cores == 1 else 's'}: without these an id is only the number of a slot, so {workers}. "
         f"Ids from 0 to {cores - 1} use everything that is here.",
-        stacklevel=4,
+        stacklevel=3,
     )
 
 

@@ -41,7 +41,7 @@ from .local_processes import (
     how_it_ended,
 )
 from .measurement_actor import MeasurementActor
-from .placement import local_workers, place_workers
+from .placement import place_workers, workers_on
 
 _STATUS_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
@@ -318,7 +318,7 @@ class LocalPool(ActorPool):
         try:
             callback = actors.put(pickled)
             recipe = ActorRecipe(actors, callback, frameworks, options, gpus=False, layout=layout, actor=LocalActor)
-            self._crew.workers += local_workers(recipe, device_ids)
+            self._crew.workers += workers_on(recipe, device_ids, available_cores())
             self._crew.late = place_workers(self._crew.workers)
             self._crew.start(plan, workload)
         except BaseException:

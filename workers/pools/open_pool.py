@@ -24,8 +24,7 @@ from .devices import (
     choose_devices,
     gpu_ids,
     local_processes_suffice,
-    tell_of_slots,
-    tell_why_the_cpu,
+    tell_of_devices,
 )
 from .in_process import InProcessPool
 from .placement import free_devices, free_on_nodes
@@ -63,31 +62,19 @@ def open_pool(
     # GPUs or, without these, slots that share the CPU cores; None means all, or a Mac's GPU.
     asked = check_device_ids("device_ids", device_ids)
     layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
-    if not ray_is_running() and ray_address(address) is None:
-        devices, apple = _devices_here(asked, layout, address)
-        where = where_it_runs(devices, layout, address)
-        if where == "in process":
-            return InProcessPool(
-                callback_fn, options, device_id=devices[0], device=apple, plan=plan, workload=workload, memory=memory
-            )
-        if where == "processes":
-            from .local_pool import LocalPool
+    where, devices, apple = where_it_runs(asked, layout, address)
+    how: dict[str, Any] = {"plan": plan, "workload": workload, "memory": memory}
+    if where != "cluster" and not apple:
+        tell_of_devices(devices)
+    if where == "in process":
+        return InProcessPool(callback_fn, options, device_id=devices[0], device=apple, **how)
+    if where == "processes":
+        from .local_pool import LocalPool
 
-            return LocalPool(
-                callback_fn, options, device_ids=devices, plan=plan, workload=workload, layout=layout, memory=memory
-            )
+        return LocalPool(callback_fn, options, device_ids=devices, layout=layout, **how)
     from .ray_pool import RayPool
 
-    return RayPool(
-        callback_fn,
-        options,
-        device_ids=asked,
-        address=address,
-        plan=plan,
-        workload=workload,
-        layout=layout,
-        memory=memory,
-    )
+    return RayPool(callback_fn, options, device_ids=asked, address=address, layout=layout, **how)
 
 
 def space_before_devices(
@@ -102,38 +89,30 @@ def space_before_devices(
 
     GPUs and the nodes of a cluster would wait for whatever is computed between the description and the first task.
     """
-    if not ray_is_running() and ray_address(address) is None:
-        layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
-        devices = choose_devices(check_device_ids("device_ids", device_ids))
-        if local_processes_suffice() or where_it_runs(devices, layout, address) == "in process":
-            return None
+    layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
+    where, _, _ = where_it_runs(check_device_ids("device_ids", device_ids), layout, address)
+    if where != "cluster" and (where == "in process" or local_processes_suffice()):
+        return None
     from .local_pool import describe_without_gpus
 
     return describe_without_gpus(callback_fn)
 
 
-def _devices_here(
+def where_it_runs(
     asked: tuple[int, ...] | None, layout: WorkerLayout, address: str | None
-) -> tuple[tuple[int, ...], str]:
-    """Returns the device ids of a run on this machine, and PyTorch's name of the Apple GPU that it takes, or ""."""
-    alone = asked is None and layout == WorkerLayout() and not ray_is_asked_for(address)
-    if alone and not gpu_ids() and (apple := apple_gpu()):
-        return (0,), apple
+) -> tuple[str, tuple[int, ...], str]:
+    """Returns ``DeviceReport.where``, the device ids of a run on this machine, and PyTorch's name of an Apple GPU."""
+    if ray_is_running() or ray_address(address) is not None:
+        return "cluster", (), ""
+    wants_ray = ray_is_asked_for(address)
+    if asked is None and layout == WorkerLayout() and not wants_ray and not gpu_ids() and (apple := apple_gpu()):
+        return "in process", (0,), apple
     devices = choose_devices(asked)
-    tell_of_slots(devices)
-    tell_why_the_cpu()
     layout.check_devices(devices)
-    return devices, ""
-
-
-def where_it_runs(devices: tuple[int, ...], layout: WorkerLayout, address: str | None) -> str:
-    """Returns where the workers of this machine are: "in process", in "processes" of ours, or on a "private Ray"."""
-    if ray_is_asked_for(address):
-        return "private Ray"
     # One worker is this process itself, unless it has several GPUs: then it is a process that sees no other ones.
-    if layout.workers(len(devices)) == 1 and (len(devices) == 1 or not gpu_ids()):
-        return "in process"
-    return "processes" if local_processes_suffice() else "private Ray"
+    if not wants_ray and layout.workers(len(devices)) == 1 and (len(devices) == 1 or not gpu_ids()):
+        return "in process", devices, ""
+    return "processes" if local_processes_suffice() and not wants_ray else "private Ray", devices, ""
 
 
 @dataclass(frozen=True)
@@ -213,16 +192,14 @@ def report_devices(
     """Returns what a run with these arguments would compute on, and starts nothing; of a cluster, what is free now."""
     asked = check_device_ids("device_ids", device_ids)
     layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
-    if ray_is_running() or ray_address(address) is not None:
+    where, devices, apple = where_it_runs(asked, layout, address)
+    if where == "cluster":
         layout.check_devices(asked or ())
         with RaySession(address, slots=0) as session:
             return _cluster(session.ray, asked, layout)
-    devices, apple = _devices_here(asked, layout, address)
+    if not apple:
+        tell_of_devices(devices)
     kind = "Apple GPU" if apple else "GPU" if gpu_ids() else "CPU"
-    where = where_it_runs(devices, layout, address)
-    if where == "in process":
-        place = WorkerPlace(devices, available_cores())
-        return DeviceReport(where, kind, (_planned(place, 1),))
     places = layout.places(devices, cores=available_cores())
     return DeviceReport(where, kind, tuple(_planned(place, 1) for place in places))
 

@@ -24,17 +24,15 @@ from .actor_pool import ActorPool
 from .actors import ActorError, Actors, ActorTaskError
 from .crew import Crew
 from .crew_worker import ActorRecipe, mentioned_frameworks, pickled_function
-from .devices import WorkerLayout, tell_why_the_cpu
+from .devices import WorkerLayout, available_cores, choose_devices, gpu_ids, tell_why_the_cpu
 from .placement import (
     cluster_workers,
     cpu_slots,
     environment_probe,
-    local_workers,
-    new_workers,
     place_workers,
-    private_devices,
+    workers_on,
 )
-from .ray_session import RaySession
+from .ray_session import RaySession, ray_address, ray_is_running
 
 _LOOK_SECONDS = 1.0
 _NODES_SECONDS = 2.0
@@ -118,7 +116,8 @@ class RayPool(ActorPool):
         layout: WorkerLayout = WorkerLayout(),  # noqa: B008
         memory: SampleMemory = SampleMemory(),  # noqa: B008
     ) -> None:
-        ids, gpus = private_devices(device_ids, address)
+        is_elsewhere = ray_is_running() or ray_address(address) is not None
+        ids, gpus = ((), False) if is_elsewhere else (choose_devices(device_ids), bool(gpu_ids()))
         layout.check_devices(device_ids or ids)
         session = RaySession(
             address,
@@ -140,7 +139,7 @@ class RayPool(ActorPool):
             recipe = ActorRecipe(actors, actors.put(pickled), frameworks, options, gpus, npus > 0, layout)
             if session.private:
                 ids = tuple(range(npus)) if npus and device_ids is None else ids
-                self._crew.workers += local_workers(recipe, ids)
+                self._crew.workers += workers_on(recipe, ids, available_cores())
             else:
                 self._crew.workers += cluster_workers(recipe, device_ids)
             self._crew.late = place_workers(self._crew.workers, device_ids)
@@ -197,7 +196,7 @@ class LateNodes:
             return
         ids = tuple(range(self._next_device, self._next_device + devices))
         self._next_device += devices
-        for worker in new_workers(self._recipe, ids):
+        for worker in workers_on(self._recipe, ids, None):
             worker.node = node
             self._crew.start_again(worker)
             self._crew.workers.append(worker)
