@@ -26,26 +26,19 @@ _POINTS_WORTH_COMPILING = 100
 
 
 class Crew:
-    """The workers of a pool.
+    """The workers of a pool."""
 
-    Attributes:
-        workers: those that are placed, in the order of their devices.
-        late: those that have no place yet; each joins the others when it has one.
-        description: what they measure, once they are started; all of them agree on it.
-        plane: what is loaded, for workers that are started again.
-        look_for_nodes: starts workers on nodes that have joined a cluster meanwhile; does nothing elsewhere.
-    """
-
-    description: EvaluatorDescription
+    description: EvaluatorDescription  # what they measure, once they are started; all of them agree on it
     _started: EvaluatorDescription
     _others_notes: tuple[str, ...] = ()
 
     def __init__(self, actors: Actors, memory: SampleMemory = SampleMemory()) -> None:  # noqa: B008
         self.actors = actors
-        self.workers: list[CrewWorker] = []
-        self.late: list[CrewWorker] = []
-        self.plane: LoadedPlane | None = None
+        self.workers: list[CrewWorker] = []  # that are placed, in the order of their devices
+        self.late: list[CrewWorker] = []  # that have no place yet; each joins the others when it has one
+        self.plane: LoadedPlane | None = None  # for workers that are started again
         self.pass_cost: PassCost | None = None
+        # Starts workers on nodes that have joined a cluster meanwhile; does nothing elsewhere.
         self.look_for_nodes: Callable[[], None] = lambda: None
         self._memory = replace(memory, shared=True)
 

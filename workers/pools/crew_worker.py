@@ -25,20 +25,14 @@ _FRAMEWORKS = ("torch", "lightning", "transformers", "composer", "keras", "jax",
 
 @dataclass(frozen=True)
 class ActorRecipe:
-    """How an actor is made.
-
-    Attributes:
-        callback: the pickled callback_fn, stored for all actors.
-        frameworks: what callback_fn will import.
-        npus: whether each actor needs an Ascend device, which Ray calls NPU.
-    """
+    """How an actor is made."""
 
     actors: Actors
-    callback: Any
-    frameworks: tuple[str, ...]
+    callback: Any  # the pickled callback_fn, stored for all actors
+    frameworks: tuple[str, ...]  # what callback_fn will import
     options: MeasurementOptions
     gpus: bool
-    npus: bool = False
+    npus: bool = False  # whether each actor needs an Ascend device, which Ray calls NPU
     layout: WorkerLayout = field(default_factory=WorkerLayout)
     actor: type[MeasurementActor] = MeasurementActor
 
@@ -50,17 +44,11 @@ class ActorRecipe:
 
 @dataclass
 class LoadedPlane:
-    """The plane that all actors have.
+    """The plane that all actors have."""
 
-    Attributes:
-        vectors: origin, directions and buffers, stored for all actors.
-        far_points: far from the origin.
-        partition: how the loss is added up there; None before the first worker has found it out.
-    """
-
-    vectors: Sequence[Any]
+    vectors: Sequence[Any]  # origin, directions and buffers, stored for all actors
     far_points: Sequence[Sequence[float]]
-    partition: Partition | None = None
+    partition: Partition | None = None  # how the loss is added up there, once the first worker has found it out
 
 
 @dataclass(frozen=True)
@@ -74,35 +62,21 @@ class InFlight:
 
 @dataclass(eq=False)
 class CrewWorker:
-    """One device's actor, now or after it has been started again.
-
-    Attributes:
-        place: its devices and cores.
-        shared: the device that it shares with others of the pool, or None.
-        node: the id of the cluster's node where it should be placed if possible, or None.
-        in_flight: what it measures and what waits for it, in that order.
-        busy_since: when it began the first of them.
-        starting: the calls that start it again, in the order in which they run.
-        started_at: when those were made.
-        deaths: how often it died since it last measured something.
-        failed_starts: how often it could not be started since then.
-        cannot_read: the actor that could not read weights which this process could, if one did not; such an actor gets
-            all of them sent.
-    """
+    """One device's actor, now or after it has been started again."""
 
     recipe: ActorRecipe
     place: WorkerPlace
-    shared: SharedDevice | None = None
-    node: str | None = None
+    shared: SharedDevice | None = None  # the device that it shares with others of the pool
+    node: str | None = None  # the id of the cluster's node where it should be placed if possible
     actor: Any = None
-    in_flight: deque[InFlight] = field(default_factory=deque)
-    busy_since: float = 0.0
-    starting: list[Any] = field(default_factory=list)
-    started_at: float = 0.0
+    in_flight: deque[InFlight] = field(default_factory=deque)  # what it measures and what waits for it, in that order
+    busy_since: float = 0.0  # when it began the first of them
+    starting: list[Any] = field(default_factory=list)  # the calls that start it again, in the order in which they run
+    started_at: float = 0.0  # when those were made
     speed: MeasuredSpeed = field(default_factory=MeasuredSpeed)
-    deaths: int = 0
-    failed_starts: int = 0
-    cannot_read: Any = None
+    deaths: int = 0  # since it last measured something
+    failed_starts: int = 0  # since then
+    cannot_read: Any = None  # the actor that could not read weights which this process could: it gets all of them sent
 
     @property
     def label(self) -> str:

@@ -117,17 +117,11 @@ def where_it_runs(
 
 @dataclass(frozen=True)
 class PlannedWorker:
-    """One worker of a run.
+    """One worker of a run."""
 
-    Attributes:
-        name: the one in error texts.
-        devices: ids of its GPUs or slots; on a cluster with GPUs they are Ray's choice, and None.
-        cores: the CPU cores that are its own; None where a cluster decides.
-    """
-
-    name: str
-    devices: tuple[int, ...] | None
-    cores: tuple[int, ...] | None
+    name: str  # in error texts
+    devices: tuple[int, ...] | None  # ids of its GPUs or slots; on a cluster with GPUs they are Ray's choice, and None
+    cores: tuple[int, ...] | None  # that are its own; None where a cluster decides
     threads: int
 
 
@@ -143,18 +137,12 @@ class NodeReport:
 
 @dataclass(frozen=True)
 class DeviceReport:
-    """What a run would compute on.
+    """What a run would compute on."""
 
-    Attributes:
-        where: "in process", "processes" (of this machine), "private Ray" or "cluster".
-        kind: "GPU", "Apple GPU", or "CPU" where devices are slots that share the CPU cores.
-        nodes: of the cluster; a single machine is not listed.
-    """
-
-    where: str
-    kind: str
+    where: str  # "in process", "processes" (of this machine), "private Ray" or "cluster"
+    kind: str  # "GPU", "Apple GPU", or "CPU" where devices are slots that share the CPU cores
     workers: tuple[PlannedWorker, ...]
-    nodes: tuple[NodeReport, ...] = ()
+    nodes: tuple[NodeReport, ...] = ()  # of the cluster; a single machine is not listed
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report in types that JSON has; the keys are the attributes' names."""
