@@ -55,7 +55,7 @@ class Crew:
         tuning = first.start(plan, workload, self._memory)
         calls = [worker.call("call") for worker in others]
         # On CPUs, a package of the first worker's code is loaded without the compiler.
-        if first.recipe.gpus and _may_be_compiled(plan, workload):
+        if first.recipe.kind == "GPU" and _may_be_compiled(plan, workload):
             for worker in others:
                 worker.call("load_compiler")
         (description,) = raise_failures(self._get([tuning]))

@@ -31,15 +31,9 @@ class ActorRecipe:
     callback: Any  # the pickled callback_fn, stored for all actors
     frameworks: tuple[str, ...]  # what callback_fn will import
     options: MeasurementOptions
-    gpus: bool
-    npus: bool = False  # whether each actor needs an Ascend device, which Ray calls NPU
+    kind: str | None = None  # Ray's name for the devices that actors need: "GPU", or "NPU" for Ascend's; None for CPUs
     layout: WorkerLayout = field(default_factory=WorkerLayout)
     actor: type[MeasurementActor] = MeasurementActor
-
-    @property
-    def kind(self) -> str | None:
-        """Ray's name for the devices that actors need; None where they are slots of CPU cores."""
-        return "GPU" if self.gpus else "NPU" if self.npus else None
 
 
 @dataclass
@@ -88,19 +82,20 @@ class CrewWorker:
         recipe, layout = self.recipe, self.recipe.layout
         cpus = layout.devices_per_worker if recipe.kind is None and self.place.cores is None else 1
         options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": 0, "max_restarts": 0, "max_task_retries": 0}
-        if recipe.gpus:
+        if recipe.kind == "GPU":
             options["num_gpus"] = layout.share
-        elif recipe.npus:
-            options["resources"] = {"NPU": layout.share}
+        elif recipe.kind is not None:
+            options["resources"] = {recipe.kind: layout.share}
         if self.shared is not None:
             options["scheduling_strategy"] = self.shared.strategy
         elif self.node is not None:
             strategies = recipe.actors.ray.util.scheduling_strategies
             options["scheduling_strategy"] = strategies.NodeAffinitySchedulingStrategy(self.node, soft=True)
         # Ray shows each actor only its own GPUs, which it counts from 0.
-        devices = [f"cuda:{index}" for index in range(layout.devices_per_worker)] if recipe.gpus else ["cpu"]
+        devices = [f"cuda:{index}" for index in range(layout.devices_per_worker)] if recipe.kind == "GPU" else ["cpu"]
+        search_path = [path or os.getcwd() for path in sys.path]  # noqa: PTH109
         threads = cpus if self.place.cores is None else len(self.place.cores)
-        arguments = self.place.cores, threads, devices, search_path(), layout.workers_per_device
+        arguments = self.place.cores, threads, devices, search_path, layout.workers_per_device
         self.actor = recipe.actors.start(recipe.actor, arguments, options)
         return self.call("place")
 
@@ -162,11 +157,6 @@ class SharedDevice:
         if not self._users:
             with contextlib.suppress(Exception):
                 self._remove(self._group)
-
-
-def search_path() -> list[str]:
-    """Returns where the driver looks for modules."""
-    return [path or os.getcwd() for path in sys.path]  # noqa: PTH109
 
 
 def pickled_function(dumps: Callable[[Any], bytes], callback_fn: Callable[[], Any]) -> bytes:

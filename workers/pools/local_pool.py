@@ -29,8 +29,8 @@ from ..measurement_plan import MeasurementPlan, Workload
 from .actor_pool import ActorPool
 from .actors import ActorError, Actors, ActorTaskError
 from .crew import Crew
-from .crew_worker import ActorRecipe, mentioned_frameworks, pickled_function, raise_failures, search_path
-from .devices import WorkerLayout, available_cores
+from .crew_worker import ActorRecipe, CrewWorker, mentioned_frameworks, pickled_function, raise_failures
+from .devices import WorkerLayout, WorkerPlace, available_cores
 from .local_processes import (
     ForkedProcesses,
     Inbox,
@@ -317,7 +317,7 @@ class LocalPool(ActorPool):
         super().__init__(contextlib.closing(actors), Crew(actors, replace(memory, folder=actors.folder)))
         try:
             callback = actors.put(pickled)
-            recipe = ActorRecipe(actors, callback, frameworks, options, gpus=False, layout=layout, actor=LocalActor)
+            recipe = ActorRecipe(actors, callback, frameworks, options, layout=layout, actor=LocalActor)
             self._crew.workers += workers_on(recipe, device_ids, available_cores())
             self._crew.late = place_workers(self._crew.workers)
             self._crew.start(plan, workload)
@@ -332,11 +332,11 @@ def describe_without_gpus(callback_fn: Callable[[], Any]) -> WeightSpace:
     """Returns the description of callback_fn's network, of one call in a process that sees no GPU and has ended."""
     pickled = pickled_function(cloudpickle.dumps, callback_fn)
     with contextlib.closing(LocalActors((), forked=False, environment=_WITHOUT_GPUS)) as actors:
-        actor = actors.start(LocalActor, (None, len(available_cores()), ["cpu"], search_path()), {})
-        calls: list[tuple[str, tuple[Any, ...]]] = [("prepare", (pickled, ())), ("call", ()), ("space", ())]
+        recipe = ActorRecipe(actors, pickled, (), MeasurementOptions(), actor=LocalActor)
+        worker = CrewWorker(recipe, WorkerPlace(()))
         try:
-            for method, arguments in calls:
-                (space,) = raise_failures(actors.get([actors.call(actor, method, *arguments)]))
+            raise_failures(actors.get([worker.create(), worker.prepare()]))
+            (space,) = raise_failures(actors.get([worker.call("space")]))
         except ActorError as error:
             raise PoolError(f"the process in which callback_fn was called on a CPU died: {error}") from error
         return cast("WeightSpace", space)

@@ -127,8 +127,8 @@ class MeasurementActor:
 
     @_returns_errors
     def space(self) -> WeightSpace:
-        """Returns the description of the network that callback_fn returned."""
-        return space_of(self._result)
+        """Calls callback_fn and returns the description of its network."""
+        return space_of(call_callback(self._callback_fn))
 
     def load_compiler(self) -> None:
         """Loads PyTorch's compiler, which takes seconds, while the first worker still tunes."""

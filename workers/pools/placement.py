@@ -38,7 +38,7 @@ def workers_on(recipe: ActorRecipe, ids: tuple[int, ...], cores: tuple[int, ...]
 def cluster_workers(recipe: ActorRecipe, asked: tuple[int, ...] | None) -> list[CrewWorker]:
     """Returns the workers of a cluster, not placed yet; without ids, those of all devices that are free."""
     # Which GPU an actor gets is Ray's choice, so all free ones are taken and the others are released.
-    numbers = free_devices(recipe.actors.ray, recipe.kind, None if recipe.gpus else asked, recipe.layout)
+    numbers = free_devices(recipe.actors.ray, recipe.kind, None if recipe.kind == "GPU" else asked, recipe.layout)
     workers = workers_on(recipe, numbers, None)
     if not workers:
         wanted = recipe.layout.devices_per_worker
@@ -139,7 +139,7 @@ def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = Non
         answers = actors.get(list(waiting))
     except ActorError as error:
         raise PoolError(f"a worker could not start. The error was: {error}") from error
-    of_cluster = recipe.gpus and not is_private
+    of_cluster = recipe.kind == "GPU" and not is_private
     # Ray might give late ones other GPUs of a cluster than those that were asked for.
     can_join = not (of_cluster and asked is not None)
     if behind:

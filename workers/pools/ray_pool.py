@@ -136,7 +136,8 @@ class RayPool(ActorPool):
             npus = int(ray.cluster_resources().get("NPU", 0)) if "mindspore" in frameworks and not gpus else 0
             if not (session.private or gpus or npus):
                 tell_why_the_cpu(of_ray=True)
-            recipe = ActorRecipe(actors, actors.put(pickled), frameworks, options, gpus, npus > 0, layout)
+            kind = "GPU" if gpus else "NPU" if npus else None
+            recipe = ActorRecipe(actors, actors.put(pickled), frameworks, options, kind, layout)
             if session.private:
                 ids = tuple(range(npus)) if npus and device_ids is None else ids
                 self._crew.workers += workers_on(recipe, ids, available_cores())
