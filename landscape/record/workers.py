@@ -23,8 +23,7 @@ from .identity import REMEDY
 from .whole_file import read_file_attributes
 
 _MEASURED = tuple(field.name for field in fields(MeasurementOptions))
-_DEVICES = ("device_ids", "devices_per_worker", "workers_per_device", "address")
-_PLACED = (*_DEVICES, "sample_memory", "compile")
+_PLACED = ("device_ids", "devices_per_worker", "workers_per_device", "address", "sample_memory", "compile")
 
 
 class Planned(Protocol):
@@ -78,7 +77,7 @@ class Workers(contextlib.ExitStack):
     def space(self) -> WeightSpace:
         """The network's description; where workers will reserve GPUs or nodes, these are not reserved for it yet."""
         try:
-            self._described = space_before_devices(self._callback_fn, **_named(self._chosen, _DEVICES))
+            self._described = space_before_devices(self._callback_fn, self._chosen)
         except LandscapeError as error:
             # A worker says what is wrong, unless only this process without a GPU failed.
             space = self.pool.description.space

@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from collectors.errors import LandscapeError
 from collectors.networks.readers import framework_of, without_average
+from collectors.networks.weight_space import WeightSpace
 from collectors.validation import check_instance
 
 from ..callback_fn import call_callback, space_of
 from ..errors import CallbackFunctionError
 from ..evaluator import Evaluator
+from .open_pool import space_before_devices
 
 
 class FirstCall:
-    """Is callback_fn itself, but the first call in this process gets what it returned while it was described."""
+    """Is callback_fn itself, but the first call in this process gets what it returned while it was described.
 
-    def __init__(self, function: Callable[[], Any]) -> None:
+    Where workers with these options would reserve GPUs or nodes, another process describes it, which ends.
+    """
+
+    def __init__(self, function: Callable[[], Any], options: Mapping[str, Any] | None = None) -> None:
         # As in ``functools.partial``.
         self.func = check_instance("callback_fn", function, Callable, "a function without arguments")  # type: ignore[arg-type]
         # So the data set of a survey in this process is built once. A worker in another process gets the function.
-        self._results = [call_callback(function)]
-        self.space = space_of(self._results[0])
+        self._results: list[Any] = []
+        self.space = self._described(options)
         # By it a pool of processes sees which frameworks they need.
         self.__code__ = getattr(function, "__code__", None)
 
+    def _described(self, options: Mapping[str, Any] | None) -> WeightSpace:
+        if isinstance(self.func, FirstCall):
+            return self.func.space
+        if options is not None:
+            with contextlib.suppress(LandscapeError):  # what is wrong shows here too, unless only a GPU is missing
+                if space := space_before_devices(self.func, options):
+                    return space
+        return space_of(self._result())
+
+    def _result(self) -> Any:
+        if not self._results:
+            self._results.append(call_callback(self.func))
+        return self._results[0]
+
     def network(self) -> object:
         """Returns the network; it must be asked for before the call."""
-        result = self._results[0]
+        result = self._result()
         if isinstance(result, Evaluator):
             raise CallbackFunctionError(
                 "callback_fn returns an Evaluator, which does not show its network's weights; name a checkpoint file."
@@ -43,7 +64,7 @@ class FirstCall:
             )
         from ..torch.example import example_inputs
 
-        model, _, dataset, _ = self._results[0]
+        model, _, dataset, _ = self._result()
         return example_inputs(model, without_average(network), dataset, count)  # type: ignore[arg-type]
 
     def __call__(self) -> Any:

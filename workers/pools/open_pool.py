@@ -77,20 +77,14 @@ def open_pool(
     return RayPool(callback_fn, options, device_ids=asked, address=address, layout=layout, **how)
 
 
-def space_before_devices(
-    callback_fn: Callable[[], Any],
-    *,
-    device_ids: object = None,
-    address: str | None = None,
-    devices_per_worker: int = 1,
-    workers_per_device: int = 1,
-) -> WeightSpace | None:
-    """Returns the network's description, of a process that has ended; None where a pool would reserve nothing.
+def space_before_devices(callback_fn: Callable[[], Any], options: Mapping[str, Any]) -> WeightSpace | None:
+    """Returns the network's description, of a process that has ended; None where a pool's options reserve nothing.
 
     GPUs and the nodes of a cluster would wait for whatever is computed between the description and the first task.
     """
-    layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
-    where, _, _ = where_it_runs(check_device_ids("device_ids", device_ids), layout, address)
+    layout = WorkerLayout.checked(options.get("devices_per_worker", 1), options.get("workers_per_device", 1))
+    asked = check_device_ids("device_ids", options.get("device_ids"))
+    where, _, _ = where_it_runs(asked, layout, options.get("address"))
     if where != "cluster" and (where == "in process" or local_processes_suffice()):
         return None
     from .local_pool import describe_without_gpus

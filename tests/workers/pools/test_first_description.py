@@ -69,20 +69,34 @@ def two_gpus(monkeypatch):
 @pytest.mark.parametrize(("devices", "waits"), [(None, True), ([0, 1], True), ([1], False)])
 def test_gpus_of_this_machine(two_gpus, described, devices, waits):
     """One GPU is that of this process, which is reserved from nobody."""
-    assert space_before_devices(Paraboloid, device_ids=devices) == (7 if waits else None)
+    assert space_before_devices(Paraboloid, {"device_ids": devices}) == (7 if waits else None)
     assert len(described) == waits
 
 
 def test_nodes_of_a_cluster(described):
-    assert space_before_devices(Paraboloid, device_ids=[0], address="ray://head:10001") == 7
+    assert space_before_devices(Paraboloid, {"device_ids": [0], "address": "ray://head:10001"}) == 7
 
 
 @pytest.mark.parametrize("how", [{}, {"device_ids": [0, 1]}, {"address": "local"}])
 def test_cpus_of_this_machine(described, how):
-    assert space_before_devices(Paraboloid, **how) is None
+    assert space_before_devices(Paraboloid, how) is None
     assert described == []
 
 
 def test_what_is_asked_for_is_checked(described):
     with pytest.raises(ValueError, match=re.escape("device_ids")):
-        space_before_devices(Paraboloid, device_ids=[-1])
+        space_before_devices(Paraboloid, {"device_ids": [-1]})
+
+
+def test_a_plane_that_is_made_before_the_workers_take_no_gpu_either(two_gpus, tmp_path):
+    def callback_fn():
+        tmp_path.joinpath(str(os.getpid())).touch()
+        return Paraboloid()
+
+    assert FirstCall(callback_fn, {"device_ids": [0, 1]}).space == Paraboloid().description.space
+    assert str(os.getpid()) not in {path.name for path in tmp_path.iterdir()}
+    # One that needs a GPU is called here, as the only network of an alignment is.
+    driver = os.getpid()
+    call = FirstCall(lambda: Paraboloid() if os.getpid() == driver else 1 / 0, {"device_ids": [0, 1]})
+    assert call.space == Paraboloid().description.space
+    assert FirstCall(call, {"device_ids": [0, 1]}).space is call.space
