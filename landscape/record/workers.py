@@ -17,7 +17,8 @@ from collectors.validation import wrong_type, wrong_value
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import Pool
-from workers.pools.open_pool import open_pool, space_before_devices
+from workers.pools.first_call import space_before_devices
+from workers.pools.open_pool import open_pool
 
 from .identity import REMEDY
 from .whole_file import read_file_attributes

@@ -23,7 +23,7 @@ SETTINGS = {"landscape_size": 3, "num_samples": 32}
 def events(monkeypatch):
     """What happened, in order, on a machine whose one worker has a GPU that it would reserve."""
     from landscape import regridding, run_jobs
-    from workers.pools import open_pool
+    from workers.pools import first_call, open_pool
 
     found = []
 
@@ -43,10 +43,13 @@ def events(monkeypatch):
         (regridding, "plane_of"),
     ):
         noted(module, name)
-    monkeypatch.setattr(open_pool, "local_processes_suffice", lambda: False)
-    monkeypatch.setattr(
-        open_pool, "where_it_runs", lambda *_: ("in process" if "open_pool" in found else "private Ray", (0,), "")
-    )
+    monkeypatch.setattr(first_call, "local_processes_suffice", lambda: False)
+
+    def where(*_):
+        return ("in process" if "open_pool" in found else "private Ray"), (0,), ""
+
+    for module in (first_call, open_pool):
+        monkeypatch.setattr(module, "where_it_runs", where)
     return found
 
 

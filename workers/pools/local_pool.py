@@ -14,13 +14,12 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import cloudpickle
 
 from collectors.files import system
 from collectors.files.local_files import TemporaryFolder
-from collectors.networks.weight_space import WeightSpace
 
 from ..errors import PoolError
 from ..evaluator import SampleMemory
@@ -29,8 +28,8 @@ from ..measurement_plan import MeasurementPlan, Workload
 from .actor_pool import ActorPool
 from .actors import ActorError, Actors, ActorTaskError
 from .crew import Crew
-from .crew_worker import ActorRecipe, CrewWorker, mentioned_frameworks, pickled_function, raise_failures
-from .devices import WorkerLayout, WorkerPlace, available_cores
+from .crew_worker import ActorRecipe, mentioned_frameworks, pickled_function
+from .devices import WorkerLayout, available_cores
 from .local_processes import (
     ForkedProcesses,
     Inbox,
@@ -50,7 +49,6 @@ _LAST_BYTES = 4096
 # Importing the others starts threads, which do not survive in a forked process.
 _OF_TORCH = ("torch", "workers.torch.evaluator")
 _WITH_TORCH = ("torch", "lightning", "transformers", "composer")
-_WITHOUT_GPUS = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 
 
 class Call:
@@ -326,17 +324,3 @@ class LocalPool(ActorPool):
             raise
         for note in self.description.notes:
             warnings.warn(note, stacklevel=3)
-
-
-def describe_without_gpus(callback_fn: Callable[[], Any]) -> WeightSpace:
-    """Returns the description of callback_fn's network, of one call in a process that sees no GPU and has ended."""
-    pickled = pickled_function(cloudpickle.dumps, callback_fn)
-    with contextlib.closing(LocalActors((), forked=False, environment=_WITHOUT_GPUS)) as actors:
-        recipe = ActorRecipe(actors, pickled, (), MeasurementOptions(), actor=LocalActor)
-        worker = CrewWorker(recipe, WorkerPlace(()))
-        try:
-            raise_failures(actors.get([worker.create(), worker.prepare()]))
-            (space,) = raise_failures(actors.get([worker.call("space")]))
-        except ActorError as error:
-            raise PoolError(f"the process in which callback_fn was called on a CPU died: {error}") from error
-        return cast("WeightSpace", space)

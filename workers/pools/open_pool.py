@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from collectors.networks.weight_space import WeightSpace
 from collectors.validation import check_device_ids, check_instance
 
 from ..evaluator import SampleMemory
@@ -75,21 +74,6 @@ def open_pool(
     from .ray_pool import RayPool
 
     return RayPool(callback_fn, options, device_ids=asked, address=address, layout=layout, **how)
-
-
-def space_before_devices(callback_fn: Callable[[], Any], options: Mapping[str, Any]) -> WeightSpace | None:
-    """Returns the network's description, of a process that has ended; None where a pool's options reserve nothing.
-
-    GPUs and the nodes of a cluster would wait for whatever is computed between the description and the first task.
-    """
-    layout = WorkerLayout.checked(options.get("devices_per_worker", 1), options.get("workers_per_device", 1))
-    asked = check_device_ids("device_ids", options.get("device_ids"))
-    where, _, _ = where_it_runs(asked, layout, options.get("address"))
-    if where != "cluster" and (where == "in process" or local_processes_suffice()):
-        return None
-    from .local_pool import describe_without_gpus
-
-    return describe_without_gpus(callback_fn)
 
 
 def where_it_runs(

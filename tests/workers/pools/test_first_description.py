@@ -9,10 +9,9 @@ from paraboloid import Paraboloid
 
 from workers.errors import CallbackFunctionError, PoolError
 from workers.measurement_options import MeasurementOptions
-from workers.pools import open_pool
-from workers.pools.first_call import FirstCall
-from workers.pools.local_pool import LocalPool, describe_without_gpus
-from workers.pools.open_pool import space_before_devices
+from workers.pools import first_call, open_pool
+from workers.pools.first_call import FirstCall, describe_without_gpus, space_before_devices
+from workers.pools.local_pool import LocalPool
 
 
 def test_one_call_in_a_process_that_ended_and_saw_no_gpu(tmp_path):
@@ -55,14 +54,15 @@ def test_a_process_that_dies(tmp_path):
 def described(monkeypatch):
     """Who was described."""
     found = []
-    monkeypatch.setattr("workers.pools.local_pool.describe_without_gpus", lambda function: found.append(function) or 7)
+    monkeypatch.setattr("workers.pools.first_call.describe_without_gpus", lambda function: found.append(function) or 7)
     return found
 
 
 @pytest.fixture
 def two_gpus(monkeypatch):
     monkeypatch.setattr(open_pool, "gpu_ids", lambda: (0, 1))
-    monkeypatch.setattr(open_pool, "local_processes_suffice", lambda: False)
+    for module in (first_call, open_pool):
+        monkeypatch.setattr(module, "local_processes_suffice", lambda: False)
     monkeypatch.setattr("workers.pools.devices.gpu_ids", lambda: (0, 1))
 
 
