@@ -40,7 +40,7 @@ from .record.options import ChangeOptions, documented, with_defaults
 from .record.provenance import function_attribute
 from .record.run import Run
 from .record.whole_file import path_of
-from .record.workers import open_workers
+from .record.workers import Workers
 from .record.writer import output_file
 from .sampling.grids import axis_of_size, finer_axis, is_even, wider_axis
 
@@ -265,10 +265,11 @@ def _measure(
     with contextlib.ExitStack() as stack:
         stored = stack.enter_context(open_record(LANDSCAPE_FILE, path))
         begun = [stored, Stored(LANDSCAPE_FILE, file, source)]
-        pool = stack.enter_context(open_workers(callback_fn, how, stored=begun, points=points, seconds=run.budget))
+        workers = stack.enter_context(Workers(callback_fn, how, stored=begun, points=points, seconds=run.budget))
         if directory is not None:
-            plane = plane_of(source, file, directory, pool.description.space)
+            plane = plane_of(source, file, directory, workers.space)
         assert plane is not None
+        pool = workers.pool
         check_same_network(plane, pool.description.space)
         if path != file:
             plane = keep_plane(stored, plane, overwrite=False)

@@ -12,7 +12,6 @@ from collectors.files.places import AnyPath
 from collectors.run_directory.directory import RunDirectory
 from collectors.run_directory.settings import LandscapeSettings
 from collectors.weights.safetensors_file import StateReader
-from workers.pool import Pool
 
 from .curvature.hessian_plane import EigenvectorSettings, plane_along_eigenvectors
 from .grid.data import LandscapeData
@@ -24,6 +23,7 @@ from .planes.plane import Plane
 from .planes.plane_file import check_directions
 from .record.driver import Stored
 from .record.options import RunOptions
+from .record.workers import Workers
 
 _NO_FILE_NAME = re.compile(r"[^\w.-]+")
 _LONGEST_JOINED = 100
@@ -109,7 +109,7 @@ def plane_of_job(
     job: Job,
     stored: Stored[LandscapeData],
     readers: Mapping[int, StateReader],
-    pool: Pool,
+    workers: Workers,
     options: RunOptions,
     final: int | None,
     others: FurtherRuns,
@@ -118,13 +118,12 @@ def plane_of_job(
     """Returns the plane of a landscape, kept beside it where it goes along eigenvectors."""
     if options["save_directions"]:
         check_directions(job.path)
-    space = pool.description.space
     name = others.joined if job.kind == "pca" else ""
     networks = checkpoints_of_run([readers[number] for number in job.numbers], job.numbers, name, final)
     if job.kind == "pca":
         further = others.networks(job.numbers, single=job.single)
         spanning = [network for network in further if network.run is not None and options["plane_of"] == "all"]
-        plane = plane_of_runs([*networks, *spanning], space, centering=options["centering"])
+        plane = plane_of_runs([*networks, *spanning], workers.space, centering=options["centering"])
         added = [network for network in further if network not in spanning]
         return plane.with_networks(added) if added else plane
     origin = networks[-1]
@@ -132,12 +131,12 @@ def plane_of_job(
         kept = None if options["overwrite"] else job.path
         progress, rehearsal = options["progress"], options["dry_run"]
         plane = plane_along_eigenvectors(
-            pool, origin.weights, vectors, role=origin.role, kept=kept, progress=progress, rehearsal=rehearsal
+            workers.pool, origin.weights, vectors, role=origin.role, kept=kept, progress=progress, rehearsal=rehearsal
         )
         return plane if rehearsal else keep_plane(stored, plane, overwrite=options["overwrite"])
     return random_plane_of(
         origin.weights,
-        space,
+        workers.space,
         seed=options["seed"],
         normalization=options["normalization"],
         perturb_one_dimensional=options["perturb_one_dimensional"],

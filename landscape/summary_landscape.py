@@ -31,7 +31,7 @@ from .record.driver import forecast, open_record
 from .record.options import RunOptions, documented, with_defaults
 from .record.provenance import function_attribute, run_attributes
 from .record.run import Announcer, Run
-from .record.workers import measurement_options, open_workers
+from .record.workers import Workers, measurement_options
 from .record.writer import make_output_folder
 from .run_jobs import check_all_is_drawn, find_jobs, plane_of_job
 from .sampling.settings import SamplingSettings
@@ -141,18 +141,19 @@ class SummaryLandscape:
                 for job in jobs
             ]
             points = len(jobs) * fewest_points((settings.landscape_size,) * 2, sampling.sampling)
-            pool = stack.enter_context(
-                open_workers(callback_fn, how, stored=files, points=points, seconds=whole.budget, rehearsal=rehearsal)
+            workers = stack.enter_context(
+                Workers(callback_fn, how, stored=files, points=points, seconds=whole.budget, rehearsal=rehearsal)
             )
+            space = workers.space
             say(f"opening checkpoints, computing the directions of {len(jobs)} landscape{'s' if len(jobs) > 1 else ''}")
             # All planes are built before the first point is measured, so that a damaged checkpoint shows at once.
             # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
             numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
-            readers = {number: run.checkpoint(number, pool.description.space) for number in numbers}
+            readers = {number: run.checkpoint(number, space) for number in numbers}
             final = run.metadata.final_number
             grids = []
             for job, stored in zip(jobs, files, strict=True):
-                plane = plane_of_job(job, stored, readers, pool, chosen, final, others, vectors)
+                plane = plane_of_job(job, stored, readers, workers, chosen, final, others, vectors)
                 attributes = {
                     "unit": settings.unit,
                     "intervals": [list(job.numbers)],
@@ -166,6 +167,7 @@ class SummaryLandscape:
                 grids.append(
                     GridExperiment(plane, plane.axes(settings.landscape_size, margin, limits), sampling, attributes)
                 )
+            pool = workers.pool
             for grid, stored in zip(grids, files, strict=True):
                 # A night may pass before the last one's turn.
                 grid.check(stored, pool)

@@ -193,7 +193,7 @@ def evaluate(
     # Before eigenvectors are searched.
     inputs = [*(item.place for item in found), *directions]
     output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
-    call = FirstCall(load_function(function))
+    call = FirstCall(load_function(function), options)
     shared = ("num_samples", "samples", "seed_each_point", "address", "progress", "device_ids")
     # Of the same plane: what an earlier call found is read.
     where = {**{name: options[name] for name in shared}, "kept_beside": None if options["overwrite"] else output}

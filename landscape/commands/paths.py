@@ -50,7 +50,7 @@ def barrier(
     typed = [TypedCheckpoint.read(text) for text in (a, b)]
     if output is not None:
         output_file(output, [item.place for item in typed], LANDSCAPE, overwrite=options["overwrite"])
-    call = FirstCall(load_function(function))
+    call = FirstCall(load_function(function), {**options, "device_ids": device_ids})
     found = named_weights("A and B", typed, call.space)
     line = line_between(*([found] if isinstance(found, dict) else found), network=call.space)
     where = {"device_ids": device_ids, "output": output, "num_samples": num_samples}
@@ -107,7 +107,7 @@ def connect(
     inputs = [item.place for item in typed]
     place = output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
     check_no_input("output", path_beside(place), inputs)
-    call = FirstCall(load_function(function))
+    call = FirstCall(load_function(function), {**options, "device_ids": device_ids})
     found = named_weights("A and B", typed, call.space)
     first, last = found.values() if isinstance(found, dict) else found
     names = list(found) if isinstance(found, dict) else None

@@ -102,7 +102,7 @@ def connect(
     path = None if output is None else output_file(output, (a, b))
     if path is not None and run.overwrite:
         check_replaceable_tensors(path, PATH.word, PATH.format)
-    call = FirstCall(callback_fn)
+    call = FirstCall(callback_fn, {"device_ids": device_ids, "address": address})
     line = line_between(a, b, network=call.space, names=names)
     with contextlib.ExitStack() as stack:
         if path is not None:

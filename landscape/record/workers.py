@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Protocol
 
 from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath, check_directory
+from collectors.networks.weight_space import WeightSpace
 from collectors.validation import wrong_type, wrong_value
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import Pool
+from workers.pools.first_call import space_before_devices
 from workers.pools.open_pool import open_pool
 
 from .identity import REMEDY
@@ -53,6 +58,49 @@ def open_workers(
         seconds=seconds,
         rehearsal=rehearsal,
     )
+
+
+class Workers(contextlib.ExitStack):
+    """The workers of a call whose planes need the network's description: opened when they are first needed.
+
+    Args:
+        callback_fn: of the user.
+        chosen: the options of the call.
+        how: of ``open_workers``.
+    """
+
+    def __init__(self, callback_fn: Callable[[], Any], chosen: Mapping[str, Any], **how: Any) -> None:
+        super().__init__()
+        self._callback_fn, self._chosen, self._how = callback_fn, chosen, how
+        self._described: WeightSpace | None = None
+
+    @functools.cached_property
+    def space(self) -> WeightSpace:
+        """The network's description; where workers will reserve GPUs or nodes, these are not reserved for it yet."""
+        try:
+            self._described = space_before_devices(self._callback_fn, self._chosen)
+        except LandscapeError as error:
+            # A worker says what is wrong, unless only this process without a GPU failed.
+            space = self.pool.description.space
+            warnings.warn(
+                "callback_fn could be called on the workers' devices, but not on a CPU, so the devices waited for it. "
+                f"Build the network on the CPU; workers move it to their devices. The error was: {error}",
+                UserWarning,
+                stacklevel=3,
+            )
+            return space
+        return self._described or self.pool.description.space
+
+    @functools.cached_property
+    def pool(self) -> Pool:
+        """The workers."""
+        pool = self.enter_context(open_workers(self._callback_fn, self._chosen, **self._how))
+        if self._described and (differences := self._described.differences(pool.description.space)):
+            raise LandscapeError(
+                "callback_fn must return the same network on a CPU and on the workers' devices:\n  "
+                + "\n  ".join(differences[:20])
+            )
+        return pool
 
 
 def measurement_options(chosen: Mapping[str, Any]) -> MeasurementOptions:

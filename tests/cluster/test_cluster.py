@@ -93,8 +93,7 @@ TRAVEL = (
 from workers.errors import CallbackFunctionError
 from workers.measurement_options import MeasurementOptions
 from workers.pool import PointTask
-from workers.pools.ray_code import code_of
-from workers.pools.ray_pool import RayPool
+from workers.pools.ray_pool import RayPool, code_of
 from workers.pools.ray_session import RaySession
 from paraboloid import paraboloid_plane
 

@@ -326,7 +326,7 @@ def test_a_killed_driver_is_continued_and_no_stored_point_is_measured_again(run,
 
 def wait_for_the_orphans(driver):
     """Ray's processes notice by themselves that their driver is gone; the next run removes what they leave."""
-    from workers.pools.ray_leftovers import remove_dead_sessions
+    from workers.pools.ray_session import remove_dead_sessions
 
     def are_gone():
         remove_dead_sessions("/tmp")

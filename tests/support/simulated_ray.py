@@ -45,10 +45,10 @@ class SimulatedActor:
         self.ray, self.seconds, self.stops, self.kills = ray, seconds, stops, kills
         self.free_at, self.dead, self.busy = 0.0, False, 0.0
         self.measure_points = Method(lambda points: self._measure([point[0] for point in points]))
-        self.measure_state = Method(lambda parameters, buffers: self._measure([parameters["x"]]))
-        self.measure_source = Method(self._measure_source if reaches else lambda source: self._measure([]))
+        self.measure_state = Method(lambda parameters, buffers, settings: self._measure([parameters["x"]]))
+        self.measure_source = Method(self._measure_source if reaches else lambda *_: self._measure([]))
 
-    def _measure_source(self, source):
+    def _measure_source(self, source, settings):
         parameters, _ = pickle.loads(source)()
         return self._measure([parameters["x"]])
 
@@ -127,6 +127,9 @@ class SimulatedCrew:
 
     def use_batch_size(self, batch_size):
         assert batch_size is None
+
+    def look_for_nodes(self):
+        """None joins."""
 
     def admit_late(self):
         """Nobody is late."""

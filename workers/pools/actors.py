@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -89,3 +91,10 @@ class Actors(ABC):
             done, late = self.wait(late)
             found |= zip(done, self.answers(done), strict=True)
         return [found[call] for call in calls]
+
+
+def python_path() -> dict[str, str]:
+    """Returns the variable by which workers find this package, before they know the driver's search path."""
+    ours = str(Path(__file__).parents[2])
+    before = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([before, ours] if before else [ours])}

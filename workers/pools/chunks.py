@@ -21,22 +21,14 @@ _CALL_SECONDS = 5e-4
 
 @dataclass(eq=False)
 class Chunk:
-    """Points that travel together, or one set of weights.
-
-    Attributes:
-        kills: how many workers died of it.
-        alone: whether it must not share a worker with another chunk, because its worker died before.
-        copies: how many workers have it.
-        settled: whether its outcomes are no longer awaited: they are known, or the run that asked has ended.
-        weights: of a set of weights that was sent, where the workers find it until it is settled.
-    """
+    """Points that travel together, or one set of weights."""
 
     tasks: Sequence[Task | CurvatureTask]
-    kills: int = 0
-    alone: bool = False
-    copies: int = 1
-    settled: bool = False
-    weights: Any = None
+    kills: int = 0  # how many workers died of it
+    alone: bool = False  # whether it must not share a worker with another chunk, because its worker died before
+    copies: int = 1  # how many workers have it
+    settled: bool = False  # whether its outcomes are no longer awaited: they are known, or the run has ended
+    weights: Any = None  # of a set of weights that was sent, where the workers find it until it is settled
 
     @property
     def is_state(self) -> bool:

@@ -1,10 +1,11 @@
-"""The workers of a pool: started and asked together, replaced when they die, joined by those of new nodes."""
+"""The workers of a pool: started and asked together, replaced when they die."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +13,8 @@ from ..errors import PoolError
 from ..evaluator import EvaluatorDescription, PassCost, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
 from .actors import ActorError, Actors, ActorTaskError
-from .crew_worker import ActorRecipe, CrewWorker, LoadedPlane, check_same_description, raise_failures
-from .placement import PLACEMENT_SECONDS, cpu_slots, environment_probe, new_workers
+from .crew_worker import CrewWorker, LoadedPlane, check_same_description, raise_failures
+from .placement import PLACEMENT_SECONDS
 
 DEATHS_BEFORE_DROP = 12
 _FAILED_STARTS_BEFORE_DROP = 3
@@ -22,29 +23,23 @@ _WAIT_SECONDS = 1.0
 _PATIENCE_SECONDS = 30.0
 # For fewer points on each worker, compiling hardly ever pays off.
 _POINTS_WORTH_COMPILING = 100
-_LOOK_SECONDS = 2.0
 
 
 class Crew:
-    """The workers of a pool.
+    """The workers of a pool."""
 
-    Attributes:
-        workers: those that are placed, in the order of their devices.
-        late: those that have no place yet; each joins the others when it has one.
-        description: what they measure, once they are started; all of them agree on it.
-        plane: what is loaded, for workers that are started again.
-    """
-
-    description: EvaluatorDescription
+    description: EvaluatorDescription  # what they measure, once they are started; all of them agree on it
     _started: EvaluatorDescription
     _others_notes: tuple[str, ...] = ()
 
     def __init__(self, actors: Actors, memory: SampleMemory = SampleMemory()) -> None:  # noqa: B008
         self.actors = actors
-        self.workers: list[CrewWorker] = []
-        self.late: list[CrewWorker] = []
-        self.plane: LoadedPlane | None = None
+        self.workers: list[CrewWorker] = []  # that are placed, in the order of their devices
+        self.late: list[CrewWorker] = []  # that have no place yet; each joins the others when it has one
+        self.plane: LoadedPlane | None = None  # for workers that are started again
         self.pass_cost: PassCost | None = None
+        # Starts workers on nodes that have joined a cluster meanwhile; does nothing elsewhere.
+        self.look_for_nodes: Callable[[], None] = lambda: None
         self._memory = replace(memory, shared=True)
 
     def start(self, plan: MeasurementPlan | None, workload: Workload | None) -> None:
@@ -60,7 +55,7 @@ class Crew:
         tuning = first.start(plan, workload, self._memory)
         calls = [worker.call("call") for worker in others]
         # On CPUs, a package of the first worker's code is loaded without the compiler.
-        if first.recipe.gpus and _may_be_compiled(plan, workload):
+        if first.recipe.kind == "GPU" and _may_be_compiled(plan, workload):
             for worker in others:
                 worker.call("load_compiler")
         (description,) = raise_failures(self._get([tuning]))
@@ -197,6 +192,10 @@ class Crew:
             worker.start_up(self._started.plan, self._memory, self.plane)
             self.workers.append(worker)
 
+    def most_on_one_node(self) -> int:
+        """Returns how many workers share a machine's memory, where most do, or will when late ones join."""
+        return max(Counter(node for node, *_ in self.ask_all("place")).values()) + len(self.late)
+
     def end(self) -> None:
         """Ends the actors."""
         for worker in (*self.workers, *self.late):
@@ -269,55 +268,3 @@ def _may_be_compiled(plan: MeasurementPlan | None, workload: Workload | None) ->
     if workload is None:
         return False
     return workload.compile is True or (workload.compile == "auto" and workload.points >= _POINTS_WORTH_COMPILING)
-
-
-class LateNodes:
-    """Watches a cluster for nodes that come after the pool's start; one that replaces a lost node counts as new."""
-
-    def __init__(self, crew: Crew, recipe: ActorRecipe, wanted: int | None) -> None:
-        # ``wanted`` is the largest number of workers; None takes all that new nodes have.
-        self._crew, self._recipe, self._wanted = crew, recipe, wanted
-        self._known = set(_nodes(crew.actors.ray))
-        self._next_look = time.monotonic() + _LOOK_SECONDS
-        self._preparing: dict[str, Any] = {}
-        self._next_device = 1 + max(device for worker in (*crew.workers, *crew.late) for device in worker.place.devices)
-
-    def look(self) -> None:
-        """Starts workers on nodes that are new; looks at most every two seconds, because it asks the cluster's head."""
-        if time.monotonic() < self._next_look:
-            return
-        self._next_look = time.monotonic() + _LOOK_SECONDS
-        ray = self._crew.actors.ray
-        nodes = _nodes(ray)
-        for node in nodes.keys() - self._known:
-            self._known.add(node)
-            self._preparing[node] = environment_probe(ray, node)
-        # A worker has some seconds to find its place, which are not meant for installing the run's environment.
-        for node, probe in list(self._preparing.items()):
-            if self._crew.actors.wait([probe], seconds=0)[0]:
-                del self._preparing[node]
-                if node in nodes:
-                    self._employ(node, self._devices(nodes[node]))
-
-    def _devices(self, resources: dict[str, float]) -> int:
-        kind = self._recipe.kind
-        if kind is not None:
-            return int(resources.get(kind, 0))
-        return cpu_slots(int(resources.get("CPU", 0)), self._recipe.layout)
-
-    def _employ(self, node: str, devices: int) -> None:
-        if self._wanted is not None:
-            missing = self._wanted - len(self._crew.workers) - len(self._crew.late)
-            devices = min(devices, max(0, missing) * self._recipe.layout.devices_per_worker)
-        if self._recipe.layout.workers(devices) < 1:
-            return
-        ids = tuple(range(self._next_device, self._next_device + devices))
-        self._next_device += devices
-        for worker in new_workers(self._recipe, ids):
-            worker.node = node
-            self._crew.start_again(worker)
-            self._crew.workers.append(worker)
-
-
-def _nodes(ray: Any) -> dict[str, dict[str, float]]:
-    return {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}

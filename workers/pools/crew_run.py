@@ -8,13 +8,15 @@ import statistics
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from ..curvature.measuring import CurvatureSettings
 from ..errors import ChangedSamplesError
-from ..pool import CurvatureTask, PointTask, Result, Task, WeightsTask
+from ..pool import CurvatureResult, CurvatureTask, PointTask, Result, Task, WeightsTask
 from .actors import ActorError, ActorTaskError
-from .chunks import Chunk, ChunkQueue
-from .crew import DEATHS_BEFORE_DROP, Crew, LateNodes
+from .chunks import Chunk, ChunkQueue, MeasuredSpeed
+from .crew import DEATHS_BEFORE_DROP, Crew
 from .crew_worker import CrewWorker, InFlight
 
 _WAIT_SECONDS = 1.0
@@ -36,9 +38,8 @@ class CrewRun:
     _result: Callable[..., Any] = Result
     _in_flight = 2
 
-    def __init__(self, crew: Crew, tasks: Iterable[Task | CurvatureTask], late_nodes: LateNodes | None = None) -> None:
+    def __init__(self, crew: Crew, tasks: Iterable[Task | CurvatureTask]) -> None:
         self._crew = crew
-        self._late_nodes = late_nodes
         self._actors = crew.actors
         self._queue = ChunkQueue(tasks, len(crew.workers), crew.pass_cost)
         self._unsettled: set[Chunk] = set()
@@ -59,8 +60,7 @@ class CrewRun:
     def _results(self) -> Iterator[Any]:
         crew = self._crew
         while True:
-            if self._late_nodes is not None:
-                self._late_nodes.look()
+            crew.look_for_nodes()
             crew.admit_late()
             if not self._queue.is_empty:
                 for worker in list(crew.workers):
@@ -136,25 +136,24 @@ class CrewRun:
     def _submit(self, worker: CrewWorker, chunk: Chunk) -> None:
         if not chunk.is_state:
             points = [task.coordinates for task in chunk.tasks if isinstance(task, PointTask)]
-            method, arguments = "measure_points", (points,)
+            call = self._actors.call(worker.actor, "measure_points", points)
         elif (source := _source(worker, chunk)) is not None:
-            method, arguments = self._method_of_source(_weights_task(chunk), source)
+            settings = self._settings_of(_weights_task(chunk))
+            call = self._actors.call(worker.actor, "measure_source", source, settings)
         else:
             if chunk.weights is None:
                 parameters, buffers = _weights_task(chunk).read()
                 chunk.weights = self._actors.put(dict(parameters)), buffers
-            method, arguments = self._method_of_weights(_weights_task(chunk), chunk.weights)
-        call = self._actors.call(worker.actor, method, *arguments)
+            settings = self._settings_of(_weights_task(chunk))
+            call = self._actors.call(worker.actor, "measure_state", *chunk.weights, settings)
         if not worker.in_flight:
             worker.busy_since = time.monotonic()
         worker.in_flight.append(InFlight(call, chunk, worker.actor))
         self._unsettled.add(chunk)
 
-    def _method_of_source(self, task: WeightsTask, source: bytes) -> tuple[str, tuple[Any, ...]]:
-        return "measure_source", (source,)
-
-    def _method_of_weights(self, task: WeightsTask, weights: tuple[Any, Any]) -> tuple[str, tuple[Any, ...]]:
-        return "measure_state", weights
+    def _settings_of(self, task: WeightsTask) -> CurvatureSettings | None:
+        """Returns which curvature is measured at a set of weights; None where it is the loss."""
+        return None
 
     def _collect(self, worker: CrewWorker, answers: Mapping[Any, Any]) -> Iterator[Any]:
         item = worker.in_flight[0]
@@ -204,6 +203,33 @@ class CrewRun:
                     yield self._result(task.key, None, text)
         if worker.actor is dead:  # a call in between may have noticed its death already
             self._crew.replace(worker, error, DEATHS_BEFORE_DROP)
+
+
+class CurvatureRun(CrewRun):
+    """Measures the curvature at sets of weights, each whole on one worker, which has one at a time."""
+
+    _result = CurvatureResult
+    _in_flight = 1
+
+    def __init__(self, crew: Crew, tasks: Iterable[CurvatureTask]) -> None:
+        super().__init__(crew, tasks)
+        self._neighbours = crew.most_on_one_node()
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yields one result for every task."""
+        self._forget_speeds()
+        try:
+            yield from super().__iter__()
+        finally:
+            self._forget_speeds()
+
+    def _forget_speeds(self) -> None:
+        for worker in self._crew.workers:
+            worker.speed = MeasuredSpeed()  # of points, or of sets of weights, which take a thousand times as long
+
+    def _settings_of(self, task: WeightsTask) -> CurvatureSettings | None:
+        assert isinstance(task, CurvatureTask)
+        return replace(task.settings, products=replace(task.settings.products, neighbours=self._neighbours))
 
 
 def _weights_task(chunk: Chunk) -> WeightsTask:

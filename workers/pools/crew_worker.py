@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import NondeterministicLossError
+from ..errors import CallbackFunctionError, NondeterministicLossError
 from ..evaluator import EvaluatorDescription, Partition, SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
@@ -25,42 +25,24 @@ _FRAMEWORKS = ("torch", "lightning", "transformers", "composer", "keras", "jax",
 
 @dataclass(frozen=True)
 class ActorRecipe:
-    """How an actor is made.
-
-    Attributes:
-        callback: the pickled callback_fn, stored for all actors.
-        frameworks: what callback_fn will import.
-        npus: whether each actor needs an Ascend device, which Ray calls NPU.
-    """
+    """How an actor is made."""
 
     actors: Actors
-    callback: Any
-    frameworks: tuple[str, ...]
+    callback: Any  # the pickled callback_fn, stored for all actors
+    frameworks: tuple[str, ...]  # what callback_fn will import
     options: MeasurementOptions
-    gpus: bool
-    npus: bool = False
+    kind: str | None = None  # Ray's name for the devices that actors need: "GPU", or "NPU" for Ascend's; None for CPUs
     layout: WorkerLayout = field(default_factory=WorkerLayout)
     actor: type[MeasurementActor] = MeasurementActor
-
-    @property
-    def kind(self) -> str | None:
-        """Ray's name for the devices that actors need; None where they are slots of CPU cores."""
-        return "GPU" if self.gpus else "NPU" if self.npus else None
 
 
 @dataclass
 class LoadedPlane:
-    """The plane that all actors have.
+    """The plane that all actors have."""
 
-    Attributes:
-        vectors: origin, directions and buffers, stored for all actors.
-        far_points: far from the origin.
-        partition: how the loss is added up there; None before the first worker has found it out.
-    """
-
-    vectors: Sequence[Any]
+    vectors: Sequence[Any]  # origin, directions and buffers, stored for all actors
     far_points: Sequence[Sequence[float]]
-    partition: Partition | None = None
+    partition: Partition | None = None  # how the loss is added up there, once the first worker has found it out
 
 
 @dataclass(frozen=True)
@@ -74,35 +56,21 @@ class InFlight:
 
 @dataclass(eq=False)
 class CrewWorker:
-    """One device's actor, now or after it has been started again.
-
-    Attributes:
-        place: its devices and cores.
-        shared: the device that it shares with others of the pool, or None.
-        node: the id of the cluster's node where it should be placed if possible, or None.
-        in_flight: what it measures and what waits for it, in that order.
-        busy_since: when it began the first of them.
-        starting: the calls that start it again, in the order in which they run.
-        started_at: when those were made.
-        deaths: how often it died since it last measured something.
-        failed_starts: how often it could not be started since then.
-        cannot_read: the actor that could not read weights which this process could, if one did not; such an actor gets
-            all of them sent.
-    """
+    """One device's actor, now or after it has been started again."""
 
     recipe: ActorRecipe
     place: WorkerPlace
-    shared: SharedDevice | None = None
-    node: str | None = None
+    shared: SharedDevice | None = None  # the device that it shares with others of the pool
+    node: str | None = None  # the id of the cluster's node where it should be placed if possible
     actor: Any = None
-    in_flight: deque[InFlight] = field(default_factory=deque)
-    busy_since: float = 0.0
-    starting: list[Any] = field(default_factory=list)
-    started_at: float = 0.0
+    in_flight: deque[InFlight] = field(default_factory=deque)  # what it measures and what waits for it, in that order
+    busy_since: float = 0.0  # when it began the first of them
+    starting: list[Any] = field(default_factory=list)  # the calls that start it again, in the order in which they run
+    started_at: float = 0.0  # when those were made
     speed: MeasuredSpeed = field(default_factory=MeasuredSpeed)
-    deaths: int = 0
-    failed_starts: int = 0
-    cannot_read: Any = None
+    deaths: int = 0  # since it last measured something
+    failed_starts: int = 0  # since then
+    cannot_read: Any = None  # the actor that could not read weights which this process could: it gets all of them sent
 
     @property
     def label(self) -> str:
@@ -114,18 +82,18 @@ class CrewWorker:
         recipe, layout = self.recipe, self.recipe.layout
         cpus = layout.devices_per_worker if recipe.kind is None and self.place.cores is None else 1
         options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": 0, "max_restarts": 0, "max_task_retries": 0}
-        if recipe.gpus:
+        if recipe.kind == "GPU":
             options["num_gpus"] = layout.share
-        elif recipe.npus:
-            options["resources"] = {"NPU": layout.share}
+        elif recipe.kind is not None:
+            options["resources"] = {recipe.kind: layout.share}
         if self.shared is not None:
             options["scheduling_strategy"] = self.shared.strategy
         elif self.node is not None:
             strategies = recipe.actors.ray.util.scheduling_strategies
             options["scheduling_strategy"] = strategies.NodeAffinitySchedulingStrategy(self.node, soft=True)
-        search_path = [path or os.getcwd() for path in sys.path]  # noqa: PTH109
         # Ray shows each actor only its own GPUs, which it counts from 0.
-        devices = [f"cuda:{index}" for index in range(layout.devices_per_worker)] if recipe.gpus else ["cpu"]
+        devices = [f"cuda:{index}" for index in range(layout.devices_per_worker)] if recipe.kind == "GPU" else ["cpu"]
+        search_path = [path or os.getcwd() for path in sys.path]  # noqa: PTH109
         threads = cpus if self.place.cores is None else len(self.place.cores)
         arguments = self.place.cores, threads, devices, search_path, layout.workers_per_device
         self.actor = recipe.actors.start(recipe.actor, arguments, options)
@@ -189,6 +157,18 @@ class SharedDevice:
         if not self._users:
             with contextlib.suppress(Exception):
                 self._remove(self._group)
+
+
+def pickled_function(dumps: Callable[[Any], bytes], callback_fn: Callable[[], Any]) -> bytes:
+    """Returns callback_fn as it is sent to workers, pickled by cloudpickle's ``dumps``."""
+    try:
+        return bytes(dumps(callback_fn))
+    except Exception as error:
+        raise CallbackFunctionError(
+            f"callback_fn cannot be sent to the workers ({type(error).__name__}: {error}); build the network "
+            "and the data set inside the function instead of using open files, locks or other live objects of a script "
+            "or a notebook, or define it at the top level of a module, which workers import."
+        ) from error
 
 
 def mentioned_frameworks(callback_fn: Callable[[], Any], pickled: bytes) -> tuple[str, ...]:

@@ -24,17 +24,11 @@ _PROGRAM_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class WorkerPlace:
-    """Where one worker computes.
+    """Where one worker computes."""
 
-    Attributes:
-        devices: ids of its GPUs or, without GPUs, of the slots whose cores it has.
-        cores: the CPU cores that are its own, or None to stay where a cluster puts it.
-        part: which of the workers on that device it is, counted from 0; None where it has the device for itself.
-    """
-
-    devices: tuple[int, ...]
-    cores: tuple[int, ...] | None = None
-    part: int | None = None
+    devices: tuple[int, ...]  # ids of its GPUs or, without GPUs, of the slots whose cores it has
+    cores: tuple[int, ...] | None = None  # the CPU cores that are its own; None stays where a cluster puts it
+    part: int | None = None  # which of the workers on that device it is; None where it has the device for itself
 
     @property
     def label(self) -> str:
@@ -46,16 +40,11 @@ class WorkerPlace:
 
 @dataclass(frozen=True)
 class WorkerLayout:
-    """How workers and devices belong together; at least one of the two numbers is 1.
-
-    Attributes:
-        devices_per_worker: GPUs that each worker sees, or slots whose cores it joins.
-        workers_per_device: workers on each GPU, or among which a slot's cores are split.
-    """
+    """How workers and devices belong together; at least one of the two numbers is 1."""
 
     # With GPUs, both were tried only on logical ones, which Ray hands out although the machine has none.
-    devices_per_worker: int = 1
-    workers_per_device: int = 1
+    devices_per_worker: int = 1  # GPUs that each worker sees, or slots whose cores it joins
+    workers_per_device: int = 1  # on each GPU, or among which a slot's cores are split
 
     @classmethod
     def checked(cls, devices_per_worker: object = 1, workers_per_device: object = 1) -> WorkerLayout:
@@ -213,8 +202,10 @@ def choose_devices(asked: tuple[int, ...] | None) -> tuple[int, ...]:
     return asked
 
 
-def tell_of_slots(asked: Sequence[int]) -> None:
-    """Warns of ids that no core of this machine stands behind: somebody may have meant a GPU, or how many workers."""
+def tell_of_devices(asked: Sequence[int]) -> None:
+    """Warns where the CPU measures although there may be a GPU, and of ids that no core stands behind."""
+    tell_why_the_cpu()
+    # Somebody may have meant a GPU, or how many workers.
     cores = len(available_cores())
     if gpu_ids() or max(asked) < cores:
         return
@@ -223,7 +214,7 @@ def tell_of_slots(asked: Sequence[int]) -> None:
         f"device_ids {list(asked)} go beyond this machine, which has no NVIDIA GPU and {cores} CPU "
         f"core{'' if cores == 1 else 's'}: without these an id is only the number of a slot, so {workers}. "
         f"Ids from 0 to {cores - 1} use everything that is here.",
-        stacklevel=4,
+        stacklevel=3,
     )
 
 

@@ -1,33 +1,60 @@
-"""callback_fn called before a pool opens, because a plane must know the network; the pool takes its result."""
+"""callback_fn called before a pool opens, because a plane must know the network: here, or in a process that ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
+from collectors.errors import LandscapeError
 from collectors.networks.readers import framework_of, without_average
-from collectors.validation import check_instance
+from collectors.networks.weight_space import WeightSpace
+from collectors.validation import check_device_ids, check_instance
 
 from ..callback_fn import call_callback, space_of
-from ..errors import CallbackFunctionError
+from ..errors import CallbackFunctionError, PoolError
 from ..evaluator import Evaluator
+from ..measurement_options import MeasurementOptions
+from .actors import ActorError
+from .crew_worker import ActorRecipe, CrewWorker, pickled_function, raise_failures
+from .devices import WorkerLayout, WorkerPlace, local_processes_suffice
+from .open_pool import where_it_runs
+
+_WITHOUT_GPUS = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 
 
 class FirstCall:
-    """Is callback_fn itself, but the first call in this process gets what it returned while it was described."""
+    """Is callback_fn itself, but the first call in this process gets what it returned while it was described.
 
-    def __init__(self, function: Callable[[], Any]) -> None:
+    Where workers with these options would reserve GPUs or nodes, another process describes it, which ends.
+    """
+
+    def __init__(self, function: Callable[[], Any], options: Mapping[str, Any] | None = None) -> None:
         # As in ``functools.partial``.
         self.func = check_instance("callback_fn", function, Callable, "a function without arguments")  # type: ignore[arg-type]
         # So the data set of a survey in this process is built once. A worker in another process gets the function.
-        self._results = [call_callback(function)]
-        self.space = space_of(self._results[0])
+        self._results: list[Any] = []
+        self.space = self._described(options)
         # By it a pool of processes sees which frameworks they need.
         self.__code__ = getattr(function, "__code__", None)
 
+    def _described(self, options: Mapping[str, Any] | None) -> WeightSpace:
+        if isinstance(self.func, FirstCall):
+            return self.func.space
+        if options is not None:
+            with contextlib.suppress(LandscapeError):  # what is wrong shows here too, unless only a GPU is missing
+                if space := space_before_devices(self.func, options):
+                    return space
+        return space_of(self._result())
+
+    def _result(self) -> Any:
+        if not self._results:
+            self._results.append(call_callback(self.func))
+        return self._results[0]
+
     def network(self) -> object:
         """Returns the network; it must be asked for before the call."""
-        result = self._results[0]
+        result = self._result()
         if isinstance(result, Evaluator):
             raise CallbackFunctionError(
                 "callback_fn returns an Evaluator, which does not show its network's weights; name a checkpoint file."
@@ -43,7 +70,7 @@ class FirstCall:
             )
         from ..torch.example import example_inputs
 
-        model, _, dataset, _ = self._results[0]
+        model, _, dataset, _ = self._result()
         return example_inputs(model, without_average(network), dataset, count)  # type: ignore[arg-type]
 
     def __call__(self) -> Any:
@@ -58,3 +85,34 @@ class FirstCall:
 
 def _same(function: Callable[[], Any]) -> Callable[[], Any]:
     return function
+
+
+def space_before_devices(callback_fn: Callable[[], Any], options: Mapping[str, Any]) -> WeightSpace | None:
+    """Returns the network's description, of a process that has ended; None where a pool's options reserve nothing.
+
+    GPUs and the nodes of a cluster would wait for whatever is computed between the description and the first task.
+    """
+    layout = WorkerLayout.checked(options.get("devices_per_worker", 1), options.get("workers_per_device", 1))
+    asked = check_device_ids("device_ids", options.get("device_ids"))
+    where, _, _ = where_it_runs(asked, layout, options.get("address"))
+    if where != "cluster" and (where == "in process" or local_processes_suffice()):
+        return None
+    return describe_without_gpus(callback_fn)
+
+
+def describe_without_gpus(callback_fn: Callable[[], Any]) -> WeightSpace:
+    """Returns the description of callback_fn's network, of one call in a process that sees no GPU and has ended."""
+    import cloudpickle
+
+    from .local_pool import LocalActor, LocalActors
+
+    pickled = pickled_function(cloudpickle.dumps, callback_fn)
+    with contextlib.closing(LocalActors((), forked=False, environment=_WITHOUT_GPUS)) as actors:
+        recipe = ActorRecipe(actors, pickled, (), MeasurementOptions(), actor=LocalActor)
+        worker = CrewWorker(recipe, WorkerPlace(()))
+        try:
+            raise_failures(actors.get([worker.create(), worker.prepare()]))
+            (space,) = raise_failures(actors.get([worker.call("space")]))
+        except ActorError as error:
+            raise PoolError(f"the process in which callback_fn was called on a CPU died: {error}") from error
+        return cast("WeightSpace", space)

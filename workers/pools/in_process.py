@@ -1,19 +1,21 @@
-"""A pool in this process, and how a worker of any pool measures points, sets of weights and the origin."""
+"""A pool in this process, and how a worker of any pool measures: points, sets of weights, the origin, curvature."""
 
 from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from collectors.networks.weight_space import State
 
 from ..callback_fn import call_callback, make_evaluator
+from ..curvature.measuring import CurvatureSettings, CurvatureValues, measure_state_curvature
+from ..curvature.products import SHARES, Layout, ProductSettings, ShareProducts, add_in_order
 from ..curves.curve import CurveTask, Fitting
-from ..errors import ChangedSamplesError, PointsFailedError
+from ..errors import ChangedSamplesError, PointsFailedError, PoolError
 from ..evaluator import (
     Evaluator,
     EvaluatorDescription,
@@ -23,6 +25,7 @@ from ..evaluator import (
     PassCost,
     SampleMemory,
     fit_curve,
+    products_of,
 )
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
@@ -39,7 +42,6 @@ from ..pool import (
     Task,
 )
 from ..sample_losses import DENOMINATORS, NUMERATORS, SampleLosses
-from .curvature import WorkerCurvature
 from .devices import available_cores, gpu_ids
 
 if TYPE_CHECKING:
@@ -48,6 +50,10 @@ if TYPE_CHECKING:
 # What an interruption may cost in this process, and how many points an evaluator may need at once to be fast.
 _CHUNK_SECONDS = 0.1
 _LONGEST_CHUNK = 64
+
+
+CurvatureOutcome: TypeAlias = tuple[CurvatureValues | None, str | None]
+"""The curvature, or the traceback of what went wrong."""
 
 
 class Outcome(NamedTuple):
@@ -255,3 +261,79 @@ def _attempted(measure: Callable[[], dict[str, float]]) -> dict[str, float]:
         return measure()
     except Exception:
         return {}
+
+
+class WorkerCurvature:
+    """Measures curvature with an evaluator, whose network is as it was found after each call but ``open``."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self._checked: ProductSettings | None = None
+        self._shares: ShareProducts | None = None
+        self._is_at: object = None
+
+    def measure(self, read: Callable[[], tuple[State, State | None]], settings: CurvatureSettings) -> CurvatureOutcome:
+        """Measures the curvature at one set of weights; the first time the products are tried for symmetry."""
+        self.close()
+        with products_of(self._evaluator, settings.products) as shares:
+            values, error = measure_curvature_at(shares, read, settings, check=self._checked != settings.products)
+        if values is not None:
+            self._checked = settings.products
+        return values, error
+
+    def open(self, settings: ProductSettings) -> tuple[Layout, list[int]]:
+        """Gets ready for shares of the samples; returns how vectors are made, and the samples in each share."""
+        self.close()
+        self._shares = products_of(self._evaluator, settings)
+        return self._shares.layout, [self._shares.samples_in(share) for share in range(SHARES)]
+
+    def add(
+        self,
+        where: tuple[object, ProductSettings, Callable[[], tuple[State, State | None]]],
+        method: str,
+        parts: Sequence[range],
+        options: Mapping[str, Any],
+        *arguments: Any,
+    ) -> list[Any]:
+        """Returns what a method of ``ShareProducts`` gives for some shares, added up for each part of them."""
+        # Which weights these are; settings, for a worker that is not open; and what reads the weights.
+        key, settings, read = where
+        if self._shares is None:
+            self.open(settings)
+        opened = self._shares
+        assert opened is not None
+        if self._is_at != key:
+            opened.move(*read())
+            self._is_at = key
+
+        def made() -> Iterator[Any]:
+            numbers = [share for part in parts for share in part]
+            if method == "product" and not options:
+                (vector,) = arguments
+                return opened.products(vector, numbers)
+            return (getattr(opened, method)(*arguments, share, **options) for share in numbers)
+
+        with opened.together():
+            found = made()  # in the order in which they are added
+            return [add_in_order(part, found) for part in parts]
+
+    def close(self) -> tuple[str, ...]:
+        """Leaves the network as it was found; returns what the user should know of what was done since ``open``."""
+        if self._shares is None:
+            return ()
+        notes = self._shares.notes
+        self._shares.close()
+        self._shares = self._is_at = None
+        return notes
+
+
+def measure_curvature_at(
+    shares: ShareProducts, read: Callable[[], tuple[State, State | None]], settings: CurvatureSettings, *, check: bool
+) -> CurvatureOutcome:
+    """Measures the curvature at one set of weights; any exception but a PoolError becomes its traceback."""
+    try:
+        return measure_state_curvature(shares, *read(), settings, check=check), None
+    except PoolError:
+        raise
+    except Exception:
+        return None, traceback.format_exc()

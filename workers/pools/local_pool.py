@@ -1,31 +1,282 @@
-"""A pool of processes of this machine, one on each slot of CPU cores."""
+"""A pool of processes of this machine, one on each slot of CPU cores, without Ray."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import pickle
+import selectors
+import socket
+import tempfile
+import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, BinaryIO
 
 import cloudpickle
 
+from collectors.files import system
+from collectors.files.local_files import TemporaryFolder
+
+from ..errors import PoolError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
+from .actor_pool import ActorPool
+from .actors import ActorError, Actors, ActorTaskError
 from .crew import Crew
-from .crew_pool import CrewPool, pickled_function
-from .crew_worker import ActorRecipe, mentioned_frameworks
-from .devices import WorkerLayout
-from .local_actors import LocalActors
-from .local_line import StoredValue
+from .crew_worker import ActorRecipe, mentioned_frameworks, pickled_function
+from .devices import WorkerLayout, available_cores
+from .local_processes import (
+    ForkedProcesses,
+    Inbox,
+    Process,
+    SpawnedProcesses,
+    StoredValue,
+    framed,
+    how_it_ended,
+)
 from .measurement_actor import MeasurementActor
-from .placement import local_workers, place_workers
+from .placement import place_workers, workers_on
 
+_STATUS_SECONDS = 1.0
+_LOOK_SECONDS = 1.0
+_LAST_LINES = 5
+_LAST_BYTES = 4096
 # Importing the others starts threads, which do not survive in a forked process.
 _OF_TORCH = ("torch", "workers.torch.evaluator")
 _WITH_TORCH = ("torch", "lightning", "transformers", "composer")
+
+
+class Call:
+    """A method's call, and its answer once that has come; until then it keeps stored values in its arguments alive."""
+
+    def __init__(self, arguments: Sequence[Any]) -> None:
+        self._arguments: Sequence[Any] = arguments
+        self.answer: Any = None
+        self.error: ActorError | None = None
+        self.is_done = False
+
+    def end(self, answer: Any = None, error: ActorError | None = None) -> None:
+        """Sets the answer, or why there is none."""
+        self.answer, self.error, self.is_done, self._arguments = answer, error, True, ()
+
+    def get(self) -> Any:
+        """Returns the answer."""
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+
+class Line:
+    """An actor of this machine as its driver sees it: the connection with its process."""
+
+    def __init__(self, process: Process, connection: socket.socket, changed: Callable[[Line], None]) -> None:
+        connection.setblocking(False)
+        self.process, self.connection, self._changed = process, connection, changed
+        self._inbox = Inbox(connection.recv)
+        # ``changed`` is called when there begins or ends to be something unsent.
+        self._unsent: deque[memoryview] = deque()
+        self._numbers = itertools.count()
+        self._waiting: dict[int, Call] = {}
+        # Why nothing comes any more; None while it lives.
+        self.death: ActorError | None = None
+
+    def call(self, method: str | None, arguments: Sequence[Any]) -> Call:
+        """Asks for a method's call; None makes the object, of a class and its arguments."""
+        call = Call(arguments)
+        if self.death is not None:
+            call.end(error=self.death)
+            return call
+        number = next(self._numbers)
+        self._unsent.append(memoryview(framed((number, method, arguments))))
+        self._waiting[number] = call
+        self.send()
+        return call
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether something waits until the process reads."""
+        return bool(self._unsent)
+
+    def send(self) -> None:
+        """Sends what the connection takes now."""
+        with contextlib.suppress(BlockingIOError, ConnectionError):  # that it is gone is found out when reading
+            while self._unsent:
+                sent = self.connection.send(self._unsent[0])
+                self._unsent[0] = self._unsent[0][sent:]
+                if not self._unsent[0]:
+                    self._unsent.popleft()
+        self._changed(self)
+
+    def receive(self) -> bool:
+        """Takes the answers that have come; returns False where the process is gone."""
+        alive = True
+        with contextlib.suppress(BlockingIOError):
+            while alive:
+                alive = self._inbox.receive()
+        for body in self._inbox.messages():
+            number, succeeded, content = pickle.loads(body)
+            call = self._waiting.pop(number)
+            if succeeded:
+                call.end(content)
+            else:
+                call.end(error=ActorTaskError(*content))
+        return alive
+
+    def end(self, error: ActorError) -> None:
+        """Notes that the process is gone; what it was asked for has no answer."""
+        self.death = error
+        self._unsent.clear()
+        for call in self._waiting.values():
+            call.end(error=error)
+        self._waiting.clear()
+        self.connection.close()
+
+
+class LocalActors(Actors):
+    """Starts actors on this machine; to be forked, the ``modules`` they need must start no threads on import."""
+
+    def __init__(
+        self, modules: Sequence[str], *, forked: bool | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._stderr: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
+        shares_unnamed_files = bool(system.path_of_open(self._stderr.fileno()))
+        self._folder = None if shares_unnamed_files else TemporaryFolder("landscape-workers-")
+        self._selector = selectors.DefaultSelector()
+        self._lines: set[Line] = set()
+        forked = system.forks_workers() if forked is None else forked
+        # Only spawned processes have an environment of their own.
+        self._processes = (
+            ForkedProcesses(modules, self._stderr) if forked else SpawnedProcesses(self._stderr, environment)
+        )
+        if self._processes.control is not None:
+            self._selector.register(self._processes.control, selectors.EVENT_READ, None)
+
+    @property
+    def folder(self) -> str | None:
+        """Where files lie that workers share; None where they need none."""
+        return None if self._folder is None else str(self._folder.path)
+
+    def start(self, kind: type, arguments: Sequence[Any], needs: Mapping[str, Any]) -> Line:
+        """Starts an actor, which has the cores that its pool gives it."""
+        self._check_alive()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            line = Line(self._processes.start(theirs), ours, self._watch)
+        self._lines.add(line)
+        self._selector.register(ours, selectors.EVENT_READ, line)
+        line.call(None, (kind, *arguments))
+        return line
+
+    def call(self, actor: Line, method: str, *arguments: Any) -> Call:
+        """Calls a method."""
+        return actor.call(method, arguments)
+
+    def wait(
+        self, calls: Sequence[Call], *, count: int = 1, seconds: float | None = None
+    ) -> tuple[list[Call], list[Call]]:
+        """Waits until some calls are done."""
+        end = None if seconds is None else time.monotonic() + seconds
+        self._take(0.0)
+        while sum(call.is_done for call in calls) < count:
+            left = _LOOK_SECONDS if end is None else end - time.monotonic()
+            if left <= 0:
+                break
+            if not self._take(min(left, _LOOK_SECONDS)):
+                self._check_alive()
+                self._bury_ended()
+        ready = [call for call in calls if call.is_done][:count]
+        chosen = set(map(id, ready))
+        return ready, [call for call in calls if id(call) not in chosen]
+
+    def kill(self, actor: Line) -> None:
+        """Ends an actor at once."""
+        if actor.death is None:
+            self._bury(actor, ActorError("its process was ended by its pool"))
+            actor.process.kill()
+
+    def put(self, value: Any) -> StoredValue:
+        """Copies a value into a file that all actors map."""
+        return StoredValue.of(value, self.folder)
+
+    def answers(self, calls: Sequence[Call]) -> list[Any]:
+        """Returns the answers of calls that are done."""
+        try:
+            return [call.get() for call in calls]
+        except ActorTaskError:
+            raise
+        except ActorError:
+            self._check_alive()  # workers die with what they were forked from, which is the cause to report
+            raise
+
+    def close(self) -> None:
+        """Ends all actors and what started them."""
+        for line in list(self._lines):
+            self._bury(line, ActorError("its pool was closed"))
+            line.process.kill()
+        self._selector.close()
+        self._processes.close()
+        self._stderr.close()
+        if self._folder is not None:
+            self._folder.remove()
+
+    def _check_alive(self) -> None:
+        if death := self._processes.death():
+            raise PoolError(
+                f"{death}{self._last_words()}. What was measured is in the file; run the same call again to go on."
+            )
+
+    def _watch(self, line: Line) -> None:
+        """Waits for an actor's connection to take more where something is unsent."""
+        if line.death is None and line in self._lines:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.has_unsent else 0)
+            if self._selector.get_key(line.connection).events != events:
+                self._selector.modify(line.connection, events, line)
+
+    def _take(self, seconds: float) -> bool:
+        """Waits for something to come, or to become possible; returns whether anything has."""
+        found = self._selector.select(seconds)
+        for key, events in found:
+            line = key.data
+            if line is None:
+                self._processes.take_news()
+                self._bury_ended()
+            elif line.death is None:
+                if events & selectors.EVENT_WRITE:
+                    line.send()
+                if events & selectors.EVENT_READ and not line.receive():
+                    self._bury(line, self._death_of(line))
+        return bool(found)
+
+    def _bury_ended(self) -> None:
+        """Notices processes that have ended while another one, such as a loader of theirs, has their connection."""
+        gone = self._processes.death()
+        for line in list(self._lines):
+            if gone or line.process.ended() is not None:
+                line.receive()
+                self._bury(line, ActorError(gone) if gone else self._death_of(line))
+        if gone and self._processes.control is not None:
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(self._processes.control)
+
+    def _death_of(self, line: Line) -> ActorError:
+        return ActorError(f"its process {how_it_ended(line.process.ended(_STATUS_SECONDS))}{self._last_words()}")
+
+    def _bury(self, line: Line, error: ActorError) -> None:
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(line.connection)
+        line.end(error)
+        self._lines.discard(line)
+
+    def _last_words(self) -> str:
+        """Returns the last lines that workers wrote to their standard error."""
+        text = system.end_of_file(self._stderr, _LAST_BYTES).decode(errors="replace").strip()
+        lines = text.splitlines()[-_LAST_LINES:]
+        return "; the workers' last lines:\n  " + "\n  ".join(lines) if lines else ""
 
 
 class LocalActor(MeasurementActor):
@@ -39,7 +290,7 @@ class LocalActor(MeasurementActor):
         return [reference.load() for reference in references]
 
 
-class LocalPool(CrewPool):
+class LocalPool(ActorPool):
     """Measures in several processes of this machine, which need no Ray."""
 
     def __init__(
@@ -64,8 +315,8 @@ class LocalPool(CrewPool):
         super().__init__(contextlib.closing(actors), Crew(actors, replace(memory, folder=actors.folder)))
         try:
             callback = actors.put(pickled)
-            recipe = ActorRecipe(actors, callback, frameworks, options, gpus=False, layout=layout, actor=LocalActor)
-            self._crew.workers += local_workers(recipe, device_ids)
+            recipe = ActorRecipe(actors, callback, frameworks, options, layout=layout, actor=LocalActor)
+            self._crew.workers += workers_on(recipe, device_ids, available_cores())
             self._crew.late = place_workers(self._crew.workers)
             self._crew.start(plan, workload)
         except BaseException:

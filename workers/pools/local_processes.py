@@ -1,45 +1,124 @@
-"""How workers' processes are started on this machine: spawned, or forked from one that has imported what they need."""
+"""Processes of this machine in which actors live: how they are started, what they are sent, and what they do."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import os
 import pickle
+import queue
+import select
 import signal
 import socket
+import struct
 import subprocess
+import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import BinaryIO
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, NoReturn, TypeAlias
 
 from collectors.files import system
 
-from ..errors import PoolError
-from .local_line import Inbox, Process, framed
-from .ray_session import python_path
+from ..errors import PoolError, SampleMemoryError
+from ..forked import begin_anew
+from ..samples.sample_file import FileHandle, SampleFile
+from .actors import python_path
 
+_HEAD = struct.Struct("<Q")
+# Vector instructions read arrays fastest from such addresses.
+_ALIGNMENT = 64
+_MOST_DESCRIPTORS = 64
 _END_SECONDS = 10.0
 _STATUS_SECONDS = 1.0
-_WORKER = "local_worker"
 
 
-def _environment() -> Mapping[str, str]:
-    # As Ray sets them for its workers, so that both give the same numbers.
-    ours = {"PYTHONHASHSEED": "0"} | ({} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"})
-    return os.environ | ours | python_path()
+class StoredValue:
+    """A value in a file that others map and nobody may change; spans are (start, bytes) of its pickle and arrays."""
+
+    def __init__(
+        self, handle: FileHandle | None, spans: Sequence[tuple[int, int]], file: SampleFile | None = None
+    ) -> None:
+        self._handle, self._spans, self._file = handle, spans, file
+
+    @classmethod
+    def of(cls, value: Any, folder: str | None = None) -> StoredValue:
+        """Returns a copy of a value, whose arrays are not copied again where it is read."""
+        buffers: list[pickle.PickleBuffer] = []
+        pickled = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+        parts = [memoryview(pickled), *(buffer.raw() for buffer in buffers)]
+        try:
+            file = SampleFile(folder)
+            spans = [(file.append(part, _ALIGNMENT), part.nbytes) for part in parts]
+        except (SampleMemoryError, OSError) as error:
+            size = sum(part.nbytes for part in parts)
+            raise PoolError(f"there is no room for {size / 1e9:.2g} GB that the workers share: {error}") from error
+        return cls(file.handle(), spans, file)
+
+    def load(self) -> Any:
+        """Returns the value; its arrays are read-only and lie in the file."""
+        file = self._file if self._handle is None else SampleFile.open(self._handle)
+        if file is None:
+            raise RuntimeError("a value that the driver stored is out of this process's reach.")
+        memory = memoryview(file.map(writable=False))  # type: ignore[arg-type]
+        pickled, *buffers = (memory[start : start + size] for start, size in self._spans)
+        return pickle.loads(pickled, buffers=buffers)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredValue, (self._handle, self._spans)
 
 
-def _start(function: str, connection: socket.socket, stderr: BinaryIO) -> subprocess.Popen[bytes]:
+def framed(content: Any) -> bytes:
+    """Returns a message as it is sent."""
+    body = pickle.dumps(content, protocol=5)
+    return _HEAD.pack(len(body)) + body
+
+
+class Inbox:
+    """Puts together the messages that come through a connection; ``read`` gives no bytes once the other end is gone."""
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
+        self._bytes = bytearray()
+
+    def receive(self) -> bool:
+        """Takes what comes; False where the other end is gone, BlockingIOError or TimeoutError where nothing came."""
+        try:
+            data = self._read(2**20)
+        except ConnectionError:
+            return False
+        self._bytes += data
+        return bool(data)
+
+    def messages(self) -> list[Any]:
+        """Returns the contents of the messages that are whole, still pickled."""
+        found = []
+        while len(self._bytes) >= _HEAD.size:
+            (size,) = _HEAD.unpack_from(self._bytes)
+            end = _HEAD.size + size
+            if len(self._bytes) < end:
+                break
+            found.append(bytes(self._bytes[_HEAD.size : end]))
+            del self._bytes[:end]
+        return found
+
+
+def _start(function: str, connection: socket.socket, stderr: BinaryIO, **further: str) -> subprocess.Popen[bytes]:
     # The driver's script is not imported: it may have no `if __name__ == "__main__":`, and would start workers again.
-    code = f"from {__package__}.{_WORKER} import {function}; {function}()"
+    # PYTHONHASHSEED and OMP_NUM_THREADS are as Ray sets them for its workers, so that both give the same numbers.
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONHASHSEED": "0", **python_path(), **further}
+    code = f"from {__name__} import {function}; {function}()"
     try:
-        return system.start_python(["-P", "-c", code], connection, stderr=stderr, environment=_environment())
+        return system.start_python(["-P", "-c", code], connection, stderr=stderr, environment=environment)
     except OSError as error:
         raise PoolError(f"the workers' processes could not be started: {error}") from error
 
 
 class _Spawned:
+    """A process: ``ended`` returns its exit code, negative for a signal; None while it runs, or nobody says."""
+
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
@@ -59,12 +138,12 @@ class SpawnedProcesses:
     # No news of the processes come: they are asked.
     control: socket.socket | None = None
 
-    def __init__(self, stderr: BinaryIO) -> None:
-        self._stderr = stderr
+    def __init__(self, stderr: BinaryIO, environment: Mapping[str, str] | None = None) -> None:
+        self._stderr, self._environment = stderr, environment or {}
 
-    def start(self, connection: socket.socket) -> Process:
+    def start(self, connection: socket.socket) -> _Spawned:
         """Starts a worker, which takes the connection."""
-        return _Spawned(_start("work_alone", connection, self._stderr))
+        return _Spawned(_start("work_alone", connection, self._stderr, **self._environment))
 
     def take_news(self) -> None:
         """Does nothing: processes are asked one by one."""
@@ -78,6 +157,8 @@ class SpawnedProcesses:
 
 
 class _Forked:
+    """The same of a process that the template knows."""
+
     def __init__(self, template: ForkedProcesses) -> None:
         self._template = template
         self.number: int | None = None
@@ -111,7 +192,7 @@ class ForkedProcesses:
         # Modules that start threads when they are imported must not be among them.
         self.order("import", tuple(modules))
 
-    def start(self, connection: socket.socket) -> Process:
+    def start(self, connection: socket.socket) -> _Forked:
         """Forks a worker, which takes the connection."""
         token = next(self._tokens)
         found = self._unplaced[token] = _Forked(self)
@@ -162,6 +243,9 @@ class ForkedProcesses:
             self._template.wait()
 
 
+Process: TypeAlias = _Spawned | _Forked
+
+
 def how_it_ended(status: int | None) -> str:
     """Returns what an exit code means, as the end of a sentence about a process."""
     if status is None:
@@ -171,3 +255,146 @@ def how_it_ended(status: int | None) -> str:
     with contextlib.suppress(ValueError):
         return f"was ended by signal {-status} ({signal.Signals(-status).name})"
     return f"was ended by signal {-status}"
+
+
+def work_alone() -> None:
+    """Is a worker until the driver is gone; this process was started for it."""
+    connection = system.connection_of_parent()
+    system.end_first_where_memory_runs_out()
+    came: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def read() -> None:
+        for body in _received(connection):
+            came.put(body)
+        os._exit(0)  # also where it computes, as nobody waits for that
+
+    threading.Thread(target=read, name="driver's calls", daemon=True).start()
+    _work(connection, iter(came.get, None))
+
+
+def serve() -> None:
+    """Forks workers until the driver is gone, and ends them then."""
+    # This process has one thread, and imports what workers need before it is forked: they start at once.
+    control = system.connection_of_parent()
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    connections: list[int] = []
+
+    def read(size: int) -> bytes:
+        data, descriptors, _, _ = socket.recv_fds(control, size, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+        connections.extend(descriptors)
+        return data
+
+    inbox = Inbox(read)
+    children: set[int] = set()
+    try:
+        while True:
+            readable = select.select([control.fileno(), woken], [], [])[0]
+            if woken in readable:
+                os.read(woken, 4096)
+                for child, status in _ended(children):
+                    control.sendall(framed((child, status)))
+            if control.fileno() in readable:
+                if not inbox.receive():
+                    return
+                for body in inbox.messages():
+                    _obey(pickle.loads(body), connections, control, children)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        for child in children:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child, 0)
+        os._exit(0)  # taking down what was imported would take a second
+
+
+def _obey(order: tuple[str, Any], connections: list[int], control: socket.socket, children: set[int]) -> None:
+    kind, value = order
+    if kind == "import":
+        for name in value:
+            with contextlib.suppress(Exception):  # a worker that needs it says what is wrong
+                importlib.import_module(name)
+    elif kind == "kill":
+        if value in children:
+            os.kill(value, signal.SIGKILL)
+    else:
+        connection = connections.pop(0)
+        child = os.fork()
+        if child == 0:
+            _become_worker(connection, control)
+        os.close(connection)
+        children.add(child)
+        control.sendall(framed((-value, child)))
+
+
+def _ended(children: set[int]) -> list[tuple[int, int]]:
+    found = []
+    for child in list(children):
+        process, status = os.waitpid(child, os.WNOHANG)
+        if process:
+            children.remove(child)
+            found.append((child, os.waitstatus_to_exitcode(status)))
+    return found
+
+
+def _become_worker(connection: int, control: socket.socket) -> NoReturn:
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        control.close()
+        begin_anew()
+        system.end_with_parent()
+        system.end_first_where_memory_runs_out()
+        if "numpy" in sys.modules:
+            # Otherwise all workers would draw the same numbers, and agree where callback_fn sets no seed.
+            sys.modules["numpy"].random.seed()
+        own = socket.socket(fileno=connection)
+        _work(own, _received(own))
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _received(connection: socket.socket) -> Iterator[bytes]:
+    inbox = Inbox(connection.recv)
+    while inbox.receive():
+        yield from inbox.messages()
+
+
+def _work(connection: socket.socket, bodies: Iterable[bytes]) -> None:
+    """Makes an object and calls its methods, one after another, as they are asked for."""
+    made: Any = None
+    for body in bodies:
+        number, method, arguments = pickle.loads(body)
+        try:
+            values = [item.load() if isinstance(item, StoredValue) else item for item in arguments]
+            if method is None:
+                kind, *values = values
+                made, answer = kind(*values), None
+            else:
+                answer = getattr(made, method)(*values)
+            del values, arguments
+            connection.sendall(framed((number, True, answer)))
+        except Exception as error:
+            _answer_error(connection, number, error)
+
+
+def _answer_error(connection: socket.socket, number: int, error: Exception) -> None:
+    text = "".join(traceback.format_exception(error))
+    for content in ((error, text), (RuntimeError(str(error)), text)):
+        with contextlib.suppress(pickle.PicklingError, TypeError, AttributeError):
+            pickle.loads(pickle.dumps(content))  # some can be written and not read
+            connection.sendall(framed((number, False, content)))
+            return

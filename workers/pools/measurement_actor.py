@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import pickle
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from collectors.errors import LandscapeError
-from collectors.networks.weight_space import State
+from collectors.networks.weight_space import State, WeightSpace
 
-from ..callback_fn import call_callback, make_evaluator
+from ..callback_fn import call_callback, make_evaluator, space_of
 from ..cores import pin_process
 from ..curvature.measuring import CurvatureSettings
 from ..curvature.products import Layout, ProductSettings
 from ..curves.curve import CurveTask, Fitting
-from ..errors import IN_THE_WORKER, CallbackFunctionError, ChangedSamplesError, CurvatureError
+from ..errors import IN_THE_WORKER, CallbackFunctionError, CurvatureError
 from ..evaluator import (
     Evaluator,
     EvaluatorDescription,
@@ -35,10 +36,11 @@ from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring.memory_shortage import use_batch_size
 from ..sample_losses import SampleLosses
-from .curvature import CurvatureOutcome, WorkerCurvature
 from .devices import gpu_numbers
 from .in_process import (
+    CurvatureOutcome,
     Outcome,
+    WorkerCurvature,
     load_plane,
     measure_origin,
     measure_points,
@@ -46,9 +48,27 @@ from .in_process import (
     measure_task_state,
 )
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _returns_errors(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T | Exception]:
+    """Has a method return errors of ours: Ray would wrap them beyond recognition."""
+
+    @functools.wraps(method)
+    def measure(self: Any, /, *arguments: P.args, **more: P.kwargs) -> T | Exception:
+        try:
+            return method(self, *arguments, **more)
+        except LandscapeError as error:
+            return _portable(error)
+
+    return measure
+
 
 class MeasurementActor:
     """One worker of a pool."""
+
+    _evaluator: Evaluator
 
     def __init__(
         self,
@@ -69,7 +89,6 @@ class MeasurementActor:
         self._devices = tuple(devices)
         # Where the driver looks for modules, so that those of callback_fn are found.
         sys.path.extend(path for path in search_path if path not in sys.path)
-        self._evaluator: Evaluator | None = None
         self._origin: OriginMeasurement | None = None
 
     def place(self) -> tuple[str, tuple[int, ...], int]:
@@ -103,8 +122,13 @@ class MeasurementActor:
         try:
             self._result = call_callback(self._callback_fn)
             return None
-        except Exception as error:
+        except Exception as error:  # also that callback_fn could not be loaded
             return _portable(error)
+
+    @_returns_errors
+    def space(self) -> WeightSpace:
+        """Calls callback_fn and returns the description of its network."""
+        return space_of(call_callback(self._callback_fn))
 
     def load_compiler(self) -> None:
         """Loads PyTorch's compiler, which takes seconds, while the first worker still tunes."""
@@ -119,7 +143,7 @@ class MeasurementActor:
         workload: Workload | None = None,
         memory: SampleMemory = SampleMemory(),  # noqa: B008
     ) -> EvaluatorDescription | Exception:
-        """Builds the evaluator; what goes wrong is returned, because Ray would wrap it beyond recognition."""
+        """Builds the evaluator; what goes wrong is returned."""
         try:
             devices = self._devices
             setup = MeasurementSetup(options, self._threads, devices[0], plan, False, workload, memory, devices)
@@ -133,6 +157,7 @@ class MeasurementActor:
         finally:
             self._result = None
 
+    @_returns_errors
     def load(
         self,
         origin: State,
@@ -141,100 +166,63 @@ class MeasurementActor:
         end_buffers: Sequence[State],
         far_points: Sequence[Sequence[float]],
         partition: Partition | None = None,
-    ) -> EvaluatorDescription | Exception:
+    ) -> EvaluatorDescription:
         """Puts a plane on the devices; finds out how the loss is added up there, or takes what another worker did."""
-        assert self._evaluator is not None
         self._far = far_points[0]
-        try:
-            self._origin = load_plane(self._evaluator, origin, directions, buffers, end_buffers, far_points, partition)
-            return replace(self._evaluator.description, held=b"")
-        except LandscapeError as error:
-            return _portable(error)
+        self._origin = load_plane(self._evaluator, origin, directions, buffers, end_buffers, far_points, partition)
+        return replace(self._evaluator.description, held=b"")
 
-    def measure_origin(self) -> tuple[str, OriginMeasurement] | Exception:
+    @_returns_errors
+    def measure_origin(self) -> tuple[str, OriginMeasurement]:
         """Returns the type of device, and the origin, a part of it again, and a far point."""
-        assert self._evaluator is not None
-        try:
-            measured = self._origin or measure_origin(self._evaluator, self._far)
-        except ChangedSamplesError as error:
-            return _portable(error)
+        measured = self._origin or measure_origin(self._evaluator, self._far)
         return self._evaluator.description.device, measured
 
     def measure_points(self, points: Sequence[tuple[float, ...]]) -> tuple[list[Outcome], float, int | None]:
         """Measures points; returns their outcomes, the seconds it took and the batch size that memory allowed."""
-        assert self._evaluator is not None
         start = time.perf_counter()
         outcomes = measure_points(self._evaluator, points)
         return outcomes, time.perf_counter() - start, self._evaluator.description.plan.batch_size
 
-    def measure_state(self, parameters: State, buffers: State | None) -> tuple[list[Outcome], float, int | None]:
-        """Measures one set of weights; returns its outcome, the seconds and the batch size that memory allowed."""
-        assert self._evaluator is not None
+    def measure_state(
+        self, parameters: State, buffers: State | None, settings: CurvatureSettings | None
+    ) -> tuple[list[Outcome | CurvatureOutcome], float, int | None] | Exception:
+        """Measures one set of weights, or with settings the curvature there; returns what ``measure_points`` does."""
         start = time.perf_counter()
-        outcome = measure_task_state(self._evaluator, parameters, buffers)
-        return [outcome], time.perf_counter() - start, self._evaluator.description.plan.batch_size
-
-    def measure_source(self, source: bytes) -> tuple[list[Outcome], float, int | None] | None:
-        """Reads weights (a pickled ``StateTask.source``) and measures them; None where they are not in reach."""
-        try:
-            parameters, buffers = pickle.loads(source)()
-        except Exception:
-            # Whatever keeps this process from reading, the driver tries next, and says what is wrong if it fails too.
-            return None
-        return self.measure_state(parameters, buffers)
-
-    def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | Exception | None:
-        """Measures the loss of each sample at a few points; that samples changed is returned."""
-        assert self._evaluator is not None
-        try:
-            return measure_sample_losses(self._evaluator, points)
-        except ChangedSamplesError as error:
-            return _portable(error)
-
-    def measure_curvature(
-        self, settings: CurvatureSettings, parameters: State, buffers: State | None
-    ) -> tuple[list[CurvatureOutcome], float, None] | Exception:
-        """Measures the curvature at one set of weights; returns its outcome and the seconds, or that there is none."""
-        start = time.perf_counter()
+        if settings is None:
+            outcome: Outcome | CurvatureOutcome = measure_task_state(self._evaluator, parameters, buffers)
+            return [outcome], time.perf_counter() - start, self._evaluator.description.plan.batch_size
         try:
             outcome = self._curvature.measure(lambda: (parameters, buffers), settings)
         except CurvatureError as error:
             return _portable(error)
         return [outcome], time.perf_counter() - start, None
 
-    def measure_curvature_source(
-        self, settings: CurvatureSettings, source: bytes
-    ) -> tuple[list[CurvatureOutcome], float, None] | Exception | None:
-        """Measures the curvature at weights that it reads itself, as ``measure_source`` does."""
+    def measure_source(self, source: bytes, settings: CurvatureSettings | None) -> Any:
+        """Reads weights (a pickled ``StateTask.source``) and measures there; None where they are not in reach."""
         try:
             parameters, buffers = pickle.loads(source)()
         except Exception:
+            # Whatever keeps this process from reading, the driver tries next, and says what is wrong if it fails too.
             return None
-        return self.measure_curvature(settings, parameters, buffers)
+        return self.measure_state(parameters, buffers, settings)
 
-    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting | Exception:
-        """Goes on with fitting a curve; what goes wrong is returned."""
-        assert self._evaluator is not None
-        try:
-            return fit_curve(self._evaluator, task, begun, seconds)
-        except LandscapeError as error:
-            return _portable(error)
+    @_returns_errors
+    def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
+        """Measures the loss of each sample at a few points."""
+        return measure_sample_losses(self._evaluator, points)
 
-    def open_shares(self, settings: ProductSettings) -> tuple[Layout, list[int]] | Exception:
+    @_returns_errors
+    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
+        """Goes on with fitting a curve."""
+        return fit_curve(self._evaluator, task, begun, seconds)
+
+    @_returns_errors
+    def open_shares(self, settings: ProductSettings) -> tuple[Layout, list[int]]:
         """Gets ready for products of shares of the samples; returns what ``WorkerCurvature.open`` does."""
-        try:
-            return self._curvature.open(settings)
-        except CurvatureError as error:
-            return _portable(error)
+        return self._curvature.open(settings)
 
-    def add_shares(
-        self,
-        where: tuple[int, ProductSettings, Sequence[Any]],
-        method: str,
-        parts: Sequence[range],
-        options: Mapping[str, Any],
-        *arguments: Any,
-    ) -> list[Any]:
+    def add_shares(self, where: tuple[int, ProductSettings, Sequence[Any]], *arguments: Any) -> list[Any]:
         """Returns what ``WorkerCurvature.add`` does; weights are references, which are fetched where they are new."""
         key, settings, weights = where
 
@@ -242,7 +230,7 @@ class MeasurementActor:
             parameters, buffers = self._fetched(weights)
             return parameters, buffers
 
-        return self._curvature.add((key, settings, read), method, parts, options, *arguments)
+        return self._curvature.add((key, settings, read), *arguments)
 
     def _fetched(self, references: Sequence[Any]) -> list[Any]:
         import ray
@@ -256,8 +244,9 @@ class MeasurementActor:
 
     def use_batch_size(self, batch_size: int) -> None:
         """Measures in batches no larger than another worker could hold."""
-        if self._evaluator is not None and (self._evaluator.description.plan.batch_size or 0) > batch_size:
-            use_batch_size(self._evaluator, batch_size)
+        evaluator = getattr(self, "_evaluator", None)  # there is none before it has started
+        if evaluator is not None and (evaluator.description.plan.batch_size or 0) > batch_size:
+            use_batch_size(evaluator, batch_size)
             self._origin = None  # it was measured in larger ones
 
 

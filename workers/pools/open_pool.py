@@ -23,8 +23,7 @@ from .devices import (
     choose_devices,
     gpu_ids,
     local_processes_suffice,
-    tell_of_slots,
-    tell_why_the_cpu,
+    tell_of_devices,
 )
 from .in_process import InProcessPool
 from .placement import free_devices, free_on_nodes
@@ -62,70 +61,45 @@ def open_pool(
     # GPUs or, without these, slots that share the CPU cores; None means all, or a Mac's GPU.
     asked = check_device_ids("device_ids", device_ids)
     layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
-    if not ray_is_running() and ray_address(address) is None:
-        devices, apple = _devices_here(asked, layout, address)
-        where = where_it_runs(devices, layout, address)
-        if where == "in process":
-            return InProcessPool(
-                callback_fn, options, device_id=devices[0], device=apple, plan=plan, workload=workload, memory=memory
-            )
-        if where == "processes":
-            from .local_pool import LocalPool
+    where, devices, apple = where_it_runs(asked, layout, address)
+    how: dict[str, Any] = {"plan": plan, "workload": workload, "memory": memory}
+    if where != "cluster" and not apple:
+        tell_of_devices(devices)
+    if where == "in process":
+        return InProcessPool(callback_fn, options, device_id=devices[0], device=apple, **how)
+    if where == "processes":
+        from .local_pool import LocalPool
 
-            return LocalPool(
-                callback_fn, options, device_ids=devices, plan=plan, workload=workload, layout=layout, memory=memory
-            )
+        return LocalPool(callback_fn, options, device_ids=devices, layout=layout, **how)
     from .ray_pool import RayPool
 
-    return RayPool(
-        callback_fn,
-        options,
-        device_ids=asked,
-        address=address,
-        plan=plan,
-        workload=workload,
-        layout=layout,
-        memory=memory,
-    )
+    return RayPool(callback_fn, options, device_ids=asked, address=address, layout=layout, **how)
 
 
-def _devices_here(
+def where_it_runs(
     asked: tuple[int, ...] | None, layout: WorkerLayout, address: str | None
-) -> tuple[tuple[int, ...], str]:
-    """Returns the device ids of a run on this machine, and PyTorch's name of the Apple GPU that it takes, or ""."""
-    alone = asked is None and layout == WorkerLayout() and not ray_is_asked_for(address)
-    if alone and not gpu_ids() and (apple := apple_gpu()):
-        return (0,), apple
+) -> tuple[str, tuple[int, ...], str]:
+    """Returns ``DeviceReport.where``, the device ids of a run on this machine, and PyTorch's name of an Apple GPU."""
+    if ray_is_running() or ray_address(address) is not None:
+        return "cluster", (), ""
+    wants_ray = ray_is_asked_for(address)
+    if asked is None and layout == WorkerLayout() and not wants_ray and not gpu_ids() and (apple := apple_gpu()):
+        return "in process", (0,), apple
     devices = choose_devices(asked)
-    tell_of_slots(devices)
-    tell_why_the_cpu()
     layout.check_devices(devices)
-    return devices, ""
-
-
-def where_it_runs(devices: tuple[int, ...], layout: WorkerLayout, address: str | None) -> str:
-    """Returns where the workers of this machine are: "in process", in "processes" of ours, or on a "private Ray"."""
-    if ray_is_asked_for(address):
-        return "private Ray"
     # One worker is this process itself, unless it has several GPUs: then it is a process that sees no other ones.
-    if layout.workers(len(devices)) == 1 and (len(devices) == 1 or not gpu_ids()):
-        return "in process"
-    return "processes" if local_processes_suffice() else "private Ray"
+    if not wants_ray and layout.workers(len(devices)) == 1 and (len(devices) == 1 or not gpu_ids()):
+        return "in process", devices, ""
+    return "processes" if local_processes_suffice() and not wants_ray else "private Ray", devices, ""
 
 
 @dataclass(frozen=True)
 class PlannedWorker:
-    """One worker of a run.
+    """One worker of a run."""
 
-    Attributes:
-        name: the one in error texts.
-        devices: ids of its GPUs or slots; on a cluster with GPUs they are Ray's choice, and None.
-        cores: the CPU cores that are its own; None where a cluster decides.
-    """
-
-    name: str
-    devices: tuple[int, ...] | None
-    cores: tuple[int, ...] | None
+    name: str  # in error texts
+    devices: tuple[int, ...] | None  # ids of its GPUs or slots; on a cluster with GPUs they are Ray's choice, and None
+    cores: tuple[int, ...] | None  # that are its own; None where a cluster decides
     threads: int
 
 
@@ -141,18 +115,12 @@ class NodeReport:
 
 @dataclass(frozen=True)
 class DeviceReport:
-    """What a run would compute on.
+    """What a run would compute on."""
 
-    Attributes:
-        where: "in process", "processes" (of this machine), "private Ray" or "cluster".
-        kind: "GPU", "Apple GPU", or "CPU" where devices are slots that share the CPU cores.
-        nodes: of the cluster; a single machine is not listed.
-    """
-
-    where: str
-    kind: str
+    where: str  # "in process", "processes" (of this machine), "private Ray" or "cluster"
+    kind: str  # "GPU", "Apple GPU", or "CPU" where devices are slots that share the CPU cores
     workers: tuple[PlannedWorker, ...]
-    nodes: tuple[NodeReport, ...] = ()
+    nodes: tuple[NodeReport, ...] = ()  # of the cluster; a single machine is not listed
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report in types that JSON has; the keys are the attributes' names."""
@@ -190,16 +158,14 @@ def report_devices(
     """Returns what a run with these arguments would compute on, and starts nothing; of a cluster, what is free now."""
     asked = check_device_ids("device_ids", device_ids)
     layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
-    if ray_is_running() or ray_address(address) is not None:
+    where, devices, apple = where_it_runs(asked, layout, address)
+    if where == "cluster":
         layout.check_devices(asked or ())
         with RaySession(address, slots=0) as session:
             return _cluster(session.ray, asked, layout)
-    devices, apple = _devices_here(asked, layout, address)
+    if not apple:
+        tell_of_devices(devices)
     kind = "Apple GPU" if apple else "GPU" if gpu_ids() else "CPU"
-    where = where_it_runs(devices, layout, address)
-    if where == "in process":
-        place = WorkerPlace(devices, available_cores())
-        return DeviceReport(where, kind, (_planned(place, 1),))
     places = layout.places(devices, cores=available_cores())
     return DeviceReport(where, kind, tuple(_planned(place, 1) for place in places))
 

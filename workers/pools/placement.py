@@ -11,8 +11,7 @@ from typing import Any
 from ..errors import PoolError
 from .actors import ActorError, Actors
 from .crew_worker import ActorRecipe, CrewWorker, SharedDevice
-from .devices import WorkerLayout, available_cores, choose_devices, gpu_ids
-from .ray_session import ray_address, ray_is_running
+from .devices import WorkerLayout
 
 PLACEMENT_SECONDS = 30.0
 # Others of a cluster find their place about as fast as the first one did.
@@ -24,24 +23,23 @@ _ENDING_SECONDS = 1.0
 _ENVIRONMENT_SECONDS = 1800.0
 
 
-def private_devices(asked: tuple[int, ...] | None, address: str | None) -> tuple[tuple[int, ...], bool]:
-    """Returns the device ids of a private Ray (none where Ray runs already), and whether they are GPUs."""
-    if ray_is_running() or ray_address(address) is not None:
-        return (), False
-    return choose_devices(asked), bool(gpu_ids())
-
-
-def local_workers(recipe: ActorRecipe, ids: tuple[int, ...]) -> list[CrewWorker]:
-    """Returns the workers of this machine, each with cores of its own, not placed yet."""
-    places = recipe.layout.places(ids, cores=available_cores())
-    return _with_shared_devices(recipe, [CrewWorker(recipe, place) for place in places])
+def workers_on(recipe: ActorRecipe, ids: tuple[int, ...], cores: tuple[int, ...] | None) -> list[CrewWorker]:
+    """Returns workers on devices, not placed yet; those of a cluster, which decides, have no cores of their own."""
+    workers = [CrewWorker(recipe, place) for place in recipe.layout.places(ids, cores=cores)]
+    together = recipe.layout.workers_per_device
+    if recipe.kind is not None and together > 1:
+        for start in range(0, len(workers), together):
+            device = SharedDevice(recipe.kind, together)
+            for worker in workers[start : start + together]:
+                worker.shared = device
+    return workers
 
 
 def cluster_workers(recipe: ActorRecipe, asked: tuple[int, ...] | None) -> list[CrewWorker]:
     """Returns the workers of a cluster, not placed yet; without ids, those of all devices that are free."""
     # Which GPU an actor gets is Ray's choice, so all free ones are taken and the others are released.
-    numbers = free_devices(recipe.actors.ray, recipe.kind, None if recipe.gpus else asked, recipe.layout)
-    workers = new_workers(recipe, numbers)
+    numbers = free_devices(recipe.actors.ray, recipe.kind, None if recipe.kind == "GPU" else asked, recipe.layout)
+    workers = workers_on(recipe, numbers, None)
     if not workers:
         wanted = recipe.layout.devices_per_worker
         what = (
@@ -49,11 +47,6 @@ def cluster_workers(recipe: ActorRecipe, asked: tuple[int, ...] | None) -> list[
         )
         raise PoolError(f"{what}. {_resources(recipe.actors.ray)}")
     return workers
-
-
-def new_workers(recipe: ActorRecipe, ids: tuple[int, ...]) -> list[CrewWorker]:
-    """Returns workers for that many devices of a cluster, not placed yet."""
-    return _with_shared_devices(recipe, [CrewWorker(recipe, place) for place in recipe.layout.places(ids, cores=None)])
 
 
 def free_devices(
@@ -146,7 +139,7 @@ def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = Non
         answers = actors.get(list(waiting))
     except ActorError as error:
         raise PoolError(f"a worker could not start. The error was: {error}") from error
-    of_cluster = recipe.gpus and not is_private
+    of_cluster = recipe.kind == "GPU" and not is_private
     # Ray might give late ones other GPUs of a cluster than those that were asked for.
     can_join = not (of_cluster and asked is not None)
     if behind:
@@ -188,17 +181,6 @@ def _no_place(recipe: ActorRecipe) -> PoolError:
         f"no worker found a place within {PLACEMENT_SECONDS:.0f} s. {_resources(recipe.actors.ray)} Each worker needs "
         f"{needed}{recipe.kind or ''}; ask for fewer device_ids or free some resources."
     )
-
-
-def _with_shared_devices(recipe: ActorRecipe, workers: list[CrewWorker]) -> list[CrewWorker]:
-    """Sets whole devices apart where several workers share one."""
-    together = recipe.layout.workers_per_device
-    if recipe.kind is not None and together > 1:
-        for start in range(0, len(workers), together):
-            device = SharedDevice(recipe.kind, together)
-            for worker in workers[start : start + together]:
-                worker.shared = device
-    return workers
 
 
 def _resources(ray: Any) -> str:

@@ -1,13 +1,16 @@
-"""A pool of Ray actors, one on each device."""
+"""A pool of Ray actors, one on each device, which nodes that join a cluster later extend."""
 
 from __future__ import annotations
 
 import functools
 import math
+import os
 import socket
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from collectors.files import system
@@ -16,16 +19,23 @@ from ..errors import PoolError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
+from ..users_code import OUR_PACKAGES, is_installed
+from .actor_pool import ActorPool
 from .actors import ActorError, Actors, ActorTaskError
-from .crew import Crew, LateNodes
-from .crew_pool import CrewPool, pickled_function
-from .crew_worker import ActorRecipe, mentioned_frameworks
-from .devices import WorkerLayout, tell_why_the_cpu
-from .placement import cluster_workers, local_workers, place_workers, private_devices
-from .ray_code import code_of
-from .ray_session import RaySession
+from .crew import Crew
+from .crew_worker import ActorRecipe, mentioned_frameworks, pickled_function
+from .devices import WorkerLayout, available_cores, choose_devices, gpu_ids, tell_why_the_cpu
+from .placement import (
+    cluster_workers,
+    cpu_slots,
+    environment_probe,
+    place_workers,
+    workers_on,
+)
+from .ray_session import RaySession, ray_address, ray_is_running
 
 _LOOK_SECONDS = 1.0
+_NODES_SECONDS = 2.0
 
 
 class RayActors(Actors):
@@ -91,7 +101,7 @@ class RayActors(Actors):
             ) from error
 
 
-class RayPool(CrewPool):
+class RayPool(ActorPool):
     """Measures on several devices of a Ray: one that runs already, a cluster's at an address, or a private one."""
 
     def __init__(
@@ -106,7 +116,8 @@ class RayPool(CrewPool):
         layout: WorkerLayout = WorkerLayout(),  # noqa: B008
         memory: SampleMemory = SampleMemory(),  # noqa: B008
     ) -> None:
-        ids, gpus = private_devices(device_ids, address)
+        is_elsewhere = ray_is_running() or ray_address(address) is not None
+        ids, gpus = ((), False) if is_elsewhere else (choose_devices(device_ids), bool(gpu_ids()))
         layout.check_devices(device_ids or ids)
         session = RaySession(
             address,
@@ -125,19 +136,119 @@ class RayPool(CrewPool):
             npus = int(ray.cluster_resources().get("NPU", 0)) if "mindspore" in frameworks and not gpus else 0
             if not (session.private or gpus or npus):
                 tell_why_the_cpu(of_ray=True)
-            recipe = ActorRecipe(actors, actors.put(pickled), frameworks, options, gpus, npus > 0, layout)
+            kind = "GPU" if gpus else "NPU" if npus else None
+            recipe = ActorRecipe(actors, actors.put(pickled), frameworks, options, kind, layout)
             if session.private:
                 ids = tuple(range(npus)) if npus and device_ids is None else ids
-                self._crew.workers += local_workers(recipe, ids)
+                self._crew.workers += workers_on(recipe, ids, available_cores())
             else:
                 self._crew.workers += cluster_workers(recipe, device_ids)
             self._crew.late = place_workers(self._crew.workers, device_ids)
             self._crew.start(plan, workload)
             if not session.private and not (gpus and device_ids is not None):
                 wanted = None if device_ids is None else layout.workers(len(device_ids))
-                self._late_nodes = LateNodes(self._crew, recipe, wanted)
+                self._crew.look_for_nodes = LateNodes(self._crew, recipe, wanted).look
         except BaseException:
             self.close()
             raise
         for note in self.description.notes:
             warnings.warn(note, stacklevel=3)
+
+
+class LateNodes:
+    """Watches a cluster for nodes that come after the pool's start; one that replaces a lost node counts as new."""
+
+    def __init__(self, crew: Crew, recipe: ActorRecipe, wanted: int | None) -> None:
+        # ``wanted`` is the largest number of workers; None takes all that new nodes have.
+        self._crew, self._recipe, self._wanted = crew, recipe, wanted
+        self._known = set(_nodes(crew.actors.ray))
+        self._next_look = time.monotonic() + _NODES_SECONDS
+        self._preparing: dict[str, Any] = {}
+        self._next_device = 1 + max(device for worker in (*crew.workers, *crew.late) for device in worker.place.devices)
+
+    def look(self) -> None:
+        """Starts workers on nodes that are new; looks at most every two seconds, because it asks the cluster's head."""
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + _NODES_SECONDS
+        ray = self._crew.actors.ray
+        nodes = _nodes(ray)
+        for node in nodes.keys() - self._known:
+            self._known.add(node)
+            self._preparing[node] = environment_probe(ray, node)
+        # A worker has some seconds to find its place, which are not meant for installing the run's environment.
+        for node, probe in list(self._preparing.items()):
+            if self._crew.actors.wait([probe], seconds=0)[0]:
+                del self._preparing[node]
+                if node in nodes:
+                    self._employ(node, self._devices(nodes[node]))
+
+    def _devices(self, resources: dict[str, float]) -> int:
+        kind = self._recipe.kind
+        if kind is not None:
+            return int(resources.get(kind, 0))
+        return cpu_slots(int(resources.get("CPU", 0)), self._recipe.layout)
+
+    def _employ(self, node: str, devices: int) -> None:
+        if self._wanted is not None:
+            missing = self._wanted - len(self._crew.workers) - len(self._crew.late)
+            devices = min(devices, max(0, missing) * self._recipe.layout.devices_per_worker)
+        if self._recipe.layout.workers(devices) < 1:
+            return
+        ids = tuple(range(self._next_device, self._next_device + devices))
+        self._next_device += devices
+        for worker in workers_on(self._recipe, ids, None):
+            worker.node = node
+            self._crew.start_again(worker)
+            self._crew.workers.append(worker)
+
+
+def _nodes(ray: Any) -> dict[str, dict[str, float]]:
+    return {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
+
+
+def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
+    """Returns the ``runtime_env`` with which Ray sends the code to nodes that do not have it."""
+    # Our packages in this process's version, and the modules and packages beside callback_fn's. Data files elsewhere
+    # and what is installed in the Python environment are not sent: every node needs its own.
+    modules = [str(Path(__file__).parents[2] / name) for name in OUR_PACKAGES]
+    for folder in _folders(callback_fn):
+        modules += [str(path) for path in _importable(folder) if path.stem not in OUR_PACKAGES]
+    return {"py_modules": list(dict.fromkeys(modules)), "excludes": ["**/__pycache__"]}
+
+
+def _folders(callback_fn: Callable[[], Any]) -> list[Path]:
+    """Returns the folders of the user's own modules."""
+    function = callback_fn
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    name = str(getattr(function, "__module__", None) or type(function).__module__)
+    folders = [_folder_of(name.partition(".")[0]), _folder_of_script()]
+    return list(dict.fromkeys(folder for folder in folders if folder is not None and not is_installed(folder)))
+
+
+def _folder_of(name: str) -> Path | None:
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return None
+    path = Path(file).absolute()
+    return path.parents[1] if hasattr(module, "__path__") else path.parent
+
+
+def _folder_of_script() -> Path | None:
+    # A notebook and `python -c` have no file.
+    return _folder_of("__main__") or Path.cwd()
+
+
+def _importable(folder: Path) -> list[Path]:
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208
+    except OSError:
+        return []
+    return [
+        folder / name
+        for name in names
+        if (name.endswith(".py") and (folder / name).is_file())
+        or (name.isidentifier() and (folder / name / "__init__.py").is_file())
+    ]

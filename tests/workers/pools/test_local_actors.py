@@ -17,10 +17,10 @@ from waiting import PATIENCE, Gate, wait_until
 
 from collectors.files import system
 from workers.errors import PoolError
-from workers.pools import local_actors
+from workers.pools import local_pool
 from workers.pools.actors import ActorError, ActorTaskError
-from workers.pools.local_actors import LocalActors
-from workers.pools.local_line import StoredValue
+from workers.pools.local_pool import LocalActors
+from workers.pools.local_processes import StoredValue
 
 SUPPORT = Path(__file__).parents[2] / "support"
 # The limit of a wait that ends as soon as it was looked once.
@@ -30,7 +30,7 @@ AT_ONCE = 0.0
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
     """How a process ended is waited for as long as a busy machine takes to say it."""
-    monkeypatch.setattr(local_actors, "_STATUS_SECONDS", PATIENCE)
+    monkeypatch.setattr(local_pool, "_STATUS_SECONDS", PATIENCE)
 
 
 SPAWNED = [pytest.param(name, marks=pytest.mark.slow) for name in ("spawned", "spawned, files in a folder")]
@@ -188,7 +188,7 @@ class TestProcesses:
             from pathlib import Path
             from plain_actors import Plain
             from waiting import wait_until
-            from workers.pools.local_actors import LocalActors
+            from workers.pools.local_pool import LocalActors
             actors = LocalActors([], forked=sys.argv[2] == "True")
             actor = actors.start(Plain, ["Ada"], {})
             print(*actors.get([actors.call(actor, "place")])[0], "ray" in sys.modules, flush=True)

@@ -50,7 +50,7 @@ class Worker:
     """Finds its place after some seconds; never where that is infinite."""
 
     def __init__(self, ray, number, seconds):
-        self.recipe = types.SimpleNamespace(actors=RayActors(ray), gpus=False, kind=None, layout=WorkerLayout())
+        self.recipe = types.SimpleNamespace(actors=RayActors(ray), kind=None, layout=WorkerLayout())
         self.place, self.seconds, self.left, self.starting = WorkerPlace((number,)), seconds, False, []
 
     def create(self):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import workers
-from workers.pools import ray_code
-from workers.pools.ray_code import code_of
+from workers.pools import ray_pool
+from workers.pools.ray_pool import code_of
 
 ROOT = Path(workers.__file__).parents[1]
 OURS = [str(ROOT / name) for name in ("collectors", "workers", "landscape")]
@@ -26,7 +26,7 @@ def project(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(ray_code, "_folder_of_script", lambda: None)
+    monkeypatch.setattr(ray_pool, "_folder_of_script", lambda: None)
     yield tmp_path
     for name in ("own_training_module", "own_package"):
         sys.modules.pop(name, None)

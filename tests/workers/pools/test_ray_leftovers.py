@@ -14,7 +14,7 @@ import pytest
 from waiting import PATIENCE, wait_until
 
 from collectors.files.system import holding
-from workers.pools.ray_leftovers import SESSION_VARIABLE, end_processes, owned, remove_dead_sessions, session_processes
+from workers.pools.ray_session import SESSION_VARIABLE, end_processes, owned, remove_dead_sessions, session_processes
 
 
 @pytest.fixture

@@ -100,9 +100,9 @@ class TestWhoReads:
         tasks[5] = bad.task(5, partial(int, "no number"))
         actor = SimulatedActor._measure_source
 
-        def measure(self, source):
+        def measure(self, source, settings):
             try:
-                return actor(self, source)
+                return actor(self, source, settings)
             except ValueError:
                 return self._measure([])
 

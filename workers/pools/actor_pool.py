@@ -1,10 +1,11 @@
-"""Curvature on a pool of several workers: a set of weights whole on one, or its samples shared by all."""
+"""A pool of actors, one on each device, whatever it is that runs them."""
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +24,17 @@ from ..curvature.products import (
     add_shares,
     whole_halves,
 )
+from ..curves.curve import CurveTask, Fitting
 from ..errors import CurvatureError
-from ..pool import CurvatureResult, CurvatureTask, WeightsTask
+from ..evaluator import EvaluatorDescription
+from ..pool import CurvatureResult, CurvatureTask, OriginValues, Pool, Result, Task
+from ..sample_losses import SampleLosses
 from .actors import ActorError, ActorTaskError
-from .chunks import KILLS_BEFORE_SPLIT, MeasuredSpeed
-from .crew import DEATHS_BEFORE_DROP, Crew, LateNodes
-from .crew_run import CrewRun
+from .chunks import KILLS_BEFORE_SPLIT
+from .crew import DEATHS_BEFORE_DROP, Crew
+from .crew_run import CrewRun, CurvatureRun
 from .crew_worker import CrewWorker, raise_failures
+from .in_process import fit_in_parts, measure_curvature_at, ones
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -38,45 +43,97 @@ _WAIT_SECONDS = 1.0
 _SETS_OF_WEIGHTS = itertools.count()
 
 
-class CurvatureRun(CrewRun):
-    """Measures the curvature at sets of weights, each whole on one worker, which has one at a time."""
+class ActorPool(Pool):
+    """Measures with a crew of actors, which is not started yet; the session ends with the pool."""
 
-    _result = CurvatureResult
-    _in_flight = 1
+    def __init__(self, session: AbstractContextManager[Any], crew: Crew) -> None:
+        self._session, self._crew = session, crew
 
-    def __init__(self, crew: Crew, tasks: Iterable[CurvatureTask], late_nodes: LateNodes | None = None) -> None:
-        super().__init__(crew, tasks, late_nodes)
-        self._neighbours = most_on_one_node(crew)
+    @property
+    def description(self) -> EvaluatorDescription:
+        """What the workers measure; all of them agree on it."""
+        return self._crew.description
 
-    def __iter__(self) -> Iterator[Any]:
-        """Yields one result for every task."""
-        self._forget_speeds()
-        try:
-            yield from super().__iter__()
-        finally:
-            self._forget_speeds()
+    @property
+    def workers(self) -> int:
+        """How many workers there are."""
+        return len(self._crew.workers)
 
-    def _forget_speeds(self) -> None:
-        for worker in self._crew.workers:
-            worker.speed = MeasuredSpeed()  # of points, or of sets of weights, which take a thousand times as long
+    @property
+    def process_ids(self) -> list[int]:
+        """The process id of every worker."""
+        return [process for _, _, process in self._crew.ask_all("place")]
 
-    def _method_of_source(self, task: WeightsTask, source: bytes) -> tuple[str, tuple[Any, ...]]:
-        return "measure_curvature_source", (self._settings_of(task), source)
+    def load(
+        self,
+        origin: State,
+        directions: Sequence[State],
+        buffers: State,
+        end_buffers: Sequence[State] = (),
+        far_points: Sequence[Sequence[float]] | None = None,
+    ) -> None:
+        """Puts a plane on every worker, where its vectors travel once to each node; the workers settle on it."""
+        put = self._crew.actors.put
+        several = [[dict(item) for item in states] for states in (directions, end_buffers)]
+        vectors = [put(dict(origin)), put(several[0]), put(dict(buffers)), put(several[1])]
+        before = self.description.notes
+        self._crew.load(vectors, far_points or ones(len(directions)))
+        for note in self.description.notes:
+            if note not in before:
+                warnings.warn(note, stacklevel=3)
 
-    def _method_of_weights(self, task: WeightsTask, weights: tuple[Any, Any]) -> tuple[str, tuple[Any, ...]]:
-        return "measure_curvature", (self._settings_of(task), *weights)
+    def measure_origin(self) -> list[OriginValues]:
+        """Returns the loaded plane's origin as every worker measured it."""
+        answers = raise_failures(self._crew.ask_all("measure_origin"))
+        self._crew.pass_cost = answers[0][1].pass_cost
+        return [
+            OriginValues(worker.label, device, measured)
+            for worker, (device, measured) in zip(self._crew.workers, answers, strict=True)
+        ]
 
-    def _settings_of(self, task: WeightsTask) -> Any:
-        assert isinstance(task, CurvatureTask)
-        return replace(task.settings, products=replace(task.settings.products, neighbours=self._neighbours))
+    def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
+        """Measures tasks, each exactly once; what a dead or slow worker has is measured elsewhere."""
+        yield from CrewRun(self._crew, tasks)
+
+    def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
+        """Measures the loss of each sample at a few points of the loaded plane, on the first worker."""
+        found: SampleLosses | None = raise_failures([self._crew.ask_one("sample_losses", points)])[0]
+        return found
+
+    def run_curvature(self, tasks: Iterable[CurvatureTask]) -> Iterator[CurvatureResult]:
+        """Measures the curvature at sets of weights, one worker for each; that of a dead one is measured again."""
+        yield from CurvatureRun(self._crew, tasks)
+
+    def measure_curvature(self, task: CurvatureTask) -> CurvatureResult:
+        """Measures the curvature at one set of weights, of whose samples each worker has a part."""
+        with SharedProducts(self._crew, task.settings.products) as shares:
+            values, error = measure_curvature_at(shares, task.read, task.settings, check=True)
+        if values is not None:
+            values = replace(values, notes=tuple(dict.fromkeys((*shares.notes, *values.notes))))
+        return CurvatureResult(task.key, values, error)
+
+    def fit_curve(self, task: CurveTask, begun: Fitting | None = None, seconds: float = 5.0) -> Iterator[Fitting]:
+        """Fits a curve on the first worker; where that one dies, another goes on from what was yielded last."""
+        held = self._crew.actors.put(task)
+
+        def fit(so_far: Fitting | None) -> Fitting:
+            found: Fitting = raise_failures([self._crew.ask_one("fit_curve", held, so_far, seconds)])[0]
+            return found
+
+        return fit_in_parts(task, begun, fit)
+
+    def close(self) -> None:
+        """Ends the actors, and what was started for this pool."""
+        self._crew.end()
+        self._session.__exit__(None, None, None)
 
 
-class CrewShares(ShareProducts):
+class SharedProducts(ShareProducts):
     """Products of all shares by a crew, whose networks stay moved until it closes; those of the dead go to others."""
 
     def __init__(self, crew: Crew, settings: ProductSettings) -> None:
         self._crew, self._put = crew, crew.actors.put
-        self._settings = replace(settings, neighbours=most_on_one_node(crew))
+        self._settings = replace(settings, neighbours=crew.most_on_one_node())
         self._notes: dict[str, None] = {}
         self._deaths = 0
         self._layout: Layout
@@ -211,8 +268,3 @@ class CrewShares(ShareProducts):
             if ready := [worker for worker in workers if not worker.starting]:
                 return ready
             self._crew.actors.wait([worker.starting[-1] for worker in workers], seconds=_WAIT_SECONDS)
-
-
-def most_on_one_node(crew: Crew) -> int:
-    """Returns how many of a crew's workers share a machine's memory, where most do, or will when late ones join."""
-    return max(Counter(node for node, *_ in crew.ask_all("place")).values()) + len(crew.late)
