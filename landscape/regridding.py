@@ -270,7 +270,7 @@ def _measure(
     attributes = {**function_attribute(callback_fn), **under_way}
     points = fewest_points((change.points,), sampling.sampling)
     with contextlib.ExitStack() as stack:
-        stored = stack.enter_context(open_record(LANDSCAPE_FILE, path))
+        stored = stack.enter_context(open_record(LANDSCAPE_FILE, path, run))
         begun = [stored, Stored(LANDSCAPE_FILE, file, source)]
         pool = stack.enter_context(open_workers(callback_fn, how, stored=begun, points=points, seconds=run.budget))
         if directory is not None:

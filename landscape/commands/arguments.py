@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from collectors.errors import LandscapeError, RunDirectoryError
-from workers.errors import CallbackFunctionError
+from workers.errors import CallbackFunctionError, SampleLossesError
 
 from ..drawing.appearance import STYLES
 from ..record.writer import noting_files
@@ -87,7 +87,8 @@ def options_named(options: Mapping[str, str]) -> Iterator[None]:
         yield
     except (LandscapeError, TypeError, ValueError, OSError) as error:
         # What the user's own function said is quoted as it is.
-        if len(error.args) == 1 and not isinstance(error, CallbackFunctionError):
+        is_quoted = isinstance(error, CallbackFunctionError) and not isinstance(error, SampleLossesError)
+        if len(error.args) == 1 and not is_quoted:
             error.args = (as_typed(str(error)),)
         if "collect_landscape={" in str(error):
             error.add_note("The command line has no option for that; collect_landscape is an argument in Python.")

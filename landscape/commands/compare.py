@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ..comparison.options import COMPARISON_OPTIONS
-from ..planes.directions import NORMALIZATIONS
+from ..record.options import CompareOptions
 from .arguments import load_function, options_named
-from .options import WORKER_OPTIONS, choice, with_options
+from .options import WORKER_OPTIONS, with_options
 
 
 @with_options(
@@ -19,7 +18,7 @@ from .options import WORKER_OPTIONS, choice, with_options
     "trace_lines", "buffers", "num_samples", "device_ids", "overwrite", *WORKER_OPTIONS, "samples",
     "recalibration_batch_size", "precision", "seed_each_point", "budget", "progress", "plan", "sample_memory",
     "compile", "dry_run",
-    table=COMPARISON_OPTIONS,
+    kind=CompareOptions,
     called={"recipes": "RECIPE=NETWORK,NETWORK"},
 )  # fmt: skip
 def compare(
@@ -36,11 +35,6 @@ def compare(
     output: Annotated[str | None, typer.Option("-o", "--output", help="The comparison file, such as compare.h5.")] = (
         None
     ),
-    directions: Annotated[int, typer.Option(help="Random directions through each network.")] = 12,
-    points: Annotated[int, typer.Option(help="Points along each of them, odd.")] = 9,
-    radius: Annotated[float, typer.Option(help="How far a line goes each way, in lengths of its direction.")] = 0.5,
-    normalization: Annotated[str, choice(NORMALIZATIONS, help="Scale of the directions.")] = "filter",
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     paired: Annotated[
         bool, typer.Option("--paired", help="Compare the first networks of two recipes, the second ones, and so on.")
     ] = False,
@@ -51,19 +45,9 @@ def compare(
 
     asked = _recipes(recipes, paired=paired)
     with options_named(_typed(asked)):
-        found = measure(
-            asked,
-            load_function(function),
-            directions=directions,
-            points=points,
-            radius=radius,
-            normalization=normalization,
-            confidence=confidence,
-            output=output,
-            **options,
-        )
-    if found is not None:
-        typer.echo(found.summary())
+        comparison = measure(asked, load_function(function), output=output, **options)
+    if comparison is not None:
+        typer.echo(comparison.summary())
 
 
 def _recipes(texts: Sequence[str], *, paired: bool) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..curvature.options import CURVATURE_OPTIONS
+from ..record.options import RunCurvatureOptions
 from .arguments import load_function, numbers_of
 from .options import WORKER_OPTIONS, RunDirectory, with_options
 
@@ -15,7 +15,7 @@ from .options import WORKER_OPTIONS, RunDirectory, with_options
     "function", "numbers", "top", "bottom", "matrix", "trace_probes", "density", "tolerance", "max_products",
     "keep_vectors", "seed", "num_samples", "device_ids", "output", "name", "overwrite", *WORKER_OPTIONS, "samples",
     "seed_each_point", "budget", "progress", "plan", "sample_memory", "dry_run",
-    table=CURVATURE_OPTIONS,
+    kind=RunCurvatureOptions,
     called={
         "summary_dir": "RUN_DIRECTORY",
         "density_probes": "--density (random starts)",

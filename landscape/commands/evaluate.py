@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..planes.axis_curvature import WHICH
-from ..record.options import OPTIONS, Option
+from ..record.option import Option
+from ..record.options import OPTIONS
 from .arguments import integers, load_function
 from .options import SURVEY_OPTIONS, explained, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
@@ -154,11 +155,7 @@ _OF_PLANES: Mapping[str, Option] = {
 
 @with_options(
     "function", "output", "kind", "size", *_OF_PLANES, "device_ids", "num_samples", *SURVEY_OPTIONS,
-    table={
-        **OPTIONS,
-        "kind": Option("auto", ("auto", *_KINDS), help=_KIND),
-        **_OF_PLANES,
-    },
+    table={"kind": Option("auto", ("auto", *_KINDS), help=_KIND), **_OF_PLANES},
     called=dict.fromkeys(("checkpoints", "origin", "summary_dir"), "CHECKPOINTS"),
 )  # fmt: skip
 def evaluate(

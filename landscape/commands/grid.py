@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE
-from ..record.options import OPTIONS, Option
+from ..record.option import Option
+from ..record.options import OPTIONS
 from .arguments import load_function
 from .options import WORKER_OPTIONS, with_options
 
@@ -18,13 +20,10 @@ from .options import WORKER_OPTIONS, with_options
 _REMEMBERED = re.compile(r"([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
 _OPTIONS: Mapping[str, Option] = {
-    **OPTIONS,
-    "margin": Option(
-        None,
-        help="How far to reach beyond the path, as a share of its range; without a path, of [-1, 1].",
-        typed=float | None,
+    "margin": replace(
+        OPTIONS["margin"], help="How far to reach beyond the path, as a share of its range; without a path, of [-1, 1]."
     ),
-    "limits": Option(None, help="Coordinates to reach: lowest,highest of both axes, or x0,x1,y0,y1.", typed=str | None),
+    "limits": replace(OPTIONS["limits"], help="Coordinates to reach: lowest,highest of both axes, or x0,x1,y0,y1."),
     "function": Option(
         None, help="module:function of the callback_fn; when absent, the one that the file names.", typed=str | None
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,10 @@ from ..interactive.page import SIZES
 from ..scales.frame import ASPECTS
 from .arguments import CAMERA_HELP
 from .options import choice, with_options
+
+if TYPE_CHECKING:
+    from ..interactive.chart_page import Chart
+    from ..record.kind import FileKind
 
 _ASPECT_HELP = "How planes are drawn at first: equal is to scale; the page can change it."
 
@@ -55,15 +59,33 @@ def view(
         typer.echo("No browser could be opened here; open that file in one.", err=True)
 
 
+def watched_charts() -> dict[FileKind, Chart]:
+    """Returns how files are shown that are no landscapes."""
+    from .. import figures
+    from ..comparison.comparison import Comparison
+    from ..comparison.facts import comparison_text
+    from ..curvature.curvature import Curvature
+    from ..curvature.facts import curvature_text
+    from ..interactive.chart_page import Chart
+    from ..record.kind import COMPARISON, CURVATURE
+
+    return {
+        CURVATURE: Chart(Curvature.load, figures.plot_sharpness, curvature_text),
+        COMPARISON: Chart(Comparison.load, figures.plot_comparison, comparison_text),
+    }
+
+
 @with_options()
 def watch(
-    file: Annotated[str, typer.Argument(help="A landscape file that a run is writing, or will write.")],
+    file: Annotated[
+        str, typer.Argument(help="A landscape, curvature or comparison file that is being written, or will be.")
+    ],
     port: Annotated[int, typer.Option(help="Port on this machine; 0 takes a free one.")] = 0,
     aspect: Annotated[str, choice(ASPECTS, help=_ASPECT_HELP)] = "equal",
     camera: Annotated[str | None, typer.Option(help=f"From where the surface is seen at first: {CAMERA_HELP}.")] = None,
     show: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
 ) -> None:
-    """Shows a landscape in the browser while it is measured; Ctrl-C ends it, and never the run."""
+    """Shows a landscape, a curvature or a comparison while it is measured; Ctrl-C ends it, and never the run."""
     from collectors.files.places import is_url
 
     from ..interactive.watch import WatchServer
@@ -74,7 +96,7 @@ def watch(
             "is there now, or have the run write to a folder."
         )
     path = Path(file)
-    server = WatchServer(path, port, aspect=aspect, camera=camera)
+    server = WatchServer(path, port, aspect=aspect, camera=camera, charts=watched_charts())
     with server:
         try:
             if not path.exists():

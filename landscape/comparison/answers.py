@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .data import ComparisonData
-from .measures import MEASURES, RISE, block_rises_of, curves_of, measure_text, rises_of, rows_of, values_of
+from .data import (
+    MEASURES,
+    RISE,
+    ComparisonData,
+    block_rises_of,
+    curves_of,
+    measure_text,
+    rises_of,
+    rows_of,
+    values_of,
+)
 from .statistics import (
     Corrected,
     Estimate,

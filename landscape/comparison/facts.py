@@ -25,8 +25,7 @@ from .answers import (
     p_text,
     recipe_means,
 )
-from .data import ComparisonData
-from .measures import MEASURES, RISE, left_out, measure_text, values_of
+from .data import MEASURES, RISE, ComparisonData, left_out, measure_text, values_of
 
 COMPARISON_SUMMARY_VERSION = 1
 """Grows when a name of ``comparison_json`` goes or changes its meaning; a new name alone leaves it."""

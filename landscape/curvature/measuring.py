@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -18,18 +17,17 @@ from collectors.weights.aligned import AlignedState, Weights, align, as_reader
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import Matrix, ProductSettings
 
-from ..record.driver import forecast, measure, open_record
-from ..record.options import documented, with_defaults
+from ..record.driver import carry_out, open_record
+from ..record.options import CurvatureOptions, RunCurvatureOptions, documented, with_defaults
 from ..record.provenance import function_attribute, run_attributes
 from ..record.record import record_format
-from ..record.run import Announcer, Run
-from ..record.workers import open_workers
+from ..record.run import Run
 from ..record.writer import output_file
 from ..roles import CHECKPOINT
 from .curvature import Curvature
 from .data import CurvatureData
 from .experiment import CurvatureExperiment
-from .options import CURVATURE_OPTIONS, CurvatureOptions, RunCurvatureOptions
+from .vectors_file import Eigenvectors
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -43,7 +41,7 @@ _OF_SETTINGS = (
 _DRY_RUN = "dry run: reads the data set and makes a few products at the last checkpoint; writes nothing"
 
 
-@documented(CurvatureOptions, CURVATURE_OPTIONS)
+@documented(CurvatureOptions)
 def measure_curvature(
     weights: Weights,
     callback_fn: Callable[[], Any],
@@ -74,7 +72,7 @@ def measure_curvature(
         CurvatureError: the loss is not finite, or the network or the loss has no second derivative.
         LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
     """
-    chosen: CurvatureOptions = with_defaults("measure_curvature", CurvatureOptions, options, CURVATURE_OPTIONS)
+    chosen: CurvatureOptions = with_defaults("measure_curvature", CurvatureOptions, options)
     settings, run = _settings(chosen), Run.checked(chosen)
     reader = as_reader("weights", weights)
     path = None if output is None else output_file(output, (reader,))
@@ -126,7 +124,6 @@ def measure_run(
         how,
         device_ids=device_ids,
         num_samples=num_samples,
-        rehearsal=chosen["dry_run"],
     )
 
 
@@ -154,33 +151,19 @@ def _measure(
     *,
     device_ids: list[int] | None,
     num_samples: int | Mapping[str, int | None] | None,
-    rehearsal: bool = False,
 ) -> Curvature | None:
-    """Returns the curvature at sets of weights, or None after a rehearsal, which prints a forecast."""
-    say = Announcer(shown=rehearsal)
-    say(_DRY_RUN, timed=False)
-    say("building the network, reading the samples")
-    with contextlib.ExitStack() as stack:
-        stored = stack.enter_context(
-            open_record(record_format(CurvatureData), path, overwrite=run.overwrite, rehearsal=rehearsal)
-        )
-        # Products run eagerly.
-        how = {**chosen, "compile": False, "device_ids": device_ids, "num_samples": num_samples}
-        pool = stack.enter_context(
-            open_workers(callback_fn, how, stored=[stored], seconds=run.budget, rehearsal=rehearsal)
-        )
-        experiment = CurvatureExperiment(
-            weights(pool.description.space),
-            settings,
-            {"samples": chosen["samples"], **function_attribute(callback_fn), **attributes},
-            unit,
-        )
-        if path is not None and rehearsal:
-            say("making a few products")
-            say(f"{path.name}: {forecast(experiment, stored, pool, run)}", timed=False)
-            return None
-        record, report = measure(experiment, stored, pool, run)
-        return Curvature(record, report=report, vectors=experiment.vectors)
+    """Returns the curvature at sets of weights, or None after a dry run, which prints a forecast."""
+    run.say(_DRY_RUN, timed=False)
+    vectors: dict[int, Eigenvectors] = {}
+    about = {"samples": chosen["samples"], **function_attribute(callback_fn), **attributes}
+    # Products run eagerly.
+    how = {**chosen, "compile": False, "device_ids": device_ids, "num_samples": num_samples}
+    with open_record(record_format(CurvatureData), path, run) as stored:
+        measured = carry_out(
+            lambda space: CurvatureExperiment(weights(space), settings, about, unit, vectors),
+            stored, callback_fn, how, run,
+        )  # fmt: skip
+    return None if measured is None else Curvature(measured[0], report=measured[1], vectors=vectors)
 
 
 def _settings(chosen: CurvatureOptions) -> CurvatureSettings:

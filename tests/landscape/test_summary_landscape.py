@@ -369,8 +369,9 @@ def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
     axes = plane.axes((11, 9))
 
     def survey(pool, path):
-        with open_record(LANDSCAPE_FILE, path) as stored:
-            measure(GridExperiment(plane, axes), stored, pool, conduct.Run(progress=False))
+        how = conduct.Run(progress=False)
+        with open_record(LANDSCAPE_FILE, path, how) as stored:
+            measure(GridExperiment(plane, axes), stored, pool, how)
 
     options = MeasurementOptions(num_samples=32)
     undisturbed = tmp_path / "undisturbed.h5"

@@ -53,7 +53,7 @@ def run(tmp_path_factory):
     [
         (["--size", "2"], "^--size must be an int from 3 to 256, but got 2"),
         (["--samples", "0"], "^--samples must be an int of at least 1, but got 0"),
-        (["--devices", "-1"], "^--devices must be an int of at least 0"),
+        (["--devices", "-1"], r"^--devices\[0\] must be an int of at least 0"),
         (["--devices", "0,0"], "^--devices must be a list in which no device id is repeated"),
         (
             ["--devices-per-worker", "99"],

@@ -11,7 +11,7 @@ from torch import nn
 from landscape import Landscape, MeasurementPlan, evaluate, random_plane
 from landscape.errors import LandscapeNotFoundError
 from landscape.grid.landscape_file import write_landscape
-from landscape.record.workers import given_plan
+from landscape.record.option import check_plan
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ def test_the_plan_of_a_file_gives_the_same_file(tmp_path):
     assert digest(again.path) == digest(first.path)
     plan = MeasurementPlan.from_json(first.attributes["measurement_plan"])
     for given in (plan, first.path, str(first.path), first.path.as_uri()):
-        assert given_plan(given) == plan
+        assert check_plan("plan", given) == plan
 
 
 @pytest.mark.slow

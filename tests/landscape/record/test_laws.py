@@ -1,6 +1,8 @@
 """What every experiment promises, whatever it measures: one suite over all of them."""
 
 import itertools
+import json
+import re
 import resource
 import signal
 from collections.abc import Callable
@@ -14,7 +16,9 @@ from small_curvature import other_samples, small, train_small
 from torch import nn
 
 from landscape import MeasurementPlan, SummaryLandscape, barrier, compare, connect, evaluate, random_plane, refine
+from landscape.commands.view import watched_charts
 from landscape.errors import LandscapeError, LandscapeIdentityError, LandscapeLockedError, LandscapeWriteError
+from landscape.interactive.watch import WatchServer
 from landscape.paths import connecting
 from landscape.paths.path_file import PATH
 from landscape.record import driver
@@ -52,6 +56,7 @@ class Case:
         file: that it writes into a folder.
         measure: measures it there, of (folder, callback_fn, options), and returns what the user holds.
         stop: after how many looks at the clock part of it is measured.
+        forecast: what a dry run says, where there is one.
     """
 
     file: str
@@ -59,6 +64,7 @@ class Case:
     measure: Callable[..., Any]
     stop: int
     callbacks: tuple[Callable[[], Any], Callable[[], Any]] = (callback, other_callback)
+    forecast: str = ""
 
     def __call__(self, folder, *, other=False, **options):
         folder.mkdir(exist_ok=True)
@@ -92,6 +98,13 @@ def curvature(folder, callback_fn, **options):
     return SummaryLandscape(run).gen_curvature(callback_fn, output=folder, top=1, trace_probes=2, **how)
 
 
+def of_run(folder, callback_fn, **options):
+    run, what = folder.parent / "run", {"landscape_size": 3, "create_landscape": {"train": False}}
+    if not run.exists():
+        train_small(run)
+    return SummaryLandscape(run).gen_landscapes_with_multi_process(callback_fn, what, output=folder, **options)
+
+
 def comparison(folder, callback_fn, **options):
     recipes = {name: [network(first + seed) for seed in range(3)] for name, first in (("a", 0), ("b", 3))}
     return compare(recipes, callback_fn, directions=4, points=3, output=folder / "compared.h5", **options)
@@ -108,8 +121,23 @@ RECORDS = {
     ),
     "line": Case("line.h5", LANDSCAPE, line, 6),
     "refined": Case("fine.h5", LANDSCAPE, refined, 8),
-    "curvature": Case("curvature_0-3.h5", CURVATURE, curvature, 2, (small, other_samples)),
-    "comparison": Case("compared.h5", COMPARISON, comparison, 6),
+    "curvature": Case(
+        "curvature_0-3.h5",
+        CURVATURE,
+        curvature,
+        2,
+        (small, other_samples),
+        "curvature_0-3.h5: 4 epochs: 32 products x ",
+    ),
+    "comparison": Case(
+        "compared.h5", COMPARISON, comparison, 6, forecast="compared.h5: 6 networks x 4 lines: 54 points x "
+    ),
+}
+FORECAST = {
+    **{name: case for name, case in RECORDS.items() if case.forecast},
+    "landscape of a run": Case(
+        "landscape_3_random.h5", LANDSCAPE, of_run, 12, (small, other_samples), "landscape_3_random.h5: 9 points x "
+    ),
 }
 ALL = {**RECORDS, "curve": Case("curve.safetensors", PATH, curve, 3)}
 REPLACED = {name: case for name, case in ALL.items() if name != "refined"}
@@ -273,3 +301,39 @@ def test_a_file_has_one_writer(case, whole, tmp_path):
 def test_the_plan_of_the_file_is_used_again(case, whole, tmp_path):
     case(tmp_path / "whole", plan=None)
     assert case.bytes(tmp_path / "whole") == whole
+
+
+@over(FORECAST)
+def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(case, tmp_path, capsys):
+    folder = tmp_path / "dry"
+    assert not case(folder, dry_run=True)
+    assert list(folder.iterdir()) == []
+    said = capsys.readouterr().out
+    assert said.startswith("dry run: reads the data set")
+    assert f"\n{case.forecast}" in said
+    case(folder)
+    before = case.bytes(folder)
+    assert not case(folder, dry_run=True)
+    assert case.bytes(folder) == before
+    assert re.search("nothing is left to measure|: 0 points x ", capsys.readouterr().out)
+
+
+@over(RECORDS)
+@pytest.mark.usefixtures("clock")
+def test_it_names_the_command_that_watches_it(case, tmp_path, capsys):
+    file = tmp_path / "half" / case.file
+    with pytest.warns(UserWarning, match="the budget of"):
+        case(tmp_path / "half", budget=case.stop, progress=True)
+    assert f": watch it: landscape watch {file}\n" in capsys.readouterr().err
+    with WatchServer(file, charts=watched_charts()) as server:
+        progress = json.loads(server.progress(""))
+        assert progress["phase"] == "stopped"
+        assert 0 < progress["done"] < progress["total"]
+        page = server.page().decode()
+        assert (progress["reload"], progress["content"] is None) == (case.kind is not LANDSCAPE,) * 2
+        assert ('http-equiv="refresh"' in page) == progress["reload"]
+        assert case.kind is LANDSCAPE or progress["text"] in page
+        case(tmp_path / "half")
+        assert json.loads(server.progress(""))["phase"] == "complete"
+        assert case.kind is LANDSCAPE or "data:image/png" in server.page().decode()
+        assert 'http-equiv="refresh"' not in server.page().decode()

@@ -256,7 +256,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):
 )
 def test_the_choice_is_checked(value, error):
     if error is None:
-        assert check_compile(value) == value
+        assert check_compile("compile", value) == value
     else:
         with pytest.raises(error, match='compile must be True, False or "auto"'):
             open_pool(lambda: None, MeasurementOptions(), compile=value)
