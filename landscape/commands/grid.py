@@ -12,7 +12,7 @@ import typer
 
 from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE
 from ..record.option import Option
-from ..record.options import OPTIONS
+from ..record.options import OPTIONS, ChangeOptions
 from .arguments import load_function
 from .options import WORKER_OPTIONS, with_options
 
@@ -31,11 +31,6 @@ _OPTIONS: Mapping[str, Option] = {
         None, help="The run directory; when absent, the file's folder, or where the file says.", typed=str | None
     ),
     "output": Option(None, help="Another landscape file for the result.", flags=("-o", "--output"), typed=str | None),
-    "sampling": Option(None, help="As before when absent.", typed=str | None, words=OPTIONS["sampling"].choices),
-    "tolerance": Option(None, help="Of adaptive sampling; as before when absent.", typed=float | None),
-    "relative_tolerance": Option(
-        None, help="The tolerance is a share of the loss at each point; as before when absent.", typed=bool | None
-    ),
 }
 _SHARED = (
     "function", "run", "output", "device_ids", "sampling", "tolerance", "relative_tolerance", *WORKER_OPTIONS,
@@ -54,7 +49,7 @@ _CALLED = {
 _File = Annotated[str, typer.Argument(help="The landscape file, or its URL such as s3://bucket/run/landscape.h5.")]
 
 
-@with_options("size", "factor", *_SHARED, table=_OPTIONS, called=_CALLED)
+@with_options("size", "factor", *_SHARED, kind=ChangeOptions, table=_OPTIONS, called=_CALLED)
 def refine(
     file: _File,
     size: Annotated[
@@ -76,7 +71,7 @@ def refine(
     _change(refine_in_python, file, **options, **wanted)
 
 
-@with_options("margin", "limits", *_SHARED, table=_OPTIONS, called=_CALLED)
+@with_options("margin", "limits", *_SHARED, kind=ChangeOptions, table=_OPTIONS, called=_CALLED)
 def widen(file: _File, **options: Any) -> None:
     """Measures more around a landscape; what is measured is kept, and the same command continues.
 

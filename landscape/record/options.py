@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import re
@@ -57,14 +58,20 @@ class LossOptions(TypedDict, total=False):
     overwrite: bool
 
 
-class ChangeOptions(WorkerOptions, total=False):
-    """How a landscape is measured on another grid. All else, the file says."""
-
+class _GridOptions(WorkerOptions, total=False):
     groups: str | Callable[[Any, Any], Any] | None
     compile: bool | str
 
 
-class SurveyOptions(ChangeOptions, LossOptions, total=False):
+class ChangeOptions(_GridOptions, total=False):
+    """How a landscape is measured on another grid. All else, the file says."""
+
+    sampling: str | None
+    tolerance: float | None
+    relative_tolerance: bool | None
+
+
+class SurveyOptions(_GridOptions, LossOptions, total=False):
     """How a plane is measured; all of it may be left out. ``OPTIONS`` explains each."""
 
     seed: int
@@ -160,6 +167,10 @@ class CompareOptions(WorkerOptions, LossOptions, total=False):
     precision: str
     compile: bool | str
     dry_run: bool
+
+
+def _or_none(option: Option, name: str, value: Any) -> Any:
+    return None if value is None else option.checked(name, value)
 
 
 OPTIONS: Mapping[str, Option] = {
@@ -273,6 +284,22 @@ OPTIONS: Mapping[str, Option] = {
     "dry_run": Option(False, check_bool, "whether only the forecast is printed: what would be measured, and how long "
         "that would take.", flags=("--dry-run",)),
 }  # fmt: skip
+_OF_CHANGE: Mapping[str, Option] = {
+    name: replace(
+        OPTIONS[name],
+        default=None,
+        check=functools.partial(_or_none, OPTIONS[name]),
+        text=f"{OPTIONS[name].text.removesuffix('.')}; None means as before.",
+        help=f"{text}; as before when absent.",
+        typed=typed,
+        words=OPTIONS[name].choices,
+    )
+    for name, text, typed in (
+        ("sampling", "Which points are measured", str | None),
+        ("tolerance", "Of adaptive sampling", float | None),
+        ("relative_tolerance", "The tolerance is a share of the loss at each point", bool | None),
+    )
+}
 _OF_CURVATURE: Mapping[str, Option] = {
     "top": Option(5, at_least(0), "how many of the largest eigenvalues."),
     "bottom": Option(0, at_least(0), "how many of the lowest eigenvalues. These cost most: at the end of a training "
@@ -318,6 +345,7 @@ _OF_COMPARISON: Mapping[str, Option] = {
 }  # fmt: skip
 # What is something else where not a grid is measured.
 _OF_KIND: Mapping[type[Any], Mapping[str, Option]] = {
+    ChangeOptions: _OF_CHANGE,
     CurvatureOptions: _OF_CURVATURE,
     RunCurvatureOptions: _OF_CURVATURE,
     EigenvectorOptions: {
