@@ -57,9 +57,9 @@ def measure_points(
         NondeterministicLossError: the same weights gave two losses.
         LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
     """
+    chosen: PointOptions = with_defaults("measure_points", PointOptions, options)
     check_instance("plane", plane, Plane, "a Plane (from random_plane, pca_plane, plane_through, line_between)")
     places = _check_points(points, plane.dimension)
-    chosen: PointOptions = with_defaults("measure_points", PointOptions, options)
     buffers = buffer_policy(chosen["buffers"], plane.decomposition, plane.end_buffers)
     how = {**chosen, "buffers": buffers, "num_samples": num_samples, "device_ids": device_ids}
     with open_workers(callback_fn, how, points=len(places)) as pool:

@@ -58,10 +58,8 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
 
 
 def choice(choices: Sequence[str], *flags: str, help: str, **more: Any) -> Any:
-    """Returns typer's option of a few words, which its help lists and a shell completes.
-
-    Whoever takes the value checks it, so that a wrong word gets the same error as in Python.
-    """
+    """Returns typer's option of a few words, which its help lists and a shell completes."""
+    # Whoever takes the value checks it, so that a wrong word gets the same error as in Python.
 
     def complete(incomplete: str) -> list[str]:
         return [word for word in choices if word.startswith(incomplete)]

@@ -1,7 +1,8 @@
-"""The commands that show landscapes in the browser: ``view`` and ``watch``."""
+"""The commands that show what files hold: ``info`` in words, ``view`` and ``watch`` in the browser."""
 
 from __future__ import annotations
 
+import json
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,44 @@ if TYPE_CHECKING:
     from ..record.kind import FileKind
 
 _ASPECT_HELP = "How planes are drawn at first: equal is to scale; the page can change it."
+
+
+def charts() -> dict[FileKind, Chart]:
+    """Returns how files are shown that are no landscapes."""
+    from .. import figures
+    from ..comparison.comparison import Comparison
+    from ..comparison.facts import comparison_json, comparison_text
+    from ..curvature.curvature import Curvature
+    from ..curvature.facts import curvature_json, curvature_text
+    from ..interactive.chart_page import Chart
+    from ..record.kind import COMPARISON, CURVATURE
+
+    return {
+        CURVATURE: Chart(Curvature.load, figures.plot_sharpness, curvature_text, curvature_json),
+        COMPARISON: Chart(Comparison.load, figures.plot_comparison, comparison_text, comparison_json),
+    }
+
+
+@with_options()
+def info(
+    file: Annotated[
+        str,
+        typer.Argument(help="A landscape, curvature or comparison file, or its URL such as s3://bucket/landscape.h5."),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """Says what a landscape, curvature or comparison file holds."""
+    from ..facts import summary_text
+    from ..landscape import Landscape
+    from ..record.whole_file import kind_of
+    from ..summary_json import summary_json
+
+    chart = charts().get(kind_of(file))
+    load, facts, as_values = (
+        (Landscape.load, summary_text, summary_json) if chart is None else (chart.load, chart.facts, chart.json)
+    )
+    found = load(file)
+    typer.echo(json.dumps(as_values(found), indent=2, allow_nan=False) if as_json else facts(found))
 
 
 @with_options(called={"path": "--output"})
@@ -59,22 +98,6 @@ def view(
         typer.echo("No browser could be opened here; open that file in one.", err=True)
 
 
-def watched_charts() -> dict[FileKind, Chart]:
-    """Returns how files are shown that are no landscapes."""
-    from .. import figures
-    from ..comparison.comparison import Comparison
-    from ..comparison.facts import comparison_text
-    from ..curvature.curvature import Curvature
-    from ..curvature.facts import curvature_text
-    from ..interactive.chart_page import Chart
-    from ..record.kind import COMPARISON, CURVATURE
-
-    return {
-        CURVATURE: Chart(Curvature.load, figures.plot_sharpness, curvature_text),
-        COMPARISON: Chart(Comparison.load, figures.plot_comparison, comparison_text),
-    }
-
-
 @with_options()
 def watch(
     file: Annotated[
@@ -96,7 +119,7 @@ def watch(
             "is there now, or have the run write to a folder."
         )
     path = Path(file)
-    server = WatchServer(path, port, aspect=aspect, camera=camera, charts=watched_charts())
+    server = WatchServer(path, port, aspect=aspect, camera=camera, charts=charts())
     with server:
         try:
             if not path.exists():

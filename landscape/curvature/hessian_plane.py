@@ -14,7 +14,6 @@ import numpy as np
 
 from collectors.files.places import AnyPath, check_directory
 from collectors.networks.weight_space import WeightSpace
-from collectors.validation import check_choice, check_float, check_int
 from collectors.weights.aligned import AlignedState, Weights, align, as_reader
 from collectors.weights.safetensors_file import StateReader
 from workers.curvature.measuring import CurvatureSettings
@@ -25,7 +24,7 @@ from workers.pool import Pool
 
 from ..errors import error_message
 from ..grid.kept_plane import read_kept
-from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_rise, check_which
+from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature
 from ..planes.directions import random_direction
 from ..planes.from_checkpoints import plane_of_eigenvectors
 from ..planes.plane import Plane
@@ -49,16 +48,7 @@ _MATRICES = {"hessian": "Hessian", "ggn": "Gauss-Newton matrix"}
 
 @dataclass(frozen=True)
 class EigenvectorSettings:
-    """Which eigenvectors a plane goes along.
-
-    Attributes:
-        which: one or two of "top", "second", "third", "fourth", "fifth" and "bottom".
-        matrix: "hessian" or "ggn".
-        rise: how much the loss rises along an axis to its end, as far as it is a parabola.
-        tolerance: of an eigenvector's residual, as a share of its eigenvalue.
-        max_products: of one search for eigenvectors.
-        seed: of its start.
-    """
+    """Which eigenvectors a plane goes along; ``OPTIONS`` explains and checks them."""
 
     which: tuple[str, ...] = USUAL
     matrix: str = "hessian"
@@ -68,17 +58,11 @@ class EigenvectorSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "which", check_which("which", self.which))
-        check_choice("matrix", self.matrix, MATRICES)
         if self.matrix == "ggn" and BOTTOM in self.which:
             raise ValueError(
                 'which must not have "bottom" with matrix="ggn", whose lowest eigenvalue is zero, or nearly zero, in '
                 'very many directions: take "second" or another, or matrix="hessian".'
             )
-        object.__setattr__(self, "rise", check_rise("rise", self.rise))
-        object.__setattr__(self, "tolerance", check_float("tolerance", self.tolerance))
-        check_int("max_products", self.max_products, minimum=1)
-        check_int("seed", self.seed, minimum=0)
 
     @classmethod
     def of_run(cls, options: RunOptions) -> EigenvectorSettings:

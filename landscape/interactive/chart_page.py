@@ -7,7 +7,6 @@ import html
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,11 +40,13 @@ class Chart:
         load: reads a file.
         draw: returns its picture.
         facts: what it holds, in words.
+        json: what it holds, as JSON values.
     """
 
-    load: Callable[[Path], Any]
+    load: Callable[[Any], Any]
     draw: Callable[[Any], Axes]
     facts: Callable[[Any], str]
+    json: Callable[[Any], dict[str, Any]]
 
 
 def chart_page(chart: Chart, record: Any, name: str, progress: str) -> str:

@@ -122,10 +122,10 @@ def check_above_zero(name: str, value: Any) -> float:
     return number
 
 
-def check_confidence(name: str, value: Any) -> float:
-    """Returns the confidence of intervals."""
+def check_between_0_and_1(name: str, value: Any) -> float:
+    """Returns a confidence, or a tolerance as a share."""
     if not 0 < (number := check_float(name, value)) < 1:
-        raise wrong_value(name, "a number between 0 and 1, such as 0.95", value)
+        raise wrong_value(name, "a number between 0 and 1", value)
     return number
 
 

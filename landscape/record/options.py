@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict, TypeVar, get_type_hints
 
-from collectors.validation import check_bool, check_device_ids, check_float
+from collectors.validation import check_bool, check_device_ids
 from workers.curvature.products import MATRICES
 from workers.measurement_options import BUFFER_POLICIES, SAMPLE_CHOICES, check_groups, check_num_samples
 from workers.measurement_plan import PRECISIONS, MeasurementPlan, check_compile
@@ -25,8 +25,8 @@ from .option import (
     at_least,
     check_above_zero,
     check_address,
+    check_between_0_and_1,
     check_budget,
-    check_confidence,
     check_directions,
     check_odd,
     check_plan,
@@ -316,7 +316,7 @@ _OF_CURVATURE: Mapping[str, Option] = {
         "of weights. They lie beside the curvature file in ``<stem>_vectors_<number>.safetensors``, and "
         "``Curvature.vectors`` and ``Curvature.plane`` read them.", flags=("--keep-vectors",)),
     "seed": replace(OPTIONS["seed"], text="seed of all random starts, and of a random choice of samples."),
-    "tolerance": Option(1e-3, check_float, "largest residual of an eigenvalue, as a share of its own size."),
+    "tolerance": Option(1e-3, check_between_0_and_1, "largest residual of an eigenvalue, as a share of its own size."),
     "seed_each_point": replace(OPTIONS["seed_each_point"], text="whether a loss that draws random numbers draws the "
         "same ones in every product (PyTorch)."),
     "budget": replace(OPTIONS["budget"], text='how long the call may take: seconds, or text such as "30min". Weights '
@@ -331,7 +331,7 @@ _OF_COMPARISON: Mapping[str, Option] = {
     "radius": Option(0.5, check_above_zero, "how far a line goes each way, in lengths of its direction."),
     "normalization": replace(OPTIONS["normalization"], text='scale of the directions: "filter", "layer", "weight" or '
         '"none".'),
-    "confidence": Option(0.95, check_confidence, "confidence of the intervals."),
+    "confidence": Option(0.95, check_between_0_and_1, "confidence of the intervals."),
     "rise": Option(0.1, check_rise, 'the rise to which "radius_of_rise" says how far it is, in units of the loss.'),
     "trace_lines": Option(0, at_least(0), "random lines for the trace of each network's Hessian, from losses alone in "
         "any framework; 0 measures none."),

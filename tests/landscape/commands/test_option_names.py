@@ -20,7 +20,7 @@ from landscape import evaluate
 from landscape.cli import app
 from landscape.commands.arguments import as_typed, options_named
 from landscape.commands.curvature import curvature
-from landscape.commands.grid import refine
+from landscape.commands.evaluate import refine
 from landscape.commands.measure import run as run_command
 from landscape.commands.plot import plot
 from landscape.errors import (

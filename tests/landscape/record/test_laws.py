@@ -10,19 +10,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
 import pytest
 import torch
 from small_curvature import other_samples, small, train_small
 from torch import nn
 
 from landscape import MeasurementPlan, SummaryLandscape, barrier, compare, connect, evaluate, random_plane, refine
-from landscape.commands.view import watched_charts
-from landscape.errors import LandscapeError, LandscapeIdentityError, LandscapeLockedError, LandscapeWriteError
+from landscape.commands.view import charts
+from landscape.errors import (
+    LandscapeError,
+    LandscapeFormatError,
+    LandscapeIdentityError,
+    LandscapeLockedError,
+    LandscapeWriteError,
+)
 from landscape.interactive.watch import WatchServer
 from landscape.paths import connecting
 from landscape.paths.path_file import PATH
 from landscape.record import driver
-from landscape.record.kind import COMPARISON, CURVATURE, LANDSCAPE, FileKind
+from landscape.record.kind import COMPARISON, CURVATURE, KINDS, LANDSCAPE, FileKind
 from landscape.record.lock import lock_landscape
 from landscape.record.run import Run
 from landscape.record.writer import FileWriter
@@ -46,6 +54,10 @@ def callback():
 
 def other_callback():
     return nn.CrossEntropyLoss(), network(0), (INPUTS + 1, TARGETS), {}
+
+
+def never_called():
+    raise AssertionError
 
 
 @dataclass(frozen=True)
@@ -292,9 +304,27 @@ def test_a_full_disk_ends_it_and_what_was_there_stays(case, whole, tmp_path, ful
 @over(ALL)
 def test_a_file_has_one_writer(case, whole, tmp_path):
     file = tmp_path / "whole" / case.file
+    # It shows before the network is built; a curve needs the network's names for its file's.
+    early = case if case.kind is PATH else replace(case, callbacks=(never_called,) * 2)
     with lock_landscape(file, case.kind), pytest.raises(LandscapeLockedError, match="is being written by"):
-        case(tmp_path / "whole")
+        early(tmp_path / "whole")
     assert file.read_bytes() == whole
+
+
+@over(RECORDS)
+def test_a_file_of_another_kind_is_refused_and_stays(case, tmp_path):
+    folder, (other, *_) = tmp_path / "taken", (kind for kind in KINDS if kind is not case.kind)
+    folder.mkdir()
+    with h5py.File(folder / case.file, "w") as file:
+        file.attrs["format"] = np.bytes_(other.format)
+    before = case.bytes(folder)
+    early = replace(case, callbacks=(never_called,) * 2)
+    for how in ({}, {"overwrite": True}) if case in REPLACED.values() else ({},):
+        with pytest.raises(
+            LandscapeFormatError, match=f"is a {other.word} file, which {re.escape(other.reader)} reads"
+        ):
+            early(folder, **how)
+        assert case.bytes(folder) == before
 
 
 @over(ALL)
@@ -325,7 +355,7 @@ def test_it_names_the_command_that_watches_it(case, tmp_path, capsys):
     with pytest.warns(UserWarning, match="the budget of"):
         case(tmp_path / "half", budget=case.stop, progress=True)
     assert f": watch it: landscape watch {file}\n" in capsys.readouterr().err
-    with WatchServer(file, charts=watched_charts()) as server:
+    with WatchServer(file, charts=charts()) as server:
         progress = json.loads(server.progress(""))
         assert progress["phase"] == "stopped"
         assert 0 < progress["done"] < progress["total"]

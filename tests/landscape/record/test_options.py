@@ -90,6 +90,7 @@ WRONG = [
     (CURVATURE, "density_steps", 0, "an int of at least 1", ""),
     (CURVATURE, "max_products", 0, "an int of at least 1", "--max-products=0"),
     (CURVATURE, "tolerance", float("nan"), "a finite number", "--tolerance=nan"),
+    (CURVATURE, "tolerance", 2.0, "a number between 0 and 1", "--tolerance=2"),
     (RUN, "recalibration_batch_size", 1, "an int of at least 2", "--recalibration-batch-size=1"),
     (RECIPES, "recalibration_batch_size", 1, "an int of at least 2", "--recalibration-batch-size=1"),
     *((RUN, "tolerance", value, SHARE, typed) for value, typed in (
@@ -138,6 +139,24 @@ def test_a_wrong_value_is_named_as_it_was_given(of, name, value, expected, typed
         assert str(found).startswith(f"{typed.partition('=')[0]} must be {expected}")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("device_ids", [], "device_ids must be a list with at least one"),
+        ("device_ids", [0, 0], "device_ids must be a list in which no device id is repeated"),
+        ("device_ids", [True], r"device_ids\[0\] must be an int of at least 0"),
+        ("device_ids", "0", "device_ids must be a list of ints or None"),
+        ("num_samples", -4, "num_samples must be an int of at least 1"),
+        ("num_samples", {"test": 0}, r"num_samples\['test'\] must be an int of at least 1"),
+        ("limits", (0, float("inf")), r"limits\[1\] must be a finite number"),
+        ("also", {"a": 3}, r"also\['a'\] must be the path of a run directory"),
+    ],
+)
+def test_a_wrong_part_is_named(name, value, expected):
+    with pytest.raises((TypeError, ValueError), match=f"^{expected}"):
+        OPTIONS[name].checked(name, value)
+
+
 def test_every_option_has_a_check_and_a_wrong_value_above():
     for kind, _ in (RUN, CURVATURE, RECIPES):
         assert {row[1] for row in WRONG if row[0][0] is kind} == set(options_of(kind))
@@ -172,14 +191,17 @@ def test_a_door_shows_checks_and_takes_every_option_of_its_kind(door, kind):
     assert "**options:" not in told
 
 
+@pytest.mark.parametrize(("door", "kind"), DOORS)
+def test_a_door_refuses_a_wrong_option_before_it_looks_at_anything_else(door, kind):
+    needed = [item for item in inspect.signature(door).parameters.values() if item.default is item.empty]
+    name = "seed" if "seed" in kind.__annotations__ else "workers_per_device"
+    with pytest.raises(ValueError, match=f"^{name} must be an int of at least"):
+        door(*(list for _ in needed), **{name: -1})
+
+
 def test_an_option_that_is_left_out_has_its_default_and_one_that_is_given_is_read():
     assert checked(SurveyOptions, {}) == {name: OPTIONS[name].default for name in SurveyOptions.__annotations__}
     assert checked(ChangeOptions, {"budget": "1min"})["budget"] == 60.0
-
-
-def test_what_draws_at_the_end_of_a_training_refuses_a_wrong_option_before_it():
-    with pytest.raises(ValueError, match=r"^seed must be an int of at least 0"):
-        DrawAtEnd(list, seed=-1)
 
 
 def test_the_words_are_those_of_planes():
