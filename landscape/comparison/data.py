@@ -50,8 +50,8 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
     @property
     def trace_lines(self) -> Mapping[str, int]:
         """Of how many lines the traces were made, by the SHA-256 of the networks' weights."""
-        found = self.attributes.get(TRACE_LINES)
-        return found if isinstance(found, Mapping) else {}
+        lines = self.attributes.get(TRACE_LINES)
+        return lines if isinstance(lines, Mapping) else {}
 
     def validate(self) -> None:
         """Checks that shapes, types, values and attributes fit together; the errors are those of ``Record``."""
@@ -65,22 +65,22 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
             raise ValueError(f"t must be an odd number of places, at least 3, with 0 in the middle, but got {self.t}.")
         if not ((self.block_size > 0) & (self.block_size < _MOST_SAMPLES)).all():
             raise ValueError(f"block_size must be numbers of samples above 0, but got {self.block_size[:6]}.")
-        known = self.attributes
+        attributes = self.attributes
         for label in ("radius", "confidence", "rise"):
-            check_float(label, known.get(label))
-        check_int("seed", known.get("seed"), minimum=0)
-        check_int("directions", known.get("directions"), minimum=1, maximum=max(self.status.shape[1], 1))
-        check_instance("normalization", known.get("normalization"), str, "a str")
-        if known.get("num_samples") is not None:
-            check_int("num_samples", known["num_samples"], minimum=0)
-        if not 0 < known["confidence"] < 1:
-            raise ValueError(f"confidence must be between 0 and 1, but got {known['confidence']}.")
+            check_float(label, attributes.get(label))
+        check_int("seed", attributes.get("seed"), minimum=0)
+        check_int("directions", attributes.get("directions"), minimum=1, maximum=max(self.status.shape[1], 1))
+        check_instance("normalization", attributes.get("normalization"), str, "a str")
+        if attributes.get("num_samples") is not None:
+            check_int("num_samples", attributes["num_samples"], minimum=0)
+        if not 0 < attributes["confidence"] < 1:
+            raise ValueError(f"confidence must be between 0 and 1, but got {attributes['confidence']}.")
         for label in ("recipes", "paired"):
-            items: Any = known.get(label)
+            items: Any = attributes.get(label)
             for item in check_instance(label, items, list, "a list of recipes"):
                 check_instance(label, item, str, "a list of recipes")
-        if sorted(known["recipes"]) != sorted(set(self.recipe)):
-            raise ValueError(f"recipes must be those of the networks, but got {known['recipes']}.")
+        if sorted(attributes["recipes"]) != sorted(set(self.recipe)):
+            raise ValueError(f"recipes must be those of the networks, but got {attributes['recipes']}.")
 
     def joined(self, stored: Self) -> Self:
         """Returns both records' networks; a warning names those of the file that were not given."""
@@ -139,26 +139,26 @@ def measure_text(data: ComparisonData, measure: str) -> str:
 
 def left_out(data: ComparisonData) -> dict[int, str]:
     """Returns the rows of the networks that do not count, with the reason."""
-    found = {}
+    reasons = {}
     wanted = _wanted(data)
     for row in range(len(data.recipe)):
         states = data.status[row, :wanted]
         failures = [text for place, text in sorted(data.errors.items()) if f"{place}/".startswith(f"network/{row}/")]
         if failures:
-            found[row] = error_message(failures[0])
+            reasons[row] = error_message(failures[0])
         elif len(states) < wanted or (states == PointStatus.PENDING).any():
-            found[row] = f"{int((states == PointStatus.MEASURED).sum())} of {wanted} lines are measured"
+            reasons[row] = f"{int((states == PointStatus.MEASURED).sum())} of {wanted} lines are measured"
         elif (states == PointStatus.FAILED).any():
-            found[row] = "a line failed"
+            reasons[row] = "a line failed"
         elif not (np.abs(data.loss[row, :wanted]) < _LARGEST).all():
-            found[row] = "the loss is not a finite number along one of its lines"
-    return found
+            reasons[row] = "the loss is not a finite number along one of its lines"
+    return reasons
 
 
 def rows_of(data: ComparisonData, recipe: str) -> Int64[np.ndarray, " networks"]:
     """Returns the rows of the networks of a recipe that count."""
     out = left_out(data)
-    return np.array([row for row, own in enumerate(data.recipe) if own == recipe and row not in out], np.int64)
+    return np.array([row for row, name in enumerate(data.recipe) if name == recipe and row not in out], np.int64)
 
 
 def curves_of(data: ComparisonData) -> Float64[np.ndarray, "n directions points"]:
@@ -199,8 +199,8 @@ def values_of(data: ComparisonData, measure: str) -> Float64[np.ndarray, " n"]:
         return np.array([_first_at(data.t[middle:], curve, data.attributes["rise"]) for curve in both])
     rises = rises_of(data)
     with np.errstate(all="ignore"):
-        found: Float64[np.ndarray, " n"] = rises.mean(1) if measure == RISE else rises.max(1)
-    return found
+        numbers: Float64[np.ndarray, " n"] = rises.mean(1) if measure == RISE else rises.max(1)
+    return numbers
 
 
 def _wanted(data: ComparisonData) -> int:

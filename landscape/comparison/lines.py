@@ -161,8 +161,8 @@ class NetworkLines:
         if lacks_trace(data, row, settings):
             parameters, buffers = origin_state(self._state, self._pool.description.space)
             lines, seed, confidence = settings.trace_lines, settings.seed, settings.confidence
-            found = find_trace_by_lines(self._pool, parameters, buffers, lines, seed=seed, confidence=confidence)
-            yield MeasuredTrace(row, lines, found.value, found.low, found.high)
+            trace = find_trace_by_lines(self._pool, parameters, buffers, lines, seed=seed, confidence=confidence)
+            yield MeasuredTrace(row, lines, trace.value, trace.low, trace.high)
 
     def _check(self, origin: dict[str, float], data: ComparisonData, row: int) -> dict[str, float]:
         if not np.isfinite(origin["loss"]):

@@ -137,14 +137,14 @@ class ComparisonExperiment(Experiment[ComparisonData]):
             "paired": list(self.recipes.paired),
             "identity": identity,
         }
-        known = {
+        columns = {
             "recipe": [entry.recipe for entry in self.recipes.entries],
             "name": [entry.name for entry in self.recipes.entries],
             "sha256": [state.sha256() for state in self.states],
             "t": settings.t,
             "block_size": block_sizes(description.num_samples, blocks),
         }
-        return ComparisonData.empty(known, {"direction": settings.directions}, attributes).continuing(stored)
+        return ComparisonData.empty(columns, {"direction": settings.directions}, attributes).continuing(stored)
 
     def resume(self, record: ComparisonData, pool: Pool) -> Bool[np.ndarray, "n directions"]:
         """Returns which lines are measured; those of networks that only the file has are not."""
@@ -202,8 +202,8 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         points = pending * (settings.points - 1) + int(todo.any(1).sum())
         lacking = sum(lacks_trace(record, row, settings) for row in range(networks))
         tasks = f"{networks} networks x {settings.directions} lines"
-        known = networks * settings.directions - pending
-        return forecast_text(tasks, known, points + lacking * 2 * settings.trace_lines, "point", seconds, pool.workers)
+        done = networks * settings.directions - pending
+        return forecast_text(tasks, done, points + lacking * 2 * settings.trace_lines, "point", seconds, pool.workers)
 
 
 def _reasons(data: ComparisonData) -> str:
