@@ -13,9 +13,9 @@ import typer
 from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE
 from ..planes.axis_curvature import WHICH
 from ..record.option import Option
-from ..record.options import OPTIONS, ChangeOptions
+from ..record.options import OPTIONS, ChangeOptions, or_none
 from .arguments import integers, load_function, one_or_each
-from .options import SURVEY_OPTIONS, WORKER_OPTIONS, explained, with_options
+from .options import SURVEY_OPTIONS, WORKER_OPTIONS, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
 if TYPE_CHECKING:
@@ -142,16 +142,14 @@ _KINDS: Mapping[str, tuple[tuple[range, str], tuple[str, ...]]] = {
 _OF_PLANES: Mapping[str, Option] = {
     "directions": Option(None, help="A safetensors file with an array for each parameter; twice for a plane, or once "
         "the file that --save-directions wrote.", typed=list[Path] | None),
-    "normalization": Option(None, help="Scale of random or own directions; by default filter or none.",
-        typed=str | None, words=OPTIONS["normalization"].choices),
-    "perturb_one_dimensional": replace(OPTIONS["perturb_one_dimensional"], default=None, check=None,
-        typed=bool | None, flags=("--perturb-one-dimensional",)),
-    "centering": Option(None, help=explained(OPTIONS["centering"]), typed=str | None,
-        words=OPTIONS["centering"].choices),
+    "normalization": or_none("normalization", str | None, "Scale of random or own directions; by default filter or "
+        "none."),
+    "perturb_one_dimensional": or_none("perturb_one_dimensional", bool | None, flags=("--perturb-one-dimensional",)),
+    "centering": or_none("centering", str | None),
     "numbers": Option(None, help="Of pca: the step or epoch of each checkpoint, such as 1,2,3; RUN=1,2,3 for each "
         "named run.", typed=list[str] | None),
-    "which": Option(None, help=f"One or two eigenvectors: of {', '.join(WHICH)}.", metavar="NAMES", typed=str | None),
-    "rise": Option(None, help=explained(OPTIONS["rise"]), typed=float | None),
+    "which": or_none("which", str | None, f"One or two eigenvectors: of {', '.join(WHICH)}."),
+    "rise": or_none("rise", float | None),
 }  # fmt: skip
 
 

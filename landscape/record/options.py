@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 import re
@@ -169,10 +168,6 @@ class CompareOptions(WorkerOptions, LossOptions, total=False):
     dry_run: bool
 
 
-def _or_none(option: Option, name: str, value: Any) -> Any:
-    return None if value is None else option.checked(name, value)
-
-
 OPTIONS: Mapping[str, Option] = {
     "num_samples": Option(None, check_num_samples, help="How many samples the loss is averaged over: 1000, or by data "
         "set: train=1000,test=500.", flags=("--samples",), typed=str | None),
@@ -284,15 +279,24 @@ OPTIONS: Mapping[str, Option] = {
     "dry_run": Option(False, check_bool, "whether only the forecast is printed: what would be measured, and how long "
         "that would take.", flags=("--dry-run",)),
 }  # fmt: skip
+
+
+def or_none(name: str, typed: Any, help: str = "", **changes: Any) -> Option:
+    """Returns an option of the table that may be left out, which is None."""
+    option = OPTIONS[name]
+
+    def check(label: str, value: Any) -> Any:
+        return None if value is None else option.checked(label, value)
+
+    return replace(option, default=None, check=check, help=help, typed=typed, words=option.choices, **changes)
+
+
 _OF_CHANGE: Mapping[str, Option] = {
-    name: replace(
-        OPTIONS[name],
-        default=None,
-        check=functools.partial(_or_none, OPTIONS[name]),
+    name: or_none(
+        name,
+        typed,
+        f"{text}; as before when absent.",
         text=f"{OPTIONS[name].text.removesuffix('.')}; None means as before.",
-        help=f"{text}; as before when absent.",
-        typed=typed,
-        words=OPTIONS[name].choices,
     )
     for name, text, typed in (
         ("sampling", "Which points are measured", str | None),
