@@ -484,11 +484,6 @@ class TestRunDirectory:
         with pytest.raises(LandscapeError, match="/proc"):
             generate(run, output="/proc/self")
 
-    @pytest.mark.parametrize("name", ["", "a/b", ".hidden"])
-    def test_bad_name(self, run, name):
-        with pytest.raises(ValueError, match="name must be the beginning of a file name"):
-            generate(run, name=name)
-
     def test_the_callback_raises(self, run):
         from workers import CallbackFunctionError
 

@@ -1,6 +1,5 @@
 """Comparing recipes: what is measured, against plain PyTorch; what is kept and continued; what may go wrong."""
 
-import pickle
 import shutil
 
 import numpy as np
@@ -21,10 +20,9 @@ from torch import nn
 from collectors import CheckpointError, RunDirectoryError
 from collectors.networks.readers import describe_network
 from collectors.weights.aligned import align, as_reader
-from landscape import Comparison, MeasurementPlan, compare, trace_by_lines
+from landscape import MeasurementPlan, compare, trace_by_lines
 from landscape.errors import (
     LandscapeIdentityError,
-    LandscapeWriteError,
 )
 from landscape.planes.directions import random_direction
 from workers.errors import NondeterministicLossError
@@ -214,24 +212,6 @@ def test_a_trace_by_another_number_of_lines_is_measured_anew(recipes, tmp_path):
     # Where it is not asked for, what is there stays.
     np.testing.assert_array_equal(measure(recipes, output=path, directions=4).trace, more.trace)
     assert "along these random lines, which are the same for all; other lines are not in it" in more.summary("trace")
-
-
-@pytest.mark.slow
-def test_the_file_holds_it_all(recipes, tmp_path):
-    found = measure(recipes, output=tmp_path / "compare.h5", trace_lines=2)
-    again = Comparison.load(tmp_path / "compare.h5")
-    assert again.summary() == found.summary()
-    for name in found.columns:
-        np.testing.assert_array_equal(found.columns[name], again.columns[name])
-    assert again.complete
-    assert pickle.loads(pickle.dumps(again)).recipes == ("small", "large")
-    assert found.save(tmp_path / "copy.h5").read_bytes() == (tmp_path / "compare.h5").read_bytes()
-    with pytest.raises(LandscapeWriteError, match="exists and was left as it is"):
-        found.save(tmp_path / "copy.h5")
-    with pytest.raises(AttributeError, match="a Comparison is read-only"):
-        again.loss = 1
-    with pytest.raises(ValueError, match="read-only"):
-        again.loss[0, 0, 0] = 1
 
 
 @pytest.mark.slow

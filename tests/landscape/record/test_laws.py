@@ -302,9 +302,10 @@ def full(monkeypatch):
 def test_a_full_disk_ends_it_and_what_was_there_stays(case, whole, tmp_path, full):
     folder = tmp_path / "whole"
     full()
-    with pytest.raises(LandscapeWriteError, match=r"cannot be written"):
+    with pytest.raises(LandscapeWriteError, match=r"cannot be written: .* untouched\. Free some space"):
         case(folder, **({"overwrite": True} if case in REPLACED.values() else {}))
     assert case.bytes(folder) == whole
+    assert [item.name for item in folder.iterdir()] == [case.file]
 
 
 @over(ALL)
