@@ -164,7 +164,7 @@ class CurvatureExperiment(Experiment[CurvatureData]):
             warnings.warn(
                 f"the curvature at {counts[PointStatus.FAILED]} of {self._counted(len(record.number))} could not be "
                 f"measured:\n  {listed}",
-                stacklevel=5,
+                stacklevel=6,
             )
         rows = np.flatnonzero((record.status == PointStatus.MEASURED) & (record.converged == 0).any(axis=1))
         if len(rows):
@@ -172,7 +172,7 @@ class CurvatureExperiment(Experiment[CurvatureData]):
                 f"eigenvalues at {self.unit} {', '.join(str(record.number[row]) for row in rows[:8])} are known less "
                 f"well than the tolerance of {self.settings.tolerance:g} asks for: `converged` and `residuals` say "
                 "which and how well. Raise max_products, or the tolerance.",
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def _counted(self, count: int) -> str:

@@ -76,24 +76,16 @@ def measure_curvature(
     settings, run = _settings(chosen), Run.checked(chosen)
     reader = as_reader("weights", weights)
     path = None if output is None else output_file(output, (reader,))
-    found = _measure(
-        lambda space: {_NUMBER: align(reader, space)},
-        callback_fn,
-        path,
-        CHECKPOINT,
-        {},
-        chosen,
-        settings,
-        run,
-        device_ids=device_ids,
-        num_samples=num_samples,
+    how = {**chosen, "device_ids": device_ids, "num_samples": num_samples}
+    measured = _measure(
+        lambda space: {_NUMBER: align(reader, space)}, callback_fn, path, CHECKPOINT, {}, how, settings, run
     )
-    assert found is not None
-    return found
+    assert measured is not None
+    return measured
 
 
 def measure_run(
-    run: RunDirectory,
+    directory: RunDirectory,
     callback_fn: Callable[[], Any],
     numbers: Iterable[int] | None,
     folder: AnyPath,
@@ -104,27 +96,21 @@ def measure_run(
     chosen: RunCurvatureOptions,
 ) -> Curvature | None:
     """Measures the curvature at a run's checkpoints for ``SummaryLandscape.gen_curvature``; None after a dry run."""
-    settings, how = _settings(chosen), Run.checked(chosen)
-    measured_numbers = _numbers(run, numbers)
+    settings, run = _settings(chosen), Run.checked(chosen)
+    measured_numbers = _numbers(directory, numbers)
     span = f"{measured_numbers[0]}-{measured_numbers[-1]}" if len(measured_numbers) > 1 else f"{measured_numbers[0]}"
     path = folder / f"{stem}_{span}{'' if chosen['matrix'] == 'hessian' else '_' + chosen['matrix']}.h5"
     attributes = {
-        "step_per_epoch": run.metadata.step_per_epoch,
-        **run_attributes(run.path, {}, folder),
-        **_learning_rate(run),
+        "step_per_epoch": directory.metadata.step_per_epoch,
+        **run_attributes(directory.path, {}, folder),
+        **_learning_rate(directory),
     }
-    return _measure(
-        lambda space: {number: align(run.checkpoint(number, space), space) for number in measured_numbers},
-        callback_fn,
-        path,
-        run.settings.unit,
-        attributes,
-        chosen,
-        settings,
-        how,
-        device_ids=device_ids,
-        num_samples=num_samples,
-    )
+    how = {**chosen, "device_ids": device_ids, "num_samples": num_samples}
+
+    def weights(space: WeightSpace) -> dict[int, AlignedState]:
+        return {number: align(directory.checkpoint(number, space), space) for number in measured_numbers}
+
+    return _measure(weights, callback_fn, path, directory.settings.unit, attributes, how, settings, run)
 
 
 def _learning_rate(run: RunDirectory) -> dict[str, float | dict[str, float]]:
@@ -145,24 +131,21 @@ def _measure(
     path: AnyPath | None,
     unit: str,
     attributes: Mapping[str, Any],
-    chosen: CurvatureOptions,
+    options: Mapping[str, Any],
     settings: CurvatureSettings,
     run: Run,
-    *,
-    device_ids: list[int] | None,
-    num_samples: int | Mapping[str, int | None] | None,
 ) -> Curvature | None:
     """Returns the curvature at sets of weights, or None after a dry run, which prints a forecast."""
     run.say(_DRY_RUN, timed=False)
     vectors: dict[int, Eigenvectors] = {}
-    about = {"samples": chosen["samples"], **function_attribute(callback_fn), **attributes}
-    # Products run eagerly.
-    how = {**chosen, "compile": False, "device_ids": device_ids, "num_samples": num_samples}
+    about = {"samples": options["samples"], **function_attribute(callback_fn), **attributes}
+
+    def experiment(space: WeightSpace) -> CurvatureExperiment:
+        return CurvatureExperiment(weights(space), settings, about, unit, vectors)
+
     with open_record(record_format(CurvatureData), path, run) as stored:
-        measured = carry_out(
-            lambda space: CurvatureExperiment(weights(space), settings, about, unit, vectors),
-            stored, callback_fn, how, run,
-        )  # fmt: skip
+        # Products run eagerly.
+        measured = carry_out(experiment, stored, callback_fn, {**options, "compile": False}, run)
     return None if measured is None else Curvature(measured[0], report=measured[1], vectors=vectors)
 
 
