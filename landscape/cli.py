@@ -19,16 +19,13 @@ from workers.errors import IN_THE_WORKER
 
 from .commands.align import align
 from .commands.arguments import as_typed
-from .commands.compare import compare
-from .commands.curvature import curvature
-from .commands.evaluate import evaluate
+from .commands.curvature import compare, curvature
+from .commands.evaluate import evaluate, refine, widen
 from .commands.exchange import export, import_checkpoints, import_landscape, log
-from .commands.grid import refine, widen
-from .commands.info import info
 from .commands.measure import demo, devices, run
 from .commands.paths import barrier, connect
 from .commands.plot import plot
-from .commands.view import view, watch
+from .commands.view import info, view, watch
 
 _EPILOG = (
     "Exit codes: 0 done; 1 an error, explained with its remedy; 2 unknown options; 3 a bug of this program; "

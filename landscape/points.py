@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.validation import check_instance, check_int, wrong_type, wrong_value
-from workers.measurement_plan import MeasurementPlan
+from collectors.validation import check_instance, wrong_type, wrong_value
 from workers.measuring.checks import check_determinism
 from workers.pool import PointTask
 
 from .grid.measuring import check_same_network
 from .planes.plane import Plane, buffer_policy
+from .record.options import PointOptions, documented, with_defaults
 from .record.workers import open_workers
 
 if TYPE_CHECKING:
-    import os
+    from typing import Unpack
 
     from jaxtyping import Float64
     from numpy.typing import ArrayLike
 
 
+@documented(PointOptions)
 def measure_points(
     plane: Plane,
     callback_fn: Callable[[], Any],
@@ -32,12 +33,7 @@ def measure_points(
     *,
     device_ids: list[int] | None = None,
     num_samples: int | Mapping[str, int | None] | None = None,
-    samples: str = "first",
-    seed: int = 0,
-    buffers: str = "auto",
-    precision: str = "float32",
-    compile: bool | str = "auto",
-    plan: MeasurementPlan | str | os.PathLike[str] | None = None,
+    **options: Unpack[PointOptions],
 ) -> dict[str, Float64[np.ndarray, " k"]]:
     """Measures k points of a plane or a line, wherever they lie; nothing is interpolated or written.
 
@@ -49,12 +45,7 @@ def measure_points(
         points: coordinates, shape (k, 2) on a plane and (k, 1) on a line, in units of the directions.
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
         num_samples: samples that a value is averaged over; None means all of the data set.
-        samples: "first" (in data-set order) or "random" (a subset that ``seed`` draws).
-        seed: of the samples.
-        buffers: "fixed", "recalibrate", "interpolate" or "auto", as in ``evaluate``.
-        precision: "float32", "tf32" or "bfloat16".
-        compile: whether a PyTorch network is compiled: True, False or "auto".
-        plan: a ``MeasurementPlan``, or the landscape file whose plan is used again.
+        **options: see ``PointOptions``.
 
     Returns:
         Every metric by name, "loss" first, each of the shape (k,) in the order of the points; NaN where a point failed,
@@ -66,13 +57,11 @@ def measure_points(
         NondeterministicLossError: the same weights gave two losses.
         LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
     """
+    chosen: PointOptions = with_defaults("measure_points", PointOptions, options)
     check_instance("plane", plane, Plane, "a Plane (from random_plane, pca_plane, plane_through, line_between)")
     places = _check_points(points, plane.dimension)
-    how = {
-        "num_samples": num_samples, "samples": samples, "seed": check_int("seed", seed, minimum=0),
-        "buffers": buffer_policy(buffers, plane.decomposition, plane.end_buffers), "precision": precision,
-        "device_ids": device_ids, "compile": compile, "plan": plan,
-    }  # fmt: skip
+    buffers = buffer_policy(chosen["buffers"], plane.decomposition, plane.end_buffers)
+    how = {**chosen, "buffers": buffers, "num_samples": num_samples, "device_ids": device_ids}
     with open_workers(callback_fn, how, points=len(places)) as pool:
         check_same_network(plane, pool.description.space)
         ends = () if pool.description.options.buffers == "fixed" else plane.end_buffers

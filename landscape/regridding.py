@@ -61,9 +61,6 @@ def refine(
     plane: Plane | None = None,
     output: str | os.PathLike[str] | None = None,
     device_ids: list[int] | None = None,
-    sampling: str | None = None,
-    tolerance: float | None = None,
-    relative_tolerance: bool | None = None,
     **options: Unpack[ChangeOptions],
 ) -> Landscape:
     """Measures a landscape on a finer grid between the same ends; what is measured already is kept.
@@ -84,9 +81,6 @@ def refine(
         plane: the plane, if it is not that of one run.
         output: where the finer landscape goes, if not into the file.
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-        sampling: "full" or "adaptive"; None means as before, and so it does for the next two.
-        tolerance: of adaptive sampling.
-        relative_tolerance: whether it is a share of the loss at each point.
         **options: see ``ChangeOptions``.
 
     Returns:
@@ -105,8 +99,7 @@ def refine(
         raise ValueError("size= and factor= both say how fine the grid is; give one of them.")
     source = _source(file)
     change = _by_factor(source, factor) if size is None else _to_size(source, size, output)
-    how = {"sampling": sampling, "tolerance": tolerance, "relative_tolerance": relative_tolerance}
-    return _measure(source, change, callback_fn, run, plane, output, device_ids, {**chosen, **how})
+    return _measure(source, change, callback_fn, run, plane, output, device_ids, chosen)
 
 
 @documented(ChangeOptions)
@@ -120,9 +113,6 @@ def widen(
     plane: Plane | None = None,
     output: str | os.PathLike[str] | None = None,
     device_ids: list[int] | None = None,
-    sampling: str | None = None,
-    tolerance: float | None = None,
-    relative_tolerance: bool | None = None,
     **options: Unpack[ChangeOptions],
 ) -> Landscape:
     """Measures more of a landscape around what is there; every measured point is kept.
@@ -142,9 +132,6 @@ def widen(
         plane: the plane, if it is not that of one run.
         output: where the wider landscape goes, if not into the file.
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-        sampling: "full" or "adaptive"; None means as before, and so it does for the next two.
-        tolerance: of adaptive sampling.
-        relative_tolerance: whether it is a share of the loss at each point.
         **options: see ``ChangeOptions``.
 
     Returns:
@@ -170,9 +157,8 @@ def widen(
         asked = [_ends(axis) for axis in _listed(of.axes(3, share))] if ends is None else spans(ends, len(axes))
         return _as_axes([wider_axis(axis, *span) for axis, span in zip(axes, asked, strict=True)])
 
-    how = {"sampling": sampling, "tolerance": tolerance, "relative_tolerance": relative_tolerance}
     change = _Change(wider, source.status.size)
-    return _measure(source, change, callback_fn, run, plane, output, device_ids, {**chosen, **how})
+    return _measure(source, change, callback_fn, run, plane, output, device_ids, chosen)
 
 
 @dataclass(frozen=True)
@@ -263,7 +249,7 @@ def _measure(
     attributes = {**function_attribute(callback_fn), **under_way}
     points = fewest_points((change.points,), sampling.sampling)
     with contextlib.ExitStack() as stack:
-        stored = stack.enter_context(open_record(LANDSCAPE_FILE, path))
+        stored = stack.enter_context(open_record(LANDSCAPE_FILE, path, run))
         begun = [stored, Stored(LANDSCAPE_FILE, file, source)]
         workers = stack.enter_context(Workers(callback_fn, how, stored=begun, points=points, seconds=run.budget))
         if directory is not None:

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collectors.errors import RunDirectoryError
-from collectors.files import system
 from collectors.files.places import AnyPath, check_directory
 from collectors.files.remote_path import RemotePath
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
 from collectors.validation import check_device_ids, wrong_value
 
 from .curvature.hessian_plane import EigenvectorSettings
-from .curvature.options import CURVATURE_OPTIONS, RunCurvatureOptions
 from .errors import LandscapeWriteError
 from .grid.experiment import GridExperiment
 from .grid.forecast import fewest_points
@@ -28,9 +26,9 @@ from .planes.extent import check_extent
 from .planes.further_runs import find_further_runs
 from .planes.plane import buffer_policy
 from .record.driver import forecast, open_record
-from .record.options import RunOptions, documented, with_defaults
+from .record.options import RunCurvatureOptions, RunOptions, documented, with_defaults
 from .record.provenance import function_attribute, run_attributes
-from .record.run import Announcer, Run
+from .record.run import Run
 from .record.workers import Workers, measurement_options
 from .record.writer import make_output_folder
 from .run_jobs import check_all_is_drawn, find_jobs, plane_of_job
@@ -120,32 +118,28 @@ class SummaryLandscape:
         measurement_options(how)
         check_device_ids("device_ids", device_ids)
         limits, margin = check_extent(chosen["limits"], chosen["margin"])
-        rehearsal = chosen["dry_run"]
+        rehearsal = whole.rehearsal
         vectors = EigenvectorSettings.of_run(chosen)
         others = find_further_runs(chosen["also"], run)
         spanning = {name: other.path for name, other in others.runs.items()} if chosen["plane_of"] == "all" else {}
         folder = _output_folder(self._path, output)
         jobs = find_jobs(
-            run, settings, folder, _check_stem(chosen["name"]), list(spanning), chosen["directions"], vectors
+            run, settings, folder, chosen["name"] or "landscape", list(spanning), chosen["directions"], vectors
         )
         check_all_is_drawn(jobs, others, chosen["directions"])
         landscapes: list[Landscape] = []
-        say = Announcer(shown=rehearsal)
-        say(_DRY_RUN, timed=False)
-        say("building the network, reading the samples, timing a few batches")
+        whole.say(_DRY_RUN, timed=False)
+        whole.say("building the network, reading the samples, timing a few batches")
         with contextlib.ExitStack() as stack:
-            files = [
-                stack.enter_context(
-                    open_record(LANDSCAPE_FILE, job.path, overwrite=whole.overwrite, rehearsal=rehearsal)
-                )
-                for job in jobs
-            ]
+            files = [stack.enter_context(open_record(LANDSCAPE_FILE, job.path, whole)) for job in jobs]
             points = len(jobs) * fewest_points((settings.landscape_size,) * 2, sampling.sampling)
             workers = stack.enter_context(
                 Workers(callback_fn, how, stored=files, points=points, seconds=whole.budget, rehearsal=rehearsal)
             )
             space = workers.space
-            say(f"opening checkpoints, computing the directions of {len(jobs)} landscape{'s' if len(jobs) > 1 else ''}")
+            whole.say(
+                f"opening checkpoints, computing the directions of {len(jobs)} landscape{'s' if len(jobs) > 1 else ''}"
+            )
             # All planes are built before the first point is measured, so that a damaged checkpoint shows at once.
             # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
             numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
@@ -171,8 +165,7 @@ class SummaryLandscape:
             for grid, stored in zip(grids, files, strict=True):
                 # A night may pass before the last one's turn.
                 grid.check(stored, pool)
-            if rehearsal:
-                say(f"measuring a point: a pass over {pool.description.num_samples:,} samples, a part twice")
+            whole.say(f"measuring a point: a pass over {pool.description.num_samples:,} samples, a part twice")
             for index, (grid, job, stored) in enumerate(zip(grids, jobs, files, strict=True)):
                 part = whole.part(len(jobs) - index)
                 if not rehearsal:
@@ -181,12 +174,12 @@ class SummaryLandscape:
                     continue
                 # A point of the other landscapes takes as long.
                 grid.origins = grids[0].origins
-                say(f"{job.path.name}: {forecast(grid, stored, pool, part)}", timed=False)
+                whole.say(f"{job.path.name}: {forecast(grid, stored, pool, part)}", timed=False)
                 if grid.plane.curvature is not None and not grid.plane.curvature.is_known:
-                    say(vectors.cost(max(origin.measured.seconds for origin in grid.origins)), timed=False)
+                    whole.say(vectors.cost(max(origin.measured.seconds for origin in grid.origins)), timed=False)
         return landscapes
 
-    @documented(RunCurvatureOptions, CURVATURE_OPTIONS)
+    @documented(RunCurvatureOptions)
     def gen_curvature(
         self,
         callback_fn: Callable[[], Any],
@@ -224,14 +217,14 @@ class SummaryLandscape:
         from .curvature.measuring import measure_run
 
         name = "SummaryLandscape.gen_curvature"
-        chosen: RunCurvatureOptions = with_defaults(name, RunCurvatureOptions, options, CURVATURE_OPTIONS)
+        chosen: RunCurvatureOptions = with_defaults(name, RunCurvatureOptions, options)
         run = RunDirectory(self._path)
         return measure_run(
             run,
             callback_fn,
             numbers,
             _output_folder(self._path, output),
-            stem=_check_stem(chosen["name"], "curvature"),
+            stem=chosen["name"] or "curvature",
             device_ids=device_ids,
             num_samples=run.settings.num_samples if num_samples is None else num_samples,
             chosen=chosen,
@@ -255,13 +248,3 @@ def _output_folder(run: AnyPath, output: str | os.PathLike[str] | None) -> AnyPa
             raise LandscapeWriteError(f'{error} Or keep the files on this machine: output="landscapes".') from error
         return folder
     return make_output_folder("output", folder)
-
-
-def _check_stem(name: object, usual: str = "landscape") -> str:
-    if name is None:
-        return usual
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a str, but got {type(name).__name__}.")
-    if not name.strip() or "/" in name or "\0" in name or name.startswith(".") or system.refuses_name(name):
-        raise wrong_value("name", "the beginning of a file name, without '/' and no leading '.'", name)
-    return name

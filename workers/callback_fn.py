@@ -9,7 +9,7 @@ from typing import Any
 from collectors.networks.readers import NETWORK_KINDS, describe_network, framework_of
 from collectors.networks.weight_space import WeightSpace
 
-from .errors import CallbackFunctionError
+from .errors import CallbackFunctionError, SampleLossesError
 from .evaluator import Evaluator, MeasurementSetup
 from .measuring.memory_shortage import getting_ready
 from .users_code import is_ours, place_of
@@ -30,12 +30,12 @@ def make_evaluator(result: Any, setup: MeasurementSetup) -> Evaluator:
         if setup.options.precision != "float32":  # one that is lower by itself says so in its description
             _check_precision(result.description.options.precision, setup.options.precision)
         if setup.options.groups is not None:
-            raise ValueError(
+            raise SampleLossesError(
                 "groups does not reach the Evaluator that callback_fn returns; leave it out, and let the Evaluator "
                 "measure its groups as metrics."
             )
         if setup.options.keep_samples and not result.description.options.keep_samples:
-            raise ValueError(
+            raise SampleLossesError(
                 "keep_samples=True does not reach the Evaluator that callback_fn returns; leave it out, or return "
                 "(model, network, dataset, metrics), of which we measure each sample's loss."
             )

@@ -9,6 +9,10 @@ class CallbackFunctionError(LandscapeError):
     """callback_fn raised, cannot be sent to the workers, or returned something unusable."""
 
 
+class SampleLossesError(CallbackFunctionError, ValueError):
+    """What callback_fn returns gives no loss for each sample, which groups and keep_samples need."""
+
+
 class SamplesError(LandscapeError):
     """The data set cannot be measured: it is empty, unlabelled, or gives other samples each time."""
 

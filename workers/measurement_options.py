@@ -14,6 +14,20 @@ BUFFER_POLICIES = ("fixed", "recalibrate", "interpolate")
 SAMPLE_CHOICES = ("first", "random")
 
 
+def check_num_samples(name: str, number: Any) -> int | dict[str, int | None] | None:
+    """Returns how many samples count, of each data set where these have names; None stands for all."""
+    if isinstance(number, Mapping):
+        return {of: None if count is None else check_int(f"{name}[{of!r}]", count, 1) for of, count in number.items()}
+    return None if number is None else check_int(name, number, minimum=1)
+
+
+def check_groups(name: str, groups: Any) -> Any:
+    """Returns what makes groups of samples, or None."""
+    if groups is not None and not callable(groups) and groups != "target":
+        raise wrong_value(name, '"target", a function of (inputs, targets), or None', groups)
+    return groups
+
+
 @dataclass(frozen=True)
 class MeasurementOptions:
     """What is measured, apart from the network itself.
@@ -49,20 +63,13 @@ class MeasurementOptions:
     keep_samples: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.num_samples, Mapping):
-            for name, count in self.num_samples.items():
-                if count is not None:
-                    check_int(f"num_samples[{name!r}]", count, minimum=1)
-            object.__setattr__(self, "num_samples", dict(self.num_samples))
-        elif self.num_samples is not None:
-            check_int("num_samples", self.num_samples, minimum=1)
+        object.__setattr__(self, "num_samples", check_num_samples("num_samples", self.num_samples))
         check_choice("samples", self.samples, SAMPLE_CHOICES)
         check_int("seed", self.seed, minimum=0)
         check_choice("buffers", self.buffers, BUFFER_POLICIES)
         check_int("recalibration_batch_size", self.recalibration_batch_size, minimum=2)
         check_choice("precision", self.precision, PRECISIONS)
-        if self.groups is not None and not callable(self.groups) and self.groups != "target":
-            raise wrong_value("groups", '"target", a function of (inputs, targets), or None', self.groups)
+        check_groups("groups", self.groups)
         check_bool("seed_each_point", self.seed_each_point)
         check_bool("keep_samples", self.keep_samples)
         if check_bool("extremes", self.extremes) and self.buffers == "recalibrate":

@@ -153,11 +153,11 @@ NOT_IN_A_REHEARSAL = "a dry run compiles nothing"
 """Why a network is not compiled where only the forecast is wanted."""
 
 
-def check_compile(compile: object) -> bool | str:
+def check_compile(name: str, compile: object) -> bool | str:
     """Returns the choice of compilation, which must be True, False or "auto"."""
     expected = 'True, False or "auto"'
     if not isinstance(compile, bool | str):
-        raise wrong_type("compile", expected, compile)
+        raise wrong_type(name, expected, compile)
     if isinstance(compile, str) and compile != "auto":
-        raise wrong_value("compile", expected, compile)
+        raise wrong_value(name, expected, compile)
     return compile

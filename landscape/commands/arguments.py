@@ -10,16 +10,18 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 
 from collectors.errors import LandscapeError, RunDirectoryError
-from workers.errors import CallbackFunctionError
+from workers.errors import CallbackFunctionError, SampleLossesError
 
 from ..drawing.appearance import STYLES
 from ..record.writer import noting_files
 from ..shadowing import check_folder
+
+_Number = TypeVar("_Number", int, float)
 
 # Of every command: files are written by commands that have these.
 _spelling: Mapping[str, str] = {"overwrite": "--overwrite", "output": "--output"}
@@ -74,20 +76,17 @@ def load_function(text: str) -> Callable[[], Any]:
 
 @contextlib.contextmanager
 def options_named(options: Mapping[str, str]) -> Iterator[None]:
-    """Makes errors and warnings that name an argument of Python name the option that can be typed instead.
-
-    Args:
-        options: argument to option, such as {"device_ids": "--devices"}; an item of a dictionary is named as errors
-            name it, "collect_landscape['landscape_size']". Phrases that only suit Python are replaced wherever they
-            stand.
-    """
+    """Makes errors and warnings that name an argument of Python name the option that can be typed instead."""
+    # An item of a dictionary is named as errors name it, "collect_landscape['landscape_size']". Phrases that only suit
+    # Python are replaced wherever they stand.
     global _spelling
     before, _spelling = _spelling, {**_spelling, **options}
     try:
         yield
     except (LandscapeError, TypeError, ValueError, OSError) as error:
         # What the user's own function said is quoted as it is.
-        if len(error.args) == 1 and not isinstance(error, CallbackFunctionError):
+        is_quoted = isinstance(error, CallbackFunctionError) and not isinstance(error, SampleLossesError)
+        if len(error.args) == 1 and not is_quoted:
             error.args = (as_typed(str(error)),)
         if "collect_landscape={" in str(error):
             error.add_note("The command line has no option for that; collect_landscape is an argument in Python.")
@@ -97,11 +96,9 @@ def options_named(options: Mapping[str, str]) -> Iterator[None]:
 
 
 def as_typed(text: str) -> str:
-    """Returns an error's or a warning's text in which arguments are the options of the command that runs.
-
-    The packages write ``overwrite=True``, ``sampling="adaptive"``, ``output=`` and ``device_ids``; the command line
-    says --overwrite, --sampling adaptive, --output and --devices.
-    """
+    """Returns an error's or a warning's text in which arguments are the options of the command that runs."""
+    # The packages write overwrite=True, sampling="adaptive", output= and device_ids; the command line says --overwrite,
+    # --sampling adaptive, --output and --devices.
     text, mark, traceback = text.partition("Traceback (most recent call last)")
     for phrase in filter(_is_phrase, _spelling):
         text = text.replace(phrase, _spelling[phrase])
@@ -156,20 +153,35 @@ def sample_counts(option: str, text: str | None) -> int | dict[str, int] | None:
 
 def integers(option: str, text: str | None) -> list[int] | None:
     """Returns the whole numbers of a text such as ``0,1``; None where the option is absent."""
-    try:
-        return None if text is None else [int(item) for item in text.split(",")]
-    except ValueError as error:
-        raise ValueError(
-            f"{option} must be whole numbers separated by commas, such as 0,1, but got {text!r}."
-        ) from error
+    expected = "whole numbers separated by commas, such as 0,1"
+    return None if text is None else list(numbers_between(",", option, text, expected, int))
 
 
 def numbers(option: str, text: str | None) -> list[float] | None:
     """Returns the numbers of a text such as ``-1,1.5``; None where the option is absent."""
+    expected = "numbers separated by commas, such as -1,1.5"
+    return None if text is None else list(numbers_between(",", option, text, expected, float))
+
+
+def numbers_between(
+    separator: str, option: str, text: str, expected: str, number: type[_Number], counts: Sequence[int] = ()
+) -> tuple[_Number, ...]:
+    """Returns the numbers between separators, as many as ``counts`` allows; ``expected`` is for the error's text."""
     try:
-        return None if text is None else [float(item) for item in text.split(",")]
-    except ValueError as error:
-        raise ValueError(f"{option} must be numbers separated by commas, such as -1,1.5, but got {text!r}.") from error
+        found = tuple(map(number, text.lower().split(separator)))
+    except ValueError:
+        found = ()
+    if not found or (counts and len(found) not in counts):
+        raise ValueError(f"{option} must be {expected}, but got {text!r}.")
+    return found
+
+
+def one_or_each(option: str, text: str | None, example: str) -> Any:
+    """Returns what ``79`` or ``79x40`` says; None where the option is absent."""
+    if text is None:
+        return None
+    found = numbers_between("x", option, text, f"a number such as {example}", int, (1, 2))
+    return found[0] if len(found) == 1 else found
 
 
 def numbers_of(option: str, text: str, run_directory: str) -> list[int]:
@@ -194,11 +206,7 @@ def given(**values: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def interruptible(*, overwrite: bool = False) -> Iterator[None]:
-    """Ends the work with one clear text on Ctrl-C and SIGTERM, after everything was closed.
-
-    Args:
-        overwrite: whether the same command would begin anew.
-    """
+    """Ends the work with one clear text on Ctrl-C and SIGTERM; with ``overwrite`` the same command begins anew."""
     is_terminated = False
 
     def stop(_number: int, _frame: object) -> None:
@@ -253,22 +261,6 @@ def read_clip(text: str) -> float | tuple[float | None, float | None]:
     if len(ends) != 2:
         raise ValueError(f"--clip must be the largest value, or smallest,largest such as 0.1,2, but got {text!r}.")
     return ends[0], ends[1]
-
-
-def read_pair(option: str, text: str, between: str, expected: str) -> tuple[float, float]:
-    """Returns two numbers of an option.
-
-    Args:
-        option: which one, for the error's text.
-        text: as it is typed.
-        between: what stands between the numbers.
-        expected: what it must be, for the error's text.
-    """
-    try:
-        first, second = map(float, text.lower().split(between))
-    except ValueError:
-        raise ValueError(f"{option} must be {expected}, but got {text!r}.") from None
-    return first, second
 
 
 def usual_dpi(look: Mapping[str, Any]) -> int:

@@ -1,13 +1,15 @@
-"""The command that measures how a loss bends along a run: ``curvature``."""
+"""The commands that measure how losses bend: ``curvature`` along a run, and ``compare``, which recipe is flatter."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ..curvature.options import CURVATURE_OPTIONS
-from .arguments import load_function, numbers_of
+from ..record.options import CompareOptions, RunCurvatureOptions
+from .arguments import load_function, numbers_between, numbers_of, options_named
 from .options import WORKER_OPTIONS, RunDirectory, with_options
 
 
@@ -15,7 +17,7 @@ from .options import WORKER_OPTIONS, RunDirectory, with_options
     "function", "numbers", "top", "bottom", "matrix", "trace_probes", "density", "tolerance", "max_products",
     "keep_vectors", "seed", "num_samples", "device_ids", "output", "name", "overwrite", *WORKER_OPTIONS, "samples",
     "seed_each_point", "budget", "progress", "plan", "sample_memory", "dry_run",
-    table=CURVATURE_OPTIONS,
+    kind=RunCurvatureOptions,
     called={
         "summary_dir": "RUN_DIRECTORY",
         "density_probes": "--density (random starts)",
@@ -55,10 +57,82 @@ def _density(text: str | None) -> dict[str, Any]:
     """Returns random starts and the products of each, where they are given."""
     if text is None:
         return {}
-    try:
-        probes, steps = map(int, text.lower().split("x"))
-    except ValueError:
-        raise ValueError(
-            f"--density must be random starts x products of each, such as 4x40, but got {text!r}."
-        ) from None
-    return {"density_probes": probes, "density_steps": steps}
+    expected = "random starts x products of each, such as 4x40"
+    return dict(
+        zip(
+            ("density_probes", "density_steps"),
+            numbers_between("x", "--density", text, expected, int, (2,)),
+            strict=True,
+        )
+    )
+
+
+@with_options(
+    "function", "output", "directions", "points", "radius", "normalization", "seed", "confidence", "paired", "rise",
+    "trace_lines", "buffers", "num_samples", "device_ids", "overwrite", *WORKER_OPTIONS, "samples",
+    "recalibration_batch_size", "precision", "seed_each_point", "budget", "progress", "plan", "sample_memory",
+    "compile", "dry_run",
+    kind=CompareOptions,
+    called={"recipes": "RECIPE=NETWORK,NETWORK"},
+)  # fmt: skip
+def compare(
+    recipes: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RECIPE=NETWORK,NETWORK...",
+            help="A recipe's name and its networks, with commas between: run directories (the last checkpoint of each "
+            "is taken), or files of weights. Two recipes at least, and three networks of each for an interval.",
+        ),
+    ],
+    *,
+    function: str,
+    output: Annotated[str | None, typer.Option("-o", "--output", help="The comparison file, such as compare.h5.")] = (
+        None
+    ),
+    paired: Annotated[
+        bool, typer.Option("--paired", help="Compare the first networks of two recipes, the second ones, and so on.")
+    ] = False,
+    **options: Any,
+) -> None:
+    """Says which recipe ends in the flatter minimum; after an interruption the same command continues."""
+    from ..comparison.measuring import compare as measure
+
+    asked = _recipes(recipes, paired=paired)
+    with options_named(_typed(asked)):
+        comparison = measure(asked, load_function(function), output=output, **options)
+    if comparison is not None:
+        typer.echo(comparison.summary())
+
+
+def _recipes(texts: Sequence[str], *, paired: bool) -> dict[str, Any]:
+    """Returns recipes from texts such as ``sgd=run_1,run_2``."""
+    from collectors.run_directory.directory import CHECKPOINT_FOLDER
+
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, separator, listed = text.partition("=")
+        networks = [item.strip() for item in listed.split(",") if item.strip()]
+        if not separator or not name or not networks:
+            raise ValueError(
+                f"RECIPE=NETWORK,NETWORK must be a name and its networks, such as sgd=run_1,run_2, but got {text!r}."
+            )
+        for network in networks:
+            folder = Path(network.rpartition("@")[0], CHECKPOINT_FOLDER)
+            if "@" in network and folder.is_dir() and not Path(network).exists():
+                raise ValueError(
+                    "RECIPE=NETWORK,NETWORK must have run directories, of which the last checkpoint is compared, or "
+                    f"files of weights, but got {network!r}. Give the checkpoint's file, which is in {folder}."
+                )
+        if name in found:
+            raise ValueError(f"RECIPE=NETWORK,NETWORK must have different names, but got {name!r} twice.")
+        found[name] = {str(place + 1): item for place, item in enumerate(networks)} if paired else networks
+    return found
+
+
+def _typed(recipes: Mapping[str, Any]) -> dict[str, str]:
+    """Returns how each network was typed, by what errors call it in Python."""
+    return {
+        f"recipes[{recipe!r}][{key!r}]": repr(f"{recipe}={network}")
+        for recipe, networks in recipes.items()
+        for key, network in (networks.items() if isinstance(networks, Mapping) else enumerate(networks))
+    }

@@ -1,7 +1,8 @@
-"""The command ``evaluate``: a plane or a line through checkpoint files, which needs no run directory."""
+"""The commands ``evaluate``, of planes that need no run directory, and ``refine`` and ``widen``."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE
 from ..planes.axis_curvature import WHICH
-from ..record.options import OPTIONS, Option
-from .arguments import integers, load_function
-from .options import SURVEY_OPTIONS, explained, with_options
+from ..record.option import Option
+from ..record.options import OPTIONS, ChangeOptions, or_none
+from .arguments import integers, load_function, one_or_each
+from .options import SURVEY_OPTIONS, WORKER_OPTIONS, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
 if TYPE_CHECKING:
@@ -139,26 +142,20 @@ _KINDS: Mapping[str, tuple[tuple[range, str], tuple[str, ...]]] = {
 _OF_PLANES: Mapping[str, Option] = {
     "directions": Option(None, help="A safetensors file with an array for each parameter; twice for a plane, or once "
         "the file that --save-directions wrote.", typed=list[Path] | None),
-    "normalization": Option(None, help="Scale of random or own directions; by default filter or none.",
-        typed=str | None, words=OPTIONS["normalization"].choices),
-    "perturb_one_dimensional": replace(OPTIONS["perturb_one_dimensional"], default=None, check=None,
-        typed=bool | None, flags=("--perturb-one-dimensional",)),
-    "centering": Option(None, help=explained(OPTIONS["centering"]), typed=str | None,
-        words=OPTIONS["centering"].choices),
+    "normalization": or_none("normalization", str | None, "Scale of random or own directions; by default filter or "
+        "none."),
+    "perturb_one_dimensional": or_none("perturb_one_dimensional", bool | None, flags=("--perturb-one-dimensional",)),
+    "centering": or_none("centering", str | None),
     "numbers": Option(None, help="Of pca: the step or epoch of each checkpoint, such as 1,2,3; RUN=1,2,3 for each "
         "named run.", typed=list[str] | None),
-    "which": Option(None, help=f"One or two eigenvectors: of {', '.join(WHICH)}.", metavar="NAMES", typed=str | None),
-    "rise": Option(None, help=explained(OPTIONS["rise"]), typed=float | None),
+    "which": or_none("which", str | None, f"One or two eigenvectors: of {', '.join(WHICH)}."),
+    "rise": or_none("rise", float | None),
 }  # fmt: skip
 
 
 @with_options(
     "function", "output", "kind", "size", *_OF_PLANES, "device_ids", "num_samples", *SURVEY_OPTIONS,
-    table={
-        **OPTIONS,
-        "kind": Option("auto", ("auto", *_KINDS), help=_KIND),
-        **_OF_PLANES,
-    },
+    table={"kind": Option("auto", ("auto", *_KINDS), help=_KIND), **_OF_PLANES},
     called=dict.fromkeys(("checkpoints", "origin", "summary_dir"), "CHECKPOINTS"),
 )  # fmt: skip
 def evaluate(
@@ -189,7 +186,7 @@ def evaluate(
     of_plane = {name: value for name in _OF_PLANES if (value := options.pop(name)) not in (None, [])}
     chosen = _choose(kind, len(found), of_plane)
     directions, numbers = of_plane.pop("directions", ()), of_plane.pop("numbers", ())
-    points = _read_size(size)
+    points = one_or_each("--size", size, "40, or two such as 40x20")
     # Before eigenvectors are searched.
     inputs = [*(item.place for item in found), *directions]
     output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
@@ -221,10 +218,96 @@ def _choose(kind: str, count: int, of_plane: Mapping[str, Any]) -> str:
     return kind
 
 
-def _read_size(text: str) -> int | tuple[int, int]:
-    numbers = [int(part) for part in text.lower().split("x") if part.strip().isdecimal()]
-    if len(numbers) == 1 and "x" not in text.lower():
-        return numbers[0]
-    if len(numbers) != 2:
-        raise ValueError(f"--size must be a number such as 40, or two such as 40x20, but got {text!r}.")
-    return numbers[0], numbers[1]
+# More than a name could lead anywhere: the text comes from a file, which somebody else may have written.
+_REMEMBERED = re.compile(r"([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
+
+_OPTIONS: Mapping[str, Option] = {
+    "margin": replace(
+        OPTIONS["margin"], help="How far to reach beyond the path, as a share of its range; without a path, of [-1, 1]."
+    ),
+    "limits": replace(OPTIONS["limits"], help="Coordinates to reach: lowest,highest of both axes, or x0,x1,y0,y1."),
+    "function": Option(
+        None, help="module:function of the callback_fn; when absent, the one that the file names.", typed=str | None
+    ),
+    "run": Option(
+        None, help="The run directory; when absent, the file's folder, or where the file says.", typed=str | None
+    ),
+    "output": Option(None, help="Another landscape file for the result.", flags=("-o", "--output"), typed=str | None),
+}
+_SHARED = (
+    "function", "run", "output", "device_ids", "sampling", "tolerance", "relative_tolerance", *WORKER_OPTIONS,
+    "budget", "progress", "plan", "sample_memory", "compile",
+)  # fmt: skip
+_CALLED = {
+    OTHER_GRID: "Put that file back, if the landscape was moved or copied without it. Or run the command that measured "
+    "the landscape (landscape evaluate or landscape barrier) once more, with another --size or --points and the same "
+    "--output: points that both grids have are kept, and --save-directions writes that file.",
+    OTHER_GRID_OF_CURVE: "Run the `landscape connect` that made it once more, with other --points and the same "
+    "--output: points that both grids have are kept.",
+    OTHER_GRID_ALONG_EIGENVECTORS: OTHER_GRID_ALONG_EIGENVECTORS.removesuffix(" Or pass plane=plane."),
+    "file": "FILE",
+}
+
+_File = Annotated[str, typer.Argument(help="The landscape file, or its URL such as s3://bucket/run/landscape.h5.")]
+
+
+@with_options("size", "factor", *_SHARED, kind=ChangeOptions, table=_OPTIONS, called=_CALLED)
+def refine(
+    file: _File,
+    size: Annotated[
+        str | None, typer.Option(help="Points along both axes, such as 79, or along x and y: 79x40.")
+    ] = None,
+    factor: Annotated[
+        str | None, typer.Option(help="Into how many each cell is divided: 2, or 2x1 along x and y.")
+    ] = None,
+    **options: Any,
+) -> None:
+    """Measures a landscape on a finer grid; what is measured is kept, and the same command continues.
+
+    Every point is kept with --factor, and with a size whose cells divide those of the file (79 for 40 points). Any
+    other size goes into a new file, after a warning that says how many points are kept.
+    """
+    from ..regridding import refine as refine_in_python
+
+    example = "2, or two such as 2x1"
+    wanted = {"size": one_or_each("--size", size, example), "factor": one_or_each("--factor", factor, example)}
+    _change(refine_in_python, file, **options, **wanted)
+
+
+@with_options("margin", "limits", *_SHARED, kind=ChangeOptions, table=_OPTIONS, called=_CALLED)
+def widen(file: _File, **options: Any) -> None:
+    """Measures more around a landscape; what is measured is kept, and the same command continues.
+
+    The cells stay as large as they are: whole cells are added until the grid reaches as far as asked.
+    """
+    from ..regridding import widen as widen_in_python
+
+    _change(widen_in_python, file, **options)
+
+
+def _change(change: Callable[..., Any], file: str, *, function: str | None, **options: Any) -> None:
+    landscape = change(file, load_function(_remembered(file) if function is None else function), **options)
+    typer.echo(f"{landscape.path}\n  {landscape!r}")
+
+
+def _remembered(file: str) -> str:
+    """Returns the function that a file names, if its module lies in the working directory."""
+    from ..grid.landscape_file import read_landscape
+    from ..record.provenance import FUNCTION
+
+    said = read_landscape(file).attributes.get(FUNCTION)
+    match = _REMEMBERED.fullmatch(said) if isinstance(said, str) else None
+    if match is None:
+        raise ValueError(
+            f"--function is missing: {file} does not name the callback_fn that it was measured with. Pass "
+            "--function module:function."
+        )
+    here = Path.cwd() / match[1]
+    is_here = here.is_dir() if match[2] else here.with_suffix(".py").is_file() or (here / "__init__.py").is_file()
+    if not is_here:
+        raise ValueError(
+            f"--function is missing: {file} names {said}, and the module is not in {Path.cwd()}. Run the command where "
+            f"it is, or pass --function {said} if you trust the file."
+        )
+    typer.echo(f"--function {said}, as the file says", err=True)
+    return str(said)

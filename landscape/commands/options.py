@@ -11,11 +11,13 @@ from typing import Annotated, Any, get_args
 import typer
 
 from ..planes.further_runs import as_also
-from ..record.options import OPTIONS, Option, RunOptions, SurveyOptions, options_of
+from ..record.option import Option
+from ..record.options import OPTIONS, RunOptions, SurveyOptions, options_of
 from .arguments import integers, interruptible, numbers, options_named, sample_counts
 
 _Command = Callable[..., None]
 _NOTHING: Mapping[str, str] = {}
+_NO_OPTIONS: Mapping[str, Option] = {}
 
 WORKER_OPTIONS = ("devices_per_worker", "workers_per_device", "address")
 SURVEY_OPTIONS = tuple(options_of(SurveyOptions))
@@ -28,13 +30,6 @@ RunDirectory = Annotated[
 _COMMON: Mapping[str, Option] = {
     "function": Option(
         ..., help="module:function of the callback_fn; the working directory is searched first.", typed=str
-    ),
-    "device_ids": Option(None, help="Device ids such as 0,1; all when absent.", flags=("--devices",), typed=str | None),
-    "num_samples": Option(
-        None,
-        help="How many samples the loss is averaged over: 1000, or by data set: train=1000,test=500.",
-        flags=("--samples",),
-        typed=str | None,
     ),
 }
 
@@ -63,10 +58,8 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
 
 
 def choice(choices: Sequence[str], *flags: str, help: str, **more: Any) -> Any:
-    """Returns typer's option of a few words, which its help lists and a shell completes.
-
-    Whoever takes the value checks it, so that a wrong word gets the same error as in Python.
-    """
+    """Returns typer's option of a few words, which its help lists and a shell completes."""
+    # Whoever takes the value checks it, so that a wrong word gets the same error as in Python.
 
     def complete(incomplete: str) -> list[str]:
         return [word for word in choices if word.startswith(incomplete)]
@@ -81,17 +74,21 @@ def explained(option: Option) -> str:
 
 
 def with_options(
-    *names: str, table: Mapping[str, Option] = OPTIONS, called: Mapping[str, str] = _NOTHING
+    *names: str,
+    kind: type[Any] = RunOptions,
+    table: Mapping[str, Option] = _NO_OPTIONS,
+    called: Mapping[str, str] = _NOTHING,
 ) -> Callable[[_Command], _Command]:
     """Gives a command, in place of its ``**options``, those of a table; and errors and warnings what is typed.
 
     Args:
         names: in the order of the help. A parameter that the command declares, with typer's option or argument in its
             annotation, may be among them; those that are not come first.
-        table: explains them.
+        kind: whose options they are.
+        table: options of this command alone, or what it says of them.
         called: how errors call further arguments in Python, and what is typed for them, as ``options_named`` takes it.
     """
-    known = {**_COMMON, **table}
+    known = {**_COMMON, **OPTIONS, **options_of(kind), **table}
 
     def complete(command: _Command) -> _Command:
         signature = inspect.signature(command, eval_str=True)

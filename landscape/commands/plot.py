@@ -13,7 +13,7 @@ from collectors.validation import check_choice, check_int
 from ..drawing.appearance import FONTS, STYLES, THEMES
 from ..drawing.camera import MOVES
 from ..errors import MEASURE_BARRIER
-from ..record.options import Option
+from ..record.option import Option
 from ..scales.choosing import SCALES
 from ..scales.frame import ASPECTS
 from .arguments import CAMERA_HELP, options_named

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..rendering.picture import check_png
-from .arguments import options_named, read_clip, read_levels, read_pair, usual_dpi
+from .arguments import numbers_between, options_named, read_clip, read_levels, usual_dpi
 
 if TYPE_CHECKING:
     from ..captions import Caption
@@ -46,11 +46,7 @@ FUNCTIONS = {
 
 
 def chart_of(kind: str, files: Sequence[str]) -> str:
-    """Returns the kind of picture of a curvature or a comparison file; "" for one of landscapes.
-
-    Raises:
-        LandscapeError: the file cannot be opened; the subclass says why.
-    """
+    """Returns the kind of picture of a curvature or a comparison file; "" for one of landscapes."""
     from ..record.kind import COMPARISON, CURVATURE
     from ..record.whole_file import kind_of
 
@@ -60,12 +56,7 @@ def chart_of(kind: str, files: Sequence[str]) -> str:
 
 
 def check_fits_file(chart: str, typed: Collection[str]) -> None:
-    """Refuses options that belong to pictures of other files.
-
-    Args:
-        chart: the kind of picture of a curvature or comparison file, or "" for a landscape's.
-        typed: the names of those that are typed.
-    """
+    """Refuses typed options that belong to pictures of other files; ``chart`` is as ``chart_of`` returns it."""
     for name in typed:
         owner = next((kind for kind, names in _OF_CHARTS.items() if name in names), None)
         if chart:
@@ -81,12 +72,7 @@ def check_fits_file(chart: str, typed: Collection[str]) -> None:
 
 
 def draw_chart(chart: str, files: Sequence[str], output: Path, look: Mapping[str, Any], dpi: int | None) -> None:
-    """Draws a curvature or a comparison file as a picture.
-
-    Raises:
-        ValueError: there are several files, the output is a film's, or an option has a wrong value.
-        LandscapeError: the file cannot be read; the subclass says why.
-    """
+    """Draws a curvature or a comparison file as a picture."""
     from .. import figures
     from ..comparison.comparison import Comparison
     from ..curvature.curvature import Curvature
@@ -160,8 +146,8 @@ def read_look(options: Mapping[str, Any], chosen: str) -> Any:
     return {name: _READ.get(name, lambda value: value)(options[name]) for name in names if options[name] is not None}
 
 
-def _read_size(text: str) -> tuple[float, float]:
-    return read_pair("--size", text, "x", "width and height in inches such as 8x5")
+def _read_size(text: str) -> tuple[float, ...]:
+    return numbers_between("x", "--size", text, "width and height in inches such as 8x5", float, (2,))
 
 
 _READ: Mapping[str, Callable[[Any], Any]] = {"levels": read_levels, "clip": read_clip, "size": _read_size}
@@ -169,7 +155,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {"levels": read_levels, "clip": read
 
 def read_pixels(text: str) -> tuple[float, ...]:
     """Returns --pixels as a hero takes it, which says what is wrong with a part of a pixel."""
-    sides = read_pair("--pixels", text, "x", "width and height such as 1920x1080")
+    sides = numbers_between("x", "--pixels", text, "width and height such as 1920x1080", float, (2,))
     return tuple(int(side) if side.is_integer() else side for side in sides)
 
 

@@ -27,11 +27,7 @@ class TypedCheckpoint:
 
     @classmethod
     def read(cls, text: str) -> TypedCheckpoint:
-        """Returns what is typed: a file, RUN_DIR or RUN_DIR@NUMBER, with NAME= in front or without.
-
-        Raises:
-            ValueError: a name or a file is missing, or what follows a run directory's @ is no number.
-        """
+        """Returns what is typed: a file, RUN_DIR or RUN_DIR@NUMBER, with NAME= in front or without."""
         from collectors.files.places import with_slashes
         from collectors.run_directory.directory import CHECKPOINT_FOLDER
 
@@ -80,16 +76,7 @@ class TypedCheckpoint:
 
 
 def named_weights(label: str, found: Sequence[TypedCheckpoint], space: WeightSpace) -> dict[str, Any] | list[Any]:
-    """Returns weights by their names; a list where nobody named them, because files have names of their own.
-
-    Args:
-        label: of the arguments, for an error's text.
-        found: what was typed.
-        space: the network.
-
-    Raises:
-        ValueError: two have the same name.
-    """
+    """Returns weights by their names; a list where nobody named them, because files have names of their own."""
     if not any(item.name or item.is_run for item in found):
         return [item.place for item in found]
     named = {item.label: item.weights(space) for item in found}

@@ -1,10 +1,11 @@
-"""The commands that show landscapes in the browser: ``view`` and ``watch``."""
+"""The commands that show what files hold: ``info`` in words, ``view`` and ``watch`` in the browser."""
 
 from __future__ import annotations
 
+import json
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +14,49 @@ from ..scales.frame import ASPECTS
 from .arguments import CAMERA_HELP
 from .options import choice, with_options
 
+if TYPE_CHECKING:
+    from ..interactive.chart_page import Chart
+    from ..record.kind import FileKind
+
 _ASPECT_HELP = "How planes are drawn at first: equal is to scale; the page can change it."
+
+
+def charts() -> dict[FileKind, Chart]:
+    """Returns how files are shown that are no landscapes."""
+    from .. import figures
+    from ..comparison.comparison import Comparison
+    from ..comparison.facts import comparison_json, comparison_text
+    from ..curvature.curvature import Curvature
+    from ..curvature.facts import curvature_json, curvature_text
+    from ..interactive.chart_page import Chart
+    from ..record.kind import COMPARISON, CURVATURE
+
+    return {
+        CURVATURE: Chart(Curvature.load, figures.plot_sharpness, curvature_text, curvature_json),
+        COMPARISON: Chart(Comparison.load, figures.plot_comparison, comparison_text, comparison_json),
+    }
+
+
+@with_options()
+def info(
+    file: Annotated[
+        str,
+        typer.Argument(help="A landscape, curvature or comparison file, or its URL such as s3://bucket/landscape.h5."),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """Says what a landscape, curvature or comparison file holds."""
+    from ..facts import summary_text
+    from ..landscape import Landscape
+    from ..record.whole_file import kind_of
+    from ..summary_json import summary_json
+
+    chart = charts().get(kind_of(file))
+    load, facts, as_values = (
+        (Landscape.load, summary_text, summary_json) if chart is None else (chart.load, chart.facts, chart.json)
+    )
+    found = load(file)
+    typer.echo(json.dumps(as_values(found), indent=2, allow_nan=False) if as_json else facts(found))
 
 
 @with_options(called={"path": "--output"})
@@ -57,13 +100,15 @@ def view(
 
 @with_options()
 def watch(
-    file: Annotated[str, typer.Argument(help="A landscape file that a run is writing, or will write.")],
+    file: Annotated[
+        str, typer.Argument(help="A landscape, curvature or comparison file that is being written, or will be.")
+    ],
     port: Annotated[int, typer.Option(help="Port on this machine; 0 takes a free one.")] = 0,
     aspect: Annotated[str, choice(ASPECTS, help=_ASPECT_HELP)] = "equal",
     camera: Annotated[str | None, typer.Option(help=f"From where the surface is seen at first: {CAMERA_HELP}.")] = None,
     show: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
 ) -> None:
-    """Shows a landscape in the browser while it is measured; Ctrl-C ends it, and never the run."""
+    """Shows a landscape, a curvature or a comparison while it is measured; Ctrl-C ends it, and never the run."""
     from collectors.files.places import is_url
 
     from ..interactive.watch import WatchServer
@@ -74,7 +119,7 @@ def watch(
             "is there now, or have the run write to a folder."
         )
     path = Path(file)
-    server = WatchServer(path, port, aspect=aspect, camera=camera)
+    server = WatchServer(path, port, aspect=aspect, camera=camera, charts=charts())
     with server:
         try:
             if not path.exists():

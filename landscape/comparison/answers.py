@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .data import ComparisonData
-from .measures import MEASURES, RISE, block_rises_of, curves_of, measure_text, rises_of, rows_of, values_of
+from .data import (
+    MEASURES,
+    RISE,
+    ComparisonData,
+    block_rises_of,
+    curves_of,
+    measure_text,
+    rises_of,
+    rows_of,
+    values_of,
+)
 from .statistics import (
     Corrected,
     Estimate,
@@ -141,7 +150,7 @@ class Answers(tuple[Answer, ...]):
 
 def recipe_means(data: ComparisonData, measure: str = RISE) -> list[RecipeMean]:
     """Returns what each recipe gives, in the order of the recipes."""
-    values, rises, found = values_of(data, measure), rises_of(data), []
+    values, rises, means = values_of(data, measure), rises_of(data), []
     for recipe in data.attributes["recipes"]:
         rows = rows_of(data, recipe)
         estimate = crossed_mean(rises[rows]) if measure == RISE and len(rows) else mean(values[rows])
@@ -150,8 +159,8 @@ def recipe_means(data: ComparisonData, measure: str = RISE) -> list[RecipeMean]:
         several = len(rows) > 0 and rises.shape[1] > 1
         between = float(rises[rows].std(axis=1, ddof=1).mean()) if several else math.nan
         needed = _directions_needed(rises[rows]) if len(rows) > 1 and several else None
-        found.append(RecipeMean(recipe, len(rows), estimate.value, low, high, spread, between, needed))
-    return found
+        means.append(RecipeMean(recipe, len(rows), estimate.value, low, high, spread, between, needed))
+    return means
 
 
 def band_of(
@@ -192,18 +201,18 @@ class _Pair:
         confidence = data.attributes["confidence"]
         rows = [rows_of(data, recipe) for recipe in (first, second)]
         of_all, lines, of_lines = values_of(data, measure), rises_of(data), measure == RISE
-        values = [of_all[own] for own in rows]
+        values = [of_all[of_recipe] for of_recipe in rows]
         nonlinear = measure in ("steepest_rise", "radius_of_rise")
         caution = _NOT_OF_DIRECTIONS if nonlinear or (of_lines and lines.shape[1] == 1) else ""
         caution = _NOT_OF_LINES if measure == "trace" else caution
-        effect = EFFECT * float(np.mean([abs(own.mean()) if len(own) else math.nan for own in values]))
-        counts = [len(own) for own in rows]
+        effect = EFFECT * float(np.mean([abs(item.mean()) if len(item) else math.nan for item in values]))
+        counts = [len(of_recipe) for of_recipe in rows]
 
         def made(estimate: Estimate, method: str, reason: str = "", needed: int | None = None) -> _Pair:
             return cls(first, second, measure, estimate, method, reason, needed)
 
         unknown = Estimate(_mean(values[0]) - _mean(values[1]), math.nan, 0.0)
-        if any(np.isnan(own).any() for own in values):
+        if any(np.isnan(item).any() for item in values):
             remedy = "; measure it with trace_lines=30" if measure == "trace" and np.isnan(of_all).all() else ""
             what = f"no {measure}: {measure_text(data, measure)}{remedy}"
             return made(unknown, "", f"for some networks there is {what}")
@@ -216,14 +225,14 @@ class _Pair:
             needed = pairs_needed(float(each.std(ddof=1)), effect, confidence, floor)
             return made(crossed_mean(apart) if of_lines else mean(each), PAIRED, caution, needed)
         if min(counts) >= FEWEST:
-            one, other = (lines[own] for own in rows)
+            one, other = (lines[of_recipe] for of_recipe in rows)
             noise = noise_of(one) / len(one) + noise_of(other) / len(other)
             floor = directions_part(one.mean(0) - other.mean(0), noise) if of_lines else 0.0
-            spread = math.sqrt(sum(float(own.var(ddof=1)) for own in values) / 2)
+            spread = math.sqrt(sum(float(item.var(ddof=1)) for item in values) / 2)
             needed = networks_needed(spread, effect, confidence, floor)
             return made(crossed_difference(one, other) if of_lines else welch(*values), WELCH, caution, needed)
         if counts == [1, 1] and measure == RISE:
-            one, other = (block_rises_of(data)[own[0]] for own in rows)
+            one, other = (block_rises_of(data)[of_recipe[0]] for of_recipe in rows)
             weights = data.block_size if data.block_size.size else np.ones(1)
             estimate = bootstrap_difference(one, other, weights, seed=int(data.attributes["seed"]))
             between = float((lines[rows[0][0]] - lines[rows[1][0]]).std(ddof=1)) if lines.shape[1] > 1 else math.nan
@@ -268,9 +277,9 @@ def _directions_needed(rises: Float64[np.ndarray, "networks directions"]) -> int
     count = rises.shape[1]
     # What all networks have in common of a direction moves none of them against the others.
     by_chance = noise_of(rises)
-    own = float(rises.mean(1).var(ddof=1)) - by_chance / count
+    between = float(rises.mean(1).var(ddof=1)) - by_chance / count
     # Where directions make most of the spread, what is left for the networks is too uncertain to say.
-    return math.ceil(by_chance / (0.01 * own)) if own > by_chance / count else None
+    return math.ceil(by_chance / (0.01 * between)) if between > by_chance / count else None
 
 
 def _mean(values: Float64[np.ndarray, " n"]) -> float:

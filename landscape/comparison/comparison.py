@@ -8,9 +8,8 @@ from collectors.validation import check_choice
 
 from ..record.read_only_record import ReadOnlyRecord
 from .answers import Answers, RecipeMean, answer_pairs, band_of, recipe_means
-from .data import ComparisonData
+from .data import MEASURES, RISE, ComparisonData, curves_of, left_out, measure_text, rows_of, values_of
 from .facts import summary_text
-from .measures import MEASURES, RISE, curves_of, left_out, measure_text, rows_of, values_of
 
 if TYPE_CHECKING:
     from jaxtyping import Float64

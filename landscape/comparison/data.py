@@ -1,24 +1,31 @@
-"""What a comparison file holds, in memory: the loss along lines through networks, which the survey fills."""
+"""What a comparison file holds, in memory: the loss along lines through networks, and the numbers made of it."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from collectors.networks.batches import sample_count
 from collectors.validation import check_float, check_instance, check_int
+from workers.metric_names import name_in_group
 
-from ..record.checks import check_axis
+from ..errors import error_message
+from ..record.checks import PointStatus, check_axis
 from ..record.kind import COMPARISON
 from ..record.record import Record, column
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64, UInt8
+    from jaxtyping import Float64, Int64, UInt8
 
 TRACE_LINES = "trace_lines"
 """The attribute that says of how many lines each network's trace was made, by the SHA-256 of its weights."""
+RISE = "rise_at_radius"
+_LARGEST = 1e60  # squares of squares of it are numbers still
+MOST_BLOCKS = 64
 _MOST_SAMPLES = 2**53
 _NAMED = 8
 _OTHER_PAIRS = "Give another output= to keep both, or overwrite=True."
@@ -43,8 +50,8 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
     @property
     def trace_lines(self) -> Mapping[str, int]:
         """Of how many lines the traces were made, by the SHA-256 of the networks' weights."""
-        found = self.attributes.get(TRACE_LINES)
-        return found if isinstance(found, Mapping) else {}
+        lines = self.attributes.get(TRACE_LINES)
+        return lines if isinstance(lines, Mapping) else {}
 
     def validate(self) -> None:
         """Checks that shapes, types, values and attributes fit together; the errors are those of ``Record``."""
@@ -58,22 +65,22 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
             raise ValueError(f"t must be an odd number of places, at least 3, with 0 in the middle, but got {self.t}.")
         if not ((self.block_size > 0) & (self.block_size < _MOST_SAMPLES)).all():
             raise ValueError(f"block_size must be numbers of samples above 0, but got {self.block_size[:6]}.")
-        known = self.attributes
+        attributes = self.attributes
         for label in ("radius", "confidence", "rise"):
-            check_float(label, known.get(label))
-        check_int("seed", known.get("seed"), minimum=0)
-        check_int("directions", known.get("directions"), minimum=1, maximum=max(self.status.shape[1], 1))
-        check_instance("normalization", known.get("normalization"), str, "a str")
-        if known.get("num_samples") is not None:
-            check_int("num_samples", known["num_samples"], minimum=0)
-        if not 0 < known["confidence"] < 1:
-            raise ValueError(f"confidence must be between 0 and 1, but got {known['confidence']}.")
+            check_float(label, attributes.get(label))
+        check_int("seed", attributes.get("seed"), minimum=0)
+        check_int("directions", attributes.get("directions"), minimum=1, maximum=max(self.status.shape[1], 1))
+        check_instance("normalization", attributes.get("normalization"), str, "a str")
+        if attributes.get("num_samples") is not None:
+            check_int("num_samples", attributes["num_samples"], minimum=0)
+        if not 0 < attributes["confidence"] < 1:
+            raise ValueError(f"confidence must be between 0 and 1, but got {attributes['confidence']}.")
         for label in ("recipes", "paired"):
-            items: Any = known.get(label)
+            items: Any = attributes.get(label)
             for item in check_instance(label, items, list, "a list of recipes"):
                 check_instance(label, item, str, "a list of recipes")
-        if sorted(known["recipes"]) != sorted(set(self.recipe)):
-            raise ValueError(f"recipes must be those of the networks, but got {known['recipes']}.")
+        if sorted(attributes["recipes"]) != sorted(set(self.recipe)):
+            raise ValueError(f"recipes must be those of the networks, but got {attributes['recipes']}.")
 
     def joined(self, stored: Self) -> Self:
         """Returns both records' networks; a warning names those of the file that were not given."""
@@ -99,3 +106,138 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
                 stacklevel=6,
             )
         return joined
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of a network.
+
+    Attributes:
+        text: what it is; "{radius}" and "{rise}" stand for the comparison's.
+        lower: what texts call a recipe for which it is lower.
+        higher: what texts call one for which it is higher.
+    """
+
+    text: str
+    lower: str = "flatter"
+    higher: str = "sharper"
+
+
+MEASURES = {
+    RISE: Measure("rise of the loss at radius {radius:g}, the mean over directions"),
+    "steepest_rise": Measure("rise of the loss at radius {radius:g}, along the steepest of the directions"),
+    "radius_of_rise": Measure("radius at which the loss has risen by {rise:g}", lower="sharper", higher="flatter"),
+    "loss": Measure("loss of the networks themselves", lower="lower in loss", higher="higher in loss"),
+    "trace": Measure("trace of the loss's Hessian, by random lines"),
+}
+
+
+def measure_text(data: ComparisonData, measure: str) -> str:
+    """Returns what a measure is."""
+    return MEASURES[measure].text.format(radius=data.attributes["radius"], rise=data.attributes["rise"])
+
+
+def left_out(data: ComparisonData) -> dict[int, str]:
+    """Returns the rows of the networks that do not count, with the reason."""
+    reasons = {}
+    wanted = _wanted(data)
+    for row in range(len(data.recipe)):
+        states = data.status[row, :wanted]
+        failures = [text for place, text in sorted(data.errors.items()) if f"{place}/".startswith(f"network/{row}/")]
+        if failures:
+            reasons[row] = error_message(failures[0])
+        elif len(states) < wanted or (states == PointStatus.PENDING).any():
+            reasons[row] = f"{int((states == PointStatus.MEASURED).sum())} of {wanted} lines are measured"
+        elif (states == PointStatus.FAILED).any():
+            reasons[row] = "a line failed"
+        elif not (np.abs(data.loss[row, :wanted]) < _LARGEST).all():
+            reasons[row] = "the loss is not a finite number along one of its lines"
+    return reasons
+
+
+def rows_of(data: ComparisonData, recipe: str) -> Int64[np.ndarray, " networks"]:
+    """Returns the rows of the networks of a recipe that count."""
+    out = left_out(data)
+    return np.array([row for row, name in enumerate(data.recipe) if name == recipe and row not in out], np.int64)
+
+
+def curves_of(data: ComparisonData) -> Float64[np.ndarray, "n directions points"]:
+    """Returns how far the loss rises from each network, along the directions of the last call."""
+    losses = data.loss[:, : _wanted(data)]
+    with np.errstate(all="ignore"):  # of networks that do not count
+        rises: Float64[np.ndarray, "n directions points"] = losses - losses[:, :, [len(data.t) // 2]]
+    return rises
+
+
+def rises_of(data: ComparisonData) -> Float64[np.ndarray, "n directions"]:
+    """Returns the rise at the radius along each line, the mean of its two ends."""
+    curves = curves_of(data)
+    with np.errstate(all="ignore"):
+        rises: Float64[np.ndarray, "n directions"] = (curves[:, :, 0] + curves[:, :, -1]) / 2
+    return rises
+
+
+def block_rises_of(data: ComparisonData) -> Float64[np.ndarray, "n directions blocks"]:
+    """Returns the rise along each line for each block of samples; one block of all where samples have no losses."""
+    if not data.block_size.size:
+        return rises_of(data)[:, :, np.newaxis]
+    return data.block_rise[:, : _wanted(data)]
+
+
+def values_of(data: ComparisonData, measure: str) -> Float64[np.ndarray, " n"]:
+    """Returns one of ``MEASURES`` of each network; NaN where it is not measured, or where a rise is not reached."""
+    if measure == "trace":
+        return data.trace
+    middle = len(data.t) // 2
+    if measure == "loss":
+        losses: Float64[np.ndarray, " n"] = data.loss[:, 0, middle]
+        return losses
+    if measure == "radius_of_rise":
+        with np.errstate(all="ignore"):
+            mean = curves_of(data).mean(1)
+            both = (mean[:, middle:] + mean[:, middle::-1]) / 2
+        return np.array([_first_at(data.t[middle:], curve, data.attributes["rise"]) for curve in both])
+    rises = rises_of(data)
+    with np.errstate(all="ignore"):
+        numbers: Float64[np.ndarray, " n"] = rises.mean(1) if measure == RISE else rises.max(1)
+    return numbers
+
+
+def _wanted(data: ComparisonData) -> int:
+    return int(data.attributes["directions"])
+
+
+def _first_at(radius: Float64[np.ndarray, " r"], curve: Float64[np.ndarray, " r"], rise: float) -> float:
+    """Returns the first radius at which a curve has risen so far; between its places it is taken for a parabola."""
+    if not np.isfinite(curve).all() or curve.max() < rise:
+        return float("nan")
+    after = int(np.argmax(curve >= rise))
+    heights = np.sqrt(np.maximum(curve[after - 1 : after + 1], 0))
+    return float(np.interp(np.sqrt(rise), heights, radius[after - 1 : after + 1]))
+
+
+class InBlocks:
+    """Gives the block of each sample: its number in the data set modulo 64."""
+
+    # It is asked once for each batch, in order, by each worker, of which each has one.
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    def __call__(self, inputs: Any, targets: Any) -> Int64[np.ndarray, " samples"]:
+        """Returns the blocks of the next batch."""
+        count = sample_count(inputs, targets)
+        numbers = np.arange(self._asked, self._asked + count) % MOST_BLOCKS
+        self._asked += count
+        return numbers
+
+
+def block_names(metrics: Sequence[str]) -> list[str]:
+    """Returns what the losses of the blocks are called; nothing where samples are not told apart."""
+    names = [name_in_group("loss", block) for block in range(MOST_BLOCKS)]
+    return [name for name in names if name in metrics]
+
+
+def block_sizes(samples: int, blocks: int) -> Float64[np.ndarray, " blocks"]:
+    """Returns how many of the samples are in each block."""
+    return np.array([len(range(block, samples, MOST_BLOCKS)) for block in range(blocks)], np.float64)

@@ -25,8 +25,7 @@ from .answers import (
     p_text,
     recipe_means,
 )
-from .data import ComparisonData
-from .measures import MEASURES, RISE, left_out, measure_text, values_of
+from .data import MEASURES, RISE, ComparisonData, left_out, measure_text, values_of
 
 COMPARISON_SUMMARY_VERSION = 1
 """Grows when a name of ``comparison_json`` goes or changes its meaning; a new name alone leaves it."""
@@ -37,24 +36,24 @@ _WITHOUT_DIRECTIONS = ("loss", "trace")
 
 def comparison_text(data: ComparisonData) -> str:
     """Returns what a comparison file holds, one fact to a line, and then its answers."""
-    known, counts = data.attributes, data.status_counts
+    attributes, counts = data.attributes, data.status_counts
     rows: list[tuple[str, object]] = [
         ("file", data.path),
-        ("network", known.get("network")),
+        ("network", attributes.get("network")),
         ("recipes", ", ".join(f"{item.recipe} ({item.networks})" for item in recipe_means(data))),
         (
             "lines",
-            f"{known['directions']} directions of {len(data.t)} points to radius {known['radius']:g}, normalization "
-            f'"{known["normalization"]}"',
+            f"{attributes['directions']} directions of {len(data.t)} points to radius {attributes['radius']:g}, "
+            f'normalization "{attributes["normalization"]}"',
         ),
         ("measured", ", ".join(f"{count} {status.name.lower()}" for status, count in counts.items() if count)),
         ("complete", "yes" if data.complete else "no; the call that made it continues from here"),
-        ("samples", samples_text(known)),
-        ("seed", known.get("seed")),
-        ("measured in", plan_text(known.get("measurement_plan"))),
-        ("made", known.get("created")),
-        ("versions", versions_text(known.get("versions"))),
-        *(("note", note) for note in known.get("notes") or ()),
+        ("samples", samples_text(attributes)),
+        ("seed", attributes.get("seed")),
+        ("measured in", plan_text(attributes.get("measurement_plan"))),
+        ("made", attributes.get("created")),
+        ("versions", versions_text(attributes.get("versions"))),
+        *(("note", note) for note in attributes.get("notes") or ()),
     ]
     facts = as_lines([(name, str(value)) for name, value in rows if value is not None and str(value)])
     return f"{facts}\n\n{summary_text(data)}"
@@ -62,18 +61,18 @@ def comparison_text(data: ComparisonData) -> str:
 
 def summary_text(data: ComparisonData, measure: str = RISE) -> str:
     """Returns what each recipe gives and which one is flatter, with intervals, and what more certainty would need."""
-    known, means, answers = data.attributes, recipe_means(data, measure), answer_pairs(data, measure)
-    count = known.get("num_samples")
+    attributes, means, answers = data.attributes, recipe_means(data, measure), answer_pairs(data, measure)
+    count = attributes.get("num_samples")
     over = "all samples" if count is None else f"{count:,} samples"
     what = measure_text(data, measure)
-    lines = [f"{what[0].upper()}{what[1:]} ({known['directions']} directions, {over})"]
+    lines = [f"{what[0].upper()}{what[1:]} ({attributes['directions']} directions, {over})"]
     if measure in _WITHOUT_DIRECTIONS:
         lines = [f"{what[0].upper()}{what[1:]} ({over})"]
     width = max(len(item.recipe) for item in means)
     lines += [f"  {item.recipe:<{width}}  {_mean_text(item)}" for item in means]
     lines += [text for answer in answers for text in _answer_lines(answer, len(answers))]
     if measure == RISE:
-        lines += _spread_lines(means, int(known["directions"]))
+        lines += _spread_lines(means, int(attributes["directions"]))
     out = left_out(data)
     lines += [f"left out: {data.recipe[row]} {data.name[row]}: {reason}" for row, reason in list(out.items())[:_MOST]]
     if len(out) > _MOST:
@@ -92,7 +91,7 @@ def comparison_json(data: ComparisonData) -> dict[str, Any]:
     out = left_out(data)
     measured = [name for name in MEASURES if np.isfinite(values_of(data, name)).any()]
     values = {name: values_of(data, name) for name in measured}
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "summary_version": COMPARISON_SUMMARY_VERSION,
         "kind": "comparison",
         "file": None if data.path is None else str(data.path),
@@ -104,7 +103,7 @@ def comparison_json(data: ComparisonData) -> dict[str, Any]:
                 "name": data.name[row],
                 "sha256": data.sha256[row],
                 "left_out": out.get(row),
-                **{name: float(own[row]) for name, own in values.items()},
+                **{name: float(numbers[row]) for name, numbers in values.items()},
             }
             for row, recipe in enumerate(data.recipe)
         ],
@@ -113,7 +112,7 @@ def comparison_json(data: ComparisonData) -> dict[str, Any]:
         "errors": sorted(data.errors),
         "attributes": data.attributes,
     }
-    plain: dict[str, Any] = as_json(found)
+    plain: dict[str, Any] = as_json(facts)
     return plain
 
 
@@ -147,12 +146,12 @@ def _answer_lines(answer: Answer, pairs: int) -> list[str]:
 
 
 def _spread_lines(means: list[RecipeMean], directions: int) -> list[str]:
-    known = [item for item in means if not math.isnan(item.spread) and not math.isnan(item.direction_spread)]
-    if not known:
+    measured = [item for item in means if not math.isnan(item.spread) and not math.isnan(item.direction_spread)]
+    if not measured:
         return []
-    networks, lines = (np.mean([getattr(item, name) for item in known]) for name in ("spread", "direction_spread"))
+    networks, lines = (np.mean([getattr(item, name) for item in measured]) for name in ("spread", "direction_spread"))
     text = f"spread between networks {networks:.3g}, between the directions of one network {lines:.3g}"
-    needed = [item.directions_needed for item in known]
+    needed = [item.directions_needed for item in measured]
     if None in needed:
         return [
             f"{text}; most of what tells the networks of a recipe apart is the chance of {directions} "

@@ -1,10 +1,10 @@
-"""The lines through one network: how they are measured, and where their losses go."""
+"""The lines through one network: which these are, how they are measured, and where their losses go."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -14,19 +14,40 @@ from collectors.weights.aligned import AlignedState
 from workers.measuring.checks import check_determinism, check_same_values, closeness_elsewhere
 from workers.pool import PointTask, Pool, Result
 
-from ..curvature.second_differences import find_trace_by_lines
+from ..curvature.lines import find_trace_by_lines
 from ..errors import PlaneError
 from ..planes.directions import random_direction
 from ..planes.from_checkpoints import origin_state
 from ..record.checks import PointStatus
 from ..record.run import Run
-from .blocks import block_names
-from .data import TRACE_LINES, ComparisonData
-from .settings import ComparisonSettings
+from .data import TRACE_LINES, ComparisonData, block_names
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
 
 # Of the directions that workers hold at once; each makes every point a little dearer.
 _MOST_BYTES = 2**30
 _MOST_DIRECTIONS = 16
+
+
+@dataclass(frozen=True)
+class ComparisonSettings:
+    """What is measured of each network; ``OPTIONS`` explains and checks it."""
+
+    directions: int
+    points: int
+    radius: float
+    normalization: str
+    seed: int
+    confidence: float
+    rise: float
+    trace_lines: int
+
+    @property
+    def t(self) -> Float64[np.ndarray, " points"]:
+        """Places on a line, in lengths of its direction; 0 is exactly in the middle."""
+        half = np.linspace(0, float(self.radius), self.points // 2 + 1)
+        return np.concatenate([-half[:0:-1], half])
 
 
 @dataclass
@@ -140,8 +161,8 @@ class NetworkLines:
         if lacks_trace(data, row, settings):
             parameters, buffers = origin_state(self._state, self._pool.description.space)
             lines, seed, confidence = settings.trace_lines, settings.seed, settings.confidence
-            found = find_trace_by_lines(self._pool, parameters, buffers, lines, seed=seed, confidence=confidence)
-            yield MeasuredTrace(row, lines, found.value, found.low, found.high)
+            trace = find_trace_by_lines(self._pool, parameters, buffers, lines, seed=seed, confidence=confidence)
+            yield MeasuredTrace(row, lines, trace.value, trace.low, trace.high)
 
     def _check(self, origin: dict[str, float], data: ComparisonData, row: int) -> dict[str, float]:
         if not np.isfinite(origin["loss"]):

@@ -1,46 +1,51 @@
-"""``compare``: which of several recipes ends in the flatter minimum."""
+"""``compare``: which of several recipes ends in the flatter minimum, as an experiment that can be resumed."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from workers.errors import CallbackFunctionError
+import numpy as np
 
-from ..record.driver import forecast, measure, open_record
-from ..record.options import documented, with_defaults
-from ..record.provenance import function_attribute
+from collectors.errors import CheckpointError, LandscapeError
+from collectors.weights.aligned import AlignedState
+from workers.errors import CurvatureError, SampleLossesError
+from workers.pool import Pool
+
+from ..errors import PlaneError
+from ..planes.from_checkpoints import check_spannable
+from ..record.checks import PointStatus
+from ..record.driver import Experiment, Stored, carry_out, forecast_text, open_record
+from ..record.identity import OF_LOSS, identity_of
+from ..record.options import CompareOptions, documented, with_defaults
+from ..record.provenance import function_attribute, measured_attributes
 from ..record.record import record_format
-from ..record.run import Announcer, Run
-from ..record.workers import open_workers
+from ..record.run import Run
 from ..record.writer import output_file
-from .blocks import InBlocks
 from .comparison import Comparison
-from .data import ComparisonData
-from .experiment import ComparisonExperiment
-from .networks import find_recipes
-from .options import COMPARISON_OPTIONS, CompareOptions
-from .settings import ComparisonSettings
+from .data import ComparisonData, InBlocks, block_names, block_sizes, left_out
+from .lines import ComparisonSettings, FailedNetwork, MeasuredLine, MeasuredTrace, NetworkLines, lacks_trace
+from .networks import Recipes, as_states, find_recipes
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from jaxtyping import Bool
+
 _DRY_RUN = "dry run: reads the data set and measures one network's loss; writes nothing"
-_NO_BLOCKS = ("groups needs a loss that has a value for each sample", "groups does not reach the Evaluator")
+_OF_SETTINGS = ("radius", "normalization", "seed", "directions", "confidence", "rise")
+_NAMED = 8
 
 
-@documented(CompareOptions, COMPARISON_OPTIONS)
+@documented(CompareOptions)
 def compare(
     recipes: Mapping[str, Sequence[Any] | Mapping[Any, Any]],
     callback_fn: Callable[[], Any],
     *,
-    directions: int = 12,
-    points: int = 9,
-    radius: float = 0.5,
-    normalization: str = "filter",
-    seed: int = 0,
-    confidence: float = 0.95,
     device_ids: list[int] | None = None,
     output: str | os.PathLike[str] | None = None,
     num_samples: int | Mapping[str, int | None] | None = None,
@@ -56,12 +61,6 @@ def compare(
             run directories (whose last checkpoint is taken), all of one architecture. Or a dict from names to these,
             such as seeds; recipes that are both given so are compared in pairs of the same name.
         callback_fn: takes no argument, returns (model, network, dataset, metrics) or an Evaluator.
-        directions: random directions through each network.
-        points: along each of them, odd; the network itself is in the middle.
-        radius: how far a line goes each way, in lengths of its direction.
-        normalization: of the directions: "filter", "layer", "weight" or "none".
-        seed: of the directions, of a random choice of samples, and of the bootstrap.
-        confidence: of the intervals.
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
         output: the comparison file, or its fsspec URL; None keeps all in memory. A file of the same identity is
             continued, line by line, and may get more networks or directions.
@@ -80,49 +79,134 @@ def compare(
 
     Source: Li, Xu, Taylor, Studer, Goldstein 2018 (the lines); Welch 1947, Holm 1979 (the tests).
     """
-    chosen: CompareOptions = with_defaults("compare", CompareOptions, options, COMPARISON_OPTIONS)
-    settings = ComparisonSettings(
-        directions, points, radius, normalization, seed, confidence, chosen["rise"], chosen["trace_lines"]
-    )
-    rehearsal = chosen["dry_run"]
-    run = Run.checked(chosen)
-    found = find_recipes(recipes)
-    readers = [entry.reader for entry in found.entries]
-    path = None if output is None else output_file(output, readers)
-    say = Announcer(shown=rehearsal)
-    say(_DRY_RUN, timed=False)
-    say("building the network, reading the samples")
-
+    chosen: CompareOptions = with_defaults("compare", CompareOptions, options)
+    settings = ComparisonSettings(**{item.name: chosen[item.name] for item in fields(ComparisonSettings)})  # type: ignore[literal-required]
+    run, given = Run.checked(chosen), find_recipes(recipes)
+    path = None if output is None else output_file(output, [entry.reader for entry in given.entries])
+    run.say(_DRY_RUN, timed=False)
     attributes = {"samples": chosen["samples"], **function_attribute(callback_fn)}
-    experiment = ComparisonExperiment(found, settings, attributes)
-    with open_record(record_format(ComparisonData), path, overwrite=run.overwrite, rehearsal=rehearsal) as stored:
-
-        def measured(*, blocks: bool) -> Comparison | None:
-            how = {
-                **chosen,
-                "groups": InBlocks() if blocks else None,
-                "seed": seed,
-                "num_samples": num_samples,
-                "device_ids": device_ids,
-            }
-            with open_workers(
-                callback_fn,
-                how,
-                stored=[stored],
-                points=len(found.entries) * directions * points,
-                seconds=run.budget,
-                rehearsal=rehearsal,
-            ) as pool:
-                if rehearsal:
-                    say(forecast(experiment, stored, pool, run), timed=False)
-                    return None
-                record, report = measure(experiment, stored, pool, run)
-                return Comparison(record, report=report)
-
+    experiment = ComparisonExperiment(given, settings, attributes)
+    how = {**chosen, "num_samples": num_samples, "device_ids": device_ids}
+    count = len(given.entries) * settings.directions * settings.points
+    with open_record(record_format(ComparisonData), path, run) as stored:
+        # With several networks of each, it is they who say how sure the answer is.
+        blocks = {"groups": InBlocks()} if given.one_each else {}
         try:
-            # With several networks of each, it is they who say how sure the answer is.
-            return measured(blocks=found.one_each)
-        except (CallbackFunctionError, ValueError) as error:
-            if not (found.one_each and any(text in str(error) for text in _NO_BLOCKS)):
+            measured = carry_out(lambda _: experiment, stored, callback_fn, {**how, **blocks}, run, points=count)
+        except SampleLossesError:
+            if not blocks:
                 raise
-        return measured(blocks=False)
+            measured = carry_out(lambda _: experiment, stored, callback_fn, how, run, points=count)
+    return None if measured is None else Comparison(measured[0], report=measured[1])
+
+
+@dataclass
+class ComparisonExperiment(Experiment[ComparisonData]):
+    """The loss along lines through the networks of several recipes.
+
+    Attributes:
+        attributes: what the file says beside what the experiment knows itself.
+        states: the weights of each network, once the experiment has begun.
+    """
+
+    recipes: Recipes
+    settings: ComparisonSettings
+    attributes: Mapping[str, Any]
+    states: Sequence[AlignedState] = ()
+    unit: str = "line"
+    trial: str = "measuring one network's loss"
+
+    def begin(self, stored: Stored[ComparisonData], pool: Pool) -> ComparisonData:
+        """Returns the comparison with its identity and the lines of the file."""
+        check_spannable(pool.description.space)
+        self.states = as_states(self.recipes, pool.description.space)
+        self._find_out_how_losses_add_up(pool)
+        description = pool.description
+        blocks = len(block_names(description.metrics))
+        settings = self.settings
+        lines = {"normalization": settings.normalization, "seed": settings.seed, "t": settings.t.tolist()}
+        identity = identity_of(description, (*OF_LOSS, "buffers"), {"lines": lines})
+        identity["samples"]["blocks"] = blocks
+        attributes = {
+            **self.attributes,
+            **measured_attributes(description),
+            **{name: getattr(settings, name) for name in _OF_SETTINGS},
+            "buffers": description.options.buffers,
+            "weights": description.space.dimension,
+            "recipes": list(self.recipes.names),
+            "paired": list(self.recipes.paired),
+            "identity": identity,
+        }
+        columns = {
+            "recipe": [entry.recipe for entry in self.recipes.entries],
+            "name": [entry.name for entry in self.recipes.entries],
+            "sha256": [state.sha256() for state in self.states],
+            "t": settings.t,
+            "block_size": block_sizes(description.num_samples, blocks),
+        }
+        return ComparisonData.empty(columns, {"direction": settings.directions}, attributes).continuing(stored)
+
+    def resume(self, record: ComparisonData, pool: Pool) -> Bool[np.ndarray, "n directions"]:
+        """Returns which lines are measured; those of networks that only the file has are not."""
+        networks = len(self.states)
+        record.forget_failed(range(networks))
+        todo: Bool[np.ndarray, "n directions"] = record.status != PointStatus.MEASURED
+        todo[networks:], todo[:, self.settings.directions :] = False, False
+        return todo
+
+    def forecast(self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run) -> str:
+        """Returns in words what measuring would cost, after one network's own loss is measured."""
+        return self._forecast(record, todo, pool, max(origin.measured.seconds for origin in pool.measure_origin()))
+
+    def results(
+        self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run
+    ) -> Iterator[str | MeasuredLine | MeasuredTrace | FailedNetwork]:
+        """Yields the lines through one network after the other."""
+        announced = False
+        for row, state in run.in_time(enumerate(self.states)):
+            lines = NetworkLines(pool, state, self.settings)
+            try:
+                for line in lines.measure(record, row, run):
+                    if not announced and lines.seconds is not None:
+                        yield self._forecast(record, todo, pool, lines.seconds)
+                        announced = True
+                    yield line
+                yield from lines.trace(record, row)
+            except (CheckpointError, PlaneError, CurvatureError, FloatingPointError) as error:
+                yield FailedNetwork(row, self.settings.directions, f"{type(error).__name__}: {error}")
+
+    def keep(self, record: ComparisonData, result: MeasuredLine | MeasuredTrace | FailedNetwork) -> int:
+        """Writes a result to its place."""
+        return result.keep(record)
+
+    def warn(self, record: ComparisonData, run: Run) -> None:
+        """Warns of networks that do not count."""
+        if record.errors and not record.status_counts[PointStatus.MEASURED]:
+            raise LandscapeError(f"no network could be measured: {_reasons(record)}")
+        if left_out(record) and (record.complete or not run.stopped):
+            warnings.warn(f"left out of the comparison: {_reasons(record)}", stacklevel=5)
+
+    def _find_out_how_losses_add_up(self, pool: Pool) -> None:
+        """Puts the first finite network on the workers, who find out whether the loss splits into samples."""
+        for state in self.states:
+            with contextlib.suppress(CheckpointError, PlaneError, FloatingPointError):
+                NetworkLines(pool, state, self.settings).load([0])
+                return
+        labels = ", ".join(entry.label for entry in self.recipes.entries[:_NAMED])
+        raise CheckpointError(f"no network has weights that are finite numbers and not all zero: {labels}")
+
+    def _forecast(
+        self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, seconds: float
+    ) -> str:
+        settings, networks, pending = self.settings, len(self.states), int(todo.sum())
+        points = pending * (settings.points - 1) + int(todo.any(1).sum())
+        lacking = sum(lacks_trace(record, row, settings) for row in range(networks))
+        tasks = f"{networks} networks x {settings.directions} lines"
+        done = networks * settings.directions - pending
+        return forecast_text(tasks, done, points + lacking * 2 * settings.trace_lines, "point", seconds, pool.workers)
+
+
+def _reasons(data: ComparisonData) -> str:
+    out = left_out(data)
+    texts = [f"{data.recipe[row]} {data.name[row]} ({reason})" for row, reason in list(out.items())[:_NAMED]]
+    return "; ".join([*texts, *([f"and {len(out) - _NAMED} more"] if len(out) > _NAMED else [])])

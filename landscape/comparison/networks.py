@@ -86,23 +86,23 @@ def find_recipes(recipes: object) -> Recipes:
     names, paired, entries = [], [], []
     for recipe, given in recipes.items():
         name = check_name("a key of recipes", recipe)
-        own, with_names = _of_recipe(name, given)
+        networks, with_names = _of_recipe(name, given)
         names.append(name)
         paired += [name] if with_names else []
-        entries += own
+        entries += networks
     return Recipes(tuple(names), tuple(paired), tuple(entries))
 
 
 def check_different(digests: Mapping[str, str]) -> None:
     """Raises a ValueError where a SHA-256 of weights, by what texts call the network, is there twice."""
-    seen: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for label, digest in digests.items():
-        if digest in seen:
+        if digest in labels:
             raise ValueError(
-                f"{seen[digest]} and {label} are the same weights: a network that is given twice would count as two. "
+                f"{labels[digest]} and {label} are the same weights: a network that is given twice would count as two. "
                 "Give each once."
             )
-        seen[digest] = label
+        labels[digest] = label
 
 
 def _of_recipe(recipe: str, given: object) -> tuple[list[Entry], bool]:
@@ -121,7 +121,7 @@ def _of_recipe(recipe: str, given: object) -> tuple[list[Entry], bool]:
         raise wrong_type(label, _OF_RECIPE, given)
     if not items:
         raise wrong_value(label, "at least one network", given)
-    readers = [_open(own, item) for own, item in zip(labels, items, strict=True)]
+    readers = [_open(text, item) for text, item in zip(labels, items, strict=True)]
     entries = [Entry(recipe, *parts) for parts in zip(names, labels, readers, strict=True)]
     return entries, isinstance(given, Mapping)
 
@@ -151,15 +151,15 @@ def _is_one(given: object) -> bool:
 
 def _names_of(items: Sequence[object]) -> list[str]:
     """Returns names that tell the networks of a list apart: from their paths, else their numbers."""
-    found = []
+    names = []
     for place, item in enumerate(items):
         path = item.path if isinstance(item, RunDirectory) else item
         is_path = isinstance(item, str | os.PathLike | RunDirectory)
-        found.append(Path(str(path)).stem if is_path else str(place + 1))
-    if len(set(found)) < len(found):
+        names.append(Path(str(path)).stem if is_path else str(place + 1))
+    if len(set(names)) < len(names):
         whole = [str(item)[-_LONGEST:] if isinstance(item, str | os.PathLike) else "" for item in items]
-        found = [text if text and whole.count(text) == 1 else f"{place + 1}" for place, text in enumerate(whole)]
-    return [check_name("the name of a network", name) for name in found]
+        names = [text if text and whole.count(text) == 1 else f"{place + 1}" for place, text in enumerate(whole)]
+    return [check_name("the name of a network", name) for name in names]
 
 
 def as_states(recipes: Recipes, space: WeightSpace) -> list[AlignedState]:

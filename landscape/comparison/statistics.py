@@ -93,9 +93,13 @@ def directions_part(values: Float64[np.ndarray, " directions"], noise: float) ->
 
 
 def _with_directions(networks: Estimate, along: Float64[np.ndarray, " directions"], noise: float) -> Estimate:
-    own, more = networks.error**2, directions_part(along, noise)
-    spread = (own**2 / networks.degrees if networks.degrees else 0.0) + (more**2 / (len(along) - 1) if more else 0.0)
-    return Estimate(networks.value, math.sqrt(own + more), (own + more) ** 2 / spread if spread else networks.degrees)
+    between, within = networks.error**2, directions_part(along, noise)
+    spread = (between**2 / networks.degrees if networks.degrees else 0.0) + (
+        within**2 / (len(along) - 1) if within else 0.0
+    )
+    return Estimate(
+        networks.value, math.sqrt(between + within), (between + within) ** 2 / spread if spread else networks.degrees
+    )
 
 
 def noise_of(values: Float64[np.ndarray, "networks directions"]) -> float:
@@ -166,15 +170,15 @@ def holm(p_values: Sequence[float], confidence: float = 0.95) -> list[Corrected]
     """Corrects p-values, NaN if unknown, so that the chance of any false difference is that of one (Holm 1979)."""
     alpha = 1 - confidence
     order = sorted((p, place) for place, p in enumerate(p_values) if not math.isnan(p))
-    found = [Corrected(math.nan, False, confidence)] * len(p_values)
+    results = [Corrected(math.nan, False, confidence)] * len(p_values)
     corrected, failed = 0.0, 0
     for rank, (p, place) in enumerate(order):
         left = failed or len(order) - rank
         corrected = max(corrected, min(1.0, p * (len(order) - rank)))
         if not failed and p >= alpha / left:
             failed = left
-        found[place] = Corrected(corrected, not failed, 1 - alpha / left)
-    return found
+        results[place] = Corrected(corrected, not failed, 1 - alpha / left)
+    return results
 
 
 def networks_needed(spread: float, effect: float, confidence: float = 0.95, floor: float = 0.0) -> int | None:
@@ -197,8 +201,8 @@ def _needed(
         return None
 
     def suffices(count: int) -> bool:
-        known = degrees(count)
-        quantiles = stats.t.ppf((1 + confidence) / 2, known) + stats.t.ppf(POWER, known)
+        freedom = degrees(count)
+        quantiles = stats.t.ppf((1 + confidence) / 2, freedom) + stats.t.ppf(POWER, freedom)
         return bool(quantiles * math.sqrt(spread**2 / count + floor) <= abs(effect))
 
     low, high = 2, 3

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from collectors.files.remote_path import RemotePath
 from collectors.validation import check_float, check_int, wrong_value
 
-from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_which
+from ..figures.spectrum import curves_of
+from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_rise, check_which
 from ..planes.from_checkpoints import plane_of_eigenvectors
 from ..planes.plane import Plane
 from ..record.checks import PointStatus
@@ -22,12 +23,16 @@ from ..record.read_only_record import ReadOnlyRecord
 from ..record.run import MeasurementReport
 from ..roles import CHECKPOINT, OriginRole, named_origin
 from .data import MATRIX_NAMES, CurvatureData
-from .density import smoothed
 from .vectors_file import Eigenvectors, read_vectors, write_vectors
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
     from matplotlib.axes import Axes
+
+# Of the range of the nodes: how wide a node is drawn.
+_SHARE = 0.01
+# Standard deviations beyond the last node that are drawn.
+_BEYOND = 4.0
 
 
 class Curvature(ReadOnlyRecord, CurvatureData):
@@ -147,7 +152,7 @@ class Curvature(ReadOnlyRecord, CurvatureData):
             ValueError: an argument has a wrong value, or no density was measured (``density_probes``).
         """
         row = self.row(number)
-        return smoothed(self.density_nodes[row], self.density_weights[row], width, size)
+        return _smoothed(self.density_nodes[row], self.density_weights[row], width, size)
 
     def vectors(self, number: int | None = None) -> tuple[dict[str, NDArray[Any]], ...]:
         """Returns the eigenvectors, in the order of ``eigenvalues``: of each, an array for every trainable parameter.
@@ -203,9 +208,8 @@ class Curvature(ReadOnlyRecord, CurvatureData):
             ValueError: an argument has a wrong value, or that eigenvalue was not measured.
             LandscapeError: the eigenvectors were not kept (``keep_vectors``), or their file is missing or damaged.
         """
-        names, row = check_which(which), self.row(number)
-        if check_float("rise", rise) <= 0:
-            raise wrong_value("rise", "a number above 0, in units of the loss", rise)
+        names, row = check_which("which", which), self.row(number)
+        rise = check_rise("rise", rise)
         places = [self.top if name == BOTTOM else FROM_THE_TOP.index(name) for name in names]
         for one, place in zip(names, places, strict=True):
             if place >= (self.top + self.bottom if one == BOTTOM else self.top):
@@ -217,7 +221,7 @@ class Curvature(ReadOnlyRecord, CurvatureData):
             tuple(float(self.eigenvalues[row, place]) for place in places),
             tuple(float(self.residuals[row, place]) for place in places),
             int(self.attributes["num_samples"]),
-            float(rise),
+            rise,
         )
         known = self.attributes
         identity = eigenvectors_identity(
@@ -257,3 +261,25 @@ class Curvature(ReadOnlyRecord, CurvatureData):
 
 def _count(number: int, unit: str) -> str:
     return f"{number} {unit}" + ("s" if number > 1 else "")
+
+
+def _smoothed(
+    nodes: Float64[np.ndarray, "probes steps"],
+    weights: Float64[np.ndarray, "probes steps"],
+    width: float | None,
+    size: int,
+) -> tuple[Float64[np.ndarray, " size"], Float64[np.ndarray, " size"]]:
+    """Returns increasing places and the density at each, whose integral is 1: normal curves around the nodes."""
+    check_int("size", size, minimum=2)
+    known = np.isfinite(nodes)
+    if not known.any():
+        raise ValueError(
+            "no density of the eigenvalues was measured here; measure it with density_probes=4 (of 40 products each)."
+        )
+    low, high = float(nodes[known].min()), float(nodes[known].max())
+    if width is None:
+        width = _SHARE * (high - low) or _SHARE * max(abs(high), 1.0)
+    elif check_float("width", width) <= 0:
+        raise wrong_value("width", "a number above 0", width)
+    places = np.linspace(low - _BEYOND * width, high + _BEYOND * width, size)
+    return places, curves_of(nodes, weights, places, width).mean(axis=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import time
 import warnings
@@ -11,20 +13,24 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from collectors.errors import CheckpointError
+from collectors.networks.weight_space import WeightSpace
 from collectors.weights.aligned import AlignedState, NetworkState
 from collectors.weights.safetensors_file import portable
 from workers.curvature.measuring import CurvatureSettings
 from workers.errors import CurvatureError
 from workers.pool import CurvatureResult, CurvatureTask, Pool
 
-from ..errors import error_message
+from ..errors import PlaneError, error_message
+from ..planes.directions import NORMALIZATIONS
+from ..planes.from_checkpoints import random_plane_of
+from ..planes.plane import Plane
 from ..record.checks import PointStatus
 from ..record.driver import Experiment, Stored, forecast_text
 from ..record.identity import OF_LOSS, identity_of
 from ..record.kind import CURVATURE
 from ..record.provenance import measured_attributes
 from ..record.run import Run
-from .adding_up import find_out_how_losses_add_up
 from .data import MATRIX_NAMES, CurvatureData
 from .facts import failures
 from .vectors_file import Eigenvectors, has_vectors, write_vectors
@@ -52,6 +58,7 @@ class CurvatureExperiment(Experiment[CurvatureData]):
     attributes: Mapping[str, Any]
     unit: str
     vectors: dict[int, Eigenvectors] = field(default_factory=dict)
+    trial: str = "making a few products"
 
     def begin(self, stored: Stored[CurvatureData], pool: Pool) -> CurvatureData:
         """Returns the curvature with its identity and the rows of the file."""
@@ -157,7 +164,7 @@ class CurvatureExperiment(Experiment[CurvatureData]):
             warnings.warn(
                 f"the curvature at {counts[PointStatus.FAILED]} of {self._counted(len(record.number))} could not be "
                 f"measured:\n  {listed}",
-                stacklevel=5,
+                stacklevel=6,
             )
         rows = np.flatnonzero((record.status == PointStatus.MEASURED) & (record.converged == 0).any(axis=1))
         if len(rows):
@@ -165,7 +172,7 @@ class CurvatureExperiment(Experiment[CurvatureData]):
                 f"eigenvalues at {self.unit} {', '.join(str(record.number[row]) for row in rows[:8])} are known less "
                 f"well than the tolerance of {self.settings.tolerance:g} asks for: `converged` and `residuals` say "
                 "which and how well. Raise max_products, or the tolerance.",
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def _counted(self, count: int) -> str:
@@ -207,3 +214,25 @@ def expected_products(settings: CurvatureSettings, dimension: int) -> int:
 
 def _as_opener(state: AlignedState) -> NetworkState:
     return NetworkState(lambda: state, state.space, own_buffers=True)
+
+
+def find_out_how_losses_add_up(pool: Pool, weights: Mapping[int, AlignedState]) -> None:
+    """Lets workers find out whether the loss splits into samples, on a random line from the last finite weights."""
+    for number in sorted(weights, reverse=True):
+        try:
+            with np.errstate(over="raise"):
+                line = _random_line(weights[number], pool.description.space)
+        except (CheckpointError, FloatingPointError):
+            continue  # a training that diverged; each such set gets an error of its own
+        pool.load(line.origin, line.directions, line.buffers, (), [(1.0,)])
+        return
+
+
+def _random_line(state: AlignedState, space: WeightSpace) -> Plane:
+    # Weights that are all zero have no scale: only the last normalization moves them.
+    *scaled, unscaled = NORMALIZATIONS
+    line = functools.partial(random_plane_of, state, space, seed=0, perturb_one_dimensional=True, dimension=1)
+    for normalization in scaled:
+        with contextlib.suppress(PlaneError):
+            return line(normalization=normalization)
+    return line(normalization=unscaled)

@@ -7,14 +7,13 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collectors.files.places import AnyPath, check_directory
 from collectors.networks.weight_space import WeightSpace
-from collectors.validation import check_bool, check_choice, check_float, check_int, wrong_value
 from collectors.weights.aligned import AlignedState, Weights, align, as_reader
 from collectors.weights.safetensors_file import StateReader
 from workers.curvature.measuring import CurvatureSettings
@@ -25,19 +24,20 @@ from workers.pool import Pool
 
 from ..errors import error_message
 from ..grid.kept_plane import read_kept
-from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_which
+from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature
 from ..planes.directions import random_direction
 from ..planes.from_checkpoints import plane_of_eigenvectors
 from ..planes.plane import Plane
 from ..record.identity import eigenvectors_identity, identity_of
-from ..record.options import RunOptions
+from ..record.options import EigenvectorOptions, RunOptions, documented, with_defaults
 from ..record.run import duration_text
 from ..record.workers import open_workers
 from ..roles import UNKNOWN, OriginRole, named_origin
-from .adding_up import find_out_how_losses_add_up
-from .experiment import curvature_task
+from .experiment import curvature_task, find_out_how_losses_add_up
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from jaxtyping import Float
 
 
@@ -48,16 +48,7 @@ _MATRICES = {"hessian": "Hessian", "ggn": "Gauss-Newton matrix"}
 
 @dataclass(frozen=True)
 class EigenvectorSettings:
-    """Which eigenvectors a plane goes along.
-
-    Attributes:
-        which: one or two of "top", "second", "third", "fourth", "fifth" and "bottom".
-        matrix: "hessian" or "ggn".
-        rise: how much the loss rises along an axis to its end, as far as it is a parabola.
-        tolerance: of an eigenvector's residual, as a share of its eigenvalue.
-        max_products: of one search for eigenvectors.
-        seed: of its start.
-    """
+    """Which eigenvectors a plane goes along; ``OPTIONS`` explains and checks them."""
 
     which: tuple[str, ...] = USUAL
     matrix: str = "hessian"
@@ -67,19 +58,11 @@ class EigenvectorSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "which", check_which(self.which))
-        check_choice("matrix", self.matrix, MATRICES)
         if self.matrix == "ggn" and BOTTOM in self.which:
             raise ValueError(
                 'which must not have "bottom" with matrix="ggn", whose lowest eigenvalue is zero, or nearly zero, in '
                 'very many directions: take "second" or another, or matrix="hessian".'
             )
-        if check_float("rise", self.rise) <= 0:
-            raise wrong_value("rise", "a number above 0, in units of the loss", self.rise)
-        object.__setattr__(self, "rise", float(self.rise))
-        object.__setattr__(self, "tolerance", check_float("tolerance", self.tolerance))
-        check_int("max_products", self.max_products, minimum=1)
-        check_int("seed", self.seed, minimum=0)
 
     @classmethod
     def of_run(cls, options: RunOptions) -> EigenvectorSettings:
@@ -136,24 +119,16 @@ class EigenvectorSettings:
         )
 
 
+@documented(EigenvectorOptions)
 def hessian_plane(
     origin: Weights,
     callback_fn: Callable[[], Any],
     *,
-    which: str | Sequence[str] = USUAL,
-    matrix: str = "hessian",
-    rise: float = 1.0,
-    tolerance: float = 1e-3,
-    max_products: int = 200,
     name: str | None = None,
     num_samples: int | Mapping[str, int | None] | None = None,
-    samples: str = "first",
-    seed: int = 0,
-    seed_each_point: bool = False,
     kept_beside: str | os.PathLike[str] | None = None,
     device_ids: list[int] | None = None,
-    address: str | None = None,
-    progress: bool = True,
+    **options: Unpack[EigenvectorOptions],
 ) -> Plane:
     """Returns a plane, or a line, along eigenvectors of the loss's Hessian at a set of weights.
 
@@ -165,21 +140,11 @@ def hessian_plane(
     Args:
         origin: the weights: a network, a state dict, a file, or a ``StateReader``.
         callback_fn: takes no argument, returns (model, network, dataset, metrics); PyTorch or JAX.
-        which: one (a line) or two of "top", "second", "third", "fourth", "fifth" and, of the Hessian, "bottom", the
-            lowest eigenvalue.
-        matrix: "hessian", or "ggn" for the generalised Gauss-Newton matrix, which is never negative for a convex loss.
-        rise: in units of the loss.
-        tolerance: of each eigenvector's residual, as a share of its own eigenvalue.
-        max_products: of one search; an eigenvector that has not converged by then is used, with a warning.
         name: what pictures call the network, such as "SGD"; None calls it the origin.
         num_samples: samples that the loss is a mean over; None means all of the data set.
-        samples: which: "first" (in data-set order) or "random" (a seeded subset).
-        seed: of the search's start, and of the samples.
-        seed_each_point: whether a loss that draws random numbers always draws the same ones, by ``seed``.
         kept_beside: a landscape file for which an earlier call found this plane; its vectors are read instead.
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-        address: address of a Ray cluster to join; "local" starts a private Ray.
-        progress: whether it is said what was found.
+        **options: see ``EigenvectorOptions``.
 
     Returns:
         The plane. ``evaluate`` keeps its vectors beside the landscape file, and continues with those.
@@ -193,20 +158,15 @@ def hessian_plane(
 
     Source: Boettcher and Wheeler 2024 (saddles in random planes); Ghorbani, Krishnan and Xiao 2019.
     """
-    check_choice("matrix", matrix, MATRICES)
-    settings = EigenvectorSettings(
-        which=check_which(which), matrix=matrix, rise=rise, tolerance=tolerance, max_products=max_products, seed=seed
-    )
-    how = {
-        "num_samples": num_samples, "samples": samples, "seed": seed, "seed_each_point": seed_each_point,
-        "device_ids": device_ids, "address": address, "compile": False,
-    }  # fmt: skip
+    chosen: EigenvectorOptions = with_defaults("hessian_plane", EigenvectorOptions, options)
+    settings = EigenvectorSettings(**{item.name: chosen[item.name] for item in fields(EigenvectorSettings)})  # type: ignore[literal-required]
+    # Products run eagerly.
+    how = {**chosen, "num_samples": num_samples, "device_ids": device_ids, "compile": False}
     role = named_origin(name)
     kept = None if kept_beside is None else check_directory("kept_beside", kept_beside)
     reader = as_reader("origin", origin)
-    check_bool("progress", progress)
     with open_workers(callback_fn, how) as pool:
-        return plane_along_eigenvectors(pool, reader, settings, role=role, kept=kept, progress=progress)
+        return plane_along_eigenvectors(pool, reader, settings, role=role, kept=kept, progress=chosen["progress"])
 
 
 def plane_along_eigenvectors(

@@ -1,17 +1,37 @@
-"""``trace_by_lines``: the trace of a Hessian from losses alone, for whatever has no second derivatives."""
+"""The trace of a Hessian from losses alone, for whatever has no second derivatives: second differences along lines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from collectors.networks.weight_space import State, WeightSpace, direction_dtype
 from collectors.validation import check_int
 from collectors.weights.aligned import NetworkState, Weights, align, as_reader
+from workers.curvature.products import Layout, Vector
 from workers.curvature.trace import Trace
+from workers.errors import CurvatureError
+from workers.pool import Pool, StateTask
 
+from ..errors import error_message
 from ..record.workers import open_workers
-from .adding_up import find_out_how_losses_add_up
-from .second_differences import find_trace_by_lines
+from .experiment import find_out_how_losses_add_up
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+_LINES = 5  # of the random numbers for lines
+# A larger rise is no parabola, and a smaller one drowns in the rounding of float32.
+_RISE = 1e-3
+_FIRST_STEP = 1e-2
+_PILOTS = 3
+_SEARCHES = 10
+_HALVINGS = 3
+# How far second differences over a step and over its half may be apart.
+_AGREE = 0.1
 
 
 def trace_by_lines(
@@ -56,3 +76,81 @@ def trace_by_lines(
         find_out_how_losses_add_up(pool, {0: state})
         parameters, buffers = NetworkState(lambda: state, space, own_buffers=True)()
         return find_trace_by_lines(pool, parameters, buffers, lines, seed=seed)
+
+
+def find_trace_by_lines(
+    pool: Pool, parameters: State, buffers: State | None, lines: int, *, seed: int = 0, confidence: float = 0.95
+) -> Trace:
+    """Returns the trace at a set of weights, as ``trace_by_lines`` estimates it."""
+    space: WeightSpace = pool.description.space
+    trainable = [info for info in space.trainable if info.size]
+    double = any(direction_dtype(info.dtype) == np.float64 for info in trainable)
+    layout = Layout(
+        tuple(info.name for info in trainable),
+        tuple(info.shape for info in trainable),
+        "float64" if double else "float32",
+    )
+    probe = _Lines(pool, layout, parameters, buffers, seed)
+    step = probe.find_step(min(_PILOTS, lines))
+    return Trace.of(probe.second_differences(range(lines), step), confidence=confidence)
+
+
+class _Lines:
+    """Lines through a set of weights."""
+
+    def __init__(self, pool: Pool, layout: Layout, parameters: State, buffers: State | None, seed: int) -> None:
+        self._pool, self._layout, self._parameters, self._buffers, self._seed = pool, layout, parameters, buffers, seed
+        self._here = self._losses([(0, 0.0)])[0]
+
+    def find_step(self, pilots: int) -> float:
+        """Returns how far a line goes each way, as a factor of its direction of -1 and 1."""
+        values = [np.asarray(self._parameters[name], np.float64) for name in self._layout.names]
+        size = np.sqrt(sum(float(np.square(value).sum()) for value in values) / self._layout.dimension)
+        step = float(_FIRST_STEP * (size or 1.0))
+        for _ in range(_SEARCHES):
+            found = self.second_differences(range(pilots), step)
+            ratio = _RISE * abs(self._here) / max(float(np.abs(found).mean()) * step**2 / 2, np.finfo(float).tiny)
+            if 0.25 <= ratio <= 4:
+                break
+            step *= float(np.clip(np.sqrt(ratio), 0.1, 10))
+        for _ in range(_HALVINGS):
+            halved = self.second_differences(range(pilots), step / 2)
+            if np.abs(halved - found).mean() <= _AGREE * np.abs(halved).mean():
+                return step
+            step, found = step / 2, halved
+        warnings.warn(
+            f"along random lines the loss is no parabola, also not over a step of {step:.1g}: the trace depends on the "
+            "step. Kinks (ReLU, max pooling) do that; where derivatives exist, measure_curvature leaves them out.",
+            stacklevel=4,
+        )
+        return step
+
+    def second_differences(self, numbers: Sequence[int], step: float) -> Float64[np.ndarray, " lines"]:
+        """Returns what each line gives for the trace, shape (lines,)."""
+        losses = self._losses([(number, sign * step) for number in numbers for sign in (1, -1)]).reshape(-1, 2)
+        traces: Float64[np.ndarray, " lines"] = (losses.sum(1) - 2 * self._here) / step**2
+        return traces
+
+    def _losses(self, places: Sequence[tuple[int, float]]) -> Float64[np.ndarray, " places"]:
+        tasks = (StateTask(place, lambda place=place: self._at(*place)) for place in places)  # type: ignore[misc]
+        found: dict[Any, float] = {}
+        for result in self._pool.run(tasks):
+            if result.values is None:
+                raise CurvatureError(f"the loss cannot be measured along a line: {error_message(result.error or '')}")
+            found[result.key] = result.values["loss"]
+        losses = np.array([found[place] for place in places])
+        if not np.isfinite(losses).all():
+            raise CurvatureError(
+                "the loss is not a finite number at these weights or near them, where curvature has no meaning."
+            )
+        return losses
+
+    def _at(self, number: int, step: float) -> tuple[State, State | None]:
+        if not step:
+            return self._parameters, self._buffers
+        along: Vector = self._layout.rademacher(self._seed, _LINES, number)
+        moved = {
+            name: (np.asarray(self._parameters[name], part.dtype) + step * part).astype(self._parameters[name].dtype)
+            for name, part in self._layout.as_state(along).items()
+        }
+        return {**self._parameters, **moved}, self._buffers

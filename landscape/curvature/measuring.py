@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -18,18 +17,17 @@ from collectors.weights.aligned import AlignedState, Weights, align, as_reader
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import Matrix, ProductSettings
 
-from ..record.driver import forecast, measure, open_record
-from ..record.options import documented, with_defaults
+from ..record.driver import carry_out, open_record
+from ..record.options import CurvatureOptions, RunCurvatureOptions, documented, with_defaults
 from ..record.provenance import function_attribute, run_attributes
 from ..record.record import record_format
-from ..record.run import Announcer, Run
-from ..record.workers import open_workers
+from ..record.run import Run
 from ..record.writer import output_file
 from ..roles import CHECKPOINT
 from .curvature import Curvature
 from .data import CurvatureData
 from .experiment import CurvatureExperiment
-from .options import CURVATURE_OPTIONS, CurvatureOptions, RunCurvatureOptions
+from .vectors_file import Eigenvectors
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -43,7 +41,7 @@ _OF_SETTINGS = (
 _DRY_RUN = "dry run: reads the data set and makes a few products at the last checkpoint; writes nothing"
 
 
-@documented(CurvatureOptions, CURVATURE_OPTIONS)
+@documented(CurvatureOptions)
 def measure_curvature(
     weights: Weights,
     callback_fn: Callable[[], Any],
@@ -74,28 +72,20 @@ def measure_curvature(
         CurvatureError: the loss is not finite, or the network or the loss has no second derivative.
         LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
     """
-    chosen: CurvatureOptions = with_defaults("measure_curvature", CurvatureOptions, options, CURVATURE_OPTIONS)
+    chosen: CurvatureOptions = with_defaults("measure_curvature", CurvatureOptions, options)
     settings, run = _settings(chosen), Run.checked(chosen)
     reader = as_reader("weights", weights)
     path = None if output is None else output_file(output, (reader,))
-    found = _measure(
-        lambda space: {_NUMBER: align(reader, space)},
-        callback_fn,
-        path,
-        CHECKPOINT,
-        {},
-        chosen,
-        settings,
-        run,
-        device_ids=device_ids,
-        num_samples=num_samples,
+    how = {**chosen, "device_ids": device_ids, "num_samples": num_samples}
+    measured = _measure(
+        lambda space: {_NUMBER: align(reader, space)}, callback_fn, path, CHECKPOINT, {}, how, settings, run
     )
-    assert found is not None
-    return found
+    assert measured is not None
+    return measured
 
 
 def measure_run(
-    run: RunDirectory,
+    directory: RunDirectory,
     callback_fn: Callable[[], Any],
     numbers: Iterable[int] | None,
     folder: AnyPath,
@@ -106,28 +96,21 @@ def measure_run(
     chosen: RunCurvatureOptions,
 ) -> Curvature | None:
     """Measures the curvature at a run's checkpoints for ``SummaryLandscape.gen_curvature``; None after a dry run."""
-    settings, how = _settings(chosen), Run.checked(chosen)
-    measured_numbers = _numbers(run, numbers)
+    settings, run = _settings(chosen), Run.checked(chosen)
+    measured_numbers = _numbers(directory, numbers)
     span = f"{measured_numbers[0]}-{measured_numbers[-1]}" if len(measured_numbers) > 1 else f"{measured_numbers[0]}"
     path = folder / f"{stem}_{span}{'' if chosen['matrix'] == 'hessian' else '_' + chosen['matrix']}.h5"
     attributes = {
-        "step_per_epoch": run.metadata.step_per_epoch,
-        **run_attributes(run.path, {}, folder),
-        **_learning_rate(run),
+        "step_per_epoch": directory.metadata.step_per_epoch,
+        **run_attributes(directory.path, {}, folder),
+        **_learning_rate(directory),
     }
-    return _measure(
-        lambda space: {number: align(run.checkpoint(number, space), space) for number in measured_numbers},
-        callback_fn,
-        path,
-        run.settings.unit,
-        attributes,
-        chosen,
-        settings,
-        how,
-        device_ids=device_ids,
-        num_samples=num_samples,
-        rehearsal=chosen["dry_run"],
-    )
+    how = {**chosen, "device_ids": device_ids, "num_samples": num_samples}
+
+    def weights(space: WeightSpace) -> dict[int, AlignedState]:
+        return {number: align(directory.checkpoint(number, space), space) for number in measured_numbers}
+
+    return _measure(weights, callback_fn, path, directory.settings.unit, attributes, how, settings, run)
 
 
 def _learning_rate(run: RunDirectory) -> dict[str, float | dict[str, float]]:
@@ -148,39 +131,22 @@ def _measure(
     path: AnyPath | None,
     unit: str,
     attributes: Mapping[str, Any],
-    chosen: CurvatureOptions,
+    options: Mapping[str, Any],
     settings: CurvatureSettings,
     run: Run,
-    *,
-    device_ids: list[int] | None,
-    num_samples: int | Mapping[str, int | None] | None,
-    rehearsal: bool = False,
 ) -> Curvature | None:
-    """Returns the curvature at sets of weights, or None after a rehearsal, which prints a forecast."""
-    say = Announcer(shown=rehearsal)
-    say(_DRY_RUN, timed=False)
-    say("building the network, reading the samples")
-    with contextlib.ExitStack() as stack:
-        stored = stack.enter_context(
-            open_record(record_format(CurvatureData), path, overwrite=run.overwrite, rehearsal=rehearsal)
-        )
+    """Returns the curvature at sets of weights, or None after a dry run, which prints a forecast."""
+    run.say(_DRY_RUN, timed=False)
+    vectors: dict[int, Eigenvectors] = {}
+    about = {"samples": options["samples"], **function_attribute(callback_fn), **attributes}
+
+    def experiment(space: WeightSpace) -> CurvatureExperiment:
+        return CurvatureExperiment(weights(space), settings, about, unit, vectors)
+
+    with open_record(record_format(CurvatureData), path, run) as stored:
         # Products run eagerly.
-        how = {**chosen, "compile": False, "device_ids": device_ids, "num_samples": num_samples}
-        pool = stack.enter_context(
-            open_workers(callback_fn, how, stored=[stored], seconds=run.budget, rehearsal=rehearsal)
-        )
-        experiment = CurvatureExperiment(
-            weights(pool.description.space),
-            settings,
-            {"samples": chosen["samples"], **function_attribute(callback_fn), **attributes},
-            unit,
-        )
-        if path is not None and rehearsal:
-            say("making a few products")
-            say(f"{path.name}: {forecast(experiment, stored, pool, run)}", timed=False)
-            return None
-        record, report = measure(experiment, stored, pool, run)
-        return Curvature(record, report=report, vectors=experiment.vectors)
+        measured = carry_out(experiment, stored, callback_fn, {**options, "compile": False}, run)
+    return None if measured is None else Curvature(measured[0], report=measured[1], vectors=vectors)
 
 
 def _settings(chosen: CurvatureOptions) -> CurvatureSettings:

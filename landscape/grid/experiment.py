@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import shlex
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -117,7 +115,7 @@ class GridExperiment(Experiment[LandscapeData]):
         """Yields results of the coarse grid, of the checkpoints, of the fine grid, of rounds of adaptive sampling."""
         path = checkpoint_tasks(self.plane, record, self._same)
         self.predicted = self._forecast(record, pool, run, path)
-        yield from filter(None, (self._changed_grid, str(self.predicted), _watch_text(record)))
+        yield from filter(None, (self._changed_grid, str(self.predicted)))
         yield self._start
         sampling = self.sampling
         adaptive = AdaptiveSampling(
@@ -198,6 +196,11 @@ class GridExperiment(Experiment[LandscapeData]):
         far = [shares(plane, corner) for corner in corners]
         pool.load(plane.origin, plane.directions, plane.buffers, end_buffers, far)
 
+    @functools.cached_property
+    def _curvature_attribute(self) -> dict[str, Any]:
+        """Which eigenvectors the directions are; their digests take as long as reading them."""
+        return curvature_attribute(self.plane)
+
     def _unmeasured(self, description: EvaluatorDescription) -> LandscapeData:
         plane, checkpoints = self.plane, None
         if plane.projection is not None:
@@ -225,7 +228,7 @@ class GridExperiment(Experiment[LandscapeData]):
                 *([_EXTREMES] if options.extremes else []),
             ],
             "identity": self._identity(description),
-            **curvature_attribute(plane),
+            **self._curvature_attribute,
         }
         bends = plane.curvature
         directions = DirectionsData(
@@ -295,8 +298,3 @@ class GridExperiment(Experiment[LandscapeData]):
 def _add(record: LandscapeData, attributes: Mapping[str, Any]) -> int:
     record.attributes.update(attributes)
     return 0
-
-
-def _watch_text(record: LandscapeData) -> str:
-    path = record.path
-    return f"watch it: landscape watch {shlex.quote(str(path))}" if isinstance(path, Path) else ""

@@ -53,7 +53,7 @@ def measure_plane(
         check_directions(path)
     how = {**chosen, "buffers": buffers, "num_samples": num_samples, "device_ids": device_ids}
     with contextlib.ExitStack() as stack:
-        stored = stack.enter_context(open_record(LANDSCAPE_FILE, path, overwrite=run.overwrite))
+        stored = stack.enter_context(open_record(LANDSCAPE_FILE, path, run))
         points = fewest_points(tuple(len(axis) for axis in axes[::-1] if axis is not None), sampling.sampling)
         pool = stack.enter_context(open_workers(callback_fn, how, stored=[stored], points=points, seconds=run.budget))
         check_same_network(plane, pool.description.space)

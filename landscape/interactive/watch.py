@@ -1,4 +1,4 @@
-"""Follows a landscape file that a run is still writing, and serves its page: contents, progress, time left."""
+"""Follows a file that a run is still writing, and serves its page: contents, progress, time left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,9 +27,13 @@ from ..errors import LandscapeLockedError, LandscapeNotFoundError
 from ..grid.data import LandscapeData
 from ..grid.landscape_file import read_landscape
 from ..record.checks import PointStatus
+from ..record.driver import Measured
+from ..record.kind import FileKind
 from ..record.lock import is_being_written
 from ..record.run import duration_text
+from ..record.whole_file import kind_of
 from ..scales.frame import ASPECTS
+from .chart_page import Chart, chart_page
 from .content import landscape_content
 from .page import SCRIPT_NAME, page_html, plotly_script
 
@@ -40,11 +44,12 @@ _MOST_CONNECTIONS = 32
 _SECONDS_OF_CONNECTION = 30.0
 # The time left is estimated from the speed of the last minutes: a run may have been interrupted before.
 _SECONDS_OF_SPEED = 120.0
+_NO_CHARTS: Mapping[FileKind, Chart] = {}
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of a landscape file.
+    """The state of a file.
 
     Attributes:
         version: changes whenever the file does; empty while there is none.
@@ -61,17 +66,27 @@ class Progress:
 
 
 class FileWatch:
-    """Reads a landscape file again after changes, from any thread; ``landscape`` is None before there was a file."""
+    """Reads a file again after changes, from any thread; ``record`` is None before there was one.
+
+    Args:
+        path: of a landscape, or of a kind that is among ``charts``.
+    """
 
     def __init__(
-        self, path: Path, camera: CameraChoice | None = None, *, clock: Callable[[], float] = time.time
+        self,
+        path: Path,
+        camera: CameraChoice | None = None,
+        charts: Mapping[FileKind, Chart] = _NO_CHARTS,
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._path = path
+        self._path, self._charts = path, charts
         self._clock = clock
         _, self._cameras = offered_cameras(camera)
         self._lock = threading.Lock()
         self._stamp: tuple[int, ...] | None = None
-        self.landscape: LandscapeData | None = None
+        self.record: Any = None
+        self.chart: Chart | None = None
         self._content: dict[str, Any] | None = None
         self._problem: LandscapeError | None = None
         self._locked = False
@@ -102,7 +117,8 @@ class FileWatch:
         """Returns whether the file could be read to its end, or never will be as it is."""
         self._locked = False
         try:
-            self.landscape = read_landscape(self._path)
+            self.chart = self._charts.get(kind_of(self._path)) if self._charts else None
+            self.record = self.chart.load(self._path) if self.chart else read_landscape(self._path)
         except LandscapeNotFoundError:
             return False  # it was removed; the next look will tell
         except LandscapeLockedError:
@@ -112,8 +128,9 @@ class FileWatch:
             self._problem = error
             return True
         self._problem = None
-        self._content = landscape_content(self.landscape, self._path.name, self._cameras)
-        done, _ = _counts(self.landscape)
+        is_landscape = isinstance(self.record, LandscapeData)
+        self._content = landscape_content(self.record, self._path.name, self._cameras) if is_landscape else None
+        done, _ = _counts(self.record)
         if self._history and done < self._history[-1][1]:
             self._history.clear()  # another landscape took the file's place
         self._history.append((written, done))
@@ -125,19 +142,19 @@ class FileWatch:
         version = "" if self._stamp is None else "-".join(f"{number:x}" for number in self._stamp)
         if self._problem is not None:
             return Progress(version, "unreadable", 0, 0, str(self._problem))
-        if self.landscape is None:
+        if self.record is None:
             why = "another program has it open for writing" if self._locked else "it does not exist yet"
             return Progress(version, "waiting", 0, 0, f"Waiting for {self._path}: {why}.")
-        done, total = _counts(self.landscape)
+        done, total = _counts(self.record)
         share = f"{done} of {total} measured ({100 * done // max(total, 1)} %)"
-        if self.landscape.complete:
+        if self.record.complete:
             return Progress(version, "complete", done, total, f"Complete: {share}.")
         if not is_being_written(self._path):
             text = f"Stopped: {share}, and no process of this machine is writing. The call that made it continues."
             return Progress(version, "stopped", done, total, text)
-        return Progress(version, "measuring", done, total, f"Measuring: {share}{self._left(self.landscape, total)}.")
+        return Progress(version, "measuring", done, total, f"Measuring: {share}{self._left(total)}.")
 
-    def _left(self, landscape: LandscapeData, total: int) -> str:
+    def _left(self, total: int) -> str:
         (first, before), (last, done) = self._history[0], self._history[-1]
         if not (last > first and done > before):
             return ""
@@ -146,12 +163,12 @@ class FileWatch:
         seconds -= max(self._clock() - last, 0.0)
         if seconds < 1:
             return ""  # it takes longer than estimated, so nothing is known
-        adaptive = (landscape.attributes.get("sampling") or {}).get("mode") == "adaptive"
+        adaptive = (self.record.attributes.get("sampling") or {}).get("mode") == "adaptive"
         return f", {'at most ' if adaptive else ''}about {duration_text(seconds)} left"
 
 
 class WatchServer(ThreadingHTTPServer):
-    """Serves a landscape file's page on the loopback interface, at ``port`` or, if that is 0, at a free one."""
+    """Serves a file's page on the loopback interface, at ``port`` or, if that is 0, at a free one."""
 
     daemon_threads = True
     # Of the standard library's 5, each client more would wait for a second.
@@ -164,12 +181,13 @@ class WatchServer(ThreadingHTTPServer):
         *,
         aspect: str = "equal",
         camera: CameraChoice | None = None,
+        charts: Mapping[FileKind, Chart] = _NO_CHARTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_int("port", port, 0, 65535)
         self.aspect, self.camera = check_choice("aspect", aspect, ASPECTS), camera
         self.script = plotly_script().encode()
-        self.watch = FileWatch(path, camera)
+        self.watch = FileWatch(path, camera, charts)
         self.file_name = path.name
         self._clock = clock
         self.token = secrets.token_urlsafe(16)
@@ -214,9 +232,11 @@ class WatchServer(ThreadingHTTPServer):
     def page(self) -> bytes:
         """Returns the page with what is in the file now."""
         progress, _ = self.watch.look()
-        landscape = self.watch.landscape
-        shown = [] if landscape is None else [landscape]
-        heading = self.file_name if landscape is None else None
+        record, chart = self.watch.record, self.watch.chart
+        if chart is not None:
+            return chart_page(chart, record, self.file_name, progress.text).encode()
+        shown = [] if record is None else [record]
+        heading = self.file_name if record is None else None
         page = page_html(
             shown,
             script=SCRIPT_NAME,
@@ -230,7 +250,9 @@ class WatchServer(ThreadingHTTPServer):
     def progress(self, known: str) -> bytes:
         """Returns the file's state, and its contents if the caller knows another version."""
         progress, content = self.watch.look()
-        return json.dumps({**asdict(progress), "content": None if progress.version == known else content}).encode()
+        # The page that asks was made before the file showed that it is no landscape.
+        changes = {"content": None if progress.version == known else content, "reload": self.watch.chart is not None}
+        return json.dumps({**asdict(progress), **changes}).encode()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -279,7 +301,7 @@ def _end_all(connections: list[Any]) -> None:
             connection.shutdown(socket.SHUT_RDWR)
 
 
-def _counts(landscape: LandscapeData) -> tuple[int, int]:
+def _counts(record: Measured) -> tuple[int, int]:
     """Returns how many measurements are over, and how many there are; failed ones are over as well."""
-    done = sum(int(np.isin(status, (PointStatus.MEASURED, PointStatus.FAILED)).sum()) for status in landscape.statuses)
-    return done, sum(status.size for status in landscape.statuses)
+    done = sum(int(np.isin(status, (PointStatus.MEASURED, PointStatus.FAILED)).sum()) for status in record.statuses)
+    return done, sum(status.size for status in record.statuses)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from collectors.validation import wrong_type, wrong_value
+from collectors.validation import check_float, wrong_type, wrong_value
 
 FROM_THE_TOP = ("top", "second", "third", "fourth", "fifth")
 """The largest eigenvalue, the next one, and so on."""
@@ -59,12 +59,19 @@ class AxisCurvature:
         return cls(**given)
 
 
-def check_which(which: object) -> tuple[str, ...]:
+def check_rise(name: str, rise: object) -> float:
+    """Returns how much a loss rises along an axis."""
+    if (checked := check_float(name, rise)) <= 0:
+        raise wrong_value(name, "a number above 0, in units of the loss", rise)
+    return checked
+
+
+def check_which(name: str, which: object) -> tuple[str, ...]:
     """Returns one or two different names of ``WHICH``, given in a list or as a single name."""
     names = [which] if isinstance(which, str) else which
     expected = f"one or two of {', '.join(WHICH)}"
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise wrong_type("which", expected, which)
+    if not isinstance(names, Sequence) or not all(isinstance(item, str) for item in names):
+        raise wrong_type(name, expected, which)
     if not 1 <= len(names) <= 2 or len(set(names)) < len(names) or not set(names) <= set(WHICH):
-        raise wrong_value("which", expected, which)
+        raise wrong_value(name, expected, which)
     return tuple(names)

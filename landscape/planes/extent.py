@@ -25,19 +25,27 @@ def check_extent(limits: object, margin: object) -> tuple[tuple[float, ...] | No
     """Returns checked limits (None, two or four numbers) and margin (None, or a share); giving both is a ValueError."""
     if limits is not None and margin is not None:
         raise ValueError("limits= and margin= both say where the grid ends; give one of them.")
-    if margin is not None:
-        margin = check_float("margin", margin, minimum=0.0)
+    return check_limits("limits", limits), check_margin("margin", margin)
+
+
+def check_limits(name: str, limits: object) -> tuple[float, ...] | None:
+    """Returns two or four coordinates, or None."""
     if limits is None:
-        return None, margin
+        return None
     if isinstance(limits, str | bytes) or not isinstance(limits, Sequence | np.ndarray):
-        raise wrong_type("limits", _EXPECTED, limits)
+        raise wrong_type(name, _EXPECTED, limits)
     if len(limits) not in (2, 4):
-        raise wrong_value("limits", _EXPECTED, list(limits))
-    values = tuple(check_float(f"limits[{index}]", value) for index, value in enumerate(limits))
+        raise wrong_value(name, _EXPECTED, list(limits))
+    values = tuple(check_float(f"{name}[{index}]", value) for index, value in enumerate(limits))
     for low, high in zip(values[::2], values[1::2], strict=True):
         if not low < high:
-            raise wrong_value("limits", "coordinates that increase from each lowest to its highest", list(values))
-    return values, None
+            raise wrong_value(name, "coordinates that increase from each lowest to its highest", list(values))
+    return values
+
+
+def check_margin(name: str, margin: object) -> float | None:
+    """Returns a share of a path's range, or None."""
+    return None if margin is None else check_float(name, margin, minimum=0.0)
 
 
 def spans(limits: tuple[float, ...], dimension: int) -> list[tuple[float, float]]:

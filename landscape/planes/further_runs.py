@@ -40,19 +40,27 @@ class FurtherRuns:
         return networks + find_named(self.files, "also")
 
 
-def find_further_runs(also: object, run: RunDirectory) -> FurtherRuns:
-    """Opens the runs or files of weights at the paths ``also``, a list or by name; that of ``run`` only names it."""
-    if not also:
-        return FurtherRuns()
+def check_also(name: str, also: Any) -> Sequence[Any] | Mapping[str, Any] | None:
+    """Returns the places of runs or files of weights, a list or by name, or None."""
+    if also is None:
+        return None
     if isinstance(also, str | os.PathLike) or not isinstance(also, Mapping | Sequence):
-        raise wrong_type("also", "a list of run directories, or a dict from names to them", also)
-    keys = [check_name("a key of also", name) for name in also] if isinstance(also, Mapping) else [""] * len(also)
+        raise wrong_type(name, "a list of run directories, or a dict from names to them", also)
+    for key, place in also.items() if isinstance(also, Mapping) else enumerate(also):
+        if isinstance(also, Mapping):
+            check_name(f"a key of {name}", key)
+        if not isinstance(place, RunDirectory | str | os.PathLike):
+            raise wrong_type(f"{name}[{key!r}]", "the path of a run directory, or of a file of weights", place)
+    return also
+
+
+def find_further_runs(also: Sequence[Any] | Mapping[str, Any] | None, run: RunDirectory) -> FurtherRuns:
+    """Opens the runs or files of weights at checked places; that of ``run`` only names it."""
     files: list[tuple[str, Path]] = []
     runs: list[tuple[str, RunDirectory]] = []
-    for index, (key, place) in enumerate(zip(keys, also.values() if isinstance(also, Mapping) else also, strict=True)):
+    named = also.items() if isinstance(also, Mapping) else [("", place) for place in also or ()]
+    for index, (key, place) in enumerate(named):
         label = f"also[{key or index!r}]"
-        if not isinstance(place, RunDirectory | str | os.PathLike):
-            raise wrong_type(label, "the path of a run directory, or of a file of weights", place)
         if not isinstance(place, RunDirectory) and is_weights_file(place):
             path = check_path(label, place)
             files.append((key or path.stem, path))

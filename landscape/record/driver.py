@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import shlex
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath
+from collectors.networks.weight_space import WeightSpace
 from collectors.progress_bar import progress_bar
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.memory_shortage import shortage_text
@@ -25,11 +27,11 @@ from workers.pool import Pool
 from ..errors import LandscapeNotFoundError
 from .checks import PointStatus
 from .identity import REMEDY, check_identity
-from .kind import FileKind
+from .kind import KINDS, FileKind
 from .lock import clean_temporaries, lock_landscape
 from .run import MeasurementReport, Run, budget_text, duration_text
 from .whole_file import check_replaceable
-from .workers import continued_plan
+from .workers import continued_plan, open_workers
 from .writer import FLUSH_SECONDS, FileWriter
 
 
@@ -91,16 +93,14 @@ class Stored(Generic[R]):
 
 
 @contextlib.contextmanager
-def open_record(
-    format: FileFormat[R], path: AnyPath | None, *, overwrite: bool = False, rehearsal: bool = False
-) -> Iterator[Stored[R]]:
-    """Gives what a file holds, nothing with ``overwrite``, and locks it, unless a ``rehearsal`` writes nothing."""
+def open_record(format: FileFormat[R], path: AnyPath | None, run: Run) -> Iterator[Stored[R]]:
+    """Gives what a file holds, nothing where it is overwritten, and locks it, unless a dry run writes nothing."""
     with contextlib.ExitStack() as stack:
         record = None
-        if path is not None and not rehearsal:
+        if path is not None and not run.rehearsal:
             stack.enter_context(lock_landscape(path, format.kind))
             clean_temporaries(path)
-        if path is not None and overwrite:
+        if path is not None and run.overwrite:
             check_replaceable(path, format.kind)
         elif path is not None:
             with contextlib.suppress(LandscapeNotFoundError):
@@ -114,10 +114,12 @@ class Experiment(ABC, Generic[R]):
     Attributes:
         unit: what a task is, such as "point", "epoch" or "line".
         name: what the progress bar calls it; that of its kind of file where it is empty.
+        trial: what a forecast does, in words.
     """
 
     unit: str
     name: str = ""
+    trial: str = "measuring a point"
 
     @abstractmethod
     def begin(self, stored: Stored[R], pool: Pool) -> R:
@@ -174,6 +176,8 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
     try:
         with writer, bar:
             is_replaced = stored.record is None
+            if run.progress and isinstance(stored.path, Path) and format.kind in KINDS:
+                bar.write(f"{bar.desc}: watch it: landscape watch {shlex.quote(str(stored.path))}", file=bar.fp)
             for result in experiment.results(record, todo, pool, run):
                 if isinstance(result, str):
                     if run.progress:
@@ -197,6 +201,29 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
         warnings.warn(budget_text(run.budget, experiment.ended(record), kept=stored.path is not None), stacklevel=4)
     measured = int((_all(record) == PointStatus.MEASURED).sum())
     return record, MeasurementReport(measured - before, before, time.perf_counter() - start, pool.workers)
+
+
+def carry_out(
+    experiment_for: Callable[[WeightSpace], Experiment[R]],
+    stored: Stored[R],
+    callback_fn: Callable[[], Any],
+    options: Mapping[str, Any],
+    run: Run,
+    *,
+    points: int = 0,
+) -> tuple[R, MeasurementReport] | None:
+    """Opens workers and measures with them; in a dry run it prints what that would cost, and returns None."""
+    run.say("building the network, reading the samples")
+    with open_workers(
+        callback_fn, options, stored=[stored], points=points, seconds=run.budget, rehearsal=run.rehearsal
+    ) as pool:
+        experiment = experiment_for(pool.description.space)
+        if not run.rehearsal:
+            return measure(experiment, stored, pool, run)
+        run.say(experiment.trial)
+        cost = forecast(experiment, stored, pool, run)
+        run.say(cost if stored.path is None else f"{stored.path.name}: {cost}", timed=False)
+        return None
 
 
 def forecast(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) -> str:

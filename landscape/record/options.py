@@ -2,59 +2,39 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, TypedDict, TypeVar, get_type_hints
 
-from collectors.validation import check_bool, check_choice, check_int, wrong_type, wrong_value
-from workers.measurement_options import BUFFER_POLICIES, SAMPLE_CHOICES
-from workers.measurement_plan import PRECISIONS, MeasurementPlan
+from collectors.validation import check_bool, check_device_ids
+from workers.curvature.products import MATRICES
+from workers.measurement_options import BUFFER_POLICIES, SAMPLE_CHOICES, check_groups, check_num_samples
+from workers.measurement_plan import PRECISIONS, MeasurementPlan, check_compile
 
-from .run import duration_seconds
+from ..planes.axis_curvature import USUAL, WHICH, check_rise, check_which
+from ..planes.directions import NORMALIZATIONS
+from ..planes.extent import check_limits, check_margin
+from ..planes.further_runs import check_also
+from .option import (
+    Option,
+    at_least,
+    check_above_zero,
+    check_address,
+    check_between_0_and_1,
+    check_budget,
+    check_directions,
+    check_odd,
+    check_plan,
+    check_sample_memory,
+    check_share,
+    check_stem,
+)
 
 _Door = TypeVar("_Door", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class Option:
-    """One option of calls and commands; its type is in the kinds of options below.
-
-    Attributes:
-        default: where it is left out.
-        check: the words that it may be, or a function of what an error calls it and the value, which returns the value;
-            None where whatever it reaches checks it.
-        text: explains it; the first sentence is the command line's help.
-        help: the command line's, where that is not the first sentence.
-        flags: what is typed, where that is not the name.
-        metavar: what its help shows in place of a type.
-        typed: the type of what is typed, where it is not the default's.
-        words: those that help and shell show, where it may be something else too.
-    """
-
-    default: Any
-    check: Callable[[str, Any], Any] | tuple[str, ...] | None = None
-    text: str = ""
-    help: str = ""
-    flags: Sequence[str] = ()
-    metavar: str | None = None
-    typed: Any = None
-    words: tuple[str, ...] = ()
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The words that help and shell show."""
-        return self.check if isinstance(self.check, tuple) else self.words
-
-    def checked(self, name: str, value: Any) -> Any:
-        """Returns the checked value; errors call it ``name``."""
-        if isinstance(self.check, tuple):
-            return check_choice(name, value, self.check)
-        return value if self.check is None else self.check(name, value)
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -77,14 +57,20 @@ class LossOptions(TypedDict, total=False):
     overwrite: bool
 
 
-class ChangeOptions(WorkerOptions, total=False):
-    """How a landscape is measured on another grid. All else, the file says."""
-
+class _GridOptions(WorkerOptions, total=False):
     groups: str | Callable[[Any, Any], Any] | None
     compile: bool | str
 
 
-class SurveyOptions(ChangeOptions, LossOptions, total=False):
+class ChangeOptions(_GridOptions, total=False):
+    """How a landscape is measured on another grid. All else, the file says."""
+
+    sampling: str | None
+    tolerance: float | None
+    relative_tolerance: bool | None
+
+
+class SurveyOptions(_GridOptions, LossOptions, total=False):
     """How a plane is measured; all of it may be left out. ``OPTIONS`` explains each."""
 
     seed: int
@@ -116,31 +102,83 @@ class RunOptions(SurveyOptions, total=False):
     dry_run: bool
 
 
-def at_least(minimum: int) -> Callable[[str, Any], int]:
-    """Returns the check of a whole number."""
-    return functools.partial(check_int, minimum=minimum)
+class CurvatureOptions(WorkerOptions, LossOptions, total=False):
+    """What is measured of a loss's curvature, and how; ``OPTIONS`` explains each."""
+
+    top: int
+    bottom: int
+    matrix: str
+    trace_probes: int
+    density_probes: int
+    density_steps: int
+    tolerance: float
+    max_products: int
+    keep_vectors: bool
+    seed: int
 
 
-def _check_tolerance(name: str, value: Any) -> float:
-    expected = "a number above 0 and below 1, such as 0.01 for one per cent"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise wrong_type(name, expected, value)
-    if not 0 < value < 1:
-        raise wrong_value(name, expected, value)
-    return float(value)
+class RunCurvatureOptions(CurvatureOptions, total=False):
+    """What is measured of a run, beside ``CurvatureOptions``."""
+
+    name: str | None
+    dry_run: bool
 
 
-def _check_budget(name: str, value: Any) -> float | None:
-    return None if value is None else duration_seconds(name, value)
+class EigenvectorOptions(TypedDict, total=False):
+    """Along which eigenvectors a plane goes, and how they are found."""
+
+    which: str | Sequence[str]
+    matrix: str
+    rise: float
+    tolerance: float
+    max_products: int
+    seed: int
+    samples: str
+    seed_each_point: bool
+    address: str | None
+    progress: bool
+
+
+class PointOptions(TypedDict, total=False):
+    """How points are measured that belong to no file."""
+
+    seed: int
+    samples: str
+    buffers: str
+    precision: str
+    plan: MeasurementPlan | str | os.PathLike[str] | None
+    compile: bool | str
+
+
+class CompareOptions(WorkerOptions, LossOptions, total=False):
+    """How recipes are compared; ``OPTIONS`` explains each."""
+
+    directions: int
+    points: int
+    radius: float
+    normalization: str
+    seed: int
+    confidence: float
+    rise: float
+    trace_lines: int
+    buffers: str
+    recalibration_batch_size: int
+    precision: str
+    compile: bool | str
+    dry_run: bool
 
 
 OPTIONS: Mapping[str, Option] = {
+    "num_samples": Option(None, check_num_samples, help="How many samples the loss is averaged over: 1000, or by data "
+        "set: train=1000,test=500.", flags=("--samples",), typed=str | None),
+    "device_ids": Option(None, check_device_ids, help="Device ids such as 0,1; all when absent.", flags=("--devices",),
+        typed=str | None),
     "devices_per_worker": Option(1, at_least(1), "how many GPUs each worker sees, the first of which is its "
         "``cuda:0``; without GPUs, how many slots' cores it joins. A network that callback_fn spreads over them stays "
         "where it is."),
     "workers_per_device": Option(1, at_least(1), "how many workers share each GPU and its memory; without GPUs, a "
         "slot's cores. This or ``devices_per_worker`` must be 1."),
-    "address": Option(None, None, 'address of a Ray cluster to join; "local" starts a private Ray.',
+    "address": Option(None, check_address, 'address of a Ray cluster to join; "local" starts a private Ray.',
         typed=str | None),
     "seed": Option(0, at_least(0), "seed of adaptive sampling, of a random choice of samples and of the random "
         "directions that are drawn. A plane that is given has been drawn with a seed of its own."),
@@ -157,7 +195,8 @@ OPTIONS: Mapping[str, Option] = {
         'convolutions of float32 multiply; "bfloat16" runs the network under autocast, with weights in float32, and '
         "computes loss and metrics in float32 from its outputs. Such a surface is rounded, is another experiment than "
         "one in float32, and says so."),
-    "groups": Option(None, None, 'groups of samples whose losses are measured each, beside the loss of all: "target" '
+    "groups": Option(None, check_groups,
+        'groups of samples whose losses are measured each, beside the loss of all: "target" '
         "(the classes), or a function of (inputs, targets) of a batch that returns a whole number for each sample. The "
         "losses are called ``loss[3]``, and ``loss[3]@test`` of another data set.",
         words=("target",), help="Measure the loss of each class too: target.", typed=str | None),
@@ -175,34 +214,38 @@ OPTIONS: Mapping[str, Option] = {
     "sampling": Option("full", ("full", "adaptive"), '"full" (every grid point is measured) or "adaptive" (some are '
         "measured, the others interpolated, marked as such, until the estimated error of the loss is within the "
         "tolerance)."),
-    "tolerance": Option(0.01, _check_tolerance, "largest estimated error of the loss in adaptive sampling, as a share "
+    "tolerance": Option(0.01, check_share, "largest estimated error of the loss in adaptive sampling, as a share "
         "of the range of all losses."),
     "relative_tolerance": Option(False, check_bool, "whether the tolerance is a share of the loss at each point "
         "instead, for logarithmic pictures."),
-    "budget": Option(None, _check_budget, 'how long the call may take: seconds, or text such as "30min". What is not '
+    "budget": Option(None, check_budget, 'how long the call may take: seconds, or text such as "30min". What is not '
         "measured by then is interpolated where enough is measured around it and pending elsewhere; the same call with "
         "the same ``output`` continues.", typed=str | None),
-    "limits": Option(None, None, "where the grid begins and ends: the lowest and the highest coordinate of both axes, "
+    "limits": Option(None, check_limits,
+        "where the grid begins and ends: the lowest and the highest coordinate of both axes, "
         "or x0, x1, y0, y1. The plane's own axes are left out then.",
         help="Where the grid ends: lowest,highest of both axes, or x0,x1,y0,y1.", typed=str | None),
-    "margin": Option(None, None, "how far the grid reaches beyond the path on each side, as a share of the path's "
+    "margin": Option(None, check_margin,
+        "how far the grid reaches beyond the path on each side, as a share of the path's "
         "range (0.2 by default). On planes without a path, as random ones are, it is a share of [-1, 1], and none by "
         "default.", typed=float | None),
     "overwrite": Option(False, check_bool, "whether a landscape file of another identity is replaced."),
     "save_directions": Option(False, check_bool, "whether the plane (origin, directions, who is on it) is kept beside "
         "the landscape file, in ``<stem>_directions.safetensors``, which ``Plane.load`` reads."),
     "progress": Option(True, check_bool, "whether a progress bar and, before it, a forecast are shown."),
-    "plan": Option(None, None, "landscape file whose measurement plan is used again (batch size, threads, memory "
+    "plan": Option(None, check_plan, "landscape file whose measurement plan is used again (batch size, threads, memory "
         "layout, compiling). A ``MeasurementPlan`` does too. With None, a file that is continued keeps its plan, and "
         "for a new one a plan is chosen by timing; then the last digits of a loss may differ from run to run.",
         metavar="FILE", typed=str | None),
-    "sample_memory": Option("auto", None, 'how much memory of a machine the samples may take: "auto" (half of what is '
+    "sample_memory": Option("auto", check_sample_memory,
+        'how much memory of a machine the samples may take: "auto" (half of what is '
         'free), bytes, or text such as "8GB" or "25%" (of what is free). What takes more is read anew in each pass '
         "over the data set, in which many points are measured (PyTorch only).", typed=str),
-    "compile": Option("auto", None, 'whether a PyTorch network is compiled: True, False or "auto" (where a package '
+    "compile": Option("auto", check_compile,
+        'whether a PyTorch network is compiled: True, False or "auto" (where a package '
         "of it is there, or measuring takes long). Where compiled code gives other values, the network runs "
         "eagerly, and a note says so.", help="torch.compile; when absent, where it pays off.", typed=bool | None),
-    "normalization": Option("filter", ("filter", "layer", "weight", "none"), "scale of the random directions: "
+    "normalization": Option("filter", NORMALIZATIONS, "scale of the random directions: "
         '"filter", "layer", "weight" or "none".'),
     "perturb_one_dimensional": Option(False, check_bool, "whether the random directions also move biases and the "
         "parameters of normalization layers, which stay where they are otherwise."),
@@ -213,15 +256,16 @@ OPTIONS: Mapping[str, Option] = {
         '(those of the generalised Gauss-Newton matrix) or "pca" (the principal directions of the last interval, which '
         'is the landscape that "train" draws anyway). Eigenvectors need PyTorch or JAX; they are kept beside the '
         "landscape file, and an interrupted survey goes on with them.", help="Directions of the result's landscape."),
-    "which": Option(("top", "second"), None, 'which one or two eigenvectors: "top", "second", "third", "fourth", '
+    "which": Option(USUAL, check_which, 'which one or two eigenvectors: "top", "second", "third", "fourth", '
         '"fifth", "bottom". At a saddle "top" and "bottom" show what random directions hide.',
-        help="One or two eigenvectors, such as top,bottom; of top, second, third, fourth, fifth, bottom.",
+        help=f"One or two eigenvectors, such as top,bottom; of {', '.join(WHICH)}.",
         metavar="NAMES", typed=str),
-    "rise": Option(1.0, None, "how much the loss rises along an eigenvector to the end of its axis, as far as it is a "
+    "rise": Option(1.0, check_rise,
+        "how much the loss rises along an eigenvector to the end of its axis, as far as it is a "
         "parabola, in units of the loss.",
         help="How much the loss rises along an eigenvector to the end of its axis, as a parabola."),
-    "name": Option(None, None, 'beginning of the file names, instead of "landscape".', typed=str | None),
-    "also": Option(None, None, "other runs and networks to draw on the planes of the intervals: a list of run "
+    "name": Option(None, check_stem, 'beginning of the file names, instead of "landscape".', typed=str | None),
+    "also": Option(None, check_also, "other runs and networks to draw on the planes of the intervals: a list of run "
         "directories, or a dict from names to them. A file of weights (.safetensors, .pt, ...) is a network, drawn as "
         "a mark. Runs without a name are called like their directories; with the path of the run itself, its name. Of "
         "another run all checkpoints are taken, or, if this one has several intervals, those between an interval's "
@@ -237,32 +281,112 @@ OPTIONS: Mapping[str, Option] = {
 }  # fmt: skip
 
 
-def options_of(kind: type[Any], table: Mapping[str, Option] = OPTIONS) -> dict[str, Option]:
-    """Returns the options of a kind, in the order of the table."""
+def or_none(name: str, typed: Any, help: str = "", **changes: Any) -> Option:
+    """Returns an option of the table that may be left out, which is None."""
+    option = OPTIONS[name]
+
+    def check(label: str, value: Any) -> Any:
+        return None if value is None else option.checked(label, value)
+
+    return replace(option, default=None, check=check, help=help, typed=typed, words=option.choices, **changes)
+
+
+_OF_CHANGE: Mapping[str, Option] = {
+    name: or_none(
+        name,
+        typed,
+        f"{text}; as before when absent.",
+        text=f"{OPTIONS[name].text.removesuffix('.')}; None means as before.",
+    )
+    for name, text, typed in (
+        ("sampling", "Which points are measured", str | None),
+        ("tolerance", "Of adaptive sampling", float | None),
+        ("relative_tolerance", "The tolerance is a share of the loss at each point", bool | None),
+    )
+}
+_OF_CURVATURE: Mapping[str, Option] = {
+    "top": Option(5, at_least(0), "how many of the largest eigenvalues."),
+    "bottom": Option(0, at_least(0), "how many of the lowest eigenvalues. These cost most: at the end of a training "
+        "they are small beside the largest ones."),
+    "matrix": Option("hessian", MATRICES, 'whose eigenvalues: "hessian" or "ggn". "ggn" is the generalised '
+        "Gauss-Newton matrix, which is never negative for a loss that is convex in the network's outputs."),
+    "trace_probes": Option(10, at_least(0), "products for the trace (the sum of all eigenvalues) and its 95 % "
+        "interval, beside the eigenvalues; 0 measures none.", flags=("--trace",)),
+    "density_probes": Option(0, at_least(0), "random starts for the density of all eigenvalues; 0 measures none."),
+    "density_steps": Option(40, at_least(1), "products for each of these starts."),
+    "max_products": Option(200, at_least(1), "products for one search for eigenvalues. What has not converged by then "
+        "is marked, and its residual says how well it is known."),
+    "keep_vectors": Option(False, check_bool, "whether eigenvectors are kept, with the weights, in a file for each set "
+        "of weights. They lie beside the curvature file in ``<stem>_vectors_<number>.safetensors``, and "
+        "``Curvature.vectors`` and ``Curvature.plane`` read them.", flags=("--keep-vectors",)),
+    "seed": replace(OPTIONS["seed"], text="seed of all random starts, and of a random choice of samples."),
+    "tolerance": Option(1e-3, check_between_0_and_1, "largest residual of an eigenvalue, as a share of its own size."),
+    "seed_each_point": replace(OPTIONS["seed_each_point"], text="whether a loss that draws random numbers draws the "
+        "same ones in every product (PyTorch)."),
+    "budget": replace(OPTIONS["budget"], text='how long the call may take: seconds, or text such as "30min". Weights '
+        "that are not begun by then are pending; the same call continues."),
+    "overwrite": replace(OPTIONS["overwrite"], text="whether a curvature file of another identity is replaced.",
+        flags=("--overwrite",)),
+    "name": replace(OPTIONS["name"], text='beginning of the file names, instead of "curvature".'),
+}  # fmt: skip
+_OF_COMPARISON: Mapping[str, Option] = {
+    "directions": Option(12, check_directions, "random directions through each network."),
+    "points": Option(9, check_odd, "points along each of them, odd; the network itself is in the middle."),
+    "radius": Option(0.5, check_above_zero, "how far a line goes each way, in lengths of its direction."),
+    "normalization": replace(OPTIONS["normalization"], text='scale of the directions: "filter", "layer", "weight" or '
+        '"none".'),
+    "confidence": Option(0.95, check_between_0_and_1, "confidence of the intervals."),
+    "rise": Option(0.1, check_rise, 'the rise to which "radius_of_rise" says how far it is, in units of the loss.'),
+    "trace_lines": Option(0, at_least(0), "random lines for the trace of each network's Hessian, from losses alone in "
+        "any framework; 0 measures none."),
+    "seed": replace(OPTIONS["seed"], text="of the directions, of a random choice of samples, and of the bootstrap."),
+    "buffers": Option("fixed", ("fixed", "recalibrate"), '"fixed" (each network\'s own) or "recalibrate" '
+        "(normalization statistics are computed at each point)."),
+    "budget": replace(OPTIONS["budget"], text='how long the call may take: seconds, or text such as "30min". Lines '
+        "that are not measured by then are pending; the same call continues."),
+    "overwrite": replace(OPTIONS["overwrite"], text="whether a comparison file of another identity is replaced.",
+        flags=("--overwrite",)),
+}  # fmt: skip
+# What is something else where not a grid is measured.
+_OF_KIND: Mapping[type[Any], Mapping[str, Option]] = {
+    ChangeOptions: _OF_CHANGE,
+    CurvatureOptions: _OF_CURVATURE,
+    RunCurvatureOptions: _OF_CURVATURE,
+    EigenvectorOptions: {
+        **_OF_CURVATURE,
+        "progress": replace(OPTIONS["progress"], text="whether it is said what was found."),
+    },
+    PointOptions: {"seed": replace(OPTIONS["seed"], text="seed of a random choice of samples.")},
+    CompareOptions: _OF_COMPARISON,
+}
+
+
+def options_of(kind: type[Any]) -> dict[str, Option]:
+    """Returns the options of a kind, those that no other kind has first."""
+    of_kind = _OF_KIND.get(kind, {})
+    table = {**of_kind, **OPTIONS, **of_kind}
     return {name: option for name, option in table.items() if name in kind.__annotations__}
 
 
-def with_defaults(
-    function: str, kind: type[Any], options: Mapping[str, Any], table: Mapping[str, Option] = OPTIONS
-) -> Any:
+def with_defaults(function: str, kind: type[Any], options: Mapping[str, Any]) -> Any:
     """Returns all options of the kind, checked; a TypeError for one that it lacks, as Python has for ``function``."""
     for name in options:
         if name not in kind.__annotations__:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
-    return checked(kind, options, table)
+    return checked(kind, options)
 
 
-def checked(kind: type[Any], options: Mapping[str, Any], table: Mapping[str, Option] = OPTIONS) -> Any:
+def checked(kind: type[Any], options: Mapping[str, Any]) -> Any:
     """Returns all options of the kind, each checked or, where it is left out, its default."""
     return {
         name: option.checked(name, options[name]) if name in options else option.default
-        for name, option in options_of(kind, table).items()
+        for name, option in options_of(kind).items()
     }
 
 
-def documented(kind: type[Any], table: Mapping[str, Option] = OPTIONS) -> Callable[[_Door], _Door]:
+def documented(kind: type[Any]) -> Callable[[_Door], _Door]:
     """Lets ``help`` show the options of the kind, which the function takes as ``**options``."""
-    options, types = options_of(kind, table), get_type_hints(kind)
+    options, types = options_of(kind), get_type_hints(kind)
 
     def explain(line: re.Match[str]) -> str:
         texts = (f"{name}: {option.text}" for name, option in options.items())

@@ -29,6 +29,7 @@ class Run:
         began: when it began, as ``time.perf_counter`` says.
         overwrite: whether a file of another identity is replaced.
         progress: whether a bar is shown.
+        rehearsal: whether only a forecast is wanted.
         share: seconds of the budget that one of several measurements may take; None means all.
         stopped: whether the time was up before all was measured.
     """
@@ -37,6 +38,7 @@ class Run:
     began: float = 0.0
     overwrite: bool = False
     progress: bool = True
+    rehearsal: bool = False
     share: float | None = None
     stopped: bool = field(default=False, init=False)
 
@@ -82,20 +84,13 @@ class Run:
             time.perf_counter(),
             check_bool("overwrite", options.get("overwrite", False)),
             check_bool("progress", options["progress"]),
+            options.get("dry_run", False),
         )
 
-
-class Announcer:
-    """Prints, if ``shown``, what a dry run begins to do, and after how long."""
-
-    def __init__(self, *, shown: bool) -> None:
-        self._shown, self._start = shown, time.perf_counter()
-
-    def __call__(self, text: str, *, timed: bool = True) -> None:
-        """Prints a line at once."""
-        if self._shown:
-            seconds = time.perf_counter() - self._start
-            after = f"after {duration_text(seconds)}: " if seconds > _NOTABLE else ""
+    def say(self, text: str, *, timed: bool = True) -> None:
+        """Prints a line of a dry run at once: what it begins to do and after how long, or what it found."""
+        if self.rehearsal:
+            after = f"after {duration_text(self.spent)}: " if self.spent > _NOTABLE else ""
             print(f"  {after}{text} ..." if timed else text, flush=True)  # noqa: T201
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Protocol
 
 from collectors.errors import LandscapeError
-from collectors.files.places import AnyPath, check_directory
+from collectors.files.places import AnyPath
 from collectors.networks.weight_space import WeightSpace
-from collectors.validation import wrong_type, wrong_value
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import Pool
@@ -21,10 +19,10 @@ from workers.pools.first_call import space_before_devices
 from workers.pools.open_pool import open_pool
 
 from .identity import REMEDY
-from .whole_file import read_file_attributes
+from .options import OPTIONS
 
 _MEASURED = tuple(field.name for field in fields(MeasurementOptions))
-_PLACED = ("device_ids", "devices_per_worker", "workers_per_device", "address", "sample_memory", "compile")
+_PLACED = ("device_ids", "devices_per_worker", "workers_per_device", "address", "sample_memory", "compile", "plan")
 
 
 class Planned(Protocol):
@@ -46,13 +44,19 @@ def open_workers(
 ) -> Pool:
     """Opens a pool for a call's options; its plan is the option ``plan``, else the first one of what is continued."""
     options = measurement_options(chosen)
-    plan = given_plan(chosen.get("plan"), options.precision)
+    placed = {name: OPTIONS[name].checked(name, chosen[name]) for name in _PLACED if name in chosen}
+    plan: MeasurementPlan | None = placed.pop("plan", None)
+    if plan is not None and plan.precision not in ("float32", options.precision):
+        raise ValueError(
+            f'plan was made for precision="{plan.precision}", but precision is "{options.precision}". Pass '
+            f'precision="{plan.precision}", or another plan.'
+        )
     if plan is None:
         plan = next((plan for item in stored if (plan := item.plan) is not None), None)
     return open_pool(
         callback_fn,
         options,
-        **_named(chosen, _PLACED),
+        **placed,
         plan=plan,
         points=points,
         seconds=seconds,
@@ -105,20 +109,7 @@ class Workers(contextlib.ExitStack):
 
 def measurement_options(chosen: Mapping[str, Any]) -> MeasurementOptions:
     """Returns those of a call's options that say what is measured, checked."""
-    return MeasurementOptions(**_named(chosen, _MEASURED))
-
-
-def given_plan(given: object, precision: str = "float32") -> MeasurementPlan | None:
-    """Returns the plan that a user gives, as such or as a file's; None where none is given."""
-    if given is None:
-        return None
-    plan = given if isinstance(given, MeasurementPlan) else _plan_of_file(given)
-    if plan.precision not in ("float32", precision):
-        raise ValueError(
-            f'plan was made for precision="{plan.precision}", but precision is "{precision}". Pass '
-            f'precision="{plan.precision}", or another plan.'
-        )
-    return plan
+    return MeasurementOptions(**{name: chosen[name] for name in _MEASURED if name in chosen})
 
 
 def continued_plan(stored: Mapping[str, Any], path: AnyPath) -> MeasurementPlan:
@@ -127,23 +118,3 @@ def continued_plan(stored: Mapping[str, Any], path: AnyPath) -> MeasurementPlan:
         return MeasurementPlan.from_json(stored)
     except (TypeError, ValueError) as error:
         raise LandscapeError(f"{path} was measured with a plan that cannot be used here ({error}). {REMEDY}") from error
-
-
-def _plan_of_file(given: object) -> MeasurementPlan:
-    if not isinstance(given, str | os.PathLike):
-        raise wrong_type("plan", "a MeasurementPlan, the path of a landscape file, or None", given)
-    path = check_directory("plan", given)
-    stored = read_file_attributes(path).get("measurement_plan")
-    if stored is None:
-        raise wrong_value("plan", "a landscape file that says how it was measured (an imported one does not)", given)
-    try:
-        return MeasurementPlan.from_json(stored)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"plan must be a landscape file whose measurement plan can be used here, but that of {path} cannot "
-            f"({error}). Give another file, or leave plan out."
-        ) from error
-
-
-def _named(chosen: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: chosen[name] for name in names if name in chosen}

@@ -576,8 +576,6 @@ class TestErrors:
             ({"factor": None, "size": 5}, ValueError, r"size must be at least the number of points .*\(6\)"),
             ({"factor": None, "size": (11, 0)}, ValueError, r"size\[1\] must be an int of at least 1"),
             ({"plane": "plane"}, TypeError, "plane must be a Plane"),
-            ({"sampling": "half"}, ValueError, "sampling must be one of"),
-            ({"budget": "soon"}, ValueError, "budget must be"),
             ({"seed": 3}, TypeError, r"refine\(\) got an unexpected keyword argument 'seed'"),
         ],
     )
@@ -595,9 +593,6 @@ class TestErrors:
             ({"margin": 1, "limits": (0, 1)}, ValueError, "limits= and margin= both say where"),
             ({"margin": -1}, ValueError, "margin must be a finite number of at least 0"),
             ({"limits": (1, 0)}, ValueError, "limits must be coordinates that increase"),
-            ({"limits": (0, 1, 2)}, ValueError, "limits must be two numbers"),
-            ({"limits": "0,1"}, TypeError, "limits must be two numbers"),
-            ({"limits": (0, np.inf)}, ValueError, r"limits\[1\] must be a finite number"),
         ],
     )
     def test_arguments_of_widen(self, tmp_path, change, error, text):

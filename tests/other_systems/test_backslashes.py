@@ -15,7 +15,7 @@ from collectors.validation import check_path
 from landscape.commands.typed_checkpoint import TypedCheckpoint
 from landscape.planes.further_runs import as_also
 from landscape.planes.networks import find_networks, name_of_folder, runs_of
-from landscape.summary_landscape import _check_stem
+from landscape.record.option import check_stem
 from landscape.trackers import _stem
 
 CHECKPOINT = r"C:\runs\adam\ckpt_dir\Net_3_epoch.safetensors"
@@ -117,9 +117,9 @@ def test_names_of_files(monkeypatch):
     with pytest.raises(ValueError, match="prefix must be a part of a file name"):
         check_prefix("epoch: ")
     with pytest.raises(ValueError, match="name must be the beginning of a file name"):
-        _check_stem("a:b")
+        check_stem("name", "a:b")
     assert [_stem(title) for title in ("runs/epoch 3: end", "con", "runs/end")] == ["epoch_3__end_", "con_", "end"]
     monkeypatch.setattr(system, "WINDOWS", False)
     assert _stem("runs/epoch 3: end") == "epoch 3: end"
     assert check_prefix("epoch: ") == "epoch: "
-    assert _check_stem("a:b") == "a:b"
+    assert check_stem("name", "a:b") == "a:b"

@@ -11,7 +11,7 @@ import pytest
 from many_perceptrons import SAMPLES, perceptron, train
 
 from landscape import MeasurementPlan, compare
-from landscape.comparison.measures import rises_of
+from landscape.comparison.data import rises_of
 from landscape.comparison.statistics import bootstrap_difference, crossed_difference, welch
 
 DIRECTIONS = int(os.environ.get("COVERAGE_DIRECTIONS", "60"))

@@ -29,9 +29,8 @@ from collectors.run_directory.settings import LandscapeSettings
 from collectors.weights.foreign_checkpoint import read_state_dict
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import Comparison, Curvature, Landscape, Plane, connect, measure_curvature, pca_plane
-from landscape.comparison.data import ComparisonData
+from landscape.comparison.data import MEASURES, ComparisonData
 from landscape.comparison.facts import comparison_json, comparison_text
-from landscape.comparison.measures import MEASURES
 from landscape.curvature.data import CurvatureData
 from landscape.curvature.facts import curvature_json, curvature_text
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdentityError, PlaneError

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from collectors.networks.weight_space import some_names
 
-from ..errors import CallbackFunctionError, SamplesError
+from ..errors import CallbackFunctionError, SampleLossesError, SamplesError
 from ..metric_names import name_in_group
 from ..samples.batches import Batch, is_tensor
 from ..samples.data_sets import naming_set, note_of_set
@@ -63,7 +63,7 @@ class SampleGroups:
 def check_splits(loss: Total, option: str = "groups") -> None:
     """Checks that a loss has a value for each sample, which ``option`` needs."""
     if not loss.splits:
-        raise CallbackFunctionError(
+        raise SampleLossesError(
             f"{option} needs a loss that has a value for each sample, such as nn.CrossEntropyLoss, but this one gives "
             f"one number for a batch. Leave {option} out, or return a loss with a reduction attribute; a network that "
             "computes its own loss of a batch has none, so let it return outputs, and a loss function compare them."

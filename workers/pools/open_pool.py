@@ -47,11 +47,9 @@ def open_pool(
 ) -> Pool:
     """Returns a pool on the asked devices: this process, processes of this machine, or Ray for GPUs and clusters."""
     budget = math.inf if seconds is None else seconds
-    workload = Workload(check_compile(compile), points, budget, rehearsal=rehearsal)
+    workload = Workload(check_compile("compile", compile), points, budget, rehearsal=rehearsal)
     check_instance("callback_fn", callback_fn, Callable, "a function without arguments")  # type: ignore[arg-type]
     # "local" starts a private Ray also where nothing needs one.
-    if address is not None:
-        check_instance("address", address, str, "the address of a Ray cluster (str) or None")
     if plan is not None and not isinstance(workload.compile, str):
         plan = replace(plan, compile=workload.compile, compiler=plan.compiler if workload.compile else "", reason="")
     if plan is not None and plan.compile and rehearsal:

@@ -13,10 +13,10 @@ _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+|%)\s*")
 _EXPECTED = '"auto" (half of what is free), a number of bytes, or text such as "8GB" or "25%" (of what is free)'
 
 
-def memory_limit(value: object) -> int | float:
+def memory_limit(value: object, name: str = "sample_memory") -> int | float:
     """Returns the bytes that samples may take (int), or their share of free memory (float): "auto", 8, "8GB", "25%"."""
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise wrong_type("sample_memory", _EXPECTED, value)
+        raise wrong_type(name, _EXPECTED, value)
     if value == AUTO:
         return _SHARE
     if isinstance(value, int):
@@ -26,15 +26,15 @@ def memory_limit(value: object) -> int | float:
         if value.strip().isdigit():
             size = int(value)
         elif match is None or (match[2] != "%" and match[2] not in _UNITS):
-            raise wrong_value("sample_memory", _EXPECTED, value)
+            raise wrong_value(name, _EXPECTED, value)
         elif match[2] == "%":
             size = float(match[1]) / 100
             if size > 1:
-                raise wrong_value("sample_memory", _EXPECTED, value)
+                raise wrong_value(name, _EXPECTED, value)
         else:
             size = int(float(match[1]) * _UNITS[match[2]])
     if size <= 0:
-        raise wrong_value("sample_memory", _EXPECTED, value)
+        raise wrong_value(name, _EXPECTED, value)
     return size
 
 

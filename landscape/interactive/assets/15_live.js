@@ -27,6 +27,7 @@ class Live {
       if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
       const state = parsed(await answer.text());
       this.show(state);
+      if (state.reload) location.reload();
       if (state.content) this.page.update([new Landscape(state.content)]);
       this.version = state.version;
     } catch (error) {

@@ -76,11 +76,9 @@ def test_pictures_show_it(said):
         Landscape.load("compare.h5")
 
 
-def test_pairs_and_a_dry_run():
+def test_pairs():
     said = measure("a=run_0,run_1,run_2", "b=run_3,run_4,run_5", "--paired", "--directions", 4)
     assert "paired t" in said.output
-    said = measure("a=run_0", "b=run_3", "--dry-run", "--directions", 4, "-o", "dry.h5")
-    assert "2 networks x 4 lines: 66 points x" in said.output
 
 
 def test_what_is_typed_wrong():
@@ -89,11 +87,6 @@ def test_what_is_typed_wrong():
         (("a=run_0", "a=run_1"), "must have different names, but got 'a' twice"),
         (("a=run_0",), "RECIPE=NETWORK,NETWORK must be at least two"),
         (("a=run_0@1", "b=run_1"), "but got 'run_0@1'. Give the checkpoint's file, which is in run_0/ckpt_dir."),
-        (("a=run_0", "b=run_1", "--points", 4), "--points must be an odd number"),
-        (
-            ("a=run_0", "b=run_1", "--directions", 3),
-            "--directions must be 1, of which the interval leaves directions out, or at least 4",
-        ),
     ):
         assert text in str(measure(*typed, code=1).exception)
 

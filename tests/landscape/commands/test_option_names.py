@@ -20,7 +20,7 @@ from landscape import evaluate
 from landscape.cli import app
 from landscape.commands.arguments import as_typed, options_named
 from landscape.commands.curvature import curvature
-from landscape.commands.grid import refine
+from landscape.commands.evaluate import refine
 from landscape.commands.measure import run as run_command
 from landscape.commands.plot import plot
 from landscape.errors import (
@@ -53,7 +53,7 @@ def run(tmp_path_factory):
     [
         (["--size", "2"], "^--size must be an int from 3 to 256, but got 2"),
         (["--samples", "0"], "^--samples must be an int of at least 1, but got 0"),
-        (["--devices", "-1"], "^--devices must be an int of at least 0"),
+        (["--devices", "-1"], r"^--devices\[0\] must be an int of at least 0"),
         (["--devices", "0,0"], "^--devices must be a list in which no device id is repeated"),
         (
             ["--devices-per-worker", "99"],

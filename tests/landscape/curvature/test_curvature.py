@@ -12,7 +12,7 @@ from landscape.curvature.data import CurvatureData
 from landscape.curvature.facts import curvature_json, curvature_text
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeNotFoundError
 from landscape.record.checks import PointStatus
-from landscape.record.record import read_record, record_bytes
+from landscape.record.record import record_bytes
 
 ATTRIBUTES = {
     "matrix": "hessian", "unit": "epoch", "top": 2, "bottom": 1, "weights": 1210, "network": "Net", "tolerance": 1e-3,
@@ -48,43 +48,6 @@ def path(tmp_path):
     target = tmp_path / "curvature_0-10.h5"
     target.write_bytes(record_bytes(build()))
     return target
-
-
-@pytest.mark.parametrize("density", [(2, 4), (0, 0)])
-@pytest.mark.parametrize("pairs", [3, 0])
-def test_what_is_written_is_read(tmp_path, density, pairs):
-    data = build(density=density)
-    if not pairs:
-        for name in ("eigenvalues", "residuals", "angle_bound", "share_seen_by_optimizer", "converged"):
-            setattr(data, name, getattr(data, name)[:, :0])
-        data.attributes |= {"top": 0, "bottom": 0}
-    path = tmp_path / "c.h5"
-    path.write_bytes(record_bytes(data))
-    found = read_record(CurvatureData, path)
-    for name, values in data.columns.items():
-        np.testing.assert_array_equal(found.columns[name], values, err_msg=name)
-        assert found.columns[name].dtype == values.dtype
-    assert (found.sha256, found.errors, found.attributes) == (data.sha256, data.errors, data.attributes)
-    assert record_bytes(found) == path.read_bytes()
-
-
-def test_other_programs_find_everything_under_its_name(path):
-    with h5py.File(path) as file:
-        assert file.attrs["format"] == b"summary-landscape-curvature"
-        assert file.attrs["format_version"] == 2
-        assert bool(file.attrs["complete"])
-        assert file["eigenvalues"].shape == (3, 3)
-        assert file["density/nodes"].shape == (3, 2, 4)
-        assert file["loss"].dims[0][0] == file["number"]
-
-
-def test_truncated_anywhere(path, tmp_path):
-    image = path.read_bytes()
-    cut = tmp_path / "cut.h5"
-    for length in range(1, len(image), len(image) // 40):
-        cut.write_bytes(image[:length])
-        with pytest.raises(LandscapeDamagedError, match=r"curvature file .* is damaged"):
-            Curvature.load(cut)
 
 
 def replace(file, **dataset):

@@ -189,23 +189,6 @@ class TestSurface:
 
 
 class TestErrors:
-    @pytest.mark.parametrize(
-        ("options", "error", "text"),
-        [
-            ({"which": ("top", "top")}, ValueError, "which must be one or two of top, second.*bottom, but got"),
-            ({"which": ("top", "second", "third")}, ValueError, "which must be one or two of"),
-            ({"which": ("steepest",)}, ValueError, "which must be one or two of"),
-            ({"which": 1}, TypeError, "which must be one or two of"),
-            ({"matrix": "fisher"}, ValueError, "matrix must be one of 'hessian', 'ggn'"),
-            ({"rise": 0}, ValueError, "rise must be a number above 0"),
-            ({"tolerance": 2.0}, ValueError, "tolerance must be a number between 0 and 1"),
-            ({"seed": -1}, ValueError, "seed must be an int of at least 0"),
-        ],
-    )
-    def test_wrong_arguments_are_named(self, options, error, text):
-        with pytest.raises(error, match=text):
-            hessian_plane(saddle(), callback_fn, **HERE, **options)
-
     def test_more_vectors_than_weights(self):
         with pytest.raises(CurvatureError, match="top \\+ bottom must be at most the number of trainable weights"):
             hessian_plane(*bowl_of([1.0, 2.0]), which=("third", "bottom"), **HERE)

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from remote_stores import empty_memory
-from small_curvature import NUMBERS, dense_hessian, flat, other_samples, small, train_small, without_derivatives
+from small_curvature import NUMBERS, dense_hessian, flat, small, train_small, without_derivatives
 
 from collectors import CheckpointError, RunDirectory, RunDirectoryError
 from collectors.files import system
@@ -20,14 +20,10 @@ from landscape import (
 )
 from landscape.errors import (
     LandscapeDamagedError,
-    LandscapeFormatError,
     LandscapeIdentityError,
-    LandscapeLockedError,
     LandscapeNotFoundError,
     LandscapeWriteError,
 )
-from landscape.record.kind import CURVATURE
-from landscape.record.lock import lock_landscape
 from workers.errors import CurvatureError
 
 PLAN = MeasurementPlan(batch_size=40)
@@ -187,17 +183,6 @@ def test_the_plane_along_kept_vectors_is_that_of_hessian_plane(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(run, capsys):
-    assert generate(run, dry_run=True) is None
-    assert [path.name for path in run.iterdir()] == ["ckpt_dir"]
-    said = capsys.readouterr().out
-    assert "curvature_0-3.h5: 4 epochs: 32 products x" in said
-    generate(run, numbers=[0, 3])
-    generate(run, numbers=[0, 1, 3], dry_run=True)
-    assert "curvature_0-3.h5: 3 epochs, 2 of them measured before: 8 products x" in capsys.readouterr().out
-
-
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:device_ids .* go beyond")
 @pytest.mark.parametrize("forked", [True, False])
 def test_three_workers_write_the_same_file_as_this_process(run, tmp_path, monkeypatch, forked):
@@ -222,16 +207,6 @@ def test_a_file_behind_a_url_with_its_vectors(run):
 
 
 class TestErrors:
-    @pytest.mark.slow
-    def test_another_experiment(self, run):
-        before = generate(run, numbers=[0], top=1).path.read_bytes()
-        with pytest.raises(LandscapeIdentityError, match=r"(?s)curvature file .* top: the file has 1, this run 2\n"):
-            generate(run, numbers=[0], top=2)
-        with pytest.raises(LandscapeIdentityError, match=r"samples.sha256"):
-            generate(run, other_samples, numbers=[0], top=1)
-        assert (run / "curvature_0.h5").read_bytes() == before
-        assert generate(run, numbers=[0], top=2, overwrite=True).eigenvalues.shape == (1, 2)
-
     def test_other_weights_under_the_same_number(self, run, tmp_path):
         generate(run, numbers=[3], top=1, output=tmp_path)
         metadata = json.loads((run / "ckpt_dir" / "train_metadata.json").read_text())
@@ -241,28 +216,6 @@ class TestErrors:
         (run / "ckpt_dir" / "train_metadata.json").write_text(json.dumps(metadata))
         with pytest.raises(LandscapeIdentityError, match=r"epoch 3: the file has"):
             generate(run, numbers=[3], top=1, output=tmp_path)
-
-    def test_locked(self, run):
-        """It shows before the network is built."""
-        with (
-            lock_landscape(run / "curvature_0-3.h5", CURVATURE),
-            pytest.raises(LandscapeLockedError, match=r"curvature file .* is being written by"),
-        ):
-            generate(run, never_called)
-
-    def test_a_landscape_or_a_foreign_file_is_there(self, run):
-        import h5py
-
-        with h5py.File(run / "curvature_0-3.h5", "w") as file:
-            file.attrs["format"] = "another"
-        with pytest.raises(LandscapeFormatError, match=r"HDF5 file of another program"):
-            generate(run)
-        landscape = SummaryLandscape(run).gen_landscapes_with_multi_process(
-            small, {"landscape_size": 3, "create_landscape": {"train": False}}, [0], progress=False
-        )[0]
-        shutil.copy(landscape.path, run / "curvature_0-3.h5")
-        with pytest.raises(LandscapeFormatError, match=r"is a landscape file, which Landscape.load reads"):
-            generate(run)
 
     def test_nothing_can_be_differentiated(self, run):
         with pytest.raises(CurvatureError, match=r"FunctionEvaluator .*trace_by_lines"):
@@ -294,11 +247,8 @@ class TestErrors:
         ("options", "error", "message"),
         [
             ({"top": 0, "trace_probes": 0}, ValueError, "top must be more than 0"),
-            ({"tolerance": 2.0}, ValueError, "tolerance must be a number between 0 and 1"),
             ({"numbers": "0-3"}, TypeError, "numbers must be a list of epochs"),
             ({"numbers": []}, ValueError, "numbers must be a list of epochs that is not empty"),
-            ({"tpo": 1}, TypeError, r"gen_curvature\(\) got an unexpected keyword argument 'tpo'"),
-            ({"name": "a/b"}, ValueError, "name must be"),
             ({"top": 46}, CurvatureError, r"at most the number of trainable weights \(45\)"),
         ],
     )

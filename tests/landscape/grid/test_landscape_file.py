@@ -5,7 +5,6 @@ import copy
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -540,29 +539,6 @@ class TestIdentity:
 
 
 class TestWriting:
-    def test_a_failed_write_leaves_the_file_as_it_was(self, path: Path) -> None:
-        write_landscape(path, build())
-        before = path.read_bytes()
-        output = python(
-            f"""
-import resource, signal
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-from landscape.grid.landscape_file import read_landscape, write_landscape
-data = read_landscape({str(path)!r})
-resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-try:
-    write_landscape({str(path)!r}, data)
-except OSError as error:
-    print(type(error).__name__, error)
-"""
-        )
-        assert output.startswith("LandscapeWriteError landscape file")
-        assert "The file on the disk is untouched" in output
-        assert "Free some space or choose another output directory" in output
-        assert path.read_bytes() == before
-        assert list(path.parent.iterdir()) == [path]
-        assert resource.RLIMIT_FSIZE is not None
-
     def test_a_place_that_cannot_be_written(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         for place in (tmp_path / "file" / "a.h5", Path("/proc/a.h5"), tmp_path / ("n" * 250)):

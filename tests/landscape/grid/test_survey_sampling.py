@@ -165,28 +165,6 @@ def test_a_finished_adaptive_landscape_is_not_measured_again_and_can_be_complete
     np.testing.assert_allclose(whole.loss, exact(valley), rtol=1e-12)
 
 
-def test_an_interrupted_adaptive_landscape_goes_on_as_if_nothing_had_happened(tmp_path):
-    undisturbed = measure(valley, sampling="adaptive")
-    path = tmp_path / "landscape.h5"
-    left = [200]
-
-    def stopped(place):
-        left[0] -= 1
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        return valley(place)
-
-    with pytest.raises(KeyboardInterrupt):
-        measure(stopped, path, sampling="adaptive")
-    stored = Landscape.load(path)
-    assert 0 < (stored.status == PointStatus.MEASURED).sum() < undisturbed.attributes["sampling"]["measured"]
-    assert not stored.complete
-    went_on = measure(valley, path, sampling="adaptive")
-    np.testing.assert_array_equal(went_on.loss, undisturbed.loss)
-    np.testing.assert_array_equal(went_on.status, undisturbed.status)
-    assert went_on.attributes["sampling"] == undisturbed.attributes["sampling"]
-
-
 def slow_after(points, clock):
     """Returns the valley, whose first points take no time, and each other one a thirty-second part of a second."""
     calls = itertools.count(1)

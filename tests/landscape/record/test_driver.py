@@ -79,7 +79,7 @@ def path(tmp_path):
 
 def run_of(experiment, path, pool, run=None):
     run = run or Run(progress=False)
-    with open_record(record_format(Squares), path, overwrite=run.overwrite) as stored:
+    with open_record(record_format(Squares), path, run) as stored:
         return measure(experiment, stored, pool, run)
 
 
@@ -102,7 +102,7 @@ def test_an_error_leaves_what_was_there(path, pool):
 def test_a_rehearsal_writes_nothing(path, pool):
     run_of(OfNumbers([1]), path, pool)
     before = path.read_bytes()
-    with lock_landscape(path, CURVATURE), open_record(record_format(Squares), path, rehearsal=True) as stored:
+    with lock_landscape(path, CURVATURE), open_record(record_format(Squares), path, Run(rehearsal=True)) as stored:
         text = forecast(OfNumbers([1, 2, 3]), stored, pool, Run())
     assert text == "3 numbers, 1 of them measured before: 2 squares x 500 ms on 1 worker: about 1 s"
     assert path.read_bytes() == before

@@ -1,6 +1,8 @@
 """What every experiment promises, whatever it measures: one suite over all of them."""
 
 import itertools
+import json
+import re
 import resource
 import signal
 from collections.abc import Callable
@@ -8,17 +10,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
 import pytest
 import torch
 from small_curvature import other_samples, small, train_small
 from torch import nn
 
 from landscape import MeasurementPlan, SummaryLandscape, barrier, compare, connect, evaluate, random_plane, refine
-from landscape.errors import LandscapeError, LandscapeIdentityError, LandscapeLockedError, LandscapeWriteError
+from landscape.commands.view import charts
+from landscape.errors import (
+    LandscapeError,
+    LandscapeFormatError,
+    LandscapeIdentityError,
+    LandscapeLockedError,
+    LandscapeWriteError,
+)
+from landscape.interactive.watch import WatchServer
 from landscape.paths import connecting
 from landscape.paths.path_file import PATH
 from landscape.record import driver
-from landscape.record.kind import COMPARISON, CURVATURE, LANDSCAPE, FileKind
+from landscape.record.kind import COMPARISON, CURVATURE, KINDS, LANDSCAPE, FileKind
 from landscape.record.lock import lock_landscape
 from landscape.record.run import Run
 from landscape.record.writer import FileWriter
@@ -44,6 +56,10 @@ def other_callback():
     return nn.CrossEntropyLoss(), network(0), (INPUTS + 1, TARGETS), {}
 
 
+def never_called():
+    raise AssertionError
+
+
 @dataclass(frozen=True)
 class Case:
     """An experiment.
@@ -52,6 +68,7 @@ class Case:
         file: that it writes into a folder.
         measure: measures it there, of (folder, callback_fn, options), and returns what the user holds.
         stop: after how many looks at the clock part of it is measured.
+        forecast: what a dry run says, where there is one.
     """
 
     file: str
@@ -59,11 +76,18 @@ class Case:
     measure: Callable[..., Any]
     stop: int
     callbacks: tuple[Callable[[], Any], Callable[[], Any]] = (callback, other_callback)
+    forecast: str = ""
 
     def __call__(self, folder, *, other=False, **options):
         folder.mkdir(exist_ok=True)
         found = self.measure(folder, self.callbacks[other], **{**QUIET, **options})
         return getattr(found, "landscape", found)
+
+    @property
+    def unbuilt(self):
+        """The same, to be refused before the network is built; a way between two networks asks it for its names."""
+        ask = self.measure in (line, curve)
+        return self if ask else replace(self, callbacks=(never_called,) * 2)
 
     def bytes(self, folder):
         return (folder / self.file).read_bytes()
@@ -92,6 +116,13 @@ def curvature(folder, callback_fn, **options):
     return SummaryLandscape(run).gen_curvature(callback_fn, output=folder, top=1, trace_probes=2, **how)
 
 
+def of_run(folder, callback_fn, **options):
+    run, what = folder.parent / "run", {"landscape_size": 3, "create_landscape": {"train": False}}
+    if not run.exists():
+        train_small(run)
+    return SummaryLandscape(run).gen_landscapes_with_multi_process(callback_fn, what, output=folder, **options)
+
+
 def comparison(folder, callback_fn, **options):
     recipes = {name: [network(first + seed) for seed in range(3)] for name, first in (("a", 0), ("b", 3))}
     return compare(recipes, callback_fn, directions=4, points=3, output=folder / "compared.h5", **options)
@@ -108,8 +139,23 @@ RECORDS = {
     ),
     "line": Case("line.h5", LANDSCAPE, line, 6),
     "refined": Case("fine.h5", LANDSCAPE, refined, 8),
-    "curvature": Case("curvature_0-3.h5", CURVATURE, curvature, 2, (small, other_samples)),
-    "comparison": Case("compared.h5", COMPARISON, comparison, 6),
+    "curvature": Case(
+        "curvature_0-3.h5",
+        CURVATURE,
+        curvature,
+        2,
+        (small, other_samples),
+        "curvature_0-3.h5: 4 epochs: 32 products x ",
+    ),
+    "comparison": Case(
+        "compared.h5", COMPARISON, comparison, 6, forecast="compared.h5: 6 networks x 4 lines: 54 points x "
+    ),
+}
+FORECAST = {
+    **{name: case for name, case in RECORDS.items() if case.forecast},
+    "landscape of a run": Case(
+        "landscape_3_random.h5", LANDSCAPE, of_run, 12, (small, other_samples), "landscape_3_random.h5: 9 points x "
+    ),
 }
 ALL = {**RECORDS, "curve": Case("curve.safetensors", PATH, curve, 3)}
 REPLACED = {name: case for name, case in ALL.items() if name != "refined"}
@@ -256,20 +302,72 @@ def full(monkeypatch):
 def test_a_full_disk_ends_it_and_what_was_there_stays(case, whole, tmp_path, full):
     folder = tmp_path / "whole"
     full()
-    with pytest.raises(LandscapeWriteError, match=r"cannot be written"):
+    with pytest.raises(LandscapeWriteError, match=r"cannot be written: .* untouched\. Free some space"):
         case(folder, **({"overwrite": True} if case in REPLACED.values() else {}))
     assert case.bytes(folder) == whole
+    assert [item.name for item in folder.iterdir()] == [case.file]
 
 
 @over(ALL)
 def test_a_file_has_one_writer(case, whole, tmp_path):
     file = tmp_path / "whole" / case.file
     with lock_landscape(file, case.kind), pytest.raises(LandscapeLockedError, match="is being written by"):
-        case(tmp_path / "whole")
+        case.unbuilt(tmp_path / "whole")
     assert file.read_bytes() == whole
+
+
+@over(RECORDS)
+def test_a_file_of_another_kind_is_refused_and_stays(case, tmp_path):
+    folder, (other, *_) = tmp_path / "taken", (kind for kind in KINDS if kind is not case.kind)
+    folder.mkdir()
+    with h5py.File(folder / case.file, "w") as file:
+        file.attrs["format"] = np.bytes_(other.format)
+    before = case.bytes(folder)
+    with pytest.raises(LandscapeFormatError, match=f"is a {other.word} file, which {re.escape(other.reader)} reads"):
+        case.unbuilt(folder)
+    if case in REPLACED.values():
+        with pytest.raises(LandscapeWriteError, match=f"is no {case.kind.word} file and was left as it is"):
+            case.unbuilt(folder, overwrite=True)
+    assert case.bytes(folder) == before
 
 
 @over(ALL)
 def test_the_plan_of_the_file_is_used_again(case, whole, tmp_path):
     case(tmp_path / "whole", plan=None)
     assert case.bytes(tmp_path / "whole") == whole
+
+
+@over(FORECAST)
+def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(case, tmp_path, capsys):
+    folder = tmp_path / "dry"
+    assert not case(folder, dry_run=True)
+    assert list(folder.iterdir()) == []
+    said = capsys.readouterr().out
+    assert said.startswith("dry run: reads the data set")
+    assert f"\n{case.forecast}" in said
+    case(folder)
+    before = case.bytes(folder)
+    assert not case(folder, dry_run=True)
+    assert case.bytes(folder) == before
+    assert re.search("nothing is left to measure|: 0 points x ", capsys.readouterr().out)
+
+
+@over(RECORDS)
+@pytest.mark.usefixtures("clock")
+def test_it_names_the_command_that_watches_it(case, tmp_path, capsys):
+    file = tmp_path / "half" / case.file
+    with pytest.warns(UserWarning, match="the budget of"):
+        case(tmp_path / "half", budget=case.stop, progress=True)
+    assert f": watch it: landscape watch {file}\n" in capsys.readouterr().err
+    with WatchServer(file, charts=charts()) as server:
+        progress = json.loads(server.progress(""))
+        assert progress["phase"] == "stopped"
+        assert 0 < progress["done"] < progress["total"]
+        page = server.page().decode()
+        assert (progress["reload"], progress["content"] is None) == (case.kind is not LANDSCAPE,) * 2
+        assert ('http-equiv="refresh"' in page) == progress["reload"]
+        assert case.kind is LANDSCAPE or progress["text"] in page
+        case(tmp_path / "half")
+        assert json.loads(server.progress(""))["phase"] == "complete"
+        assert case.kind is LANDSCAPE or "data:image/png" in server.page().decode()
+        assert 'http-equiv="refresh"' not in server.page().decode()

@@ -8,33 +8,59 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from landscape import SummaryLandscape, compare, evaluate, measure_curvature, random_plane, refine, widen
+from landscape import (
+    MeasurementPlan,
+    SummaryLandscape,
+    compare,
+    evaluate,
+    hessian_plane,
+    measure_curvature,
+    measure_points,
+    random_plane,
+    refine,
+    widen,
+)
 from landscape.cli import app
-from landscape.comparison.options import COMPARISON_OPTIONS, CompareOptions
-from landscape.comparison.settings import NORMALIZATIONS
-from landscape.curvature.options import CURVATURE_OPTIONS, CurvatureOptions, RunCurvatureOptions
 from landscape.draw_at_end import DrawAtEnd
-from landscape.planes.axis_curvature import USUAL, WHICH
 from landscape.planes.pca import CENTERINGS
-from landscape.record.options import OPTIONS, ChangeOptions, RunOptions, SurveyOptions, checked, options_of
+from landscape.record.options import (
+    OPTIONS,
+    ChangeOptions,
+    CompareOptions,
+    CurvatureOptions,
+    EigenvectorOptions,
+    PointOptions,
+    RunCurvatureOptions,
+    RunOptions,
+    SurveyOptions,
+    checked,
+    options_of,
+)
 
 COMMANDS = typer.main.get_command(app).commands
 RUN, CURVATURE, RECIPES = (
-    (RunOptions, OPTIONS, ["run", "nowhere"]),
-    (RunCurvatureOptions, CURVATURE_OPTIONS, ["curvature", "nowhere"]),
-    (CompareOptions, COMPARISON_OPTIONS, ["compare", "a=x", "b=y"]),
+    (RunOptions, ["run", "nowhere"]),
+    (RunCurvatureOptions, ["curvature", "nowhere"]),
+    (CompareOptions, ["compare", "a=x", "b=y"]),
 )
 DOORS = [
-    (evaluate, SurveyOptions, OPTIONS),
-    (refine, ChangeOptions, OPTIONS),
-    (widen, ChangeOptions, OPTIONS),
-    (SummaryLandscape.gen_landscapes_with_multi_process, RunOptions, OPTIONS),
-    (DrawAtEnd.__init__, RunOptions, OPTIONS),
-    (measure_curvature, CurvatureOptions, CURVATURE_OPTIONS),
-    (SummaryLandscape.gen_curvature, RunCurvatureOptions, CURVATURE_OPTIONS),
-    (compare, CompareOptions, COMPARISON_OPTIONS),
+    (evaluate, SurveyOptions),
+    (refine, ChangeOptions),
+    (widen, ChangeOptions),
+    (measure_points, PointOptions),
+    (SummaryLandscape.gen_landscapes_with_multi_process, RunOptions),
+    (DrawAtEnd.__init__, RunOptions),
+    (hessian_plane, EigenvectorOptions),
+    (measure_curvature, CurvatureOptions),
+    (SummaryLandscape.gen_curvature, RunCurvatureOptions),
+    (compare, CompareOptions),
 ]
 DURATION, SHARE = 'a number of seconds above 0, or text such as "90s", "30min"', "a number above 0 and below 1, such as"
+MEMORY, STEM = '"auto" (half of what is free), a number of bytes, or text such as "8GB"', "the beginning of a file name"
+WHICH, LIMITS = (
+    "one or two of top, second, third, fourth, fifth, bottom",
+    "two numbers (lowest, highest) for all axes, or",
+)
 # Whose option, its name, a wrong value, what is expected of it, and what is typed where that is possible.
 WRONG = [
     *((of, name, value, "an int of at least 1", f"--{name.replace('_', '-')}={value}")
@@ -49,19 +75,22 @@ WRONG = [
         (RECIPES, "precision", "half", "'float32', 'tf32', 'bfloat16'", "precision"),
         (RUN, "sampling", "half", "'full', 'adaptive'", "sampling"),
         (RUN, "normalization", "unit", "'filter', 'layer', 'weight', 'none'", "normalization"),
+        (RECIPES, "normalization", "unit", "'filter', 'layer', 'weight', 'none'", "normalization"),
         (RUN, "centering", "left", "'none', 'mean'", "centering"),
         (RUN, "directions", "steepest", "'random', 'hessian', 'ggn', 'pca'", "directions"),
         (RUN, "plane_of", "last", "'all', 'first'", "plane-of"),
         (CURVATURE, "matrix", "fisher", "'hessian', 'ggn'", "matrix"),
     )),
     *((of, name, -1, "an int of at least 0", f"--{flag}=-1") for of, name, flag in (
-        (RUN, "seed", "seed"), (CURVATURE, "seed", "seed"), (CURVATURE, "top", "top"), (CURVATURE, "bottom", "bottom"),
+        (RUN, "seed", "seed"), (CURVATURE, "seed", "seed"), (RECIPES, "seed", "seed"),
+        (CURVATURE, "top", "top"), (CURVATURE, "bottom", "bottom"),
         (CURVATURE, "trace_probes", "trace"), (RECIPES, "trace_lines", "trace-lines"),
     )),
     (CURVATURE, "density_probes", -1, "an int of at least 0", ""),
     (CURVATURE, "density_steps", 0, "an int of at least 1", ""),
     (CURVATURE, "max_products", 0, "an int of at least 1", "--max-products=0"),
     (CURVATURE, "tolerance", float("nan"), "a finite number", "--tolerance=nan"),
+    (CURVATURE, "tolerance", 2.0, "a number between 0 and 1", "--tolerance=2"),
     (RUN, "recalibration_batch_size", 1, "an int of at least 2", "--recalibration-batch-size=1"),
     (RECIPES, "recalibration_batch_size", 1, "an int of at least 2", "--recalibration-batch-size=1"),
     *((RUN, "tolerance", value, SHARE, typed) for value, typed in (
@@ -69,44 +98,105 @@ WRONG = [
     *((of, "budget", value, DURATION, typed) for of in (RUN, CURVATURE, RECIPES) for value, typed in (
         ("soon", "--budget=soon"), ("30 parsecs", "--budget=30 parsecs"), (0, "--budget=0"), (-1.0, "--budget=-1"),
         (float("nan"), "--budget=nan"), (True, ""), ([1], ""))),
+    *((of, name, value, expected, typed) for of in (RUN, CURVATURE, RECIPES) for name, value, expected, typed in (
+        ("address", 6379, "the address of a Ray cluster (str) or None", ""),
+        ("plan", 3, "a MeasurementPlan, the path of a landscape file, or None", ""),
+        ("plan", "", "a path that is not blank", "--plan="),
+        ("sample_memory", 0, MEMORY, "--sample-memory=0"), ("sample_memory", "200%", MEMORY, "--sample-memory=200%"),
+        ("sample_memory", True, MEMORY, ""))),
+    *((of, "compile", value, 'True, False or "auto"', "") for of in (RUN, RECIPES) for value in ("yes", 1, None)),
+    *((of, "name", value, STEM, typed) for of in (RUN, CURVATURE) for value, typed in (
+        ("a/b", "--name=a/b"), (".a", "--name=.a"), ("\0", ""), (" ", "--name= "), (3, ""))),
+    *((RUN, "which", value, WHICH, typed) for value, typed in (
+        ("third,third", ""), (("top", "top"), "--which=top,top"), (["last"], "--which=last"), ([], ""), (3, ""))),
+    *((of, "rise", value, expected, typed) for of in (RUN, RECIPES) for value, expected, typed in (
+        (0, "a number above 0, in units of the loss", "--rise=0"), ("1", "a finite number", ""))),
+    (RECIPES, "directions", 0, "an int of at least 1", "--directions=0"),
+    (RECIPES, "directions", 3, "1, of which the interval leaves directions out, or at least 4", "--directions=3"),
+    (RECIPES, "points", 1, "an int of at least 3", "--points=1"),
+    (RECIPES, "points", 4, "an odd number, so that the network itself is in the middle", "--points=4"),
+    (RECIPES, "radius", 0, "a number above 0", "--radius=0"),
+    *((RECIPES, "confidence", value, "a number between 0 and 1", f"--confidence={value}") for value in (0.0, 1.0)),
+    (RUN, "groups", "class", '"target", a function of (inputs, targets), or None', "--groups=class"),
+    (RUN, "limits", (1, 2, 3), LIMITS, "--limits=1,2,3"), (RUN, "limits", 1, LIMITS, ""),
+    (RUN, "limits", (1, 0), "coordinates that increase from each lowest to its highest", "--limits=1,0"),
+    (RUN, "margin", -0.1, "a finite number of at least 0.0", "--margin=-0.1"),
+    (RUN, "margin", "0.1", "a finite number", ""),
+    (RUN, "also", "run", "a list of run directories, or a dict from names to them", ""),
     *((of, name, 1, "a bool, but got int: 1", "") for of in (RUN, CURVATURE, RECIPES)
-      for name, option in options_of(*of[:2]).items() if isinstance(option.default, bool)),
+      for name, option in options_of(of[0]).items() if isinstance(option.default, bool)),
 ]  # fmt: skip
-UNCHECKED = {  # by the table: whatever each of them reaches knows whether it can be used.
-    "address", "groups", "limits", "margin", "plan", "sample_memory", "compile", "which", "rise", "name", "also",
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(("of", "name", "value", "expected", "typed"), WRONG)
 def test_a_wrong_value_is_named_as_it_was_given(of, name, value, expected, typed):
-    kind, table, command = of
+    kind, command = of
     with pytest.raises((TypeError, ValueError), match=f"^{name} must be {re.escape(expected)}"):
-        checked(kind, {name: value}, table)
+        checked(kind, {name: value})
     if typed:
         found = CliRunner().invoke(app, [*command, "--function", "no:thing", typed]).exception
         assert type(found) in (TypeError, ValueError)
         assert str(found).startswith(f"{typed.partition('=')[0]} must be {expected}")
 
 
-def test_every_check_has_a_wrong_value_above():
-    for kind, table, _ in (RUN, CURVATURE, RECIPES):
-        names = {row[1] for row in WRONG if row[0][0] is kind}
-        assert {name for name, option in options_of(kind, table).items() if option.check is not None} == names
-        assert set(kind.__annotations__) - names <= UNCHECKED
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("device_ids", [], "device_ids must be a list with at least one"),
+        ("device_ids", [0, 0], "device_ids must be a list in which no device id is repeated"),
+        ("device_ids", [True], r"device_ids\[0\] must be an int of at least 0"),
+        ("device_ids", "0", "device_ids must be a list of ints or None"),
+        ("num_samples", -4, "num_samples must be an int of at least 1"),
+        ("num_samples", {"test": 0}, r"num_samples\['test'\] must be an int of at least 1"),
+        ("limits", (0, float("inf")), r"limits\[1\] must be a finite number"),
+        ("also", {"a": 3}, r"also\['a'\] must be the path of a run directory"),
+    ],
+)
+def test_a_wrong_part_is_named(name, value, expected):
+    with pytest.raises((TypeError, ValueError), match=f"^{expected}"):
+        OPTIONS[name].checked(name, value)
 
 
-@pytest.mark.parametrize(("door", "kind", "table"), DOORS)
-def test_a_door_shows_checks_and_takes_every_option_of_its_kind(door, kind, table):
+def test_every_option_has_a_check_and_a_wrong_value_above():
+    for kind, _ in (RUN, CURVATURE, RECIPES):
+        assert {row[1] for row in WRONG if row[0][0] is kind} == set(options_of(kind))
+
+
+def test_a_right_value_is_what_the_rest_of_the_program_takes():
+    plan = MeasurementPlan()
+    for name, values in {
+        "address": (None, "local"), "plan": (None, plan), "sample_memory": ("auto", 8, "8GB", "25 %"),
+        "compile": (True, False, "auto"), "name": (None, "mine"), "groups": (None, "target", max),
+        "limits": (None, (0.0, 1.0), (0.0, 1.0, -1.0, 2.0)), "margin": (None, 0.0), "rise": (2.0,),
+        "which": (("top",), ("top", "bottom")), "also": (None, ["a"], {"a": "b"}),
+    }.items():  # fmt: skip
+        for value in values:
+            assert OPTIONS[name].checked(name, value) == value
+    assert OPTIONS["which"].checked("which", "top") == ("top",)
+    assert OPTIONS["limits"].checked("limits", [0, 1]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(("door", "kind"), DOORS)
+def test_a_door_shows_checks_and_takes_every_option_of_its_kind(door, kind):
     shown, types = inspect.signature(door).parameters, typing.get_type_hints(kind)
     told = " ".join(inspect.getdoc(door).split()) if door is not DrawAtEnd.__init__ else ""
-    assert set(options_of(kind, table)) == set(types)
-    for name, option in options_of(kind, table).items():
+    assert set(options_of(kind)) == set(types)
+    for name, option in options_of(kind).items():
         assert shown[name].kind is inspect.Parameter.KEYWORD_ONLY
         assert (shown[name].default, shown[name].annotation) == (option.default, types[name])
         assert option.checked(name, option.default) == option.default
         assert option.text.endswith(".")
         assert not told or f" {name}: {option.text} " in told
-    assert not {"options", "**options:"} & {*shown, *told.split()}
+    assert "options" not in shown
+    assert "**options:" not in told
+
+
+@pytest.mark.parametrize(("door", "kind"), DOORS)
+def test_a_door_refuses_a_wrong_option_before_it_looks_at_anything_else(door, kind):
+    needed = [item for item in inspect.signature(door).parameters.values() if item.default is item.empty]
+    name = "seed" if "seed" in kind.__annotations__ else "workers_per_device"
+    with pytest.raises(ValueError, match=f"^{name} must be an int of at least"):
+        door(*(list for _ in needed), **{name: -1})
 
 
 def test_an_option_that_is_left_out_has_its_default_and_one_that_is_given_is_read():
@@ -114,17 +204,9 @@ def test_an_option_that_is_left_out_has_its_default_and_one_that_is_given_is_rea
     assert checked(ChangeOptions, {"budget": "1min"})["budget"] == 60.0
 
 
-def test_what_draws_at_the_end_of_a_training_refuses_a_wrong_option_before_it():
-    with pytest.raises(ValueError, match=r"^seed must be an int of at least 0"):
-        DrawAtEnd(list, seed=-1)
-
-
 def test_the_words_are_those_of_planes():
-    """The table lies below them."""
-    words = {"normalization": NORMALIZATIONS, "centering": CENTERINGS}
-    assert {name: OPTIONS[name].choices for name in words} == words
-    assert OPTIONS["which"].default == USUAL
-    assert f"of {', '.join(WHICH)}." in OPTIONS["which"].help
+    """Whose module takes too long to import for a command line."""
+    assert OPTIONS["centering"].choices == CENTERINGS
 
 
 def test_the_run_takes_its_first_arguments_by_position():
@@ -181,6 +263,6 @@ def test_words_are_listed_by_the_help_and_completed(command, name):
     words = parameter.metavar.strip("[]").split("|")
     context = typer.Context(COMMANDS[command])
     assert [item.value for item in parameter.shell_complete(context, "")] == words
-    table = {"curvature": CURVATURE_OPTIONS, "compare": COMPARISON_OPTIONS}.get(command, OPTIONS)
-    if command in ("run", "curvature", "compare") and name in table and name != "directions":
-        assert tuple(words) == table[name].choices
+    kind = {"run": RunOptions, "curvature": RunCurvatureOptions, "compare": CompareOptions}.get(command)
+    if kind and name in options_of(kind):
+        assert tuple(words) == options_of(kind)[name].choices

@@ -210,7 +210,6 @@ class TestChoice:
             ({"device_ids": [1, 1]}, ValueError, "no device id is repeated"),
             ({"device_ids": [-1]}, ValueError, r"device_ids\[0\] must be an int of at least 0"),
             ({"device_ids": "0"}, TypeError, "device_ids must be a list of ints or None"),
-            ({"address": 6379}, TypeError, r"address must be the address of a Ray cluster \(str\) or None"),
         ],
     )
     def test_arguments_are_checked(self, arguments, error, text):

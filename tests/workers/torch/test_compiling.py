@@ -266,7 +266,7 @@ def test_a_folder_of_an_earlier_version_becomes_this_users_alone(cache):
 )
 def test_the_choice_is_checked(value, error):
     if error is None:
-        assert check_compile(value) == value
+        assert check_compile("compile", value) == value
     else:
         with pytest.raises(error, match='compile must be True, False or "auto"'):
             open_pool(lambda: None, MeasurementOptions(), compile=value)
