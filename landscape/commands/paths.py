@@ -95,9 +95,11 @@ def connect(
     from workers.pools.first_call import FirstCall
 
     from ..paths.alignment import align as align_weights
+    from ..paths.connecting import CurveOptions
     from ..paths.connecting import connect as fit
-    from ..paths.path_file import path_beside
+    from ..paths.fitting import curve_beside
     from ..record.kind import LANDSCAPE
+    from ..record.options import options_of
     from ..record.run import Run
     from ..record.writer import output_file
     from ..replacing import check_no_input
@@ -106,7 +108,7 @@ def connect(
     typed = [TypedCheckpoint.read(text) for text in (a, b)]
     inputs = [item.place for item in typed]
     place = output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
-    check_no_input("output", path_beside(place), inputs)
+    check_no_input("output", curve_beside(place), inputs)
     call = FirstCall(load_function(function))
     found = named_weights("A and B", typed, call.space)
     first, last = found.values() if isinstance(found, dict) else found
@@ -116,22 +118,11 @@ def connect(
         typer.echo(aligned.summary())
         last, names = aligned.weights, names or [item.label for item in typed]
     run = Run.checked(options)
-    shared = ("overwrite", "progress", "budget", "address", "sample_memory")
+    shared = {name: options[name] for name in options_of(CurveOptions) if name != "plan"}
     path = fit(
-        first,
-        last,
-        call,
-        kind,
-        bends,
-        steps,
-        learning_rate,
-        batch_size,
-        options["seed"],
-        names=names,
-        output=str(path_beside(place)),
-        **where,
-        **{name: options[name] for name in shared},
-    )
+        first, last, call, kind, bends, steps, learning_rate, batch_size, options["seed"],
+        names=names, output=str(curve_beside(place)), **where, **shared,
+    )  # fmt: skip
     if not path.curve.complete:
         return
     result = path.barrier(call.func, points, output=output, **where, **{**options, "budget": run.left})

@@ -20,13 +20,15 @@ from workers.curvature.products import Layout
 from workers.curves.curve import CurveShape
 from workers.measurement_plan import MeasurementPlan
 
+from ..errors import PlaneError
 from ..planes.curved_line import CurvedLine
 from ..planes.from_checkpoints import plane_of_points
 from ..planes.plane import Plane
+from ..planes.side_file import place_to_save
+from ..record.run import MeasurementReport
 from ..record.writer import output_file
-from ..replacing import check_replaceable_tensors
 from .barrier import Barrier, barrier_on
-from .path_file import PATH, FittedCurve, path_beside, read_path, save_path, write_path
+from .fitting import CURVE_FILE, FittedCurve, curve_beside, read_curve, write_curve
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -44,9 +46,11 @@ class Path:
 
     Attributes:
         curve: the control points, and how they were fitted.
+        report: how long the fitting took, where this is its result.
     """
 
     curve: FittedCurve
+    report: MeasurementReport | None = None
 
     def __repr__(self) -> str:
         shape, settings = self.shape, self.curve.settings
@@ -79,7 +83,7 @@ class Path:
     @property
     def measurement_plan(self) -> MeasurementPlan:
         """How the losses of the fitting were computed; ``connect(plan=...)`` takes it."""
-        return MeasurementPlan.from_json(self.curve.plan)
+        return MeasurementPlan.from_json(self.curve.attributes["measurement_plan"])
 
     @cached_property
     def length(self) -> float:
@@ -177,7 +181,7 @@ class Path:
     def keep_beside(self, landscape: AnyPath) -> None:
         """Writes the control points beside the file of a landscape that was measured along the curve."""
         self.check_beside(landscape)
-        write_path(path_beside(landscape), self.curve)
+        write_curve(curve_beside(landscape), self.curve)
 
     def check_beside(self, landscape: AnyPath) -> None:
         """Checks that ``keep_beside`` replaces nothing but a path.
@@ -185,7 +189,7 @@ class Path:
         Raises:
             LandscapeWriteError: another file is there.
         """
-        check_replaceable_tensors(path_beside(landscape), PATH.word, PATH.format)
+        CURVE_FILE.check(curve_beside(landscape), CURVE_FILE.kind)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> AnyPath:
         """Writes the path as a safetensors file, which ``load`` reads, and returns the file's path.
@@ -197,7 +201,9 @@ class Path:
         Raises:
             LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
         """
-        return save_path(path, self.curve, overwrite=overwrite)
+        target = place_to_save(path, overwrite=overwrite)
+        write_curve(target, self.curve)
+        return target
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -211,7 +217,13 @@ class Path:
             PlaneError: it holds no path, or one whose fitting has not ended.
         """
         place = check_directory("path", path)
-        return cls(read_path(place).ended(place))
+        curve = read_curve(place)
+        if not curve.complete:
+            raise PlaneError(
+                f"{place} holds a path that is fitted for {curve.fitting.step} of {curve.settings.steps} steps. Call "
+                "connect again with the same arguments and output, and it goes on from there."
+            )
+        return cls(curve)
 
     @cached_property
     def _layout(self) -> Layout:

@@ -21,10 +21,14 @@ from landscape.errors import (
     PlaneError,
 )
 from landscape.figures import plot_routes
-from landscape.paths.path_file import write_path
+from landscape.paths.fitting import CURVE_FILE, CurveExperiment, write_curve
 from landscape.planes.networks import columns_of
+from landscape.record.driver import forecast, open_record
 from landscape.record.lock import lock_landscape
+from landscape.record.run import Run
+from landscape.record.workers import open_workers
 from workers import FunctionEvaluator
+from workers.curves.curve import FittingSettings
 from workers.errors import CurveError
 
 OPTIONS = {"device_ids": [0], "progress": False}
@@ -195,13 +199,14 @@ def test_file_of_a_path_is_read_back_and_kept_safe(curved, tmp_path):
     path, file = curved
     loaded = Path.load(file)
     np.testing.assert_array_equal(loaded.curve.fitting.bends, path.curve.fitting.bends)
-    assert loaded.curve.identity == path.curve.identity
+    assert loaded.curve.attributes == path.curve.attributes
     assert loaded.line().identity == path.line().identity
     before = file.read_bytes()
     # Nothing is left to do.
     same = connect(trained(0), trained(1), callback_fn, steps=200, output=file, **OPTIONS)
     np.testing.assert_array_equal(same.curve.fitting.bends, path.curve.fitting.bends)
-    write_path(tmp_path / file.name, replace(path.curve, plan={**path.curve.plan, "threads": "many"}))
+    plan = {**path.curve.attributes["measurement_plan"], "threads": "many"}
+    write_curve(tmp_path / file.name, replace(path.curve, attributes={"measurement_plan": plan}))
     with pytest.raises(LandscapeError, match=r"path.safetensors was measured with a plan that cannot be used here"):
         connect(trained(0), trained(1), callback_fn, steps=200, output=tmp_path / file.name, **OPTIONS)
     with pytest.raises(LandscapeIdentityError, match=r"path file .* holds another experiment.*\n.*seed"):
@@ -237,6 +242,18 @@ def test_a_budget_ends_the_fitting_and_the_same_call_goes_on(tmp_path):
     np.testing.assert_array_equal(found.curve.fitting.bends, whole.curve.fitting.bends)
     with pytest.raises(ValueError, match="budget must be"):
         connect(trained(0), trained(1), callback_fn, budget="soon", **OPTIONS)
+
+
+def test_a_forecast_makes_a_step_and_changes_nothing(tmp_path):
+    file, line = tmp_path / "path.safetensors", line_between(trained(0), trained(1))
+    connect(trained(0), trained(1), callback_fn, steps=2, output=file, **OPTIONS)
+    before = file.read_bytes()
+    experiment = CurveExperiment(line, FittingSettings(steps=2))
+    with open_workers(callback_fn, {"device_ids": [0]}) as pool:
+        for rehearsed, text in ((None, "2 steps: 2 steps x "), (file, "2 steps, 2 of them measured before; nothing")):
+            with open_record(CURVE_FILE, rehearsed, rehearsal=True) as stored:
+                assert forecast(experiment, stored, pool, Run()).startswith(text)
+    assert file.read_bytes() == before
 
 
 @pytest.mark.slow
