@@ -14,14 +14,11 @@ from collectors.networks.weight_space import TensorInfo, WeightSpace, canonical_
 
 from ..errors import AlignmentError
 from .axis_labels import Axes, Axis, AxisLabels
-from .layer_operators import LAYER_RULES
 from .operation import Labelled, Operation, Result, Shape, UnknownOperatorError
+from .operators import RULES, pointwise
 from .permutations import PermutationGroup, PermutedAxis
 from .same_outputs import output_tensors
-from .separate_orders import find_outer_labels
-from .shape_operators import SHAPE_RULES, pointwise
 
-_RULES = {**SHAPE_RULES, **LAYER_RULES}
 _LINES_SHOWN = 4
 
 
@@ -92,7 +89,7 @@ class _GraphReader:
         used = {name: list(map(labels.labels, axes)) for name, axes in self._weights.items() if name in self._used}
         results = (item if isinstance(item, tuple) else (item,) for item in self._found.values())
         tensors = [axes for item in results for axes in item if axes is not None]
-        outer = find_outer_labels(labels, list(used.values()), tensors)
+        outer = labels.find_outer(used.values(), tensors)
         found: dict[int, list[PermutedAxis]] = {}
         for name, axes in used.items():
             for place, parts in enumerate(axes):
@@ -153,7 +150,7 @@ class _GraphReader:
             item.name: self._argument(given.get(item.name, arguments.get(item.name))) for item in schema.arguments
         }
         operation = Operation(self._labels, name, arguments, tuple(_shapes(node)))
-        rule = _RULES.get(name)
+        rule = RULES.get(name)
         if rule is None and torch.Tag.pointwise in node.target.tags:  # type: ignore[union-attr]
             rule = pointwise
         try:
