@@ -39,11 +39,11 @@ class AxisLabels:
 
     def labels(self, axis: Sequence[int]) -> Axis:
         """Returns an axis as it is labelled by now, after joining and splitting."""
-        found: Axis = []
+        current: Axis = []
         for label in axis:
             root = self._root(label)
-            found += self.labels(self._parts[root]) if root in self._parts else [root]
-        return found
+            current += self.labels(self._parts[root]) if root in self._parts else [root]
+        return current
 
     def length(self, axis: Sequence[int]) -> int:
         """Returns the number of entries along an axis."""
@@ -85,7 +85,7 @@ class AxisLabels:
     def divide(self, axes: Sequence[Sequence[int]], shape: Sequence[int]) -> Axes:
         """Returns the labels of axes read in another shape, splitting some, even where it raises NoCommonPartsError."""
         rest = [label for axis in axes for label in self.labels(axis)]
-        found: Axes = []
+        divided: Axes = []
         for length in shape:
             axis: Axis = []
             while (missing := length // self.length(axis)) > 1:
@@ -100,11 +100,11 @@ class AxisLabels:
                 axis.append(first)
             if self.length(axis) != length:
                 raise NoCommonPartsError
-            found.append(axis)
+            divided.append(axis)
         if rest:
             raise NoCommonPartsError
         # What was split while a later axis was divided may be part of an earlier one.
-        return [self.labels(axis) for axis in found]
+        return [self.labels(axis) for axis in divided]
 
     def find_outer(self, weights: Iterable[Axes], tensors: Iterable[Axes]) -> dict[int, int]:
         """Returns, by inner label, the outer one in each of whose entries it may have another order; none is both."""

@@ -40,9 +40,6 @@ def _constant(operation: Operation) -> Result:
     return operation.labels.new_axes(operation.shape)
 
 
-# Layers with weights, products of matrices, attention, pooling.
-
-
 @_rule("linear")
 def _linear(operation: Operation) -> Result:
     inputs, weight = operation.axes("input"), operation.axes("weight")
@@ -220,9 +217,6 @@ def _recurrent(operation: Operation) -> Result:
             labels.join(state[-1], width)
         features = labels.labels(width)
     return ([*inputs[:-1], features], *(list(state) for state in hidden))
-
-
-# What reshapes, chooses, joins and reduces tensors.
 
 
 @_rule("log_softmax", "softmax", "_log_softmax", "_softmax")
