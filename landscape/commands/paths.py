@@ -12,7 +12,7 @@ from .arguments import load_function
 from .options import SURVEY_OPTIONS, choice, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
-_TAKEN = tuple(name for name in SURVEY_OPTIONS if name not in ("limits", "margin", "extremes"))
+_SHARED = tuple(name for name in SURVEY_OPTIONS if name not in ("limits", "margin", "extremes"))
 _CALLED = {"a": "A", "b": "B"}
 _COMPARED = 32  # samples on which an alignment is verified
 _NETWORK = "checkpoint file, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER; NAME= in front names it in pictures."
@@ -21,7 +21,7 @@ Second = Annotated[str, typer.Argument(metavar="B", help="The second network, ty
 Points = Annotated[int, typer.Option(help="Points on the way, both ends among them.")]
 
 
-@with_options("function", "output", "points", "device_ids", "num_samples", *_TAKEN, called=_CALLED)
+@with_options("function", "output", "points", "device_ids", "num_samples", *_SHARED, called=_CALLED)
 def barrier(
     a: First,
     b: Second,
@@ -51,8 +51,8 @@ def barrier(
     if output is not None:
         output_file(output, [item.place for item in typed], LANDSCAPE, overwrite=options["overwrite"])
     call = FirstCall(load_function(function))
-    found = named_weights("A and B", typed, call.space)
-    line = line_between(*([found] if isinstance(found, dict) else found), network=call.space)
+    ends = named_weights("A and B", typed, call.space)
+    line = line_between(*([ends] if isinstance(ends, dict) else ends), network=call.space)
     where = {"device_ids": device_ids, "output": output, "num_samples": num_samples}
     result = barrier_on(line, call, points, **where, options=options)
     if result.landscape.path is not None:
@@ -62,7 +62,7 @@ def barrier(
 
 @with_options(
     "function", "output", "kind", "bends", "steps", "learning_rate", "batch_size", "align", "points", "device_ids",
-    "num_samples", *_TAKEN,
+    "num_samples", *_SHARED,
     called=_CALLED,
 )  # fmt: skip
 def connect(
@@ -110,9 +110,9 @@ def connect(
     place = output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
     check_no_input("output", curve_beside(place), inputs)
     call = FirstCall(load_function(function))
-    found = named_weights("A and B", typed, call.space)
-    first, last = found.values() if isinstance(found, dict) else found
-    names = list(found) if isinstance(found, dict) else None
+    ends = named_weights("A and B", typed, call.space)
+    first, last = ends.values() if isinstance(ends, dict) else ends
+    names = list(ends) if isinstance(ends, dict) else None
     if align:
         aligned = align_weights(last, to=first, network=call.network(), example=call.example(_COMPARED))
         typer.echo(aligned.summary())
