@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collectors.files.places import is_url
 from collectors.networks.readers import framework_of, is_network, without_average
 from collectors.networks.weight_space import State, WeightSpace
 from collectors.validation import check_path, wrong_type, wrong_value
-from collectors.weights.aligned import AlignedState, Weights, as_reader
+from collectors.weights.aligned import Weights, as_reader
 from collectors.weights.aligned import align as under_names_of
 from collectors.weights.safetensors_file import write_checkpoint
 
@@ -134,9 +133,10 @@ def align(
             "example is missing: inputs of the network, such as a batch of the data set, by which its symmetries are "
             "found and verified."
         )
-    by_hand = None if groups is None else _read_groups(groups, space)
+    permutable = None if groups is None else _read_groups(groups, space)
     readers = [under_names_of(as_reader(label, item), space) for label, item in (("to", to), ("b", b))]
-    target, moved = (_state(reader, space) for reader in readers)
+    states = [origin_state(reader, space) for reader in readers]
+    target, moved = ({**parameters, **buffers} for parameters, buffers in states)
     before = _distance(target, moved, space)
     if before == 0:
         raise AlignmentError(
@@ -148,9 +148,9 @@ def align(
 
     check = OutputCheck(module, example, moved)
     unknown: tuple[str, ...] = ()
-    if by_hand is None:
-        by_hand, unknown = find_groups(check.network, check.example, space)
-    if not by_hand:
+    if permutable is None:
+        permutable, unknown = find_groups(check.network, check.example, space)
+    if not permutable:
         warnings.warn(
             f"{space.network} has no units that can be permuted"
             + (f": operators that are not known touch all of them ({', '.join(unknown)})" if unknown else "")
@@ -158,7 +158,7 @@ def align(
             UserWarning,
             stacklevel=2,
         )
-    matched, dropped, verified = _matched(target, moved, by_hand, space, check)
+    matched, dropped, verified = _matched(target, moved, permutable, space, check)
     weights = permuted(moved, matched)
     if dropped:
         warnings.warn(
@@ -212,11 +212,6 @@ def _torch_network(network: object, *weights: Weights) -> Any:
             given,
         )
     return without_average(given)
-
-
-def _state(reader: AlignedState, space: WeightSpace) -> dict[str, NDArray[Any]]:
-    parameters, buffers = origin_state(reader, space)
-    return {**parameters, **buffers}
 
 
 def _distance(one: State, other: State, space: WeightSpace) -> float:

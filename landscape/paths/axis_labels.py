@@ -174,9 +174,7 @@ def _goes_along(axes: _Tensor, outer: int, inner: int) -> bool:
     if any(axis.count(label) > 1 for axis in axes for label in (outer, inner)):
         return False
     with_inner, with_outer = ([axis for axis in axes if label in axis] for label in (inner, outer))
-    if len(with_outer) == 1:
-        return True
-    return with_inner == with_outer
+    return len(with_outer) == 1 or with_inner == with_outer
 
 
 def _is_combined(mixed: _Tensor, axes: Collection[tuple[int, ...]], outer: int, inner: int) -> bool:
