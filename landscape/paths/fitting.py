@@ -185,6 +185,8 @@ class CurveExperiment(Experiment[FittedCurve]):
     def begin(self, stored: Stored[FittedCurve], pool: Pool) -> FittedCurve:
         """Returns the curve as far as the file has it, or one that no step was made for."""
         line, settings = self.line, self.settings
+        # On the line the pool finds out how losses add up, and so what a batch is.
+        pool.load(line.origin, line.directions, line.buffers)
         readers = with_effective_weights(line.checkpoints, line.space)
         first, last = ({tensor.name: reader.read(tensor.name) for tensor in line.space.tensors} for reader in readers)
         samples = identity_of(pool.description, ("samples",))["samples"]

@@ -9,6 +9,7 @@ import pytest
 import torch
 import wall
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 from two_networks import INPUTS, TARGETS, build, callback_fn, trained
 
 from collectors.errors import CheckpointError
@@ -245,6 +246,26 @@ def test_a_forecast_makes_a_step_and_changes_nothing(tmp_path):
             with open_record(CURVE_FILE, rehearsed, rehearsal=True) as stored:
                 assert forecast(experiment, stored, pool, Run()).startswith(text)
     assert file.read_bytes() == before
+
+
+def test_a_loss_that_belongs_to_its_batches_gets_those_of_the_data_set():
+    """On the line it does; of the network that callback_fn returns, every batch has the loss 0."""
+    sizes = []
+
+    def of_means(outputs, targets):
+        if outputs.requires_grad:
+            sizes.append(len(outputs))
+        return (outputs.mean(0) ** 2).sum()
+
+    def call():
+        network = trained(0)
+        for parameter in network.parameters():
+            nn.init.zeros_(parameter)
+        return of_means, network, DataLoader(TensorDataset(INPUTS, TARGETS), 20), {}
+
+    with pytest.warns(UserWarning, match="loss depends on how samples are batched"):
+        connect(trained(0), trained(1), call, steps=3, batch_size=5, **OPTIONS)
+    assert sizes[-3:] == [20, 20, 20]
 
 
 @pytest.mark.slow
