@@ -6,7 +6,6 @@ import contextlib
 import functools
 import hashlib
 import io
-import itertools
 import json
 import math
 import os
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import CheckpointError
 from ..files.file_kinds import ENOUGH_BYTES, check_kind
-from ..files.local_files import WholeFile, writing
+from ..files.local_files import writing
 from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import State, numpy_dtype, state_sha256
@@ -202,8 +201,15 @@ def _read_hashed(file: io.BufferedReader, view: memoryview, digest: Any, truncat
 
 def write_checkpoint(path: str | os.PathLike[str], state: State, metadata: Mapping[str, str] | None = None) -> str:
     """Writes a state as a safetensors file, so that the name never holds half a file; returns the file's SHA-256."""
+    digest = hashlib.sha256()
     with writing(path) as file:
-        return _write_safetensors(file, state, metadata or {})
+        for piece in checkpoint_parts(state, metadata or {}):
+            # In blocks, so that what is hashed is still in the processor's cache.
+            for start in range(0, len(piece), _BLOCK_BYTES):
+                block = piece[start : start + _BLOCK_BYTES]
+                file.write(block)
+                digest.update(block)
+    return digest.hexdigest()
 
 
 def file_sha256(path: str | os.PathLike[str] | RemotePath) -> str:
@@ -268,7 +274,8 @@ def _entry(name: str, value: Mapping[str, Any]) -> _Entry:
     return dtype, shape, start, stop
 
 
-def _write_safetensors(file: WholeFile, tensors: State, metadata: Mapping[str, str]) -> str:
+def checkpoint_parts(tensors: State, metadata: Mapping[str, str]) -> Iterator[memoryview]:
+    """Yields the bytes of a safetensors file: its header, then the values of each tensor, which are not copied."""
     for name, array in tensors.items():
         if array.dtype.name not in _TYPE_NAMES:
             raise TypeError(
@@ -289,15 +296,9 @@ def _write_safetensors(file: WholeFile, tensors: State, metadata: Mapping[str, s
         }
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
-    digest = hashlib.sha256()
-    head = memoryview(len(text).to_bytes(8, "little") + text)
-    for piece in itertools.chain([head], (_bytes(tensors[name]) for name in order)):
-        # In blocks, so that what is hashed is still in the processor's cache.
-        for start in range(0, len(piece), _BLOCK_BYTES):
-            block = piece[start : start + _BLOCK_BYTES]
-            file.write(block)
-            digest.update(block)
-    return digest.hexdigest()
+    yield memoryview(len(text).to_bytes(8, "little") + text)
+    for name in order:
+        yield _bytes(tensors[name])
 
 
 def _bytes(array: NDArray[Any]) -> memoryview:

@@ -12,7 +12,7 @@ from .arguments import load_function
 from .options import SURVEY_OPTIONS, choice, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
-_TAKEN = tuple(name for name in SURVEY_OPTIONS if name not in ("limits", "margin", "extremes"))
+_SHARED = tuple(name for name in SURVEY_OPTIONS if name not in ("limits", "margin", "extremes"))
 _CALLED = {"a": "A", "b": "B"}
 _COMPARED = 32  # samples on which an alignment is verified
 _NETWORK = "checkpoint file, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER; NAME= in front names it in pictures."
@@ -21,7 +21,7 @@ Second = Annotated[str, typer.Argument(metavar="B", help="The second network, ty
 Points = Annotated[int, typer.Option(help="Points on the way, both ends among them.")]
 
 
-@with_options("function", "output", "points", "device_ids", "num_samples", *_TAKEN, called=_CALLED)
+@with_options("function", "output", "points", "device_ids", "num_samples", *_SHARED, called=_CALLED)
 def barrier(
     a: First,
     b: Second,
@@ -51,8 +51,8 @@ def barrier(
     if output is not None:
         output_file(output, [item.place for item in typed], LANDSCAPE, overwrite=options["overwrite"])
     call = FirstCall(load_function(function), {**options, "device_ids": device_ids})
-    found = named_weights("A and B", typed, call.space)
-    line = line_between(*([found] if isinstance(found, dict) else found), network=call.space)
+    ends = named_weights("A and B", typed, call.space)
+    line = line_between(*([ends] if isinstance(ends, dict) else ends), network=call.space)
     where = {"device_ids": device_ids, "output": output, "num_samples": num_samples}
     result = barrier_on(line, call, points, **where, options=options)
     if result.landscape.path is not None:
@@ -62,7 +62,7 @@ def barrier(
 
 @with_options(
     "function", "output", "kind", "bends", "steps", "learning_rate", "batch_size", "align", "points", "device_ids",
-    "num_samples", *_TAKEN,
+    "num_samples", *_SHARED,
     called=_CALLED,
 )  # fmt: skip
 def connect(
@@ -95,9 +95,11 @@ def connect(
     from workers.pools.first_call import FirstCall
 
     from ..paths.alignment import align as align_weights
+    from ..paths.connecting import CurveOptions
     from ..paths.connecting import connect as fit
-    from ..paths.path_file import path_beside
+    from ..paths.fitting import curve_beside
     from ..record.kind import LANDSCAPE
+    from ..record.options import options_of
     from ..record.run import Run
     from ..record.writer import output_file
     from ..replacing import check_no_input
@@ -106,32 +108,21 @@ def connect(
     typed = [TypedCheckpoint.read(text) for text in (a, b)]
     inputs = [item.place for item in typed]
     place = output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
-    check_no_input("output", path_beside(place), inputs)
+    check_no_input("output", curve_beside(place), inputs)
     call = FirstCall(load_function(function), {**options, "device_ids": device_ids})
-    found = named_weights("A and B", typed, call.space)
-    first, last = found.values() if isinstance(found, dict) else found
-    names = list(found) if isinstance(found, dict) else None
+    ends = named_weights("A and B", typed, call.space)
+    first, last = ends.values() if isinstance(ends, dict) else ends
+    names = list(ends) if isinstance(ends, dict) else None
     if align:
         aligned = align_weights(last, to=first, network=call.network(), example=call.example(_COMPARED))
         typer.echo(aligned.summary())
         last, names = aligned.weights, names or [item.label for item in typed]
     run = Run.checked(options)
-    shared = ("overwrite", "progress", "budget", "address", "sample_memory")
+    shared = {name: options[name] for name in options_of(CurveOptions) if name != "plan"}
     path = fit(
-        first,
-        last,
-        call,
-        kind,
-        bends,
-        steps,
-        learning_rate,
-        batch_size,
-        options["seed"],
-        names=names,
-        output=str(path_beside(place)),
-        **where,
-        **{name: options[name] for name in shared},
-    )
+        first, last, call, kind, bends, steps, learning_rate, batch_size, options["seed"],
+        names=names, output=str(curve_beside(place)), **where, **shared,
+    )  # fmt: skip
     if not path.curve.complete:
         return
     result = path.barrier(call.func, points, output=output, **where, **{**options, "budget": run.left})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -9,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
+import numpy as np
 
 from collectors.files.places import is_url
 from collectors.networks.readers import framework_of, is_network, without_average
 from collectors.networks.weight_space import State, WeightSpace
 from collectors.validation import check_path, wrong_type, wrong_value
-from collectors.weights.aligned import AlignedState, Weights, as_reader
+from collectors.weights.aligned import Weights, as_reader
 from collectors.weights.aligned import align as under_names_of
 from collectors.weights.safetensors_file import write_checkpoint
 
@@ -23,8 +24,7 @@ from ..errors import AlignmentError
 from ..planes.from_checkpoints import origin_state
 from ..planes.from_weights import network_space
 from ..replacing import check_no_input, check_replaceable_tensors
-from .matching import match
-from .permutations import PermutationGroup, distance, permuted, read_groups
+from .matching import PermutationGroup, PermutedAxis, match, permuted
 
 if TYPE_CHECKING:
     from .same_outputs import OutputCheck
@@ -133,10 +133,11 @@ def align(
             "example is missing: inputs of the network, such as a batch of the data set, by which its symmetries are "
             "found and verified."
         )
-    by_hand = None if groups is None else read_groups(groups, space)
+    permutable = None if groups is None else _read_groups(groups, space)
     readers = [under_names_of(as_reader(label, item), space) for label, item in (("to", to), ("b", b))]
-    target, moved = (_state(reader, space) for reader in readers)
-    before = distance(target, moved, space)
+    states = [origin_state(reader, space) for reader in readers]
+    target, moved = ({**parameters, **buffers} for parameters, buffers in states)
+    before = _distance(target, moved, space)
     if before == 0:
         raise AlignmentError(
             "the two networks hold equal weights, so that there is nothing to align. Give two different ones."
@@ -147,9 +148,9 @@ def align(
 
     check = OutputCheck(module, example, moved)
     unknown: tuple[str, ...] = ()
-    if by_hand is None:
-        by_hand, unknown = find_groups(check.network, check.example, space)
-    if not by_hand:
+    if permutable is None:
+        permutable, unknown = find_groups(check.network, check.example, space)
+    if not permutable:
         warnings.warn(
             f"{space.network} has no units that can be permuted"
             + (f": operators that are not known touch all of them ({', '.join(unknown)})" if unknown else "")
@@ -157,8 +158,8 @@ def align(
             UserWarning,
             stacklevel=2,
         )
-    found, dropped, verified = _matched(target, moved, by_hand, space, check)
-    weights = permuted(moved, found)
+    matched, dropped, verified = _matched(target, moved, permutable, space, check)
+    weights = permuted(moved, matched)
     if dropped:
         warnings.warn(
             "these units were left alone, because the network's outputs changed with their order: "
@@ -166,32 +167,31 @@ def align(
             UserWarning,
             stacklevel=2,
         )
-    after = distance(target, weights, space)
+    after = _distance(target, weights, space)
     # Of weights in memory the label is a word.
     sources = tuple(item.label for item in readers if is_url(item.label) or Path(item.label).is_absolute())
-    return Aligned(weights, tuple(found), before, after, verified, tuple(dropped), unknown, sources)
+    return Aligned(weights, tuple(matched), before, after, verified, tuple(dropped), unknown, sources)
 
 
 def _matched(
     target: State, moved: State, groups: Sequence[PermutationGroup], space: WeightSpace, check: OutputCheck
 ) -> tuple[list[PermutationGroup], list[PermutationGroup], float]:
     """Returns the groups whose permutations leave the outputs as they are, those that do not, and the difference."""
-    trainable = [info.name for info in space.trainable]
-    counted = [{name: state[name] for name in trainable} for state in (target, moved)]
+    one, other = ({info.name: state[info.name] for info in space.trainable} for state in (target, moved))
     kept, dropped = list(groups), list[PermutationGroup]()
     exact = False
     while True:
-        found = match(counted[0], counted[1], kept)
-        changed = check.difference(permuted(moved, found))
+        matched = match(one, other, kept)
+        changed = check.difference(permuted(moved, matched))
         if changed <= TOLERANCE:
-            return found, dropped, changed
+            return matched, dropped, changed
         if not exact and check.in_float64():
             # A deep network may amplify what float32 rounds.
             exact = True
             continue
-        alone = [check.difference(permuted(moved, [group])) for group in found]
+        alone = [check.difference(permuted(moved, [group])) for group in matched]
         wrong = [index for index, value in enumerate(alone) if not value <= TOLERANCE]
-        dropped += [found[index] for index in wrong]
+        dropped += [matched[index] for index in wrong]
         kept = [group for index, group in enumerate(kept) if index not in wrong]
         if not wrong or not kept:
             raise AlignmentError(
@@ -214,6 +214,54 @@ def _torch_network(network: object, *weights: Weights) -> Any:
     return without_average(given)
 
 
-def _state(reader: AlignedState, space: WeightSpace) -> dict[str, NDArray[Any]]:
-    parameters, buffers = origin_state(reader, space)
-    return {**parameters, **buffers}
+def _distance(one: State, other: State, space: WeightSpace) -> float:
+    """Returns the Euclidean distance between two sets of trainable weights, in float64."""
+    squares = 0.0
+    for info in space.trainable:
+        difference = one[info.name].astype(np.float64) - other[info.name].astype(np.float64)
+        squares += float(np.vdot(difference, difference).real)
+    return math.sqrt(squares)
+
+
+def _read_groups(groups: object, space: WeightSpace) -> list[PermutationGroup]:
+    """Returns groups given by hand: dicts from a tensor to an axis, an (axis, before, after), or a list of those."""
+    if isinstance(groups, str | Mapping) or not isinstance(groups, Sequence):
+        raise wrong_type("groups", 'a list of groups such as {"fc1.weight": 0, "fc2.weight": 1}', groups)
+    tensors = {name: info for info in space.tensors for name in (info.name, *info.aliases)}
+    owners: dict[PermutedAxis, int] = {}
+    read: list[PermutationGroup] = []
+    for index, group in enumerate(groups):
+        label = f"groups[{index}]"
+        if not isinstance(group, Mapping) or not group:
+            raise wrong_type(label, "a mapping from a tensor's name to an axis", group)
+        sizes: dict[PermutedAxis, int] = {}
+        for name, value in group.items():
+            info = tensors.get(name)
+            if info is None:
+                raise ValueError(f"{label} names {name!r}, which is no parameter or buffer of {space.network}.")
+            for item in value if isinstance(value, list) else [value]:
+                axis = _axis(f"{label}[{name!r}]", info.name, item, len(info.shape))
+                length, parts = info.shape[axis.axis], axis.before * axis.after
+                if length % parts:
+                    raise wrong_value(f"{label}[{name!r}]", f"an axis that {parts} parts divide", length)
+                sizes[axis] = length // parts
+                if owners.setdefault(axis, index) != index:
+                    raise ValueError(f"{label} and groups[{owners[axis]}] both hold {axis}; each axis has one group.")
+        if len(set(sizes.values())) > 1:
+            listed = ", ".join(f"{axis}: {size}" for axis, size in sizes.items())
+            raise ValueError(
+                f"{label} must hold axes of one length, but got {listed}. Where an axis was flattened, give "
+                "(axis, before, after), such as (1, 1, 16) for channels of 4 x 4 places."
+            )
+        read.append(PermutationGroup.unpermuted(next(iter(sizes.values())), list(sizes)))
+    return read
+
+
+def _axis(label: str, name: str, value: object, dimensions: int) -> PermutedAxis:
+    parts = value if isinstance(value, tuple) else (value, 1, 1)
+    if len(parts) != 3 or not all(isinstance(part, int) and not isinstance(part, bool) for part in parts):
+        raise wrong_type(label, "an axis such as 0, or (axis, before, after)", value)
+    axis, before, after = parts
+    if not -dimensions <= axis < dimensions or min(before, after) < 1:
+        raise wrong_value(label, f"an axis of {dimensions}, and lengths of at least 1", value)
+    return PermutedAxis(name, axis % dimensions, before, after)

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import permutations
 from typing import TypeAlias
 
 Axis: TypeAlias = list[int]
 Axes: TypeAlias = list[Axis]
+_Tensor: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class NoCommonPartsError(Exception):
@@ -37,11 +39,11 @@ class AxisLabels:
 
     def labels(self, axis: Sequence[int]) -> Axis:
         """Returns an axis as it is labelled by now, after joining and splitting."""
-        found: Axis = []
+        current: Axis = []
         for label in axis:
             root = self._root(label)
-            found += self.labels(self._parts[root]) if root in self._parts else [root]
-        return found
+            current += self.labels(self._parts[root]) if root in self._parts else [root]
+        return current
 
     def length(self, axis: Sequence[int]) -> int:
         """Returns the number of entries along an axis."""
@@ -69,10 +71,21 @@ class AxisLabels:
             self.fix(one, other)
             return self.labels(one)
 
+    def broadcast(self, tensors: Sequence[Axes]) -> Axes:
+        """Returns the labels of tensors that are combined element by element, aligned at their last axes."""
+        result: Axes = []
+        for position in range(1, max(map(len, tensors), default=0) + 1):
+            axis: Axis = []
+            for axes in tensors:
+                if len(axes) >= position and (other := self.labels(axes[-position])):
+                    axis = self.join(axis, other) if axis else other
+            result.insert(0, axis)
+        return result
+
     def divide(self, axes: Sequence[Sequence[int]], shape: Sequence[int]) -> Axes:
         """Returns the labels of axes read in another shape, splitting some, even where it raises NoCommonPartsError."""
         rest = [label for axis in axes for label in self.labels(axis)]
-        found: Axes = []
+        divided: Axes = []
         for length in shape:
             axis: Axis = []
             while (missing := length // self.length(axis)) > 1:
@@ -87,11 +100,34 @@ class AxisLabels:
                 axis.append(first)
             if self.length(axis) != length:
                 raise NoCommonPartsError
-            found.append(axis)
+            divided.append(axis)
         if rest:
             raise NoCommonPartsError
         # What was split while a later axis was divided may be part of an earlier one.
-        return [self.labels(axis) for axis in found]
+        return [self.labels(axis) for axis in divided]
+
+    def find_outer(self, weights: Iterable[Axes], tensors: Iterable[Axes]) -> dict[int, int]:
+        """Returns, by inner label, the outer one in each of whose entries it may have another order; none is both."""
+        # Such are channels, in the groups of GroupNorm.
+        # That is so where nothing combines different entries of the outer label while it has the inner one: every
+        # tensor with the inner label has the outer one too. Operators that mix along an axis that they keep called mix.
+        kinds = {self._resolved(axes) for axes in tensors}
+        mixed = {(self._resolved(some), self._resolved(axes)) for some, axes in self.mixed}
+        pairs = {
+            pair: None for axes in weights for axis in axes for pair in permutations(axis, 2) if self.is_free(pair[1])
+        }
+        outer_of: dict[int, int] = {}
+        for outer, inner in sorted(pairs, key=lambda pair: not self.is_free(pair[0])):
+            settled = {*outer_of, *outer_of.values()}
+            if outer == inner or inner in settled or outer in outer_of:
+                continue
+            is_along = all(_goes_along(axes, outer, inner) for axes in kinds)
+            if is_along and not any(_is_combined(some, axes, outer, inner) for some, axes in mixed):
+                outer_of[inner] = outer
+        return outer_of
+
+    def _resolved(self, axes: Axes) -> _Tensor:
+        return tuple(tuple(self.labels(axis)) for axis in axes)
 
     def _new(self, length: int, fixed: bool) -> int:
         self._parents.append(len(self._parents))
@@ -131,3 +167,15 @@ class AxisLabels:
                 self._split(second, self._lengths[first])
                 one, other = self.labels(one), self.labels(other)
         return self.labels(joined)
+
+
+def _goes_along(axes: _Tensor, outer: int, inner: int) -> bool:
+    """Returns whether each axis with the inner label has an outer one, and there is no doubt which."""
+    if any(axis.count(label) > 1 for axis in axes for label in (outer, inner)):
+        return False
+    with_inner, with_outer = ([axis for axis in axes if label in axis] for label in (inner, outer))
+    return len(with_outer) == 1 or with_inner == with_outer
+
+
+def _is_combined(mixed: _Tensor, axes: Collection[tuple[int, ...]], outer: int, inner: int) -> bool:
+    return any(outer in axis for axis in mixed) and any(inner in axis and outer not in axis for axis in axes)

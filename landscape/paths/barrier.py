@@ -25,7 +25,7 @@ from ..grid.rises import BARRIER, ends_of_way, highest_rise
 from ..grid.tasks import shares
 from ..landscape import Landscape
 from ..planes.from_weights import line_between
-from ..planes.plane import Axes, Plane
+from ..planes.plane import Plane
 from ..record.options import SurveyOptions, documented, with_defaults
 from ..record.writer import output_file
 
@@ -158,24 +158,20 @@ def barrier_on(
         raise ValueError("limits and margin must be left out: a barrier is measured from 0 to 1.")
     if chosen["buffers"] == "auto":
         chosen = {**chosen, "buffers": buffers_between(line)}
-
-    def grid(_line: Plane) -> Axes:
-        return np.linspace(0, 1, points), None
-
     path = None if output is None else output_file(output, line.checkpoints)
     data, report = measure_plane(
         line,
         callback_fn,
-        grid,
+        lambda _line: (np.linspace(0, 1, points), None),
         chosen,
         path=path,
         device_ids=device_ids,
         num_samples=num_samples,
         closing=functools.partial(_find_stderr, line),
     )
-    found = Barrier.of(Landscape(data, path, report))
-    _warn_about(found)
-    return found
+    result = Barrier.of(Landscape(data, path, report))
+    _warn_about(result)
+    return result
 
 
 def buffers_between(line: Plane) -> str:
@@ -190,11 +186,8 @@ def _find_stderr(line: Plane, pool: Pool, data: LandscapeData) -> dict[str, Any]
     """Returns the attribute with the barrier's standard error, as far as samples tell it."""
     rise = highest_rise(data)
     at = rise.at if rise.height else rise.nearest
-    if (
-        not (math.isfinite(rise.height) and math.isfinite(at))
-        or math.isfinite(rise.stderr)
-        or math.isfinite(rise.limit)
-    ):
+    is_known = math.isfinite(rise.stderr) or math.isfinite(rise.limit)
+    if is_known or not (math.isfinite(rise.height) and math.isfinite(at)):
         return {}
     losses = pool.sample_losses([shares(line, (place,)) for place in (0.0, at, 1.0)])
     if losses is None:
@@ -206,10 +199,10 @@ def _find_stderr(line: Plane, pool: Pool, data: LandscapeData) -> dict[str, Any]
     return {BARRIER: {"at": at, "height": rise.height, "stderr": float(stderr)}} if math.isfinite(stderr) else {}
 
 
-def _warn_about(found: Barrier) -> None:
-    landscape = found.landscape
+def _warn_about(result: Barrier) -> None:
+    landscape = result.landscape
     missing = int((~np.isfinite(landscape.loss)).sum())
-    if math.isnan(found.height):
+    if math.isnan(result.height):
         warnings.warn(
             "the loss is not finite at one of the two networks, so there is no barrier between them to speak of.",
             stacklevel=4,

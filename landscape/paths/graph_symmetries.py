@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,14 +14,11 @@ from collectors.networks.weight_space import TensorInfo, WeightSpace, canonical_
 
 from ..errors import AlignmentError
 from .axis_labels import Axes, Axis, AxisLabels
-from .layer_operators import LAYER_RULES
+from .matching import PermutationGroup, PermutedAxis
 from .operation import Labelled, Operation, Result, Shape, UnknownOperatorError
-from .permutations import PermutationGroup, PermutedAxis
+from .operators import RULES, pointwise
 from .same_outputs import output_tensors
-from .separate_orders import find_outer_labels
-from .shape_operators import SHAPE_RULES, pointwise
 
-_RULES = {**SHAPE_RULES, **LAYER_RULES}
 _LINES_SHOWN = 4
 
 
@@ -64,11 +61,11 @@ class _GraphReader:
     """Gives labels to the axes of every tensor in a graph; ``unknown`` are the operators without a rule."""
 
     def __init__(self, space: WeightSpace) -> None:
-        self._tensors = {name: info for info in space.tensors for name in (info.name, *info.aliases)}
+        self._infos = {name: info for info in space.tensors for name in (info.name, *info.aliases)}
         self._labels = AxisLabels()
         self._weights: dict[str, Axes] = {}
         self._used: set[str] = set()
-        self._found: dict[fx.Node, Result | None] = {}
+        self._results: dict[fx.Node, Result | None] = {}
         self.unknown: set[str] = set()
 
     def read(self, program: torch.export.ExportedProgram) -> None:
@@ -79,21 +76,19 @@ class _GraphReader:
             if node.op == "output":
                 self._fix(node.all_input_nodes)
             elif node.op == "placeholder" and node.name in named:
-                self._found[node] = self._weight(named[node.name], _shapes(node), used=bool(node.users))
+                self._results[node] = self._weight(named[node.name], _shapes(node), used=bool(node.users))
             elif node.op == "call_function":
-                self._found[node] = self._call(node)
+                self._results[node] = self._call(node)
             else:
-                self._found[node] = self._fixed(_shapes(node))
+                self._results[node] = self._fixed(node)
 
     def groups(self) -> list[PermutationGroup]:
         """Returns the labels that are free, with all axes of weights that have them; what is within others is last."""
         labels = self._labels
         # Of a part that the example does not reach, nobody knows what reads it.
         used = {name: list(map(labels.labels, axes)) for name, axes in self._weights.items() if name in self._used}
-        results = (item if isinstance(item, tuple) else (item,) for item in self._found.values())
-        tensors = [axes for item in results for axes in item if axes is not None]
-        outer = find_outer_labels(labels, list(used.values()), tensors)
-        found: dict[int, list[PermutedAxis]] = {}
+        outer = labels.find_outer(used.values(), self._tensors(self._results))
+        axes_of: dict[int, list[PermutedAxis]] = {}
         for name, axes in used.items():
             for place, parts in enumerate(axes):
                 for position, label in enumerate(parts):
@@ -101,13 +96,13 @@ class _GraphReader:
                         axis = PermutedAxis(name, place, *self._around(parts, position))
                         if label in outer:
                             axis = self._within(axis, axes, label, outer[label])
-                        found.setdefault(label, []).append(axis)
-        moved = {name for name, info in self._tensors.items() if info.trainable}
+                        axes_of.setdefault(label, []).append(axis)
+        moved = {name for name, info in self._infos.items() if info.trainable}
         return [
             PermutationGroup.unpermuted(
                 labels.length([label]), members, labels.length([outer[label]]) if label in outer else None
             )
-            for label, members in sorted(found.items(), key=lambda item: item[0] in outer)
+            for label, members in sorted(axes_of.items(), key=lambda item: item[0] in outer)
             if any(member.name in moved for member in members)
         ]
 
@@ -115,14 +110,14 @@ class _GraphReader:
         return self._labels.length(axis[:position]), self._labels.length(axis[position + 1 :])
 
     def _within(self, axis: PermutedAxis, axes: Axes, label: int, outer: int) -> PermutedAxis:
-        own = axes[axis.axis]
-        place = axis.axis if outer in own else next(place for place, other in enumerate(axes) if outer in other)
+        parts = axes[axis.axis]
+        place = axis.axis if outer in parts else next(place for place, other in enumerate(axes) if outer in other)
         within = PermutedAxis(axis.name, place, *self._around(axes[place], axes[place].index(outer)))
-        inside = [other for other in own if other != outer]
+        inside = [other for other in parts if other != outer]
         return PermutedAxis(axis.name, axis.axis, *self._around(inside, inside.index(label)), within)
 
     def _weight(self, raw_name: str, shapes: Sequence[Shape | None], *, used: bool) -> Result:
-        info = self._tensors.get(canonical_name(raw_name.removeprefix("network.")))
+        info = self._infos.get(canonical_name(raw_name.removeprefix("network.")))
         (shape,) = shapes
         assert shape is not None
         if info is None:
@@ -147,13 +142,10 @@ class _GraphReader:
             name = name[:-1]  # it writes into its first argument
         if name.startswith(("_assert", "sym_")):
             return None
-        arguments = {item.name: item.default_value for item in schema.arguments if item.has_default_value()}
         given = dict(zip([item.name for item in schema.arguments], node.args, strict=False)) | node.kwargs
-        arguments = {
-            item.name: self._argument(given.get(item.name, arguments.get(item.name))) for item in schema.arguments
-        }
+        arguments = {item.name: self._argument(given.get(item.name, item.default_value)) for item in schema.arguments}
         operation = Operation(self._labels, name, arguments, tuple(_shapes(node)))
-        rule = _RULES.get(name)
+        rule = RULES.get(name)
         if rule is None and torch.Tag.pointwise in node.target.tags:  # type: ignore[union-attr]
             rule = pointwise
         try:
@@ -166,14 +158,14 @@ class _GraphReader:
     def _call_without_schema(self, node: fx.Node) -> Result | None:
         if getattr(node.target, "__name__", "") == "getitem":
             source, index = node.args
-            found = self._found[source]  # type: ignore[index]
-            return found[index] if isinstance(found, tuple) else None  # type: ignore[index]
+            results = self._results[source]  # type: ignore[index]
+            return results[index] if isinstance(results, tuple) else None  # type: ignore[index]
         return self._unknown(node, getattr(node.target, "__name__", str(node.target)))
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, fx.Node):
-            found = self._found[value]
-            return Labelled(found) if isinstance(found, list) else None
+            axes = self._results[value]
+            return Labelled(axes) if isinstance(axes, list) else None
         if isinstance(value, list | tuple):
             return [self._argument(item) for item in value]
         return value
@@ -181,20 +173,23 @@ class _GraphReader:
     def _unknown(self, node: fx.Node, name: str) -> Result | None:
         if self._fix(node.all_input_nodes):
             self.unknown.add(name)
-        return self._fixed(_shapes(node))
+        return self._fixed(node)
 
     def _fix(self, nodes: Sequence[fx.Node]) -> bool:
         """Fixes the axes of tensors; returns whether any of them was free."""
-        found = [self._found[node] for node in nodes]
-        tensors = [axes for item in found for axes in (item if isinstance(item, tuple) else [item])]
-        axes = [axis for tensor in tensors for axis in tensor or []]
+        axes = [axis for tensor in self._tensors(nodes) for axis in tensor]
         any_free = any(self._labels.is_free(label) for axis in axes for label in self._labels.labels(axis))
         self._labels.fix(*axes)
         return any_free
 
-    def _fixed(self, shapes: Sequence[Shape | None]) -> Result | None:
-        new = tuple(None if shape is None else self._labels.new_axes(shape, fixed=True) for shape in shapes)
-        return new[0] if len(new) == 1 else new
+    def _tensors(self, nodes: Iterable[fx.Node]) -> list[Axes]:
+        results = (self._results[node] for node in nodes)
+        several = (result if isinstance(result, tuple) else (result,) for result in results)
+        return [axes for result in several for axes in result if axes is not None]
+
+    def _fixed(self, node: fx.Node) -> Result | None:
+        new = [None if shape is None else self._labels.new_axes(shape, fixed=True) for shape in _shapes(node)]
+        return new[0] if len(new) == 1 else tuple(new)
 
 
 def _can_move(info: TensorInfo) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -41,7 +41,6 @@ class Operation:
     shapes: tuple[Shape | None, ...]
 
     def __getitem__(self, name: str) -> Any:
-        """Returns an argument that is no tensor."""
         return self.arguments[name]
 
     @property
@@ -54,10 +53,10 @@ class Operation:
 
     def axes(self, name: str) -> Axes:
         """Returns the labels of a tensor."""
-        found = self.arguments[name]
-        if not isinstance(found, Labelled):
+        value = self.arguments[name]
+        if not isinstance(value, Labelled):
             raise UnknownOperatorError
-        return [self.labels.labels(axis) for axis in found.axes]
+        return [self.labels.labels(axis) for axis in value.axes]
 
     def optional(self, *names: str) -> list[Axes]:
         """Returns the labels of those of these arguments that are tensors."""
@@ -70,11 +69,11 @@ class Operation:
 
     def all_axes(self) -> list[Axes]:
         """Returns the labels of every tensor among the arguments, lists included."""
-        found: list[Axes] = []
+        tensors: list[Axes] = []
         for value in self.arguments.values():
             items = value if isinstance(value, list | tuple) else [value]
-            found += [item.axes for item in items if isinstance(item, Labelled)]
-        return found
+            tensors += [item.axes for item in items if isinstance(item, Labelled)]
+        return tensors
 
     def fixed(self, length: int) -> Axis:
         """Returns a new axis that is never permuted."""
@@ -84,24 +83,15 @@ class Operation:
         """Takes axes out of every permutation."""
         self.labels.fix(*axes)
 
+    def joined(self, axis: Axis, *names: str) -> Axis:
+        """Returns an axis after it was joined with those of vectors among the arguments, such as a bias."""
+        for vector in self.optional(*names):
+            axis = self.labels.join(axis, vector[0])
+        return axis
+
     def dimensions(self, name: str, count: int) -> list[int]:
         """Returns an argument that names axes, counted from the front; all where it is None or empty."""
         value = self.arguments.get(name)
         if value is None or value == []:
             return list(range(count))
         return [item % count for item in ([value] if isinstance(value, int) else value)]
-
-
-Rule: TypeAlias = Callable[[Operation], Result]
-
-
-def broadcast(labels: AxisLabels, tensors: Sequence[Axes]) -> Axes:
-    """Returns the labels of tensors that are combined element by element, aligned at their last axes."""
-    result: Axes = []
-    for position in range(1, max(map(len, tensors), default=0) + 1):
-        axis: Axis = []
-        for axes in tensors:
-            if len(axes) >= position and (other := labels.labels(axes[-position])):
-                axis = labels.join(axis, other) if axis else other
-        result.insert(0, axis)
-    return result

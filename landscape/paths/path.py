@@ -12,21 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.files.places import AnyPath, check_directory
-from collectors.networks.weight_space import WeightSpace, direction_dtype
+from collectors.networks.weight_space import WeightSpace
 from collectors.validation import check_float, wrong_value
 from collectors.weights.aligned import AlignedState, align
 from collectors.weights.safetensors_file import MemoryState
-from workers.curvature.products import Layout
 from workers.curves.curve import CurveShape
 from workers.measurement_plan import MeasurementPlan
 
+from ..errors import PlaneError
 from ..planes.curved_line import CurvedLine
+from ..planes.directions import as_direction
 from ..planes.from_checkpoints import plane_of_points
 from ..planes.plane import Plane
+from ..planes.side_file import place_to_save
+from ..record.run import MeasurementReport
 from ..record.writer import output_file
-from ..replacing import check_replaceable_tensors
 from .barrier import Barrier, barrier_on
-from .path_file import PATH, FittedCurve, path_beside, read_path, save_path, write_path
+from .fitting import CURVE_FILE, FittedCurve, curve_beside, read_curve, write_curve
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -44,9 +46,11 @@ class Path:
 
     Attributes:
         curve: the control points, and how they were fitted.
+        report: how long the fitting took, where this is its result.
     """
 
     curve: FittedCurve
+    report: MeasurementReport | None = None
 
     def __repr__(self) -> str:
         shape, settings = self.shape, self.curve.settings
@@ -79,7 +83,7 @@ class Path:
     @property
     def measurement_plan(self) -> MeasurementPlan:
         """How the losses of the fitting were computed; ``connect(plan=...)`` takes it."""
-        return MeasurementPlan.from_json(self.curve.plan)
+        return MeasurementPlan.from_json(self.curve.attributes["measurement_plan"])
 
     @cached_property
     def length(self) -> float:
@@ -114,8 +118,9 @@ class Path:
         Args:
             number: from 0.
         """
-        layout = self._layout
-        return {**self.curve.first, **self._typed(layout.as_state(self.curve.fitting.bends[number]))}
+        first = self.curve.first
+        bend = as_direction(self.curve.fitting.bends[number], self.space)
+        return {**first, **{name: array.astype(first[name].dtype) for name, array in bend.items()}}
 
     def line(self) -> CurvedLine:
         """Returns the curve as what is measured; ``evaluate`` takes the path itself as well."""
@@ -131,11 +136,8 @@ class Path:
         Raises:
             PlaneError: the bend is on the line.
         """
-        first, last = self._ends
-        bends = [self.bend(number) for number in range(self.shape.bends)]
-        far = int(np.argmax(self._line.distances(self._places_of_bends())))
-        found = align(MemoryState(bends[far], _BEND), self.space)
-        return plane_of_points({self.names[0]: first, self.names[1]: last, _BEND: found}, self.space)
+        bend = align(MemoryState(self.bend(self._farthest), _BEND), self.space)
+        return plane_of_points({**self._ends, _BEND: bend}, self.space)
 
     def routes(self, points: int = 101) -> dict[str, Float64[np.ndarray, "points axes"]]:
         """Returns where the straight way and the curve run in ``plane``, for ``figures.plot_routes``.
@@ -147,9 +149,8 @@ class Path:
             "straight" and "curved": coordinates, shape (points, 2).
         """
         line = self._line
-        far = int(np.argmax(line.distances(self._places_of_bends())))
-        # The directions of the plane are among the curve's own: the last one, and that of the bend.
-        pair = [len(line.directions) - 1, far]
+        # The directions of the plane are among the curve's: the last one, and that of the bend.
+        pair = [len(line.directions) - 1, self._farthest]
         shares = line.shares(np.linspace(0, 1, points))
         inner = line.products[np.ix_(pair, pair)]
         on_plane = np.linalg.solve(inner, line.products[pair] @ shares.T).T
@@ -164,20 +165,20 @@ class Path:
 
         Beside ``output`` the control points are kept, in ``<stem>_path.safetensors``.
         """
-        if output is not None:
-            self.check_beside(output_file(output))
-        found = barrier_on(
+        place = None if output is None else output_file(output)
+        if place is not None:
+            self.check_beside(place)
+        barrier = barrier_on(
             self._line, callback_fn, points, device_ids=device_ids, output=output, num_samples=num_samples,
             options=options,
         )  # fmt: skip
-        if output is not None:
-            self.keep_beside(output_file(output))
-        return found
+        if place is not None:
+            self.keep_beside(place)
+        return barrier
 
     def keep_beside(self, landscape: AnyPath) -> None:
         """Writes the control points beside the file of a landscape that was measured along the curve."""
-        self.check_beside(landscape)
-        write_path(path_beside(landscape), self.curve)
+        write_curve(curve_beside(landscape), self.curve)
 
     def check_beside(self, landscape: AnyPath) -> None:
         """Checks that ``keep_beside`` replaces nothing but a path.
@@ -185,7 +186,7 @@ class Path:
         Raises:
             LandscapeWriteError: another file is there.
         """
-        check_replaceable_tensors(path_beside(landscape), PATH.word, PATH.format)
+        CURVE_FILE.check(curve_beside(landscape), CURVE_FILE.kind)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> AnyPath:
         """Writes the path as a safetensors file, which ``load`` reads, and returns the file's path.
@@ -197,7 +198,9 @@ class Path:
         Raises:
             LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
         """
-        return save_path(path, self.curve, overwrite=overwrite)
+        target = place_to_save(path, overwrite=overwrite)
+        write_curve(target, self.curve)
+        return target
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -211,30 +214,32 @@ class Path:
             PlaneError: it holds no path, or one whose fitting has not ended.
         """
         place = check_directory("path", path)
-        return cls(read_path(place).ended(place))
+        curve = read_curve(place)
+        if not curve.complete:
+            raise PlaneError(
+                f"{place} holds a path that is fitted for {curve.fitting.step} of {curve.settings.steps} steps. Call "
+                "connect again with the same arguments and output, and it goes on from there."
+            )
+        return cls(curve)
 
     @cached_property
-    def _layout(self) -> Layout:
-        infos = [info for info in self.space.trainable if info.size]
-        return Layout(tuple(info.name for info in infos), tuple(info.shape for info in infos))
+    def _ends(self) -> dict[str, AlignedState]:
+        states = zip(self.names, (self.curve.first, self.curve.last), strict=True)
+        return {name: align(MemoryState(state, name), self.space) for name, state in states}
 
     @cached_property
-    def _ends(self) -> tuple[AlignedState, AlignedState]:
-        first, last = (
-            align(MemoryState(state, name), self.space)
-            for state, name in zip((self.curve.first, self.curve.last), self.names, strict=True)
-        )
-        return first, last
+    def _farthest(self) -> int:
+        """Which bend is farthest from the straight line."""
+        places = np.arange(1, self.shape.bends + 1) / (self.shape.bends + 1)
+        return int(np.argmax(self._line.distances(places)))
 
     @cached_property
     def _line(self) -> CurvedLine:
-        straight = plane_of_points(dict(zip(self.names, self._ends, strict=True)), self.space)
-        first = {tensor.name: self.curve.first[tensor.name] for tensor in self.space.trainable}
-        towards = []
-        for row in self.curve.fitting.bends:
-            bend = {**first, **self._layout.as_state(row)}
-            wide = {tensor.name: direction_dtype(tensor.dtype) for tensor in self.space.trainable}
-            towards.append({name: bend[name].astype(dtype) - first[name].astype(dtype) for name, dtype in wide.items()})
+        straight = plane_of_points(self._ends, self.space)
+        bends = [as_direction(row, self.space) for row in self.curve.fitting.bends]
+        towards = (
+            {name: array - self.curve.first[name].astype(array.dtype) for name, array in bend.items()} for bend in bends
+        )
         facts: dict[str, Any] = {
             name: getattr(straight, name)
             for name in ("space", "origin", "buffers", "normalization", "origin_role", "projection", "end_buffers")
@@ -251,9 +256,3 @@ class Path:
             shape=self.shape,
             fitting={name: value for name, value in asdict(self.curve.settings).items() if name != "shape"},
         )
-
-    def _typed(self, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        return {name: array.astype(self.curve.first[name].dtype) for name, array in state.items()}
-
-    def _places_of_bends(self) -> Float64[np.ndarray, " bends"]:
-        return np.arange(1, self.shape.bends + 1) / (self.shape.bends + 1)

@@ -39,10 +39,10 @@ class OutputCheck:
     def difference(self, state: State) -> float:
         """Returns the outputs' largest difference, relative to the largest output; infinite where shapes differ."""
         module, inputs, truth = self._runs[-1]
-        found = [item for some in inputs for item in _run(module, state, some)]
-        if [item.shape for item in found] != [item.shape for item in truth]:
+        outputs = [item for some in inputs for item in _run(module, state, some)]
+        if [item.shape for item in outputs] != [item.shape for item in truth]:
             return math.inf
-        return max(map(_relative, found, truth))
+        return max(map(_relative, outputs, truth))
 
     def in_float64(self) -> bool:
         """Computes in float64 from now on, where the network can; returns whether it can."""
@@ -107,14 +107,14 @@ def _run(module: nn.Module, state: State, inputs: Any) -> list[torch.Tensor]:
     return [leaf.double().cpu() for leaf in output_tensors(outputs) if _is_real(leaf)]
 
 
-def _relative(found: torch.Tensor, truth: torch.Tensor) -> float:
+def _relative(output: torch.Tensor, truth: torch.Tensor) -> float:
     finite = torch.isfinite(truth)
-    if not torch.equal(finite, torch.isfinite(found)):
+    if not torch.equal(finite, torch.isfinite(output)):
         return math.inf
     if not finite.any():
         return 0.0
     scale = float(truth[finite].abs().max()) or 1.0
-    return float((found - truth)[finite].abs().max()) / scale
+    return float((output - truth)[finite].abs().max()) / scale
 
 
 def _with_noise(inputs: Any) -> Any:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from numpy.typing import NDArray
+
 from collectors.errors import FileWriteError
 from collectors.files.local_files import remove_stale_temporaries
 from collectors.files.places import AnyPath, check_can_be_file, check_directory
@@ -40,6 +42,14 @@ class SideFile:
     def header(self) -> dict[str, str]:
         return {"format": self.format, "format_version": str(self.version)}
 
+    def contents_of(
+        self, groups: Mapping[str, State], entries: Mapping[str, Any]
+    ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+        """Returns the tensors and the metadata of a file: arrays as "group/name", entries as texts or JSON."""
+        tensors = {f"{group}/{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
+        texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in entries.items()}
+        return tensors, {**self.header, **texts}
+
     def check_replaceable(self, path: AnyPath) -> None:
         check_replaceable_tensors(path, self.word, self.format)
 
@@ -62,11 +72,9 @@ def write_arrays(
     entries: Mapping[str, Any],
     remedy: str = "then run again: it continues from the file",
 ) -> None:
-    """Writes arrays as "group/name", and JSON values, on this machine or behind a URL; never half a file."""
+    """Writes a side file, on this machine or behind a URL; never half a file."""
     kind.check_replaceable(path)
-    tensors = {f"{group}/{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
-    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in entries.items()}
-    metadata = {**kind.header, **texts}
+    tensors, metadata = kind.contents_of(groups, entries)
     try:
         if isinstance(path, RemotePath):
             with tempfile.TemporaryDirectory() as folder:

@@ -30,7 +30,7 @@ from .identity import REMEDY, check_identity
 from .kind import KINDS, FileKind
 from .lock import clean_temporaries, lock_landscape
 from .run import MeasurementReport, Run, budget_text, duration_text
-from .whole_file import check_replaceable
+from .whole_file import Image, check_replaceable
 from .workers import continued_plan, open_workers
 from .writer import FLUSH_SECONDS, FileWriter
 
@@ -58,12 +58,14 @@ class FileFormat(Generic[R]):
         read: reads a file whole.
         encode: returns the bytes of a file.
         flush_seconds: how much of the measuring a kill may cost.
+        check: raises a LandscapeWriteError where a file of another kind would be replaced.
     """
 
     kind: FileKind
     read: Callable[[AnyPath], R]
-    encode: Callable[[R], bytes]
+    encode: Callable[[R], Image]
     flush_seconds: float = FLUSH_SECONDS
+    check: Callable[[AnyPath, FileKind], None] = check_replaceable
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def open_record(format: FileFormat[R], path: AnyPath | None, run: Run) -> Iterat
             stack.enter_context(lock_landscape(path, format.kind))
             clean_temporaries(path)
         if path is not None and run.overwrite:
-            check_replaceable(path, format.kind)
+            format.check(path, format.kind)
         elif path is not None:
             with contextlib.suppress(LandscapeNotFoundError):
                 record = format.read(path)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from collectors.errors import FileWriteError, LandscapeError
 from collectors.files import system
 from collectors.files.file_kinds import ENOUGH_BYTES, other_kind
-from collectors.files.local_files import write_bytes
+from collectors.files.local_files import writing
 from collectors.files.places import AnyPath, check_directory, is_url, lost_slashes_hint
 from collectors.files.remote_path import RemotePath
 from collectors.validation import wrong_type
@@ -23,24 +23,36 @@ from .attributes import check_attributes
 from .hdf5 import CONTENTS, check_digest, read_attribute, read_attributes, reason
 from .kind import KINDS, LANDSCAPE, FileKind
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 T = TypeVar("T")
+# Large arrays are parts of their own, so that they need not be copied.
+Image: TypeAlias = "bytes | Sequence[Buffer]"
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # Far more than the largest grid with many metrics.
 _LARGEST_DOWNLOAD = 2**30
 
 
-def write_image(path: str | os.PathLike[str], image: bytes, kind: FileKind = LANDSCAPE) -> None:
+def write_image(path: str | os.PathLike[str], image: Image, kind: FileKind = LANDSCAPE) -> None:
     """Puts a file's bytes in place, or raises LandscapeWriteError and leaves what was on the disk untouched."""
     target = Path(path).resolve()
     try:
-        write_bytes(target, image)
+        with writing(target) as file:
+            for part in parts_of(image):
+                file.write(part)
     except FileWriteError as error:
         kept = "The file on the disk is untouched" if os.path.lexists(target) else "No file was there, and none is now"
         raise errors.LandscapeWriteError(
             f"{kind.word} file {path} cannot be written: {error.reason}. {kept}. "
             "Free some space or choose another output directory, then run again: it continues from the file."
         ) from error
+
+
+def parts_of(image: Image) -> Sequence[Buffer]:
+    """Returns a file's bytes as parts that follow each other."""
+    return [image] if isinstance(image, bytes) else image
 
 
 def read_whole(path: str | os.PathLike[str] | RemotePath, kind: FileKind, read: Callable[[Any, int], T]) -> T:

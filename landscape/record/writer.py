@@ -23,7 +23,7 @@ from ..errors import LandscapeWriteError
 from ..replacing import already_there, check_no_input
 from .kind import LANDSCAPE, FileKind
 from .lock import lock_landscape
-from .whole_file import check_replaceable, write_image
+from .whole_file import Image, check_replaceable, parts_of, write_image
 
 D = TypeVar("D")
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class FileWriter(Generic[D]):
         self,
         path: AnyPath | None,
         data: D,
-        encode: Callable[[D], bytes],
+        encode: Callable[[D], Image],
         kind: FileKind,
         flush_seconds: float = FLUSH_SECONDS,
     ) -> None:
@@ -85,9 +85,9 @@ class FileWriter(Generic[D]):
         if not isinstance(self._place, RemoteStore):
             write_image(self._place, image, self._kind)
         elif last:
-            self._place.write_last(image)
+            self._place.write_last(b"".join(parts_of(image)))
         else:
-            self._place.write(image)
+            self._place.write(b"".join(parts_of(image)))
 
 
 class RemoteStore:

@@ -7,7 +7,7 @@ import transformers
 
 from collectors.networks.readers import read_network
 from landscape import align
-from landscape.paths.permutations import permuted
+from landscape.paths.matching import permuted
 
 TOKENS = torch.arange(24).reshape(2, 12) * 7 % 99
 SMALL = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}

@@ -14,7 +14,7 @@ from collectors.networks.readers import read_network
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import MeasurementPlan, align, evaluate, line_between
 from landscape.errors import AlignmentError
-from landscape.paths.permutations import permuted
+from landscape.paths.matching import permuted
 
 SAMPLES = 1024
 PLAN = MeasurementPlan(batch_size=256, threads=1)

@@ -9,6 +9,7 @@ import pytest
 import torch
 import wall
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 from two_networks import INPUTS, TARGETS, build, callback_fn, trained
 
 from collectors.errors import CheckpointError
@@ -16,15 +17,17 @@ from landscape import Barrier, Landscape, Path, connect, evaluate, line_between,
 from landscape.errors import (
     LandscapeError,
     LandscapeIdentityError,
-    LandscapeLockedError,
     LandscapeWriteError,
     PlaneError,
 )
 from landscape.figures import plot_routes
-from landscape.paths.path_file import write_path
+from landscape.paths.fitting import CURVE_FILE, CurveExperiment, write_curve
 from landscape.planes.networks import columns_of
-from landscape.record.lock import lock_landscape
+from landscape.record.driver import forecast, open_record
+from landscape.record.run import Run
+from landscape.record.workers import open_workers
 from workers import FunctionEvaluator
+from workers.curves.curve import FittingSettings
 from workers.errors import CurveError
 
 OPTIONS = {"device_ids": [0], "progress": False}
@@ -195,21 +198,17 @@ def test_file_of_a_path_is_read_back_and_kept_safe(curved, tmp_path):
     path, file = curved
     loaded = Path.load(file)
     np.testing.assert_array_equal(loaded.curve.fitting.bends, path.curve.fitting.bends)
-    assert loaded.curve.identity == path.curve.identity
+    assert loaded.curve.attributes == path.curve.attributes
     assert loaded.line().identity == path.line().identity
     before = file.read_bytes()
-    # Nothing is left to do.
-    same = connect(trained(0), trained(1), callback_fn, steps=200, output=file, **OPTIONS)
-    np.testing.assert_array_equal(same.curve.fitting.bends, path.curve.fitting.bends)
-    write_path(tmp_path / file.name, replace(path.curve, plan={**path.curve.plan, "threads": "many"}))
+    plan = {**path.curve.attributes["measurement_plan"], "threads": "many"}
+    write_curve(tmp_path / file.name, replace(path.curve, attributes={"measurement_plan": plan}))
     with pytest.raises(LandscapeError, match=r"path.safetensors was measured with a plan that cannot be used here"):
         connect(trained(0), trained(1), callback_fn, steps=200, output=tmp_path / file.name, **OPTIONS)
     with pytest.raises(LandscapeIdentityError, match=r"path file .* holds another experiment.*\n.*seed"):
         connect(trained(0), trained(1), callback_fn, steps=200, seed=1, output=file, **OPTIONS)
     with pytest.raises(LandscapeWriteError, match="exists and was left as it is"):
         path.save(file)
-    with lock_landscape(file), pytest.raises(LandscapeLockedError, match=r"path file .* is being written"):
-        connect(trained(0), trained(1), callback_fn, steps=200, output=file, **OPTIONS)
     assert file.read_bytes() == before
     copied = tmp_path / "path.safetensors"
     copied.write_bytes(before[: len(before) // 2])
@@ -232,11 +231,41 @@ def test_a_budget_ends_the_fitting_and_the_same_call_goes_on(tmp_path):
     assert len(begun.losses) == 1
     with pytest.raises(PlaneError, match=r"fitted for 1 of 4 steps. Call connect again"):
         Path.load(file)
-    found = connect(trained(0), trained(1), callback_fn, steps=4, output=file, **OPTIONS)
-    whole = connect(trained(0), trained(1), callback_fn, steps=4, plan=found.measurement_plan, **OPTIONS)
-    np.testing.assert_array_equal(found.curve.fitting.bends, whole.curve.fitting.bends)
+    assert connect(trained(0), trained(1), callback_fn, steps=4, output=file, **OPTIONS).curve.complete
     with pytest.raises(ValueError, match="budget must be"):
         connect(trained(0), trained(1), callback_fn, budget="soon", **OPTIONS)
+
+
+def test_a_forecast_makes_a_step_and_changes_nothing(tmp_path):
+    file, line = tmp_path / "path.safetensors", line_between(trained(0), trained(1))
+    connect(trained(0), trained(1), callback_fn, steps=2, output=file, **OPTIONS)
+    before = file.read_bytes()
+    experiment = CurveExperiment(line, FittingSettings(steps=2))
+    with open_workers(callback_fn, {"device_ids": [0]}) as pool:
+        for rehearsed, text in ((None, "2 steps: 2 steps x "), (file, "2 steps, 2 of them measured before; nothing")):
+            with open_record(CURVE_FILE, rehearsed, rehearsal=True) as stored:
+                assert forecast(experiment, stored, pool, Run()).startswith(text)
+    assert file.read_bytes() == before
+
+
+def test_a_loss_that_belongs_to_its_batches_gets_those_of_the_data_set():
+    """On the line it does; of the network that callback_fn returns, every batch has the loss 0."""
+    sizes = []
+
+    def of_means(outputs, targets):
+        if outputs.requires_grad:
+            sizes.append(len(outputs))
+        return (outputs.mean(0) ** 2).sum()
+
+    def call():
+        network = trained(0)
+        for parameter in network.parameters():
+            nn.init.zeros_(parameter)
+        return of_means, network, DataLoader(TensorDataset(INPUTS, TARGETS), 20), {}
+
+    with pytest.warns(UserWarning, match="loss depends on how samples are batched"):
+        connect(trained(0), trained(1), call, steps=3, batch_size=5, **OPTIONS)
+    assert sizes[-3:] == [20, 20, 20]
 
 
 @pytest.mark.slow

@@ -6,8 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from landscape.paths.matching import match
-from landscape.paths.permutations import PermutationGroup, PermutedAxis, permuted
+from landscape.paths.matching import PermutationGroup, PermutedAxis, match, permuted
 
 LAYERS = ("first", "second", "third")
 
@@ -81,9 +80,9 @@ def test_a_tensor_with_two_axes_in_one_group():
 def test_a_flattened_axis():
     """3 channels of 2 x 2 places that a linear layer reads: the places of a channel stay together."""
     weight = np.arange(24.0).reshape(2, 12)
-    moved = PermutedAxis("weight", 1, before=1, after=4).taken(weight, np.array([2, 0, 1]))
+    moved = PermutedAxis("weight", 1, before=1, after=4).permute(weight, np.array([2, 0, 1]))
     np.testing.assert_array_equal(moved, weight.reshape(2, 3, 4)[:, [2, 0, 1]].reshape(2, 12))
-    moved = PermutedAxis("weight", 1, before=2, after=2).taken(weight, np.array([2, 0, 1]))
+    moved = PermutedAxis("weight", 1, before=2, after=2).permute(weight, np.array([2, 0, 1]))
     np.testing.assert_array_equal(moved, weight.reshape(2, 2, 3, 2)[:, :, [2, 0, 1]].reshape(2, 12))
 
 

@@ -7,7 +7,7 @@ from permutable_networks import NETWORKS, with_own_statistics
 
 from collectors.networks.readers import describe_network, read_network
 from landscape.paths.graph_symmetries import find_groups
-from landscape.paths.permutations import permuted
+from landscape.paths.matching import permuted
 from landscape.paths.same_outputs import OutputCheck
 
 
@@ -29,7 +29,7 @@ def test_groups_are_found_and_change_nothing(name):
         # The check itself sees when one axis does not follow.
         for axis in group.axes:
             if not axis.name.endswith(".bias"):
-                partly = axis.taken(state[axis.name], order)
+                partly = axis.permute(state[axis.name], order)
                 assert check.difference({**state, axis.name: partly}) > 1e-7, str(axis)
     together = [group.permuted_by(rng.permuted(group.permutation, axis=-1)) for group in groups]
     assert check.difference(permuted(state, together)) < 1e-11

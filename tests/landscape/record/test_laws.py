@@ -27,8 +27,8 @@ from landscape.errors import (
     LandscapeWriteError,
 )
 from landscape.interactive.watch import WatchServer
-from landscape.paths import connecting
-from landscape.paths.path_file import PATH
+from landscape.paths import fitting
+from landscape.paths.fitting import CURVE_FILE
 from landscape.record import driver
 from landscape.record.kind import COMPARISON, CURVATURE, KINDS, LANDSCAPE, FileKind
 from landscape.record.lock import lock_landscape
@@ -157,7 +157,7 @@ FORECAST = {
         "landscape_3_random.h5", LANDSCAPE, of_run, 12, (small, other_samples), "landscape_3_random.h5: 9 points x "
     ),
 }
-ALL = {**RECORDS, "curve": Case("curve.safetensors", PATH, curve, 3)}
+ALL = {**RECORDS, "curve": Case("curve.safetensors", CURVE_FILE.kind, curve, 3)}
 REPLACED = {name: case for name, case in ALL.items() if name != "refined"}
 
 
@@ -169,7 +169,7 @@ def over(cases):
 def fixed(monkeypatch):
     """Equal files have equal bytes, and a curve is written after each step."""
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    monkeypatch.setattr(connecting, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(fitting, "KEEP_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -196,10 +196,9 @@ def test_a_budget_ends_it_and_the_same_call_goes_on_to_the_same_bytes(case, whol
     assert (tmp_path / "half" / case.file).exists()
     again = case(tmp_path / "half")
     assert case.bytes(tmp_path / "half") == whole
-    if case.kind is not PATH:
-        assert half.report.measured > 0
-        assert again.report.resumed > 0
-        assert case(tmp_path / "half").report.measured <= 1, "the origin of a grid is compared"
+    assert half.report.measured > 0
+    assert again.report.resumed > 0
+    assert case(tmp_path / "half").report.measured <= 1, "the origin of a grid is compared"
 
 
 class Snapshots(FileWriter):
@@ -217,16 +216,9 @@ class Snapshots(FileWriter):
 @over(ALL)
 def test_a_kill_at_any_write_leaves_a_whole_file_that_is_continued(case, whole, tmp_path, monkeypatch):
     found: list[bytes] = []
-    write_path = connecting.write_path
-
-    def noted(path, fitted):
-        write_path(path, fitted)
-        found.append(path.read_bytes())
-
     with monkeypatch.context() as patch:
         patch.setattr(Snapshots, "found", found, raising=False)
         patch.setattr(driver, "FileWriter", Snapshots)
-        patch.setattr(connecting, "write_path", noted)
         case(tmp_path / "watched")
     assert len(found) > 3
     for number in (0, len(found) // 2, len(found) - 1):
