@@ -95,11 +95,10 @@ def connect(
     from workers.pools.first_call import FirstCall
 
     from ..paths.alignment import align as align_weights
-    from ..paths.connecting import CurveOptions
     from ..paths.connecting import connect as fit
     from ..paths.fitting import curve_beside
     from ..record.kind import LANDSCAPE
-    from ..record.options import options_of
+    from ..record.options import CurveOptions, options_of
     from ..record.run import Run
     from ..record.writer import output_file
     from ..replacing import check_no_input

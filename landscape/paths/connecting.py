@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from collectors.files.places import AnyPath
@@ -14,7 +13,7 @@ from workers.pools.first_call import FirstCall
 
 from ..planes.from_weights import line_between
 from ..record.driver import measure, open_record
-from ..record.options import OPTIONS, Option, WorkerOptions, documented, with_defaults
+from ..record.options import CurveOptions, documented, with_defaults
 from ..record.run import Run
 from ..record.workers import open_workers
 from ..record.writer import output_file
@@ -25,27 +24,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
 
-class CurveOptions(WorkerOptions, total=False):
-    """How a curve is fitted, beside what its bits depend on; ``CURVE_OPTIONS`` explains each."""
-
-    names: Sequence[str] | None
-    overwrite: bool
-
-
-CURVE_OPTIONS: Mapping[str, Option] = {
-    "names": Option(None, None, 'what pictures call the two; by default the names of files, or "a" and "b".'),
-    **OPTIONS,
-    "overwrite": replace(OPTIONS["overwrite"], text="whether a file of another path is replaced."),
-    "progress": replace(OPTIONS["progress"], text="whether a bar is shown."),
-    "budget": replace(OPTIONS["budget"], text='how long the call may take: seconds, or text such as "30min". The path '
-        "is then fitted as far as it came, and the same call continues."),
-    "plan": replace(OPTIONS["plan"], text="a ``MeasurementPlan`` (a path's is ``path.measurement_plan``), or the "
-        "landscape file whose plan is used; by default that of the path which is continued, or one that is chosen. The "
-        "same plan gives the same bits."),
-}  # fmt: skip
-
-
-@documented(CurveOptions, CURVE_OPTIONS)
+@documented(CurveOptions)
 def connect(
     a: Weights,
     b: Weights,
@@ -95,7 +74,7 @@ def connect(
     Source: Garipov, Izmailov, Podoprikhin, Vetrov, Wilson 2018; Draxler, Veschgini, Salmhofer, Hamprecht 2018.
     """
     settings = FittingSettings(CurveShape(kind, bends), steps, learning_rate, batch_size, seed)
-    chosen: CurveOptions = with_defaults("connect", CurveOptions, options, CURVE_OPTIONS)
+    chosen: CurveOptions = with_defaults("connect", CurveOptions, options)
     run = Run.checked(chosen)
     path = None if output is None else output_file(output, (a, b))
     call = FirstCall(callback_fn, {**chosen, "device_ids": device_ids})

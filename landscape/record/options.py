@@ -150,6 +150,13 @@ class PointOptions(TypedDict, total=False):
     compile: bool | str
 
 
+class CurveOptions(WorkerOptions, total=False):
+    """How a curve is fitted, beside what its bits depend on."""
+
+    names: Sequence[str] | None
+    overwrite: bool
+
+
 class CompareOptions(WorkerOptions, LossOptions, total=False):
     """How recipes are compared; ``OPTIONS`` explains each."""
 
@@ -347,6 +354,16 @@ _OF_COMPARISON: Mapping[str, Option] = {
     "overwrite": replace(OPTIONS["overwrite"], text="whether a comparison file of another identity is replaced.",
         flags=("--overwrite",)),
 }  # fmt: skip
+_OF_CURVE: Mapping[str, Option] = {
+    "names": Option(None, None, 'what pictures call the two; by default the names of files, or "a" and "b".'),
+    "overwrite": replace(OPTIONS["overwrite"], text="whether a file of another path is replaced."),
+    "progress": replace(OPTIONS["progress"], text="whether a bar is shown."),
+    "budget": replace(OPTIONS["budget"], text='how long the call may take: seconds, or text such as "30min". The path '
+        "is then fitted as far as it came, and the same call continues."),
+    "plan": replace(OPTIONS["plan"], text="a ``MeasurementPlan`` (a path's is ``path.measurement_plan``), or the "
+        "landscape file whose plan is used; by default that of the path which is continued, or one that is chosen. The "
+        "same plan gives the same bits."),
+}  # fmt: skip
 # What is something else where not a grid is measured.
 _OF_KIND: Mapping[type[Any], Mapping[str, Option]] = {
     ChangeOptions: _OF_CHANGE,
@@ -358,6 +375,7 @@ _OF_KIND: Mapping[type[Any], Mapping[str, Option]] = {
     },
     PointOptions: {"seed": replace(OPTIONS["seed"], text="seed of a random choice of samples.")},
     CompareOptions: _OF_COMPARISON,
+    CurveOptions: _OF_CURVE,
 }
 
 
