@@ -117,7 +117,7 @@ def connect(
         typer.echo(aligned.summary())
         last, names = aligned.weights, names or [item.label for item in typed]
     run = Run.checked(options)
-    shared = {name: options[name] for name in options_of(CurveOptions) if name != "plan"}
+    shared = {name: options[name] for name in options_of(CurveOptions) if name in options and name != "plan"}
     path = fit(
         first, last, call, kind, bends, steps, learning_rate, batch_size, options["seed"],
         names=names, output=str(curve_beside(place)), **where, **shared,

@@ -243,7 +243,7 @@ def test_a_forecast_makes_a_step_and_changes_nothing(tmp_path):
     experiment = CurveExperiment(line, FittingSettings(steps=2))
     with open_workers(callback_fn, {"device_ids": [0]}) as pool:
         for rehearsed, text in ((None, "2 steps: 2 steps x "), (file, "2 steps, 2 of them measured before; nothing")):
-            with open_record(CURVE_FILE, rehearsed, rehearsal=True) as stored:
+            with open_record(CURVE_FILE, rehearsed, Run(rehearsal=True)) as stored:
                 assert forecast(experiment, stored, pool, Run()).startswith(text)
     assert file.read_bytes() == before
 
