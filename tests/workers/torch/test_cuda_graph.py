@@ -90,7 +90,7 @@ def test_sums_on_the_device_equal_those_of_numpy(name):
     total = evaluator._main.loss
     batches = evaluator._main.samples.batches(16)
     with torch.no_grad():
-        (found,), _ = read_points([run_pending(evaluator._forward, batches, total, {}, CPU)])
+        (found,) = read_points([run_pending(evaluator._forward, batches, total, {}, CPU)])
     numerators, denominators = (torch.cat(part).numpy() for part in (total._numerators, total._denominators))
     expected = mean_over_samples(numerators, denominators)
     assert found.keys() == expected.keys()
@@ -105,7 +105,7 @@ def test_every_reduction_equals_numpys(reduction, count):
     evaluator = evaluator_of(nn.CrossEntropyLoss(reduction=reduction), mlp(), (features(count), classes(count)))
     total = evaluator._main.loss
     with torch.no_grad():
-        evaluator._measure_current()
+        read_points([evaluator._pending()])[0]
         found = total.result()
     numerators, denominators = (torch.cat(part).numpy() for part in (total._numerators, total._denominators))
     for key, value in mean_over_samples(numerators, denominators, reduction).items():
