@@ -105,7 +105,7 @@ def test_every_reduction_equals_numpys(reduction, count):
     evaluator = evaluator_of(nn.CrossEntropyLoss(reduction=reduction), mlp(), (features(count), classes(count)))
     total = evaluator._main.loss
     with torch.no_grad():
-        read_points([evaluator._pending()])[0]
+        evaluator._pending()
         found = total.result()
     numerators, denominators = (torch.cat(part).numpy() for part in (total._numerators, total._denominators))
     for key, value in mean_over_samples(numerators, denominators, reduction).items():
