@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from figure_cases import build, build_line, build_unfinished, contour_lines, draw, legend_texts, line
+from figure_cases import build, build_line, build_unfinished, contour_lines, legend_texts, line
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import to_rgb
 from matplotlib.contour import QuadContourSet
 
 from landscape.drawing.missing import edges
-from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap
+from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap, plot_surface
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
 from landscape.scales.levels import crowded, quantile_levels
@@ -164,35 +164,11 @@ class TestLevels:
             choose_scale(np.linspace(-3, -1, 9), levels="log")
 
 
-@pytest.mark.parametrize("plot", [plot_contour_lines, plot_heatmap])
-class TestBoth:
-    @pytest.mark.slow
-    @pytest.mark.parametrize(
-        "loss",
-        [
-            np.full((3, 5), np.nan), np.full((3, 5), 1.25), np.ones((1, 1)), np.arange(1.0, 6)[None],
-            np.arange(1.0, 6)[:, None], np.array([[np.inf, -np.inf], [0, 1e300]]),
-        ],
-    )  # fmt: skip
-    def test_strange_surfaces(self, plot, loss):
-        data = build(loss)
-        ax = plot(Landscape(data))
-        draw(ax)
-        np.testing.assert_array_equal(data.metrics["loss"], loss)
-        if np.isnan(loss).all():
-            assert "no finite value of loss" in {text.get_text() for text in ax.texts}
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("name", ["$", r"a_$b_{c$", r"$\frac$", r"x^2_\alpha", "%s {} #&~"])
-    def test_special_characters(self, plot, name):
-        data = build(rows=4, columns=5, network=name, unit=name)
-        data.metrics[name] = data.metrics["loss"] + 1
-        ax = plot(Landscape(data), metric=name)
-        draw(ax)
-        assert ax.get_title().startswith(name.replace("$", r"\$"))
-
+@pytest.mark.parametrize("plot", [plot_contour, plot_contour_lines, plot_heatmap, plot_surface])
+class TestAll:
     def test_a_line_and_foreign_axes(self, plot):
-        with pytest.raises(ValueError, match=f"{plot.__name__} needs a plane, but the landscape is a line"):
+        text = f"{plot.__name__} needs a plane, but the landscape is a line; use plot_profile"
+        with pytest.raises(ValueError, match=text):
             plot(Landscape(build_line([1, 2])))
         with pytest.raises(TypeError, match="ax must be matplotlib axes or None"):
             plot(Landscape(build()), "axes")

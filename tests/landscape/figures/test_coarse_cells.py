@@ -5,7 +5,7 @@ import io
 
 import numpy as np
 import pytest
-from figure_cases import build, build_line, contour_lines, legend_texts, texts
+from figure_cases import begun, build, build_line, contour_lines, legend_texts, texts
 from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.colors import to_rgb
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
@@ -25,19 +25,8 @@ from landscape.figures import (
 )
 from landscape.record.checks import PointStatus
 from landscape.sampling.coarse_cells import coarse_values, covering_points
-from landscape.sampling.sampling import full_grid
 
 LABEL = "coarse: value of the nearest measured point"
-
-
-def begun(whole, count):
-    """Returns a landscape of which only the first points, in the order of a survey, are measured."""
-    data = copy.deepcopy(whole)
-    rest = list(full_grid(data.shape))[count:]
-    data.status.flat[rest] = PointStatus.PENDING
-    for values in data.metrics.values():
-        values.flat[rest] = np.nan
-    return data
 
 
 def plane(count=32, **options):

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from figure_cases import build, build_line, contour_lines, draw, legend_texts, line, loss_at
+from figure_cases import build, contour_lines, draw, legend_texts, line, loss_at
 from matplotlib.collections import QuadMesh
 from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
@@ -149,8 +149,3 @@ class TestContour:
         assert right.get_legend() is not None
         assert figure.legends == []
         assert figure.get_layout_engine() is None
-
-    def test_a_line_is_sent_elsewhere(self):
-        for plot in DRAWINGS:
-            with pytest.raises(ValueError, match="the landscape is a line; use plot_profile"):
-                plot(Landscape(build_line([1, 2])))

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from landscape.drawing.labels import most_telling, overlaps, place_labels
 from landscape.drawing.texts import in_even_lines, in_phrases, plain
-from landscape.figures import plot_contour, plot_surface
+from landscape.figures import plot_contour, plot_contour_lines, plot_heatmap, plot_surface
 from landscape.landscape import Landscape
 
-DRAWINGS = [plot_contour, plot_surface]
+DRAWINGS = [plot_contour, plot_contour_lines, plot_heatmap, plot_surface]
 
 
 class TestLabelsOfAxes:

@@ -1,12 +1,11 @@
 import io
-import subprocess
-import sys
 import xml.etree.ElementTree
 
 import pytest
 from figure_cases import build
 from matplotlib.figure import Figure
 from places import ROOT
+from scripts import run_script
 
 from landscape.figures import plot_contour, plot_surface, save_figure
 from landscape.landscape import Landscape
@@ -69,5 +68,4 @@ for plot in (plot_contour, plot_surface):
 assert "matplotlib.pyplot" not in sys.modules
 assert {name: matplotlib.rcParams[name] for name in names} == before
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_script(script, cwd=ROOT)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
@@ -303,6 +306,21 @@ def open_address(pages):
 def open_for_all(pages):
     """Opens pages that all tests of a module share."""
     yield from opening(pages)
+
+
+@contextmanager
+def serving(page):
+    """Gives the address of a page on a server, which gives nothing but its folder."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(page.parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/{page.name}"
+        server.shutdown()
+
+
+@pytest.fixture(name="serving", scope="session")
+def serving_fixture():
+    return serving
 
 
 @pytest.fixture

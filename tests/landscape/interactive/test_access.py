@@ -1,8 +1,5 @@
 """The page for everybody: axe-core finds nothing, targets are large enough, and it lies well inside another page."""
 
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 
 import pytest
@@ -55,12 +52,9 @@ def outer(tmp_path, example):
 
 
 @pytest.fixture
-def served(outer):
-    handler = partial(SimpleHTTPRequestHandler, directory=str(outer.parent))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/outer.html"
-        server.shutdown()
+def served(outer, serving):
+    with serving(outer) as address:
+        yield address
 
 
 @pytest.mark.slow

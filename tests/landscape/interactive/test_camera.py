@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from mpl_toolkits.mplot3d.proj3d import proj_transform
+from figure_cases import corners, shape_of
 from waiting import wait_until
 
 from landscape import Landscape
-from landscape.drawing.camera import CAMERAS, FLOOR, check_camera
+from landscape.drawing.camera import CAMERAS, check_camera
 from landscape.interactive import page_html, save_page
 from landscape.interactive.content import landscape_content
 
@@ -23,27 +23,12 @@ _VIEW = """(() => { const scene = document.querySelector('.surface')._fullLayout
 DRAWS_OFTEN = pytest.mark.timeout(600)
 
 
-def in_figure(space):
-    """Returns the corners of the surface's box, shape (8, 3), and where a figure shows them, shape (8, 2)."""
-    floor, high = space.get_zlim()
-    low = floor + (high - floor) * FLOOR / (1 + FLOOR)
-    places = np.array([(x, y, z) for x in space.get_xlim() for y in space.get_ylim() for z in (low, high)])
-    right, up, _ = proj_transform(*places.T, space.get_proj())
-    return places, np.column_stack([right, up])
-
-
 def in_browser(opened, places):
     """Returns where the browser shows places, shape (n, 2)."""
     matrices, scale, (width, height) = opened.page.evaluate(_VIEW)
     project, view, model = (np.reshape(matrix, (4, 4)).T for matrix in matrices)
     seen = np.column_stack([places, np.ones(len(places))]) @ np.diag([*scale, 1.0]) @ (project @ view @ model).T
     return seen[:, :2] / seen[:, 3:] * (width / height, 1)
-
-
-def shape_of(places):
-    """Returns places without where the picture is and how large it is."""
-    centred = places - places.mean(axis=0)
-    return centred / np.linalg.norm(centred)
 
 
 @pytest.mark.slow
@@ -56,7 +41,7 @@ def test_every_preset_is_the_same_in_a_figure_and_on_a_page(tmp_path, example, o
     for name in ("-75,20", *CAMERAS, "auto"):
         opened.page.select_option("#camera", name)
         figure = landscape.plot_surface(camera=name)
-        places, expected = in_figure(figure)
+        places, expected = corners(figure)
         expected = shape_of(expected)
 
         def distance(places=places, expected=expected):

@@ -1,21 +1,16 @@
 """Unfinished landscapes on the page: the same coarse cells as in the figures, and no number of theirs anywhere else."""
 
+import figure_cases
 import numpy as np
 import pytest
 
 from landscape.record.checks import PointStatus
 from landscape.sampling.coarse_cells import coarse_values
-from landscape.sampling.sampling import full_grid
 
 
 def begun(example, share, **options):
-    """Returns a landscape of which this share is measured, in the order of a survey."""
     data = example(**options)
-    rest = list(full_grid(data.shape))[round(share * data.status.size) :]
-    data.status.flat[rest] = PointStatus.PENDING
-    for values in data.metrics.values():
-        values.flat[rest] = np.nan
-    return data
+    return figure_cases.begun(data, round(share * data.status.size))
 
 
 def numbers(rows):

@@ -1,9 +1,5 @@
 """A link to a view: what stands in the page's address opens the same view elsewhere."""
 
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
 from data_sets import with_test_set
 
@@ -25,13 +21,10 @@ def page(folder, example):
 
 
 @pytest.fixture
-def served(folder, page):
+def served(folder, page, serving):
     """The address of the same page on a server; the page itself asks for nothing else."""
-    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/shared.html"
-        server.shutdown()
+    with serving(folder / "shared.html") as address:
+        yield address
 
 
 def seen(opened):
