@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Runs pytest; what fails runs once more, alone.
 PYTEST := .ci/second_chance.py
+# What `make stress` tries takes hours on purpose, where the usual test has two minutes.
+PATIENT := $(PYTEST) --timeout=14400
 # Some tests wait for processes that they started, so there are more workers than cores.
 PARALLEL := --dist loadfile --no-loadscope-reorder --numprocesses
 # Tests start hundreds of processes: what is compiled is kept.
@@ -54,13 +56,13 @@ test-peers: .venv/.installed .venv-peers/.installed
 stress: .venv/.installed .venv-peers/.installed
 	$(BIN)/python tests/benchmarks/run.py --quick --peers .venv-peers/bin/python --output /dev/null
 	$(BIN)/python tests/benchmarks/curvature.py --quick --peers .venv-peers/bin/python
-	EVERY_PICTURE=1 $(BIN)/python $(PYTEST) tests/landscape/figures/test_nothing_is_cut_off.py
-	EVERY_SEED=1 $(BIN)/python $(PYTEST) tests/collectors/second_order/test_digits.py
-	EVERY_TOLERANCE=1 $(BIN)/python $(PYTEST) tests/landscape/sampling/test_calibration.py
-	FLIPPED_EVERY=1 $(BIN)/python $(PYTEST) tests/landscape/record/test_digest.py
-	FAULTY_EVERY=1 $(BIN)/python $(PYTEST) tests/stress/test_injected_faults.py
-	COVERAGE_DIRECTIONS=2000 COVERAGE_NETWORKS=20 $(BIN)/python $(PYTEST) tests/stress/test_coverage.py
-	FUZZ_CASES=10000 $(BIN)/python $(PYTEST) tests/stress/test_fuzz.py
+	EVERY_PICTURE=1 $(BIN)/python $(PATIENT) tests/landscape/figures/test_nothing_is_cut_off.py
+	EVERY_SEED=1 $(BIN)/python $(PATIENT) tests/collectors/second_order/test_digits.py
+	EVERY_TOLERANCE=1 $(BIN)/python $(PATIENT) tests/landscape/sampling/test_calibration.py
+	FLIPPED_EVERY=1 $(BIN)/python $(PATIENT) tests/landscape/record/test_digest.py
+	FAULTY_EVERY=1 $(BIN)/python $(PATIENT) tests/stress/test_injected_faults.py
+	COVERAGE_DIRECTIONS=2000 COVERAGE_NETWORKS=20 $(BIN)/python $(PATIENT) tests/stress/test_coverage.py
+	FUZZ_CASES=10000 $(BIN)/python $(PATIENT) tests/stress/test_fuzz.py
 	$(BIN)/python tests/stress/run.py --trials 20 --output docs/stress.md
 
 test-frameworks: test-trainers test-keras-on-jax test-mindspore test-composer test-deepspeed
