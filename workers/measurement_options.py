@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from collectors.validation import check_bool, check_choice, check_int, wrong_value
+from collectors.validation import check_bool, check_choice, check_int, wrong_type, wrong_value
 
 from .measurement_plan import PRECISIONS
 
 BUFFER_POLICIES = ("fixed", "recalibrate", "interpolate")
 SAMPLE_CHOICES = ("first", "random")
+AUTO = "auto"
+_SHARE = 0.5
+_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+|%)\s*")
+_EXPECTED = '"auto" (half of what is free), a number of bytes, or text such as "8GB" or "25%" (of what is free)'
 
 
 def check_num_samples(name: str, number: Any) -> int | dict[str, int | None] | None:
@@ -26,6 +32,31 @@ def check_groups(name: str, groups: Any) -> Any:
     if groups is not None and not callable(groups) and groups != "target":
         raise wrong_value(name, '"target", a function of (inputs, targets), or None', groups)
     return groups
+
+
+def memory_limit(value: object, name: str = "sample_memory") -> int | float:
+    """Returns the bytes that samples may take (int), or their share of free memory (float): "auto", 8, "8GB", "25%"."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise wrong_type(name, _EXPECTED, value)
+    if value == AUTO:
+        return _SHARE
+    if isinstance(value, int):
+        size: int | float = value
+    else:
+        match = _TEXT.fullmatch(value.lower())
+        if value.strip().isdigit():
+            size = int(value)
+        elif match is None or (match[2] != "%" and match[2] not in _UNITS):
+            raise wrong_value(name, _EXPECTED, value)
+        elif match[2] == "%":
+            size = float(match[1]) / 100
+            if size > 1:
+                raise wrong_value(name, _EXPECTED, value)
+        else:
+            size = int(float(match[1]) * _UNITS[match[2]])
+    if size <= 0:
+        raise wrong_value(name, _EXPECTED, value)
+    return size
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any
 from collectors.files import system
 from collectors.files.places import check_directory
 from collectors.validation import check_choice, check_float, check_instance, check_int, wrong_type, wrong_value
+from workers.measurement_options import memory_limit
 from workers.measurement_plan import MeasurementPlan
-from workers.samples.memory import memory_limit
 
 from .run import duration_seconds
 from .whole_file import read_file_attributes

@@ -11,10 +11,9 @@ from collectors.validation import check_device_ids, check_instance
 
 from ..evaluator import SampleMemory
 from ..forked import settle
-from ..measurement_options import MeasurementOptions
+from ..measurement_options import AUTO, MeasurementOptions, memory_limit
 from ..measurement_plan import NOT_IN_A_REHEARSAL, MeasurementPlan, Workload, check_compile
 from ..pool import Pool
-from ..samples.memory import AUTO, memory_limit
 from .devices import (
     WorkerLayout,
     WorkerPlace,
