@@ -13,7 +13,7 @@ import typer
 from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE
 from ..planes.axis_curvature import WHICH
 from ..record.option import Option
-from ..record.options import OPTIONS, ChangeOptions, or_none
+from ..record.options import OPTIONS, ChangeOptions
 from .arguments import integers, load_function, one_or_each
 from .options import SURVEY_OPTIONS, WORKER_OPTIONS, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
@@ -142,14 +142,15 @@ _KINDS: Mapping[str, tuple[tuple[range, str], tuple[str, ...]]] = {
 _OF_PLANES: Mapping[str, Option] = {
     "directions": Option(None, help="A safetensors file with an array for each parameter; twice for a plane, or once "
         "the file that --save-directions wrote.", typed=list[Path] | None),
-    "normalization": or_none("normalization", str | None, "Scale of random or own directions; by default filter or "
-        "none."),
-    "perturb_one_dimensional": or_none("perturb_one_dimensional", bool | None, flags=("--perturb-one-dimensional",)),
-    "centering": or_none("centering", str | None),
+    "normalization": OPTIONS["normalization"].or_none(str | None, "Scale of random or own directions; by default "
+        "filter or none."),
+    "perturb_one_dimensional": OPTIONS["perturb_one_dimensional"].or_none(bool | None,
+        flags=("--perturb-one-dimensional",)),
+    "centering": OPTIONS["centering"].or_none(str | None),
     "numbers": Option(None, help="Of pca: the step or epoch of each checkpoint, such as 1,2,3; RUN=1,2,3 for each "
         "named run.", typed=list[str] | None),
-    "which": or_none("which", str | None, f"One or two eigenvectors: of {', '.join(WHICH)}."),
-    "rise": or_none("rise", float | None),
+    "which": OPTIONS["which"].or_none(str | None, f"One or two eigenvectors: of {', '.join(WHICH)}."),
+    "rise": OPTIONS["rise"].or_none(float | None),
 }  # fmt: skip
 
 
@@ -179,7 +180,7 @@ def evaluate(
     from workers.pools.first_call import FirstCall
 
     from ..evaluation import evaluate as measure
-    from ..record.kind import LANDSCAPE
+    from ..record.hdf5 import LANDSCAPE
     from ..record.writer import output_file
 
     found = [TypedCheckpoint.read(text) for text in checkpoints or ()]

@@ -44,7 +44,7 @@ def barrier(
 
     from ..paths.barrier import barrier_on
     from ..planes.from_weights import line_between
-    from ..record.kind import LANDSCAPE
+    from ..record.hdf5 import LANDSCAPE
     from ..record.writer import output_file
 
     typed = [TypedCheckpoint.read(text) for text in (a, b)]
@@ -97,7 +97,7 @@ def connect(
     from ..paths.alignment import align as align_weights
     from ..paths.connecting import connect as fit
     from ..paths.fitting import curve_beside
-    from ..record.kind import LANDSCAPE
+    from ..record.hdf5 import LANDSCAPE
     from ..record.options import CurveOptions, options_of
     from ..record.run import Run
     from ..record.writer import output_file

@@ -47,7 +47,7 @@ FUNCTIONS = {
 
 def chart_of(kind: str, files: Sequence[str]) -> str:
     """Returns the kind of picture of a curvature or a comparison file; "" for one of landscapes."""
-    from ..record.kind import COMPARISON, CURVATURE
+    from ..record.hdf5 import COMPARISON, CURVATURE
     from ..record.whole_file import kind_of
 
     if kind != "auto" or len(files) != 1:

@@ -16,7 +16,7 @@ from .options import choice, with_options
 
 if TYPE_CHECKING:
     from ..interactive.chart_page import Chart
-    from ..record.kind import FileKind
+    from ..record.hdf5 import FileKind
 
 _ASPECT_HELP = "How planes are drawn at first: equal is to scale; the page can change it."
 
@@ -29,7 +29,7 @@ def charts() -> dict[FileKind, Chart]:
     from ..curvature.curvature import Curvature
     from ..curvature.facts import curvature_json, curvature_text
     from ..interactive.chart_page import Chart
-    from ..record.kind import COMPARISON, CURVATURE
+    from ..record.hdf5 import COMPARISON, CURVATURE
 
     return {
         CURVATURE: Chart(Curvature.load, figures.plot_sharpness, curvature_text, curvature_json),

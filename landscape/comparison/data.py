@@ -15,7 +15,7 @@ from workers.metric_names import name_in_group
 
 from ..errors import error_message
 from ..record.checks import PointStatus, check_axis
-from ..record.kind import COMPARISON
+from ..record.hdf5 import COMPARISON
 from ..record.record import Record, column
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 from collectors.validation import check_choice, check_float, check_instance, check_int, wrong_type
 from workers.curvature.products import MATRICES
 
+from ..record.hdf5 import CURVATURE
 from ..record.identity import check_identity
-from ..record.kind import CURVATURE
 from ..record.record import Record, column
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from ..planes.from_checkpoints import random_plane_of
 from ..planes.plane import Plane
 from ..record.checks import PointStatus
 from ..record.driver import Experiment, Stored, forecast_text
+from ..record.hdf5 import CURVATURE
 from ..record.identity import OF_LOSS, identity_of
-from ..record.kind import CURVATURE
 from ..record.provenance import measured_attributes
 from ..record.run import Run
 from .data import MATRIX_NAMES, CurvatureData

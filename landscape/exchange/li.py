@@ -20,8 +20,7 @@ from ..errors import LandscapeFormatError
 from ..grid.data import LandscapeData
 from ..planes.plane_file import directions_path
 from ..record.checks import PointStatus
-from ..record.hdf5 import BoundedReader, member_names, read_attribute
-from ..record.kind import LANDSCAPE
+from ..record.hdf5 import LANDSCAPE, BoundedReader, member_names, read_attribute
 from .formats import ExportFormat, Images, check_square, damaged, foreign_landscape, warn_of_gaps, warn_of_interpolated
 
 _PROGRAM = "Li et al.'s surface file"

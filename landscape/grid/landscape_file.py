@@ -19,6 +19,7 @@ from ..record.attributes import check_attributes
 from ..record.checks import PointStatus, ordered
 from ..record.driver import FileFormat
 from ..record.hdf5 import (
+    LANDSCAPE,
     BoundedReader,
     as_text,
     as_texts,
@@ -33,7 +34,6 @@ from ..record.hdf5 import (
     write_digest,
     write_errors,
 )
-from ..record.kind import LANDSCAPE
 from ..record.whole_file import path_of, read_whole, write_image
 from ..record.writer import save_whole
 from .checkpoints import CheckpointsData, OriginData

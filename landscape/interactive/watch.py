@@ -28,7 +28,7 @@ from ..grid.data import LandscapeData
 from ..grid.landscape_file import read_landscape
 from ..record.checks import PointStatus
 from ..record.driver import Measured
-from ..record.kind import FileKind
+from ..record.hdf5 import FileKind
 from ..record.lock import is_being_written
 from ..record.run import duration_text
 from ..record.whole_file import kind_of

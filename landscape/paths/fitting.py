@@ -23,8 +23,8 @@ from ..planes.plane import Plane
 from ..planes.side_file import SideFile, read_arrays, write_arrays
 from ..record.checks import PointStatus
 from ..record.driver import Experiment, FileFormat, Stored, forecast_text
+from ..record.hdf5 import FileKind
 from ..record.identity import identity_of
-from ..record.kind import FileKind
 from ..record.run import Run
 from ..record.writer import note_file
 

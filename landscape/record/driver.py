@@ -26,8 +26,8 @@ from workers.pool import Pool
 
 from ..errors import LandscapeNotFoundError
 from .checks import PointStatus
+from .hdf5 import KINDS, FileKind
 from .identity import REMEDY, check_identity
-from .kind import KINDS, FileKind
 from .lock import clean_temporaries, lock_landscape
 from .run import MeasurementReport, Run, budget_text, duration_text
 from .whole_file import Image, check_replaceable

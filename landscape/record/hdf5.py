@@ -1,4 +1,4 @@
-"""Arrays, texts, attributes and the digest of our HDF5 files: written whole, read without trusting anything."""
+"""Our HDF5 files: their kinds; arrays, texts, attributes and the digest, read without trusting anything."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .checks import MAXIMUM_AXIS_LENGTH
-from .kind import FileKind
 
 CONTENTS = "contents"
 OWN_ATTRIBUTES = frozenset(("format", "format_version", "complete", "json_attributes", CONTENTS))
@@ -24,6 +24,31 @@ _NATIVE_ATTRIBUTES = frozenset(
 )  # fmt: skip
 _TRACEBACK_LIMIT = 32 * 1024
 _MAXIMUM_MEMBERS = 10_000
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of file.
+
+    Attributes:
+        word: what it holds, as texts call it.
+        format: its attribute ``format``.
+        version: the ``format_version`` that is written.
+        oldest: the oldest one that is read; HDF5 files of it have no digest of their contents.
+        reader: what reads it, as a user calls it.
+    """
+
+    word: str
+    format: str
+    version: int
+    oldest: int
+    reader: str
+
+
+LANDSCAPE = FileKind("landscape", "summary-landscape", 3, 2, "Landscape.load")
+CURVATURE = FileKind("curvature", "summary-landscape-curvature", 2, 1, "Curvature.load")
+COMPARISON = FileKind("comparison", "summary-landscape-comparison", 2, 1, "Comparison.load")
+KINDS = (LANDSCAPE, CURVATURE, COMPARISON)
 
 
 def write_attributes(file: Any, kind: FileKind, attributes: Mapping[str, Any], *, complete: bool) -> None:

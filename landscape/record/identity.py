@@ -10,7 +10,7 @@ from collectors.files.places import AnyPath
 from workers.evaluator import EvaluatorDescription
 
 from ..errors import LandscapeIdentityError
-from .kind import LANDSCAPE, FileKind
+from .hdf5 import LANDSCAPE, FileKind
 
 _SHOWN = 8
 _GRID = ("x", "y")

@@ -14,7 +14,7 @@ from collectors.files.locks import LockHeldError, ProcessLock, is_held, private_
 from collectors.files.remote_path import RemotePath
 
 from ..errors import LandscapeLockedError, LandscapeWriteError
-from .kind import LANDSCAPE, FileKind
+from .hdf5 import LANDSCAPE, FileKind
 
 
 @contextmanager

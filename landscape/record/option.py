@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from collectors.files import system
 from collectors.files.places import check_directory
@@ -16,6 +19,8 @@ from workers.measurement_plan import MeasurementPlan
 
 from .run import duration_seconds
 from .whole_file import read_file_attributes
+
+Door = TypeVar("Door", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,33 @@ class Option:
         if isinstance(self.check, tuple):
             return check_choice(name, value, self.check)
         return value if self.check is None else self.check(name, value)
+
+    def or_none(self, typed: Any, help: str = "", **changes: Any) -> Option:
+        """Returns the option where it may be left out, which is None."""
+
+        def check(label: str, value: Any) -> Any:
+            return None if value is None else self.checked(label, value)
+
+        return replace(self, default=None, check=check, help=help, typed=typed, words=self.choices, **changes)
+
+
+def show_options(function: Door, options: Mapping[str, Option], types: Mapping[str, Any]) -> Door:
+    """Puts options into the signature and the text of a function that takes them as ``**options``."""
+
+    def explain(line: re.Match[str]) -> str:
+        texts = (f"{name}: {option.text}" for name, option in options.items())
+        deeper = f"{line[1]}    "
+        return "\n".join(textwrap.fill(text, 120, initial_indent=line[1], subsequent_indent=deeper) for text in texts)
+
+    signature = inspect.signature(function)
+    first = [item for item in signature.parameters.values() if item.kind is not inspect.Parameter.VAR_KEYWORD]
+    shown = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=types[name])
+        for name, option in options.items()
+    ]
+    function.__signature__ = signature.replace(parameters=[*first, *shown])  # type: ignore[attr-defined]
+    function.__doc__ = re.sub(r"^( *)\*\*options: .*$", explain, function.__doc__ or "", flags=re.MULTILINE)
+    return function
 
 
 def at_least(minimum: int) -> Callable[[str, Any], int]:

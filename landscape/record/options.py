@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
 import os
-import re
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypedDict, TypeVar, get_type_hints
+from typing import Any, TypedDict, get_type_hints
 
 from collectors.validation import check_bool, check_device_ids
 from workers.curvature.products import MATRICES
@@ -20,6 +18,7 @@ from ..planes.directions import NORMALIZATIONS
 from ..planes.extent import check_limits, check_margin
 from ..planes.further_runs import check_also
 from .option import (
+    Door,
     Option,
     at_least,
     check_above_zero,
@@ -32,9 +31,8 @@ from .option import (
     check_sample_memory,
     check_share,
     check_stem,
+    show_options,
 )
-
-_Door = TypeVar("_Door", bound=Callable[..., Any])
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -288,19 +286,8 @@ OPTIONS: Mapping[str, Option] = {
 }  # fmt: skip
 
 
-def or_none(name: str, typed: Any, help: str = "", **changes: Any) -> Option:
-    """Returns an option of the table that may be left out, which is None."""
-    option = OPTIONS[name]
-
-    def check(label: str, value: Any) -> Any:
-        return None if value is None else option.checked(label, value)
-
-    return replace(option, default=None, check=check, help=help, typed=typed, words=option.choices, **changes)
-
-
 _OF_CHANGE: Mapping[str, Option] = {
-    name: or_none(
-        name,
+    name: OPTIONS[name].or_none(
         typed,
         f"{text}; as before when absent.",
         text=f"{OPTIONS[name].text.removesuffix('.')}; None means as before.",
@@ -402,24 +389,6 @@ def checked(kind: type[Any], options: Mapping[str, Any]) -> Any:
     }
 
 
-def documented(kind: type[Any]) -> Callable[[_Door], _Door]:
+def documented(kind: type[Any]) -> Callable[[Door], Door]:
     """Lets ``help`` show the options of the kind, which the function takes as ``**options``."""
-    options, types = options_of(kind), get_type_hints(kind)
-
-    def explain(line: re.Match[str]) -> str:
-        texts = (f"{name}: {option.text}" for name, option in options.items())
-        deeper = f"{line[1]}    "
-        return "\n".join(textwrap.fill(text, 120, initial_indent=line[1], subsequent_indent=deeper) for text in texts)
-
-    def complete(function: _Door) -> _Door:
-        signature = inspect.signature(function)
-        own = [item for item in signature.parameters.values() if item.kind is not inspect.Parameter.VAR_KEYWORD]
-        shown = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=types[name])
-            for name, option in options.items()
-        ]
-        function.__signature__ = signature.replace(parameters=[*own, *shown])  # type: ignore[attr-defined]
-        function.__doc__ = re.sub(r"^( *)\*\*options: .*$", explain, function.__doc__ or "", flags=re.MULTILINE)
-        return function
-
-    return complete
+    return functools.partial(show_options, options=options_of(kind), types=get_type_hints(kind))

@@ -18,6 +18,7 @@ from .checks import PointStatus, check_array, check_status
 from .driver import FileFormat, Stored
 from .hdf5 import (
     BoundedReader,
+    FileKind,
     as_text,
     as_texts,
     file_in,
@@ -29,7 +30,6 @@ from .hdf5 import (
     write_digest,
     write_errors,
 )
-from .kind import FileKind
 from .whole_file import path_of, read_whole
 
 if TYPE_CHECKING:

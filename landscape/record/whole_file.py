@@ -20,8 +20,7 @@ from collectors.validation import wrong_type
 from .. import errors
 from ..replacing import first_bytes, not_replaced
 from .attributes import check_attributes
-from .hdf5 import CONTENTS, check_digest, read_attribute, read_attributes, reason
-from .kind import KINDS, LANDSCAPE, FileKind
+from .hdf5 import CONTENTS, KINDS, LANDSCAPE, FileKind, check_digest, read_attribute, read_attributes, reason
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

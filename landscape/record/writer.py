@@ -21,7 +21,7 @@ from collectors.validation import check_bool, check_path
 
 from ..errors import LandscapeWriteError
 from ..replacing import already_there, check_no_input
-from .kind import LANDSCAPE, FileKind
+from .hdf5 import LANDSCAPE, FileKind
 from .lock import lock_landscape
 from .whole_file import Image, check_replaceable, parts_of, write_image
 

@@ -33,7 +33,7 @@ from landscape import (
 from landscape.cli import app
 from landscape.errors import LandscapeWriteError
 from landscape.interactive.page import save_page
-from landscape.record.kind import LANDSCAPE
+from landscape.record.hdf5 import LANDSCAPE
 from landscape.record.whole_file import check_replaceable
 from landscape.replacing import check_no_input, check_replaceable_tensors
 

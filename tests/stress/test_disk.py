@@ -27,7 +27,7 @@ from landscape import Landscape, custom_plane, evaluate
 from landscape.errors import LandscapeLockedError, LandscapeWriteError
 from landscape.grid.landscape_file import landscape_bytes
 from landscape.record.checks import PointStatus
-from landscape.record.kind import LANDSCAPE
+from landscape.record.hdf5 import LANDSCAPE
 from landscape.record.writer import FileWriter
 from workers import FunctionEvaluator
 from workers.pools import in_process

@@ -39,9 +39,8 @@ from landscape.grid.landscape_file import landscape_bytes
 from landscape.grid.samples import KeptLosses
 from landscape.record.attributes import SamplingReport
 from landscape.record.checks import PointStatus
-from landscape.record.hdf5 import CONTENTS
+from landscape.record.hdf5 import COMPARISON, CONTENTS, CURVATURE, LANDSCAPE
 from landscape.record.identity import check_identity
-from landscape.record.kind import COMPARISON, CURVATURE, LANDSCAPE
 from landscape.record.record import record_bytes
 from landscape.record.whole_file import read_file_attributes
 from landscape.record.workers import continued_plan

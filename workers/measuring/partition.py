@@ -37,10 +37,8 @@ class _Sum(Total):
         self.value = math.nan
         self.groups: list[float] = []
         self.each: list[list[float]] = []
-        self.sizes: list[list[int]] = []
-        """Of each batch in each group."""
-        self.error: Exception | None = None
-        """Why there are no values."""
+        self.sizes: list[list[int]] = []  # of each batch in each group
+        self.error: Exception | None = None  # why there are no values
 
     def reset(self) -> None:
         """Begins a group of batches."""

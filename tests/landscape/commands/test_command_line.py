@@ -23,7 +23,7 @@ from landscape.cli import _warnings_shown_once, app
 from landscape.commands.arguments import interruptible
 from landscape.grid.landscape_file import landscape_bytes, write_landscape
 from landscape.record.checks import PointStatus
-from landscape.record.kind import LANDSCAPE
+from landscape.record.hdf5 import LANDSCAPE
 from landscape.record.writer import FileWriter
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()"]

@@ -32,8 +32,8 @@ from landscape.errors import (
     PlaneError,
 )
 from landscape.grid.rises import ends_of_way
+from landscape.record.hdf5 import CURVATURE
 from landscape.record.identity import check_identity
-from landscape.record.kind import CURVATURE
 from landscape.record.options import RunOptions, SurveyOptions
 from landscape.record.writer import make_output_folder
 from workers.errors import CallbackFunctionError

@@ -7,7 +7,7 @@ import pytest
 
 from landscape.record.checks import PointStatus
 from landscape.record.driver import Experiment, forecast, forecast_text, measure, open_record
-from landscape.record.kind import CURVATURE
+from landscape.record.hdf5 import CURVATURE
 from landscape.record.lock import lock_landscape
 from landscape.record.record import Record, column, read_record, record_format
 from landscape.record.run import Run

@@ -30,7 +30,7 @@ from landscape.interactive.watch import WatchServer
 from landscape.paths import fitting
 from landscape.paths.fitting import CURVE_FILE
 from landscape.record import driver
-from landscape.record.kind import COMPARISON, CURVATURE, KINDS, LANDSCAPE, FileKind
+from landscape.record.hdf5 import COMPARISON, CURVATURE, KINDS, LANDSCAPE, FileKind
 from landscape.record.lock import lock_landscape
 from landscape.record.run import Run
 from landscape.record.writer import FileWriter

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from landscape.record.checks import PointStatus
-from landscape.record.kind import COMPARISON, CURVATURE
+from landscape.record.hdf5 import COMPARISON, CURVATURE
 from landscape.record.record import Record, column
 
 
