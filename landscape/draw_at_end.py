@@ -44,6 +44,7 @@ class DrawAtEnd:
 
     Raises:
         TypeError: an argument has the wrong type.
+        ValueError: an option has a wrong value.
     """
 
     @documented(RunOptions)
@@ -61,7 +62,8 @@ class DrawAtEnd:
             raise wrong_type("callback_fn", "a function without arguments", callback_fn)
         if not isinstance(log, Iterable) or not all(map(callable, functions := tuple(log))):
             raise wrong_type("log", "a list of functions of a Landscape, such as [log_to_wandb]", log)
-        with_defaults("DrawAtEnd", RunOptions, options)
+        # The file of a plan may not be here yet, and is read where it is needed.
+        with_defaults("DrawAtEnd", RunOptions, {name: item for name, item in options.items() if name != "plan"})
         self._log = functions
         self._arguments = (callback_fn, collect_landscape, [0] if device_ids is None else device_ids, output)
         self._options = options

@@ -251,11 +251,13 @@ def _measure(
     with contextlib.ExitStack() as stack:
         stored = stack.enter_context(open_record(LANDSCAPE_FILE, path, run))
         begun = [stored, Stored(LANDSCAPE_FILE, file, source)]
-        workers = stack.enter_context(Workers(callback_fn, how, stored=begun, points=points, seconds=run.budget))
+        workers = stack.enter_context(Workers(callback_fn, how, run, stored=begun, points=points))
         if directory is not None:
             plane = plane_of(source, file, directory, workers.space)
         assert plane is not None
         pool = workers.pool
+        if directory is not None and pool.description.space.differences(plane.space):
+            plane = plane_of(source, file, directory, pool.description.space)
         check_same_network(plane, pool.description.space)
         if path != file:
             plane = keep_plane(stored, plane, overwrite=False)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from collectors.errors import RunDirectoryError
 from collectors.files.places import AnyPath, check_directory
 from collectors.files.remote_path import RemotePath
+from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
 from collectors.validation import check_device_ids, wrong_value
 
@@ -83,7 +84,8 @@ class SummaryLandscape:
         Args:
             callback_fn: takes no argument, returns (model, network, dataset, metrics); for PyTorch a Model or a loss
                 function, an nn.Module, a DataLoader, Dataset or pair of tensors, and a dict of metrics. Every worker
-                calls it once. It may be a lambda, a closure or a notebook's function.
+                calls it once; before GPUs or nodes are reserved, so does a process that ends. It may be a lambda, a
+                closure or a notebook's function.
             collect_landscape: settings that replace the collected ones for this call only: ``landscape_size``,
                 ``num_samples``, ``intervals``, ``create_landscape``.
             device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
@@ -133,35 +135,37 @@ class SummaryLandscape:
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(open_record(LANDSCAPE_FILE, job.path, whole)) for job in jobs]
             points = len(jobs) * fewest_points((settings.landscape_size,) * 2, sampling.sampling)
-            workers = stack.enter_context(
-                Workers(callback_fn, how, stored=files, points=points, seconds=whole.budget, rehearsal=rehearsal)
-            )
+            workers = stack.enter_context(Workers(callback_fn, how, whole, stored=files, points=points))
+
+            def experiments(space: WeightSpace) -> list[GridExperiment]:
+                # All planes are built before the first point is measured, so that a damaged checkpoint shows at once.
+                # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
+                numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
+                readers = {number: run.checkpoint(number, space) for number in numbers}
+                final, grids = run.metadata.final_number, []
+                for job, stored in zip(jobs, files, strict=True):
+                    plane = plane_of_job(job, stored, readers, workers, chosen, final, others, vectors)
+                    attributes = {
+                        "unit": settings.unit,
+                        "intervals": [list(job.numbers)],
+                        "step_per_epoch": run.metadata.step_per_epoch,
+                        "seed": sampling.seed,
+                        "samples": chosen["samples"],
+                        "centering": chosen["centering"] if job.kind == "pca" else None,
+                        **function_attribute(callback_fn),
+                        **run_attributes(self._path, spanning if job.kind == "pca" else {}, folder),
+                    }
+                    axes = plane.axes(settings.landscape_size, margin, limits)
+                    grids.append(GridExperiment(plane, axes, sampling, attributes))
+                return grids
+
             space = workers.space
             whole.say(
                 f"opening checkpoints, computing the directions of {len(jobs)} landscape{'s' if len(jobs) > 1 else ''}"
             )
-            # All planes are built before the first point is measured, so that a damaged checkpoint shows at once.
-            # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
-            numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
-            readers = {number: run.checkpoint(number, space) for number in numbers}
-            final = run.metadata.final_number
-            grids = []
-            for job, stored in zip(jobs, files, strict=True):
-                plane = plane_of_job(job, stored, readers, workers, chosen, final, others, vectors)
-                attributes = {
-                    "unit": settings.unit,
-                    "intervals": [list(job.numbers)],
-                    "step_per_epoch": run.metadata.step_per_epoch,
-                    "seed": sampling.seed,
-                    "samples": chosen["samples"],
-                    "centering": chosen["centering"] if job.kind == "pca" else None,
-                    **function_attribute(callback_fn),
-                    **run_attributes(self._path, spanning if job.kind == "pca" else {}, folder),
-                }
-                grids.append(
-                    GridExperiment(plane, plane.axes(settings.landscape_size, margin, limits), sampling, attributes)
-                )
-            pool = workers.pool
+            grids, pool = experiments(space), workers.pool
+            if workers.space.differences(space):
+                grids = experiments(workers.space)
             for grid, stored in zip(grids, files, strict=True):
                 # A night may pass before the last one's turn.
                 grid.check(stored, pool)

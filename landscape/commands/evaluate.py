@@ -191,7 +191,8 @@ def evaluate(
     # Before eigenvectors are searched.
     inputs = [*(item.place for item in found), *directions]
     output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
-    call = FirstCall(load_function(function), options)
+    # Without a checkpoint the network is needed here anyway.
+    call = FirstCall(load_function(function), options if found else None)
     shared = ("num_samples", "samples", "seed_each_point", "address", "progress", "device_ids")
     # Of the same plane: what an earlier call found is read.
     where = {**{name: options[name] for name in shared}, "kept_beside": None if options["overwrite"] else output}

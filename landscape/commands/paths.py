@@ -108,7 +108,8 @@ def connect(
     inputs = [item.place for item in typed]
     place = output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
     check_no_input("output", curve_beside(place), inputs)
-    call = FirstCall(load_function(function), {**options, "device_ids": device_ids})
+    # For alignment it is called here anyway.
+    call = FirstCall(load_function(function), None if align else {**options, "device_ids": device_ids})
     ends = named_weights("A and B", typed, call.space)
     first, last = ends.values() if isinstance(ends, dict) else ends
     names = list(ends) if isinstance(ends, dict) else None

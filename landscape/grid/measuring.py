@@ -96,7 +96,7 @@ def check_same_network(plane: Plane, space: WeightSpace) -> None:
         raise LandscapeError(
             f"the plane was made for another network ({plane.space.network}) than callback_fn returns:\n  "
             + "\n  ".join(differences[:20])
-            + "\nUse the same network for both."
+            + "\nUse the same network for both, also where callback_fn asks whether there is a GPU."
         )
 
 

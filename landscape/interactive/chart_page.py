@@ -49,18 +49,22 @@ class Chart:
     json: Callable[[Any], dict[str, Any]]
 
 
-def chart_page(chart: Chart, record: Any, name: str, progress: str) -> str:
+def chart_picture(chart: Chart, record: Any) -> str:
+    """Returns the picture as HTML; nothing where nothing is measured yet."""
+    if not any((status == PointStatus.MEASURED).any() for status in map(np.asarray, record.statuses)):
+        return ""
+    image = io.BytesIO()
+    save_figure(chart.draw(record), image)
+    data = base64.b64encode(image.getvalue()).decode()
+    return f'<img src="data:image/png;base64,{data}" alt="The picture of the facts below.">\n'
+
+
+def chart_page(name: str, progress: str, picture: str, facts: str, *, is_done: bool) -> str:
     """Returns the page's text; until all is measured, a browser loads it anew every few seconds."""
-    picture = ""
-    if any((status == PointStatus.MEASURED).any() for status in map(np.asarray, record.statuses)):
-        image = io.BytesIO()
-        save_figure(chart.draw(record), image)
-        data = base64.b64encode(image.getvalue()).decode()
-        picture = f'<img src="data:image/png;base64,{data}" alt="The picture of the facts below.">\n'
     return _PAGE.format(
-        refresh="" if record.complete else f'<meta http-equiv="refresh" content="{_SECONDS}">\n',
+        refresh="" if is_done else f'<meta http-equiv="refresh" content="{_SECONDS}">\n',
         name=html.escape(name),
         progress=html.escape(progress),
         picture=picture,
-        facts=html.escape(chart.facts(record)),
+        facts=html.escape(facts),
     )

@@ -33,7 +33,7 @@ from ..record.lock import is_being_written
 from ..record.run import duration_text
 from ..record.whole_file import kind_of
 from ..scales.frame import ASPECTS
-from .chart_page import Chart, chart_page
+from .chart_page import Chart, chart_page, chart_picture
 from .content import landscape_content
 from .page import SCRIPT_NAME, page_html, plotly_script
 
@@ -85,8 +85,7 @@ class FileWatch:
         _, self._cameras = offered_cameras(camera)
         self._lock = threading.Lock()
         self._stamp: tuple[int, ...] | None = None
-        self.record: Any = None
-        self.chart: Chart | None = None
+        self.shown: tuple[Any, Chart | None] = None, None
         self._content: dict[str, Any] | None = None
         self._problem: LandscapeError | None = None
         self._locked = False
@@ -100,6 +99,10 @@ class FileWatch:
         with self._lock:
             self.progress = self._look()
             return self.progress, self._content
+
+    @property
+    def record(self) -> Any:
+        return self.shown[0]
 
     def _look(self) -> Progress:
         try:
@@ -117,8 +120,8 @@ class FileWatch:
         """Returns whether the file could be read to its end, or never will be as it is."""
         self._locked = False
         try:
-            self.chart = self._charts.get(kind_of(self._path)) if self._charts else None
-            self.record = self.chart.load(self._path) if self.chart else read_landscape(self._path)
+            chart = self._charts.get(kind_of(self._path)) if self._charts else None
+            record = chart.load(self._path) if chart else read_landscape(self._path)
         except LandscapeNotFoundError:
             return False  # it was removed; the next look will tell
         except LandscapeLockedError:
@@ -128,8 +131,9 @@ class FileWatch:
             self._problem = error
             return True
         self._problem = None
-        is_landscape = isinstance(self.record, LandscapeData)
-        self._content = landscape_content(self.record, self._path.name, self._cameras) if is_landscape else None
+        self.shown = record, chart
+        is_landscape = isinstance(record, LandscapeData)
+        self._content = landscape_content(record, self._path.name, self._cameras) if is_landscape else None
         done, _ = _counts(self.record)
         if self._history and done < self._history[-1][1]:
             self._history.clear()  # another landscape took the file's place
@@ -147,7 +151,8 @@ class FileWatch:
             return Progress(version, "waiting", 0, 0, f"Waiting for {self._path}: {why}.")
         done, total = _counts(self.record)
         share = f"{done} of {total} measured ({100 * done // max(total, 1)} %)"
-        if self.record.complete:
+        # Traces of a comparison come after its lines.
+        if self.record.complete and (self.shown[1] is None or not is_being_written(self._path)):
             return Progress(version, "complete", done, total, f"Complete: {share}.")
         if not is_being_written(self._path):
             text = f"Stopped: {share}, and no process of this machine is writing. The call that made it continues."
@@ -192,7 +197,8 @@ class WatchServer(ThreadingHTTPServer):
         self._clock = clock
         self.token = secrets.token_urlsafe(16)
         self._connections: dict[Any, float] = {}
-        self._changing = threading.Lock()
+        self._changing, self._drawing = threading.Lock(), threading.Lock()
+        self._picture = "", ""
         try:
             super().__init__((LOOPBACK, port), _Handler)
         except OSError as error:
@@ -232,9 +238,14 @@ class WatchServer(ThreadingHTTPServer):
     def page(self) -> bytes:
         """Returns the page with what is in the file now."""
         progress, _ = self.watch.look()
-        record, chart = self.watch.record, self.watch.chart
+        record, chart = self.watch.shown
         if chart is not None:
-            return chart_page(chart, record, self.file_name, progress.text).encode()
+            with self._drawing:  # pictures share matplotlib's settings
+                if self._picture[0] != progress.version:
+                    self._picture = progress.version, chart_picture(chart, record)
+                picture, is_done = self._picture[1], progress.phase == "complete"
+            facts = chart.facts(record)
+            return chart_page(self.file_name, progress.text, picture, facts, is_done=is_done).encode()
         shown = [] if record is None else [record]
         heading = self.file_name if record is None else None
         page = page_html(
@@ -251,7 +262,7 @@ class WatchServer(ThreadingHTTPServer):
         """Returns the file's state, and its contents if the caller knows another version."""
         progress, content = self.watch.look()
         # The page that asks was made before the file showed that it is no landscape.
-        changes = {"content": None if progress.version == known else content, "reload": self.watch.chart is not None}
+        changes = {"content": None if progress.version == known else content, "reload": self.watch.shown[1] is not None}
         return json.dumps({**asdict(progress), **changes}).encode()
 
 

@@ -77,6 +77,8 @@ def connect(
     chosen: CurveOptions = with_defaults("connect", CurveOptions, options)
     run = Run.checked(chosen)
     path = None if output is None else output_file(output, (a, b))
+    if path is not None and run.overwrite:
+        CURVE_FILE.check(path, CURVE_FILE.kind)
     call = FirstCall(callback_fn, {**chosen, "device_ids": device_ids})
     line = line_between(a, b, network=call.space, names=chosen["names"])
     # Gradients are computed eagerly.

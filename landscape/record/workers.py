@@ -20,9 +20,10 @@ from workers.pools.open_pool import open_pool
 
 from .identity import REMEDY
 from .options import OPTIONS
+from .run import Run
 
 _MEASURED = tuple(field.name for field in fields(MeasurementOptions))
-_PLACED = ("device_ids", "devices_per_worker", "workers_per_device", "address", "sample_memory", "compile", "plan")
+_PLACED = ("device_ids", "devices_per_worker", "workers_per_device", "address", "sample_memory", "compile")
 
 
 class Planned(Protocol):
@@ -43,21 +44,12 @@ def open_workers(
     rehearsal: bool = False,
 ) -> Pool:
     """Opens a pool for a call's options; its plan is the option ``plan``, else the first one of what is continued."""
-    options = measurement_options(chosen)
     placed = {name: OPTIONS[name].checked(name, chosen[name]) for name in _PLACED if name in chosen}
-    plan: MeasurementPlan | None = placed.pop("plan", None)
-    if plan is not None and plan.precision not in ("float32", options.precision):
-        raise ValueError(
-            f'plan was made for precision="{plan.precision}", but precision is "{options.precision}". Pass '
-            f'precision="{plan.precision}", or another plan.'
-        )
-    if plan is None:
-        plan = next((plan for item in stored if (plan := item.plan) is not None), None)
     return open_pool(
         callback_fn,
-        options,
+        measurement_options(chosen),
         **placed,
-        plan=plan,
+        plan=_plan_of(chosen, stored),
         points=points,
         seconds=seconds,
         rehearsal=rehearsal,
@@ -70,46 +62,66 @@ class Workers(contextlib.ExitStack):
     Args:
         callback_fn: of the user.
         chosen: the options of the call.
+        run: says how long the call may take yet.
         how: of ``open_workers``.
     """
 
-    def __init__(self, callback_fn: Callable[[], Any], chosen: Mapping[str, Any], **how: Any) -> None:
+    def __init__(self, callback_fn: Callable[[], Any], chosen: Mapping[str, Any], run: Run, **how: Any) -> None:
         super().__init__()
-        self._callback_fn, self._chosen, self._how = callback_fn, chosen, how
-        self._described: WeightSpace | None = None
+        self._callback_fn, self._run, self._how = callback_fn, run, how
+        # What is wrong with a plan shows before planes are computed.
+        self._chosen = {**chosen, "plan": _plan_of(chosen, how.get("stored", ()))}
+        self._space: WeightSpace | None = None
 
-    @functools.cached_property
+    @property
     def space(self) -> WeightSpace:
-        """The network's description; where workers will reserve GPUs or nodes, these are not reserved for it yet."""
-        try:
-            self._described = space_before_devices(self._callback_fn, self._chosen)
-        except LandscapeError as error:
-            # A worker says what is wrong, unless only this process without a GPU failed.
-            space = self.pool.description.space
-            warnings.warn(
-                "callback_fn could be called on the workers' devices, but not on a CPU, so the devices waited for it. "
-                f"Build the network on the CPU; workers move it to their devices. The error was: {error}",
-                UserWarning,
-                stacklevel=3,
-            )
-            return space
-        return self._described or self.pool.description.space
+        """The network's description: the workers', or before GPUs or nodes are reserved, that of a call on a CPU."""
+        if self._space is None:
+            try:
+                self._space = space_before_devices(self._callback_fn, self._chosen)
+            except LandscapeError as error:
+                # A worker says what is wrong, unless only this process without a GPU failed.
+                self._space = self.pool.description.space
+                self._warn(f"callback_fn could be called by the workers, but not in a process of this machine: {error}")
+        return self._space or self.pool.description.space
 
     @functools.cached_property
     def pool(self) -> Pool:
-        """The workers."""
-        pool = self.enter_context(open_workers(self._callback_fn, self._chosen, **self._how))
-        if self._described and (differences := self._described.differences(pool.description.space)):
-            raise LandscapeError(
-                "callback_fn must return the same network on a CPU and on the workers' devices:\n  "
-                + "\n  ".join(differences[:20])
+        """The workers; a description that theirs differs from gives way to it, and planes are computed once more."""
+        pool = self.enter_context(
+            open_workers(
+                self._callback_fn, self._chosen, seconds=self._run.left, rehearsal=self._run.rehearsal, **self._how
             )
+        )
+        differences = () if self._space is None else self._space.differences(pool.description.space)
+        self._space = pool.description.space
+        if differences:
+            self._warn(f"callback_fn's network is another one where there is no GPU ({differences[0]})")
         return pool
+
+    def _warn(self, why: str) -> None:
+        warnings.warn(
+            f"the workers' devices wait for the planes, which could not be computed before: {why}. Build the same "
+            "network on the CPU; workers move it to their devices.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def measurement_options(chosen: Mapping[str, Any]) -> MeasurementOptions:
     """Returns those of a call's options that say what is measured, checked."""
     return MeasurementOptions(**{name: chosen[name] for name in _MEASURED if name in chosen})
+
+
+def _plan_of(chosen: Mapping[str, Any], stored: Iterable[Planned]) -> MeasurementPlan | None:
+    plan: MeasurementPlan | None = OPTIONS["plan"].checked("plan", chosen.get("plan"))
+    precision = measurement_options(chosen).precision
+    if plan is not None and plan.precision not in ("float32", precision):
+        raise ValueError(
+            f'plan was made for precision="{plan.precision}", but precision is "{precision}". Pass '
+            f'precision="{plan.precision}", or another plan.'
+        )
+    return plan or next((plan for item in stored if (plan := item.plan) is not None), None)
 
 
 def continued_plan(stored: Mapping[str, Any], path: AnyPath) -> MeasurementPlan:

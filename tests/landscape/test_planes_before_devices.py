@@ -13,6 +13,7 @@ from scripts import run_script
 
 from landscape import LandscapeError, SummaryLandscape, refine
 from landscape.record import workers
+from landscape.record.run import Run
 from landscape.record.workers import Workers
 from workers.errors import CallbackFunctionError
 
@@ -91,10 +92,8 @@ def test_where_only_this_process_fails(events):
             raise RuntimeError("no GPU is available")
         return Paraboloid()
 
-    with Workers(needs_a_gpu, {"device_ids": [0]}) as opened:
-        with pytest.warns(
-            UserWarning, match=r"not on a CPU, so the devices waited for it\. Build the network on the CPU"
-        ):
+    with Workers(needs_a_gpu, {"device_ids": [0]}, Run()) as opened:
+        with pytest.warns(UserWarning, match="by the workers, but not in a process of this machine: .*no GPU is avail"):
             assert opened.space == Paraboloid().description.space
     assert events == ["open_pool"]
 
@@ -103,15 +102,55 @@ def test_a_function_that_fails_everywhere_has_the_words_of_a_worker(events):
     def raises():
         raise RuntimeError("the disk is gone")
 
-    with Workers(raises, {"device_ids": [0]}) as opened, pytest.raises(CallbackFunctionError, match="the disk is gone"):
+    with (
+        Workers(raises, {"device_ids": [0]}, Run()) as opened,
+        pytest.raises(CallbackFunctionError, match="the disk is gone"),
+    ):
         opened.space
 
 
 def test_another_network_on_the_workers(events):
-    with Workers(different_networks, {"device_ids": [0]}) as opened:
+    with Workers(different_networks, {"device_ids": [0]}, Run()) as opened:
         assert opened.space.dimension != os.getpid()
-        with pytest.raises(LandscapeError, match="must return the same network on a CPU and on the workers' devices"):
-            opened.pool
+        with pytest.warns(UserWarning, match="callback_fn's network is another one where there is no GPU"):
+            pool = opened.pool
+        assert opened.space == pool.description.space
+
+
+@pytest.mark.slow
+def test_planes_are_computed_again_where_workers_have_another_network(trained, tmp_path, events):
+    driver = os.getpid()
+
+    def frozen_without_a_gpu():
+        model, network, *rest = batch_norm()
+        next(network.parameters()).requires_grad_(os.getpid() == driver)
+        return model, network, *rest
+
+    def generate(folder, callback_fn):
+        return SummaryLandscape(trained).gen_landscapes_with_multi_process(
+            callback_fn, SETTINGS, [0], output=tmp_path / folder, progress=False
+        )
+
+    with pytest.warns(UserWarning, match="another one where there is no GPU"):
+        found = generate("first", frozen_without_a_gpu)
+    assert events == ["plane_of_runs", "random_plane_of", "open_pool", "plane_of_runs", "random_plane_of"]
+    for one, other in zip(found, generate("second", batch_norm), strict=True):
+        np.testing.assert_array_equal(one.loss, other.loss)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"address": "127.0.0.1:9"}, "is not a Ray cluster that can be joined"),
+        ({"plan": 64}, "plan must be a MeasurementPlan"),
+    ],
+)
+def test_what_cannot_be_opened_is_refused_before_the_network_is_described(options, match):
+    def called():
+        raise AssertionError
+
+    with pytest.raises((LandscapeError, TypeError), match=match):
+        Workers(called, {"device_ids": [0], **options}, Run()).space
 
 
 RAY = """
@@ -119,6 +158,7 @@ import sys
 sys.path[:0] = sys.argv[1:2]
 import ray
 from cluster_devices import wait_until_free
+from landscape.record.run import Run
 from landscape.record.workers import Workers
 from paraboloid import Paraboloid
 from places import SUPPORT
@@ -128,7 +168,7 @@ from scripts import run_script
 if __name__ == "__main__":
     # Ray believes in two GPUs that are not there, and hands them out as it does real ones.
     ray.init("local", num_cpus=2, num_gpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-    with Workers(Paraboloid, {}) as workers:
+    with Workers(Paraboloid, {}, Run()) as workers:
         assert workers.space == Paraboloid().description.space
         # No actor was ever made, and no GPU was taken.
         assert ray._private.state.actors() == {}, ray._private.state.actors()

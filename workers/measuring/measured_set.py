@@ -25,9 +25,9 @@ from . import checks
 from .groups import SampleGroups, check_splits
 from .kept_samples import DetailedLoss, values_at
 from .memory_shortage import is_memory_shortage, shortage_text, within_memory
-from .partition import PartitionTest, best_of_own_batches
+from .partition import PartitionTest
 from .sample_loss import SummedLoss
-from .totals import Total
+from .totals import Total, best_of_own_batches
 from .tuning import chosen_plan
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,6 @@ from .checks import Closeness, check_same_values
 from .memory_shortage import is_memory_shortage
 from .totals import Pending, Total, add_batches, run_batches
 
-_SAME = 1e-5
 _CLEARLY_CLOSER = 0.1
 _MUST_SEE = 2  # the origin and the farthest point
 _MEAN = " It is the mean over these batches, weighted by how many samples each holds"
@@ -172,7 +170,10 @@ class _Tested:
                 tells |= spread > closeness.telling * allowed
                 alike &= spread <= allowed
                 self.gap = max(self.gap, gap / abs(own.value) if own.value else gap)
-        # A loss that moves with the weights and is the same for all samples does not depend on them.
+        # A loss that moves with the weights and is the same for all samples does not depend on them. A pass over all
+        # samples and a sum of those in memory differ anyway.
+        same_samples = [item for item in self.own[places] if item.sizes == self.own[-1].sizes]
+        sizes = [abs(item.value) for item in same_samples if math.isfinite(item.value)]
         moves = bool(sizes) and max(sizes) - min(sizes) > closeness.telling * closeness.allowed(scale, scale)
         self.is_known = self.total.adds_up or tells or (alike and moves) or not self.fits
 
@@ -260,7 +261,8 @@ class PartitionTest:
         size = max(batch.size for batch in self.samples.read_batches)
         groups = other if min(batch_size or size, self.samples.count) == size else own
         whole = _Sum("loss", self.candidates[0].fresh())
-        sums = [_Sum("loss", self.candidates[candidate]), *(_Sum(*metric) for metric in self.metrics.items())]
+        metrics = [_Sum(name, total, is_tested=False) for name, total in self.metrics.items()]
+        sums = [_Sum("loss", self.candidates[candidate]), *metrics]
         for batch in chain.from_iterable(groups):
             add_batches(self.forward, [batch], [whole, *sums])
         _finish([whole, *sums])
@@ -285,7 +287,7 @@ class PartitionTest:
             batch = partitions.own_and_other()[0][0][0]
             telling = [way for way in ways if way.total.halves(batch) is not None]
             halves = telling[0].total.halves if telling else None
-        own, other = [item.new_sum() for item in tested], list[_Sum]()
+        own, other, is_refused = [item.new_sum() for item in tested], list[_Sum](), False
         for block in [[partitions]] if passes is None else _blocks(passes, partitions.own_are_pieces):
             parts = block if halves is None else [_in_halves(part, halves) for part in block]
             groups = [part.own_and_other() for part in parts]
@@ -296,9 +298,10 @@ class PartitionTest:
             if telling:
                 other = other or [item.new_sum(fresh=passes is not None) for item in tested]
             try:
-                for group in chain.from_iterable(batches for _, batches in groups if telling):
+                for group in chain.from_iterable(batches for _, batches in groups if telling and not is_refused):
                     add_batches(self.forward, group, other)
             except Exception as error:  # the network needs a batch as the data set makes it
+                is_refused = True
                 for failed in other:
                     failed.error = error
             del block, parts, groups
@@ -352,24 +355,6 @@ class PartitionTest:
                 at_once = False
         notes = tuple(item.note(self.samples, at_once=at_once) for item in kept)
         return Partition(ways.index(loss), bool(kept) or is_open, at_once, notes)
-
-
-def best_of_own_batches(
-    batches: Sequence[Batch], candidates: Sequence[Total], run: Callable[[Sequence[Batch], Total], dict[str, float]]
-) -> int:
-    """Returns which candidate suits a data set's batches: sums over samples where they are the loss, else the first."""
-    few = batches[:1]
-    try:
-        whole = run(few, candidates[0])["loss"]
-    except SamplesError:  # padding alone
-        few = batches
-        whole = run(few, candidates[0])["loss"]
-    for index, candidate in enumerate(candidates):
-        if candidate.splits and candidate.adds_up:
-            with contextlib.suppress(SamplesError):
-                if np.isclose(run(few, candidate)["loss"], whole, rtol=_SAME, atol=1e-7, equal_nan=True):
-                    return index
-    return 0
 
 
 def _differ_in_kind(first: float, second: float) -> bool:

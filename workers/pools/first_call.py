@@ -15,12 +15,19 @@ from ..callback_fn import call_callback, space_of
 from ..errors import CallbackFunctionError, PoolError
 from ..evaluator import Evaluator
 from ..measurement_options import MeasurementOptions
-from .actors import ActorError
+from .actors import ActorError, ActorTaskError
 from .crew_worker import ActorRecipe, CrewWorker, pickled_function, raise_failures
 from .devices import WorkerLayout, WorkerPlace, local_processes_suffice
 from .open_pool import where_it_runs
+from .ray_session import check_ray
 
-_WITHOUT_GPUS = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+# A callback_fn that calls Ray would start another Ray there; a worker calls it where Ray is.
+_WITHOUT_DEVICES = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "ASCEND_RT_VISIBLE_DEVICES": "",
+    "JAX_PLATFORMS": "cpu",
+    "RAY_ENABLE_AUTO_CONNECT": "0",
+}
 
 
 class FirstCall:
@@ -97,6 +104,10 @@ def space_before_devices(callback_fn: Callable[[], Any], options: Mapping[str, A
     where, _, _ = where_it_runs(asked, layout, options.get("address"))
     if where != "cluster" and (where == "in process" or local_processes_suffice()):
         return None
+    # What would be refused after hours of computing planes.
+    check_ray(options.get("address"))
+    if asked is not None:
+        layout.check_devices(asked)
     return describe_without_gpus(callback_fn)
 
 
@@ -107,12 +118,14 @@ def describe_without_gpus(callback_fn: Callable[[], Any]) -> WeightSpace:
     from .local_pool import LocalActor, LocalActors
 
     pickled = pickled_function(cloudpickle.dumps, callback_fn)
-    with contextlib.closing(LocalActors((), forked=False, environment=_WITHOUT_GPUS)) as actors:
-        recipe = ActorRecipe(actors, pickled, (), MeasurementOptions(), actor=LocalActor)
+    with contextlib.closing(LocalActors((), forked=False, environment=_WITHOUT_DEVICES)) as actors:
+        recipe = ActorRecipe(actors, actors.put(pickled), (), MeasurementOptions(), actor=LocalActor)
         worker = CrewWorker(recipe, WorkerPlace(()))
         try:
             raise_failures(actors.get([worker.create(), worker.prepare()]))
             (space,) = raise_failures(actors.get([worker.call("space")]))
+        except ActorTaskError as error:
+            raise CallbackFunctionError(f"what callback_fn returns cannot be described: {error}") from error
         except ActorError as error:
             raise PoolError(f"the process in which callback_fn was called on a CPU died: {error}") from error
         return cast("WeightSpace", space)

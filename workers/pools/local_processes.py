@@ -393,8 +393,11 @@ def _work(connection: socket.socket, bodies: Iterable[bytes]) -> None:
 
 def _answer_error(connection: socket.socket, number: int, error: Exception) -> None:
     text = "".join(traceback.format_exception(error))
-    for content in ((error, text), (RuntimeError(str(error)), text)):
-        with contextlib.suppress(pickle.PicklingError, TypeError, AttributeError):
+    # The text of an error may be an error itself.
+    as_sent: Callable[[], Exception]
+    for as_sent in (lambda: error, lambda: RuntimeError(str(error)), lambda: RuntimeError(type(error).__name__)):
+        with contextlib.suppress(Exception):
+            content = as_sent(), text
             pickle.loads(pickle.dumps(content))  # some can be written and not read
             connection.sendall(framed((number, False, content)))
             return

@@ -48,7 +48,6 @@ def open_pool(
     budget = math.inf if seconds is None else seconds
     workload = Workload(check_compile("compile", compile), points, budget, rehearsal=rehearsal)
     check_instance("callback_fn", callback_fn, Callable, "a function without arguments")  # type: ignore[arg-type]
-    # "local" starts a private Ray also where nothing needs one.
     if plan is not None and not isinstance(workload.compile, str):
         plan = replace(plan, compile=workload.compile, compiler=plan.compiler if workload.compile else "", reason="")
     if plan is not None and plan.compile and rehearsal:

@@ -115,10 +115,7 @@ class RaySession:
                 "package beside the script; keep data outside of packages, or put the script into a folder of its own."
             ) from error
         except Exception as error:
-            raise PoolError(
-                f"address={address!r} is not a Ray cluster that can be joined: {str(error).rstrip('.')}. Start "
-                "one with `ray start --head`, or leave address (and RAY_ADDRESS) out for a private one."
-            ) from error
+            raise _no_cluster(address, error) from error
 
     def _start(self, slots: int, gpus: tuple[int, ...]) -> None:
         remove_dead_sessions(short_temporary_folder(_LONGEST_FOLDER))
@@ -168,6 +165,25 @@ def _import_ray() -> Any:
             "need no Ray."
         ) from error
     return ray
+
+
+def check_ray(address: str | None) -> None:
+    """Raises a PoolError where Ray is not installed, or where nothing answers at the address of its cluster."""
+    if ray_is_running():
+        return
+    _import_ray()
+    if (cluster := ray_address(address)) is not None:
+        try:
+            _check_reachable(cluster)
+        except OSError as error:
+            raise _no_cluster(cluster, error) from error
+
+
+def _no_cluster(address: str, error: Exception) -> PoolError:
+    return PoolError(
+        f"address={address!r} is not a Ray cluster that can be joined: {str(error).rstrip('.')}. Start one with "
+        "`ray start --head`, or leave address (and RAY_ADDRESS) out for a private one."
+    )
 
 
 def _connect(ray: Any, address: str, runtime_env: dict[str, Any] | None) -> None:

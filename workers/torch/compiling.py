@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
+from collectors.files import system
 from collectors.networks.batches import leaves
 
 from ..errors import NondeterministicLossError, SamplesError, first_line
@@ -30,6 +31,8 @@ from .split_network import SplitNetwork
 # Of measuring on each worker without it. LeNet-5 takes 12 CPU seconds to compile on two cores, after which 900 points
 # take 12 s instead of 31.
 _WORTH_COMPILING_SECONDS = 30.0
+# Where each process compiles anew, because packages are for CPUs under Linux: 20 s and more, and it gains a third.
+_WORTH_COMPILING_WITHOUT_PACKAGES = 90.0
 _MOST_SHAPES = 2
 _FEW = 4
 # Of a batch's largest activation, so that it stays in a core's cache: compiled LeNet-5 is fastest in batches of 256
@@ -94,14 +97,14 @@ class PlanChooser:
         work = f"{workload.points:.0f} points take {seconds:.0f} s on each worker without it"
         if seconds > workload.seconds:
             seconds, work = workload.seconds, f"the budget is {workload.seconds:.0f} s"
-        pays = asked or seconds >= _WORTH_COMPILING_SECONDS
+        has_packages = system.LINUX and self._device.type == "cpu"
+        least = _WORTH_COMPILING_SECONDS if has_packages else _WORTH_COMPILING_WITHOUT_PACKAGES
+        pays = asked or seconds >= least
         settled = self._compiled(candidate, samples, plan, workload.compile, builds=pays and not workload.rehearsal)
         if settled is None and pays:
             return self._eager(plan, NOT_IN_A_REHEARSAL, f"a run would: {'asked for' if asked else work}")
         if settled is None:
-            return self._eager(
-                plan, "compiling would not pay off", f"{work}, and it does from {_WORTH_COMPILING_SECONDS:.0f} s on"
-            )
+            return self._eager(plan, "compiling would not pay off", f"{work}, and it does from {least:.0f} s on")
         if settled.plan.compile:
             reason = "asked for" if asked else "compiling pays off" if pays else "its package is there"
             settled = replace(settled, plan=replace(settled.plan, reason=f"compiled: {reason}"))
@@ -261,6 +264,7 @@ def compile_network(
             if problem:
                 packaged.discard()
                 return Compiled(problem=problem)
+            packaged.allow_building()
             return Compiled(packaged, compiler="AOTInductor", was_there=packaged.found)
     if not builds:
         return Compiled()

@@ -209,8 +209,8 @@ class TorchEvaluator(NetworkEvaluator):
         super().use_batch_size(batch_size)
         if self._placement.uses_cuda:
             torch.cuda.empty_cache()
-        if self._first_layer is not None:
-            # What is kept goes first; it takes more than a batch.
+        if self._first_layer is not None or (self._placement.uses_cuda and self._main.plan.compile):
+            # What is kept goes first: the layer takes more than a batch, and a CUDA graph its memory for ever.
             self._first_layer = None
             changes: dict[str, Any] = {"first_layer": False}
             if self._main.plan.compile:

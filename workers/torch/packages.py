@@ -152,7 +152,7 @@ def _users_folder() -> Path | None:
 
 
 class PackagedNetwork:
-    """A network that runs from packages, one for each shape of its inputs; ``builds`` those that are not there."""
+    """A network that runs from packages, one for each shape of its inputs; ``builds``: also from new ones."""
 
     def __init__(
         self,
@@ -200,6 +200,10 @@ class PackagedNetwork:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._network, name)
+
+    def allow_building(self) -> None:
+        """Lets packages be made from now on; measuring may meet further shapes of inputs."""
+        self._builds = True
 
     def discard(self) -> None:
         while self._runners:

@@ -40,6 +40,9 @@ class SplitNetwork:
     def found(self) -> bool:
         return self._rest.found
 
+    def allow_building(self) -> None:
+        self._rest.allow_building()
+
     def discard(self) -> None:
         self._rest.discard()
 

@@ -258,7 +258,7 @@ def test_a_loss_that_belongs_to_its_batches_gets_those_of_the_data_set():
         return (outputs.mean(0) ** 2).sum()
 
     def call():
-        network = trained(0)
+        network = build()
         for parameter in network.parameters():
             nn.init.zeros_(parameter)
         return of_means, network, DataLoader(TensorDataset(INPUTS, TARGETS), 20), {}

@@ -1,7 +1,6 @@
 """What is computed before the first point: counted in samples, because at a minute for a pass each one is long."""
 
 import itertools
-import json
 import re
 from types import SimpleNamespace
 
@@ -176,6 +175,4 @@ def test_a_dry_run_says_what_it_does_and_compiles_nothing(tmp_path, monkeypatch,
     print("passes:", passes)
     assert passes < 1.9
     assert not list((tmp_path / "cache").rglob("*.so"))
-    records = [json.loads(path.read_text()) for path in (tmp_path / "cache").rglob("*.json")]
-    assert not [record for record in records if record.get("missed_seconds")]
     assert not list((tmp_path / "run").glob("*.h5"))
