@@ -28,11 +28,9 @@ from ..samples.sample_file import FileHandle, SampleFile
 from .actors import python_path
 
 _HEAD = struct.Struct("<Q")
-# Vector instructions read arrays fastest from such addresses.
-_ALIGNMENT = 64
+_ALIGNMENT = 64  # vector instructions read arrays fastest from such addresses
 _MOST_DESCRIPTORS = 64
-_END_SECONDS = 10.0
-_STATUS_SECONDS = 1.0
+_END_SECONDS, _STATUS_SECONDS = 10.0, 1.0
 
 
 class StoredValue:
@@ -393,8 +391,7 @@ def _work(connection: socket.socket, bodies: Iterable[bytes]) -> None:
 
 def _answer_error(connection: socket.socket, number: int, error: Exception) -> None:
     text = "".join(traceback.format_exception(error))
-    # The text of an error may be an error itself.
-    as_sent: Callable[[], Exception]
+    as_sent: Callable[[], Exception]  # the text of an error may be an error itself
     for as_sent in (lambda: error, lambda: RuntimeError(str(error)), lambda: RuntimeError(type(error).__name__)):
         with contextlib.suppress(Exception):
             content = as_sent(), text
