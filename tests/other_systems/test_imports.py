@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from flows import SIMULATED, environment
+from places import ROOT
 from waiting import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.room("collectors", "workers", "landscape")]
@@ -19,7 +20,9 @@ def test_no_module_fails(system, tmp_path):
     first, *failed = found.stdout.splitlines()
     assert failed == []
     count, rest = first.split(" ", 1)
-    assert int(count) > 450
+    files = [file for package in ("collectors", "workers", "landscape") for file in (ROOT / package).rglob("*.py")]
+    # What lies in the package of a framework that is missing is not found.
+    assert 0.97 * len(files) < int(count) < len(files)
     assert rest == "modules, 0 fail"
 
 
