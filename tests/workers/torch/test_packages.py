@@ -16,6 +16,7 @@ from worker_cases import classes, evaluator_of, plane_of
 from workers.measurement_plan import MeasurementPlan
 from workers.torch import packages
 from workers.torch.ahead_of_time import PackageError
+from workers.torch.compiling import compile_network
 from workers.torch.packages import PackagedNetwork, PackageFolder
 
 THREADS = 1
@@ -221,6 +222,23 @@ def test_inputs_of_another_shape_never_meet_the_code_for_this_one(kept):
         for values in (inputs(19), inputs(40)[::2], inputs().double()):
             with pytest.raises(PackageError, match="there is no package of it"):
                 network(values)
+
+
+@pytest.mark.slow
+def test_measuring_may_meet_a_shape_that_has_no_package_yet(kept, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(kept[0].parents[1]))
+    monkeypatch.setattr("workers.torch.compiling._cpu_options", dict)
+    network = small()
+    with torch.no_grad():
+        found = compile_network(
+            network,
+            torch.device("cpu"),
+            lambda run: {"loss": run(inputs()).sum().item()},
+            MeasurementPlan(20, 1, compile=True),
+            builds=False,
+        )
+        assert found.was_there
+        torch.testing.assert_close(found.network(inputs(19)), network(inputs(19)))
 
 
 @pytest.mark.slow
