@@ -49,7 +49,7 @@ def open_workers(
         callback_fn,
         measurement_options(chosen),
         **placed,
-        plan=_plan_of(chosen, stored),
+        plan=_given_plan(chosen) or _continued(stored),
         points=points,
         seconds=seconds,
         rehearsal=rehearsal,
@@ -70,7 +70,8 @@ class Workers(contextlib.ExitStack):
         super().__init__()
         self._callback_fn, self._run, self._how = callback_fn, run, how
         # What is wrong with a plan shows before planes are computed.
-        self._chosen = {**chosen, "plan": _plan_of(chosen, how.get("stored", ()))}
+        self._chosen = {**chosen, "plan": _given_plan(chosen)}
+        _continued(how.get("stored", ()))
         self._space: WeightSpace | None = None
 
     @property
@@ -113,7 +114,7 @@ def measurement_options(chosen: Mapping[str, Any]) -> MeasurementOptions:
     return MeasurementOptions(**{name: chosen[name] for name in _MEASURED if name in chosen})
 
 
-def _plan_of(chosen: Mapping[str, Any], stored: Iterable[Planned]) -> MeasurementPlan | None:
+def _given_plan(chosen: Mapping[str, Any]) -> MeasurementPlan | None:
     plan: MeasurementPlan | None = OPTIONS["plan"].checked("plan", chosen.get("plan"))
     precision = measurement_options(chosen).precision
     if plan is not None and plan.precision not in ("float32", precision):
@@ -121,7 +122,11 @@ def _plan_of(chosen: Mapping[str, Any], stored: Iterable[Planned]) -> Measuremen
             f'plan was made for precision="{plan.precision}", but precision is "{precision}". Pass '
             f'precision="{plan.precision}", or another plan.'
         )
-    return plan or next((plan for item in stored if (plan := item.plan) is not None), None)
+    return plan
+
+
+def _continued(stored: Iterable[Planned]) -> MeasurementPlan | None:
+    return next((plan for item in stored if (plan := item.plan) is not None), None)
 
 
 def continued_plan(stored: Mapping[str, Any], path: AnyPath) -> MeasurementPlan:

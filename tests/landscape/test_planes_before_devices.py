@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from landscape.record import workers
 from landscape.record.run import Run
 from landscape.record.workers import Workers
 from workers.errors import CallbackFunctionError
+from workers.measurement_plan import MeasurementPlan
 
 SETTINGS = {"landscape_size": 3, "num_samples": 32}
 
@@ -136,6 +138,13 @@ def test_planes_are_computed_again_where_workers_have_another_network(trained, t
     assert events == ["plane_of_runs", "random_plane_of", "open_pool", "plane_of_runs", "random_plane_of"]
     for one, other in zip(found, generate("second", batch_norm), strict=True):
         np.testing.assert_array_equal(one.loss, other.loss)
+
+
+def test_a_file_of_another_precision_is_no_wrong_plan(events):
+    """Its identity says that it is another experiment; nobody gave the plan."""
+    continued = SimpleNamespace(plan=MeasurementPlan(8, 1, precision="bfloat16"))
+    with Workers(Paraboloid, {"device_ids": [0]}, Run(), stored=[continued]) as opened:
+        assert opened.pool.description.space == Paraboloid().description.space
 
 
 @pytest.mark.parametrize(
