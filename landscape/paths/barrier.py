@@ -134,12 +134,10 @@ def barrier(
         PlaneError: both networks are the same.
         LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
     """
-    with_defaults("barrier", SurveyOptions, options)
-    call = FirstCall(callback_fn, {**options, "device_ids": device_ids})
+    chosen = with_defaults("barrier", SurveyOptions, options)
+    call = FirstCall(callback_fn, {**chosen, "device_ids": device_ids})
     line = line_between(a, b, network=call.space, names=names)
-    return barrier_on(
-        line, call, points, device_ids=device_ids, output=output, num_samples=num_samples, options=options
-    )
+    return barrier_on(line, call, points, device_ids=device_ids, output=output, num_samples=num_samples, options=chosen)
 
 
 def barrier_on(

@@ -6,16 +6,14 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from collectors.files.places import AnyPath
 from collectors.weights.aligned import Weights
 from workers.curves.curve import CurveShape, FittingSettings
 from workers.pools.first_call import FirstCall
 
 from ..planes.from_weights import line_between
-from ..record.driver import measure, open_record
+from ..record.driver import carry_out, open_record
 from ..record.options import CurveOptions, documented, with_defaults
 from ..record.run import Run
-from ..record.workers import open_workers
 from ..record.writer import output_file
 from .fitting import CURVE_FILE, CurveExperiment
 from .path import Path
@@ -83,14 +81,7 @@ def connect(
     line = line_between(a, b, network=call.space, names=chosen["names"])
     # Gradients are computed eagerly.
     how = {**chosen, "seed": seed, "num_samples": num_samples, "device_ids": device_ids, "compile": False}
-    return _fitted(CurveExperiment(line, settings), call, path, run, how)
-
-
-def _fitted(
-    experiment: CurveExperiment, call: Callable[[], Any], path: AnyPath | None, run: Run, how: Mapping[str, Any]
-) -> Path:
-    with (
-        open_record(CURVE_FILE, path, run) as stored,
-        open_workers(call, how, stored=[stored]) as pool,
-    ):
-        return Path(*measure(experiment, stored, pool, run))
+    with open_record(CURVE_FILE, path, run) as stored:
+        fitted = carry_out(lambda _: CurveExperiment(line, settings), stored, call, how, run)
+        assert fitted is not None  # no dry run is asked for
+        return Path(*fitted)

@@ -25,7 +25,7 @@ Door = TypeVar("Door", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Option:
-    """One option of calls and commands; its type is in the kinds of options below.
+    """One option of calls and commands; its type is in the kinds of options in ``options.py``.
 
     Attributes:
         default: where it is left out.
