@@ -46,7 +46,8 @@ def stages(choice: selection.Selection, number: int, notes: Path, everything: bo
     chosen += [item for item in selection.VERSIONS if item.target in choice.environments]
     # Packages come from a server and go to a disk: environments are made side by side, and so runs what takes one core.
     beside = ("--jobs=2", "--keep-going", "--output-sync=target")
-    yield Stage("environment", ("--jobs=3", *dict.fromkeys(f"{item.folder}/.installed" for item in chosen)))
+    made = dict.fromkeys(f"{item.folder}/.installed" for item in chosen if item.folder)
+    yield Stage("environment", ("--jobs=3", *made))
     yield Stage("types lint demo", beside)
     yield Stage("test-covered" if everything else "test")
     files = notes / "chosen"
@@ -74,7 +75,7 @@ def run(stage: Stage, root: Path = ROOT) -> Result:
             in_list = line.startswith(PASSED_ALONE) or (in_list and line.startswith("- "))
             if in_list and line.startswith("- "):
                 alone.append(line.strip())
-            if line.startswith("=") and (" passed" in line or " failed" in line):
+            if line.startswith("SKIPPED: ") or (line.startswith("=") and (" passed" in line or " failed" in line)):
                 summaries.append(line.strip("= \n"))
     return Result(stage, process.returncode, time.monotonic() - begun, "; alone: ".join(summaries), tuple(alone))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import io
 import os
 import sys
 import traceback
@@ -74,6 +75,9 @@ def settings(
 def main() -> None:
     """Runs the command line; errors end it with one clear text instead of a traceback."""
     warnings.showwarning = _warnings_shown_once()
+    # What was measured for hours must not end as an error because a console has no λ, or no letter of a path.
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
     # At its end, Python looks through all objects for rings; with a framework's that takes half a second.
     atexit.register(gc.freeze)
     try:

@@ -97,8 +97,16 @@ def holder(file: Path) -> int | None:
 def is_held(file: Path) -> bool:
     """Returns whether a lock file is there and does not name a dead process."""
     process = holder(file)
-    # It only looks: trying to take the lock could keep its holder from it.
-    return os.path.lexists(file) if process is None else process_is_alive(process)
+    if process is not None or not os.path.lexists(file):
+        return process is not None and process_is_alive(process)
+    if not system.WINDOWS:
+        return True  # it only looks: trying to take the lock could keep its holder from it
+    # Nobody writes an id into a locked file there; who wants the lock tries for longer than this takes.
+    try:
+        with system.holding(file, wait=False):
+            return False
+    except OSError:
+        return True
 
 
 def private_lock_folder() -> Path:

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from ..errors import RunDirectoryError
 from ..validation import check_path, wrong_value
@@ -45,6 +45,16 @@ class LocalCopies:
             file.copy_to(target)
             self._copies[name] = target
         return self._copies[name]
+
+
+def _of_file_url(place: str) -> str:
+    """Returns the path that stands behind ``file://``: a host is this machine or, on Windows, that of a share."""
+    place = re.sub(r"(?i)^localhost(?=/)", "", place)
+    if not system.WINDOWS:
+        return place
+    if re.match(r"/?[A-Za-z]:", place):
+        return place.removeprefix("/")
+    return place if place.startswith(("/", ".")) else f"//{place}"
 
 
 @contextlib.contextmanager
@@ -128,10 +138,9 @@ def check_directory(name: str, path: object) -> AnyPath:
         return path
     if not isinstance(path, str) or not is_url(path):
         return check_path(name, path)
-    address = urlsplit(path)
-    if address.scheme in ("file", "local") and "::" not in path:
-        place = unquote(address.netloc + address.path)
-        return check_path(name, re.sub(r"^/(?=[A-Za-z]:)", "", place) if system.WINDOWS else place)
+    scheme, _, place = path.partition("://")
+    if scheme.lower() in ("file", "local") and "::" not in path:
+        return check_path(name, _of_file_url(unquote(place)))
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What Linux, macOS and Windows do in different ways; nothing else asks for the system."""
+"""What Linux, macOS and Windows do differently with files and processes; who else asks is refused."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import getpass
 import hashlib
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,10 +31,10 @@ _F_FULLFSYNC = 51
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 """What ends a process at once; on Windows every signal does."""
 _END_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
-_WSL_LIBRARIES = "/usr/lib/wsl/lib"
 _PROCESS_QUERY, _STILL_ACTIVE = 0x1000, 259
 _REFUSED_NAME = re.compile(
-    r'.*[<>:"|?*\\/\x00-\x1f].*|.*[ .]|(con|prn|aux|nul|com\d|lpt\d)( *\..*)?', re.IGNORECASE | re.DOTALL
+    r'.*[<>:"|?*\\/\x00-\x1f].*|.*[ .]|(con|prn|aux|nul|con(in|out)\$|(com|lpt)[0-9¹²³])( *\..*)?',
+    re.IGNORECASE | re.DOTALL,
 )
 
 
@@ -62,6 +62,11 @@ def replace(source: Path, target: Path) -> None:
 def refuses_name(name: str) -> bool:
     """Returns whether the system has no file of that name; Windows takes ``a:b`` for a stream that no folder lists."""
     return WINDOWS and name not in (".", "..") and _REFUSED_NAME.fullmatch(name) is not None
+
+
+def as_compared(name: str) -> str:
+    """Returns the same for all names that stand for one file; only Linux tells ``Net`` from ``net``."""
+    return name if LINUX else unicodedata.normalize("NFC", name).casefold()
 
 
 def sync(descriptor: int) -> None:
@@ -147,39 +152,6 @@ def holding(file: Path, *, wait: bool = True) -> Iterator[None]:
 
     with FileLock(file, timeout=-1 if wait else 0, thread_local=False, fallback_to_soft=False):
         yield
-
-
-def usable_cores() -> tuple[int, ...]:
-    if hasattr(os, "sched_getaffinity"):
-        return tuple(sorted(os.sched_getaffinity(0)))
-    return tuple(range(os.cpu_count() or 1))
-
-
-def pin_process(cores: Collection[int]) -> None:
-    """Restricts every thread of this process to the cores; macOS and Windows cannot."""
-    if LINUX:
-        for task in Path("/proc/self/task").iterdir():
-            with contextlib.suppress(ProcessLookupError):
-                os.sched_setaffinity(int(task.name), cores)
-
-
-def pin_thread(cores: Collection[int]) -> None:
-    """Restricts this thread, and processes that it starts, to the cores, as far as they are there."""
-    if LINUX:
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(0, cores)
-
-
-def cpu_description() -> list[str]:
-    """Returns what the system says of one core's model and instructions; nothing where it does not."""
-    found = []
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
-            if line.startswith(("flags", "Features", "model name", "CPU part")):
-                found.append(line)
-            elif not line:
-                break
-    return found
 
 
 def machine_identity() -> str:
@@ -324,93 +296,7 @@ def end_first_where_memory_runs_out() -> None:
             os.close(switch)
 
 
-def nvidia_driver() -> ctypes.CDLL:
-    """Returns NVIDIA's library about its GPUs; unlike CUDA itself, it may be used before a process forks."""
-    if WINDOWS:
-        return ctypes.CDLL("nvml.dll")
-    try:
-        return ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return ctypes.CDLL(f"{_WSL_LIBRARIES}/libnvidia-ml.so.1")
-
-
-def nvidia_program() -> str | None:
-    """Returns the path of ``nvidia-smi``, which asks the driver as well; None where it is not there."""
-    return shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=_WSL_LIBRARIES)
-
-
-def gpu_files() -> list[str]:
-    """Returns the files by which Linux, and WSL2 (``/dev/dxg``), show that there may be a GPU, and no more."""
-    names = sorted(path.name for path in Path("/dev").glob("*"))
-    return [f"/dev/{name}" for name in names if re.fullmatch(r"nvidia\d+|dxg|kfd", name)]
-
-
 def short_temporary_folder(longest: int) -> str:
     """Returns the temporary folder, or a shorter one if it has more than ``longest`` bytes: for names of sockets."""
     folder = tempfile.gettempdir()
     return folder if len(os.fsencode(folder)) <= longest or WINDOWS else "/tmp"
-
-
-def free_memory() -> float:
-    """Returns the bytes that this process may still take: of the machine, its control group and its own limits."""
-    found = [_free_of_machine(), *_free_of_control_groups()]
-    if not WINDOWS:
-        import resource
-
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if limit != resource.RLIM_INFINITY:
-            found.append(limit - _pages("/proc/self/statm") * os.sysconf("SC_PAGE_SIZE"))
-    return max(0.0, min(found))
-
-
-def _free_of_machine() -> float:
-    """Returns the bytes that are free as far as the system says; half of all where it does not."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return float(line.split()[1]) * 1024
-    if WINDOWS:
-        status = (ctypes.c_ulonglong * 8)()
-        ctypes.cast(status, ctypes.POINTER(ctypes.c_ulong))[0] = ctypes.sizeof(status)
-        if ctypes.WinDLL("kernel32").GlobalMemoryStatusEx(ctypes.byref(status)):  # type: ignore[attr-defined]
-            return float(status[2])
-        return float("inf")
-    with contextlib.suppress(OSError, ValueError):
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) / 2
-    return float("inf")
-
-
-def _free_of_control_groups() -> list[float]:
-    """Returns what this process's group and those around it may still take."""
-    found = []
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text("utf-8").splitlines():
-            _, kinds, path = line.split(":", 2)
-            if kinds not in ("", "memory"):
-                continue
-            root = Path("/sys/fs/cgroup", kinds)
-            names = (
-                ("memory.max", "memory.current") if not kinds else ("memory.limit_in_bytes", "memory.usage_in_bytes")
-            )
-            # In a container the path may be that of the host, which is not there; the root is the container then.
-            for folder in {root / path.lstrip("/"), *(root / path.lstrip("/")).parents, root}:
-                with contextlib.suppress(OSError, ValueError):
-                    limit, used = (int((folder / name).read_text()) for name in names)
-                    found.append(float(limit - used + _reclaimable(folder)))
-    return found
-
-
-def _reclaimable(folder: Path) -> int:
-    """Returns the bytes of files that the kernel keeps in memory and would give up."""
-    for line in (folder / "memory.stat").read_text("ascii").splitlines():
-        name, _, value = line.partition(" ")
-        if name in ("inactive_file", "total_inactive_file"):
-            return int(value)
-    return 0
-
-
-def _pages(path: str) -> int:
-    try:
-        return int(Path(path).read_text().split()[0])
-    except OSError:
-        return 0

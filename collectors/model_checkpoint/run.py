@@ -154,14 +154,10 @@ class CheckpointRun:
 def check_prefix(prefix: Any) -> str:
     if not isinstance(prefix, str):
         raise wrong_type("prefix", "a str, or a function of cb_params that returns one", prefix)
-    if (
-        not prefix.strip()
-        or "/" in prefix
-        or "\0" in prefix
-        or len(os.fsencode(prefix)) > 180
-        or system.refuses_name(prefix)
-    ):
-        raise wrong_value("prefix", "a part of a file name: not blank, without '/', at most 180 bytes", prefix)
+    refused = ", and none that Windows refuses" if system.refuses_name(prefix) else ""
+    if not prefix.strip() or "/" in prefix or "\0" in prefix or len(os.fsencode(prefix)) > 180 or refused:
+        expected = f"a part of a file name: not blank, without '/', at most 180 bytes{refused}"
+        raise wrong_value("prefix", expected, prefix)
     return prefix
 
 
@@ -199,6 +195,7 @@ def make_directory(folder: Path) -> None:
 
 def unused_prefix(folder: Path, prefix: str, used_prefixes: Collection[str]) -> str:
     """Returns the prefix, or ``prefix_1``, ``prefix_2``, ..., the first that no file in the directory has."""
-    used = {parts[0] for parts in (parse_name(file.name) for file in folder.iterdir()) if parts} | set(used_prefixes)
+    found = {parts[0] for parts in (parse_name(file.name) for file in folder.iterdir()) if parts}
+    used = {system.as_compared(name) for name in {*found, *used_prefixes}}
     candidates = itertools.chain([prefix], (f"{prefix}_{number}" for number in itertools.count(1)))
-    return next(candidate for candidate in candidates if candidate not in used)
+    return next(candidate for candidate in candidates if system.as_compared(candidate) not in used)

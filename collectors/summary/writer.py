@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..errors import LandscapeError, reason_of
 from ..files.background import OrderedJobs, WriterClosedError
 from ..files.local_files import writing
-from ..files.system import protect
+from ..files.system import as_compared, protect
 from .encoding import LINEAGE_KINDS, SummaryEncoder, lineage_summary
 from .event_files import EventFiles, write_event_file
 from .values import SummaryStep
@@ -37,6 +37,7 @@ class SummaryFiles:
         self._export_tensors = export_tensors
         self._encoder = SummaryEncoder()
         self._lineage: dict[str, Mapping[str, Any]] = {}
+        self._exported: dict[str, str] = {}
 
     def write(self, step: SummaryStep) -> None:
         for event in self._encoder.encode(step):
@@ -69,7 +70,8 @@ class SummaryFiles:
 
     def _export(self, name: str, step: int, content: NDArray[Any]) -> None:
         tag = urllib.parse.quote(name, safe="")
-        if len(tag) > _LONGEST_TAG:
+        # Of two names that are one file to the system, the second is told apart as well.
+        if len(tag) > _LONGEST_TAG or self._exported.setdefault(as_compared(tag), name) != name:
             tag = f"{tag[:_LONGEST_TAG]}.{hashlib.sha256(name.encode()).hexdigest()[:16]}"
         folder = self._events.directory / f"export_{self._events.created}_{self._events.token}" / "tensor"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

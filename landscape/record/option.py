@@ -123,8 +123,9 @@ def check_stem(name: str, value: Any) -> str | None:
     if value is None:
         return None
     check_instance(name, value, str, "the beginning of a file name (str) or None")
-    if not value.strip() or "/" in value or "\0" in value or value.startswith(".") or system.refuses_name(value):
-        raise wrong_value(name, "the beginning of a file name, without '/' and no leading '.'", value)
+    refused = ", and none that Windows refuses" if system.refuses_name(value) else ""
+    if not value.strip() or "/" in value or "\0" in value or value.startswith(".") or refused:
+        raise wrong_value(name, f"the beginning of a file name, without '/' and no leading '.'{refused}", value)
     return str(value)
 
 

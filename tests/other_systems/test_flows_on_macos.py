@@ -8,6 +8,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.room(
         "collectors/files/system.py",
+        "workers/hardware.py",
         "tests/other_systems/simulated/sim_core.py",
         "tests/other_systems/simulated/mac.py",
     ),

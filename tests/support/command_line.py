@@ -18,7 +18,7 @@ from places import ROOT
 from landscape.cli import main
 
 
-def command(*arguments, folder, check=True, environment=()):
+def command(*arguments, folder, check=True, environment=(), encoding="utf-8"):
     """Runs ``landscape`` with arguments; returns its exit status and what it wrote, as ``subprocess.run`` does.
 
     Afterwards this process is as it was, and the next command imports the modules of the folder anew.
@@ -28,9 +28,10 @@ def command(*arguments, folder, check=True, environment=()):
         folder: in which it is typed.
         check: whether it must end well.
         environment: the variables that are set for it.
+        encoding: of what it writes.
     """
     typed = ["landscape", *map(str, arguments)]
-    out, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    out, errors = (io.TextIOWrapper(io.BytesIO(), encoding, write_through=True) for _ in range(2))
     status = 0
     with (
         contextlib.chdir(folder),
@@ -44,7 +45,7 @@ def command(*arguments, folder, check=True, environment=()):
             main()
         except SystemExit as end:
             status = end.code or 0
-    said, told = (stream.buffer.getvalue().decode() for stream in (out, errors))
+    said, told = (stream.buffer.getvalue().decode(encoding) for stream in (out, errors))
     assert not check or status == 0, told
     return subprocess.CompletedProcess(typed, status, said, told)
 

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from collectors.files.system import free_memory
-
 from ..curvature.products import COMPUTED_IN_FLOAT32, SHARE_FOR_VECTORS, ProductSettings, ShareProducts
+from ..hardware import free_memory
 from ..samples.batches import Batch, cut
 from .memory_shortage import halved, is_memory_shortage
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.files.system import free_memory
 from collectors.networks.weight_space import State
 
 from ..curvature.products import (
@@ -27,6 +26,7 @@ from ..curvature.products import (
 from ..curves.curve import CurveTask, Fitting
 from ..errors import CurvatureError
 from ..evaluator import EvaluatorDescription
+from ..hardware import free_memory
 from ..pool import CurvatureResult, CurvatureTask, OriginValues, Pool, Result, Task
 from ..sample_losses import SampleLosses
 from .actors import ActorError, ActorTaskError

@@ -12,10 +12,11 @@ import subprocess
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from collectors.files import system
 from collectors.validation import check_int, wrong_value
+
+from .. import hardware
 
 CORES_PER_SLOT = 4
 _NO_DRIVER = "neither its library NVML nor nvidia-smi is there"
@@ -91,8 +92,8 @@ class WorkerLayout:
 
 def available_cores() -> tuple[int, ...]:
     """Returns the CPU cores that this process may use: by its affinity, a container's quota and Slurm's share."""
-    cores = system.usable_cores()
-    limits = [limit for limit in (_container_quota(), _slurm_share()) if limit is not None]
+    cores = hardware.usable_cores()
+    limits = [limit for limit in (hardware.core_quota(), _slurm_share()) if limit is not None]
     return cores[: max(1, int(min(limits)))] if limits else cores
 
 
@@ -133,7 +134,7 @@ def why_the_cpu(*, of_ray: bool = False) -> str:
         if gpu := apple_gpu():
             return f"this Mac's GPU ({gpu}) is for one worker without Ray; leave device_ids out to use it"
         return "PyTorch is not there, or cannot use this Mac's GPU (torch.backends.mps.is_available())"
-    (_, problem), files = _ask_driver(), system.gpu_files()
+    (_, problem), files = _ask_driver(), hardware.device_files(r"nvidia\d+|dxg|kfd")
     if problem and (problem != _NO_DRIVER or set(files) - {"/dev/kfd"}):
         return (
             f"NVIDIA's driver does not say whether there is a GPU{_shown(files)}: {problem}. Install it, or start the "
@@ -159,7 +160,7 @@ def _ask_driver() -> tuple[int, str]:
     """Returns how many GPUs NVIDIA's driver has, and why nobody knows where it does not answer."""
     problem = _NO_DRIVER
     with contextlib.suppress(OSError, AttributeError):
-        library, count = system.nvidia_driver(), ctypes.c_uint(0)
+        library, count = hardware.nvidia_driver(), ctypes.c_uint(0)
         failure = library.nvmlInit_v2()
         if not failure:
             failure = library.nvmlDeviceGetCount_v2(ctypes.byref(count))
@@ -167,7 +168,7 @@ def _ask_driver() -> tuple[int, str]:
         if not failure:
             return count.value, ""
         problem = f"its library NVML gives error {failure}"
-    if program := system.nvidia_program():
+    if program := hardware.nvidia_program():
         try:
             asked = subprocess.run(
                 [program, "--list-gpus"], capture_output=True, text=True, timeout=_PROGRAM_SECONDS, check=True
@@ -230,14 +231,6 @@ def _shares(slots: int, cores: tuple[int, ...] | None) -> Sequence[tuple[int, ..
     return [None] * slots if cores is None else share_cores(slots, cores)
 
 
-def _container_quota() -> float | None:
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text("ascii").split()
-        return None if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError):
-        return None
-
-
 def _slurm_share() -> int | None:
     """Returns how many cores Slurm gave a task; not every cluster binds the task to them."""
     share = os.environ.get("SLURM_CPUS_PER_TASK", "")
@@ -246,4 +239,4 @@ def _slurm_share() -> int | None:
 
 def local_processes_suffice() -> bool:
     """Returns whether workers of this machine need nothing of Ray: no GPUs to hand out."""
-    return not gpu_ids() and not any(Path("/dev").glob("davinci[0-9]*"))
+    return not gpu_ids() and not hardware.device_files(r"davinci\d.*")

@@ -18,7 +18,6 @@ from collectors.errors import LandscapeError
 from collectors.networks.weight_space import State, WeightSpace
 
 from ..callback_fn import call_callback, make_evaluator, space_of
-from ..cores import pin_process
 from ..curvature.measuring import CurvatureSettings
 from ..curvature.products import Layout, ProductSettings
 from ..curves.curve import CurveTask, Fitting
@@ -32,6 +31,7 @@ from ..evaluator import (
     SampleMemory,
     fit_curve,
 )
+from ..hardware import pin_process
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring.memory_shortage import use_batch_size

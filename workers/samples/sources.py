@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from collectors.files.system import free_memory
-
 from ..errors import SampleMemoryError, SamplesError
 from ..evaluator import SampleMemory
+from ..hardware import free_memory
 from ..measurement_options import MeasurementOptions
 from .batches import Batch, MakeBatch, as_batch, cut, same_leaves
 from .digest import quick_mark

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from collectors.files.system import free_memory
 from collectors.networks.batches import call_network, leaves
 
+from ..hardware import free_memory
 from ..measurement_plan import Workload
 from ..measuring.memory_shortage import is_memory_shortage
 from ..samples.batches import Batch

@@ -21,6 +21,7 @@ from collectors.errors import FileWriteError
 from collectors.files import system
 from collectors.files.local_files import write_bytes
 
+from .. import hardware
 from ..errors import first_line
 from .ahead_of_time import OPTIONS, PackageError, compile_ahead
 from .network_code import UnknownCodeError, code_of_network
@@ -241,5 +242,5 @@ def _is_ours(path: Path) -> bool:
 @functools.cache
 def _cpu() -> str:
     """Returns what the compiler makes use of: code for one CPU ends the process on another."""
-    found = [platform.machine(), torch.backends.cpu.get_cpu_capability(), *system.cpu_description()]
+    found = [platform.machine(), torch.backends.cpu.get_cpu_capability(), *hardware.cpu_description()]
     return hashlib.sha256(repr(found).encode()).hexdigest()

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from collectors.files.system import free_memory
 from collectors.networks.batches import call_network, leaves
 from collectors.networks.torch_network import to_tensor
 from collectors.networks.weight_space import State
 
 from ..curvature.products import SHARES, WITHOUT_GRADIENTS, ProductSettings, Vector
 from ..errors import CurvatureError
+from ..hardware import free_memory
 from ..measuring.shares import BatchedProducts, SharedBatches
 from ..samples.batches import Batch
 from ..samples.samples import Samples

@@ -8,6 +8,7 @@ import tempfile
 
 import pytest
 
+from collectors.files import system
 from collectors.files.locks import LockHeldError, ProcessLock, holder, is_held, private_lock_folder
 
 
@@ -56,6 +57,20 @@ def test_a_killed_holder_frees_it(tmp_path):
     assert not is_held(tmp_path / "a.lock")
     ProcessLock(tmp_path / "a.lock").release()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_holder_whose_id_nobody_could_write(monkeypatch, tmp_path):
+    """On Windows a locked file cannot be written to; what a killed process left does not count as locked."""
+    monkeypatch.setattr(system, "WINDOWS", True)
+    file = tmp_path / "a.lock"
+    file.touch()
+    assert not is_held(file)
+    assert not is_held(tmp_path / "another.lock")
+    lock = ProcessLock(file)
+    file.write_bytes(b"")
+    assert (holder(file), is_held(file)) == (None, True)
+    lock.release()
+    assert not is_held(file)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", "²".encode(), b"9" * 5000, b"-1", b"1.5", b"process"])

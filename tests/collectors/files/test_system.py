@@ -5,7 +5,6 @@ import fcntl
 import getpass
 import hashlib
 import os
-import resource
 import stat
 import subprocess
 import sys
@@ -113,13 +112,16 @@ def test_a_file_is_protected_where_it_can_be_removed_again(monkeypatch, tmp_path
 
 @pytest.mark.parametrize(
     "name",
-    ["a:b", "a<b", "what?", 'say "x"', "a|b", "a*", "a\\b", "a/b", "a\nb", "end.", "end ", "con", "NUL.txt", "lpt1"],
-)
+    ["a:b", "a<b", "what?", 'say "x"', "a|b", "a*", "a\\b", "a/b", "a\nb", "end.", "end ", "con", "NUL.txt", "lpt1",
+     "COM².h5", "aux .png", "CONOUT$"],
+)  # fmt: skip
 def test_windows_refuses_a_name(on_windows, name):
     assert system.refuses_name(name)
 
 
-@pytest.mark.parametrize("name", [".", "..", "a b", "épée", "console", "com", ".hidden", "a.b.h5"])
+@pytest.mark.parametrize(
+    "name", [".", "..", "a b", "épée", "console", "com", "com10", "conin", "auxiliary.txt", ".hidden", "a.b.h5"]
+)
 def test_windows_takes_a_name(on_windows, name):
     assert not system.refuses_name(name)
 
@@ -266,86 +268,9 @@ class TestSharedFiles:
         assert not path.exists()
 
 
-class TestShares:
-    def test_cores(self, monkeypatch):
-        assert set(system.usable_cores()) == os.sched_getaffinity(0)
-        monkeypatch.delattr(os, "sched_getaffinity")
-        monkeypatch.setattr(os, "cpu_count", lambda: 3)
-        assert system.usable_cores() == (0, 1, 2)
-        monkeypatch.setattr(os, "cpu_count", lambda: None)
-        assert system.usable_cores() == (0,)
-
-    def test_elsewhere_nothing_is_pinned(self, elsewhere, monkeypatch):
-        monkeypatch.delattr(os, "sched_setaffinity")
-        before = os.sched_getaffinity(0)
-        system.pin_process([0])
-        system.pin_thread([0])
-        assert os.sched_getaffinity(0) == before
-
-    def test_one_core_is_described(self, root):
-        (root / "proc").mkdir()
-        (root / "proc" / "cpuinfo").write_text("model name: A\nMHz: 1\nflags: fma\n\nmodel name: B\nflags: fma\n")
-        assert system.cpu_description() == ["model name: A", "flags: fma"]
-        (root / "proc" / "cpuinfo").unlink()
-        assert system.cpu_description() == []
-
-    def test_memory_is_at_most_that_of_the_machine(self):
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        assert 0 < system.free_memory() <= total
-
-    def test_a_limit_of_the_process_counts(self, monkeypatch):
-        monkeypatch.setattr(resource, "getrlimit", lambda which: (0, 0))
-        assert system.free_memory() == 0
-
-    def test_half_of_all_memory_where_the_system_does_not_say(self, root):
-        assert system.free_memory() == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
-
-    def test_the_groups_around_the_process_count(self, root):
-        (root / "proc" / "self").mkdir(parents=True)
-        (root / "proc" / "self" / "cgroup").write_text("0::/outer/inner\n")
-        inner = root / "sys" / "fs" / "cgroup" / "outer" / "inner"
-        inner.mkdir(parents=True)
-        for folder, limit in ((inner, 9_000_000), (inner.parent, 5_000_000)):
-            (folder / "memory.max").write_text(f"{limit}\n")
-            (folder / "memory.current").write_text("3000000\n")
-            (folder / "memory.stat").write_text("anon 1\ninactive_file 500000\n")
-        assert system.free_memory() == 2_500_000
-
-    def test_a_short_folder_for_sockets(self, monkeypatch):
-        monkeypatch.setattr(tempfile, "tempdir", "/a/folder/that/is/long")
-        assert system.short_temporary_folder(10) == "/tmp"
-        assert system.short_temporary_folder(100) == "/a/folder/that/is/long"
-        monkeypatch.setattr(system, "WINDOWS", True)
-        assert system.short_temporary_folder(10) == "/a/folder/that/is/long"
-
-    def test_files_of_gpus(self, root):
-        assert system.gpu_files() == []
-        (root / "dev").mkdir()
-        for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null", "dxg", "kfd"):
-            (root / "dev" / name).touch()
-        assert system.gpu_files() == ["/dev/dxg", "/dev/kfd", "/dev/nvidia0", "/dev/nvidia1"]
-
-
-def test_nvidias_library_is_found_where_wsl_has_it(monkeypatch):
-    asked = []
-
-    def load(name):
-        asked.append(name)
-        if not name.startswith("/usr/lib/wsl/lib/"):
-            raise OSError(name)
-        return "library"
-
-    monkeypatch.setattr("ctypes.CDLL", load)
-    assert system.nvidia_driver() == "library"
-    assert asked == ["libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"]
-
-
-def test_nvidias_library_on_windows(on_windows, monkeypatch):
-    monkeypatch.setattr("ctypes.CDLL", str)
-    assert system.nvidia_driver() == "nvml.dll"
-
-
-def test_nvidias_program_is_found_where_wsl_has_it(monkeypatch):
-    found = {None: None, "/usr/lib/wsl/lib": "/usr/lib/wsl/lib/nvidia-smi"}
-    monkeypatch.setattr("shutil.which", lambda name, path=None: found[path])
-    assert system.nvidia_program() == "/usr/lib/wsl/lib/nvidia-smi"
+def test_a_short_folder_for_sockets(monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/a/folder/that/is/long")
+    assert system.short_temporary_folder(10) == "/tmp"
+    assert system.short_temporary_folder(100) == "/a/folder/that/is/long"
+    monkeypatch.setattr(system, "WINDOWS", True)
+    assert system.short_temporary_folder(10) == "/a/folder/that/is/long"

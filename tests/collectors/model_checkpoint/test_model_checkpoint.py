@@ -18,6 +18,7 @@ from waiting import PATIENCE
 
 from collectors.callbacks.callback import Callback, CallbackParameters, RunContext
 from collectors.errors import CheckpointError, CheckpointWriteError
+from collectors.files import system
 from collectors.model.model import Model
 from collectors.model_checkpoint.archive import Archive, decode, encode, write_archive
 from collectors.model_checkpoint.config import CheckpointConfig
@@ -185,6 +186,15 @@ def test_prefixes_that_look_alike(folder):
     before = names(folder)
     train(folder, 2, prefix="CKP", keep_checkpoint_max=1)
     assert names(folder) == sorted([*before, "CKP-2_4"])
+
+
+@pytest.mark.parametrize(("linux", "second"), [(True, "ckp"), (False, "ckp_1")])
+def test_prefixes_that_are_one_to_the_system(folder, monkeypatch, linux, second):
+    """On macOS and Windows ckp-1_4 would take the place of CKP-1_4."""
+    train(folder, 1, prefix="CKP", keep_checkpoint_max=1)
+    monkeypatch.setattr(system, "LINUX", linux)
+    train(folder, 1, prefix="ckp", keep_checkpoint_max=1)
+    assert names(folder) == ["CKP-1_4", f"{second}-1_4"]
 
 
 def test_files_of_others_stay(folder):

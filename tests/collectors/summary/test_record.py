@@ -19,6 +19,7 @@ from PIL import Image
 from places import ROOT
 from torch import nn
 
+from collectors.files import system
 from collectors.summary.record import SummaryRecord
 from collectors.summary.values import check_value
 
@@ -630,6 +631,20 @@ def test_pickled_record_writes_files_of_its_own(tmp_path):
 
 
 # Export.
+
+
+@pytest.mark.parametrize(("linux", "second"), [(True, r"loss"), (False, r"loss\.[0-9a-f]{16}")])
+def test_exported_tensors_whose_names_are_one_to_the_system(tmp_path, monkeypatch, linux, second):
+    monkeypatch.setattr(system, "LINUX", linux)
+    with SummaryRecord(tmp_path, export_options={"tensor_format": "npy"}, raise_exception=True) as record:
+        for step in (1, 2):
+            for value, name in enumerate(("Loss", "loss")):
+                record.add_value("tensor", name, np.array([value]))
+            record.record(step)
+    found = {path.name: np.load(path).item() for path in tmp_path.glob("export_*/tensor/*")}
+    assert sorted(found.values()) == [0, 0, 1, 1]
+    for name, value in found.items():
+        assert re.fullmatch(rf"{second if value else 'Loss'}_[12]\.npy", name)
 
 
 def test_export_of_tensors(tmp_path):

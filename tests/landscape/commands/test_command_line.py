@@ -194,6 +194,12 @@ def test_a_picture_is_of_its_suffix(measured, folder, suffix, magic):
     assert picture.read_bytes().startswith(magic)
 
 
+def test_a_console_that_lacks_the_letters_of_a_path_ends_nothing(measured, tmp_path):
+    done = command("export", measured[1], "-o", "日本.npz", folder=tmp_path, encoding="cp1252")
+    assert done.stdout.strip().endswith(r"\u65e5\u672c.npz")
+    assert (tmp_path / "日本.npz").exists()
+
+
 def test_a_picture_of_another_metric(measured, folder):
     kind = ["--kind", "surface", "--metric", "accuracy", "--dpi", "60"]
     command("plot", measured[1], "-o", "surface.png", *kind, folder=folder)

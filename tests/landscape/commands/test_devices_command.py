@@ -15,6 +15,7 @@ from ray_environment import without_ray
 from waiting import PATIENCE
 
 from landscape import evaluate, random_plane
+from workers import hardware
 from workers.pools import devices
 from workers.pools.open_pool import report_devices
 
@@ -24,7 +25,7 @@ COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main;
 @pytest.fixture
 def eight_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3, 4, 5, 6, 9})
-    monkeypatch.setattr(devices, "_container_quota", lambda: None)
+    monkeypatch.setattr(hardware, "core_quota", lambda: None)
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from paraboloid import Paraboloid
 
 from collectors.files import system
+from workers import hardware
 from workers.measurement_options import MeasurementOptions
 from workers.pools import devices
 from workers.pools.devices import available_cores, choose_devices, gpu_ids, gpu_numbers, share_cores
@@ -21,7 +23,7 @@ from workers.pools.open_pool import open_pool, report_devices
 @pytest.fixture
 def eight_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
-    monkeypatch.setattr(devices, "_container_quota", lambda: None)
+    monkeypatch.setattr(hardware, "core_quota", lambda: None)
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
 
 
@@ -37,7 +39,7 @@ def test_cores_are_those_that_this_process_may_use():
 
 @pytest.mark.parametrize(("quota", "count"), [(None, 8), (0.5, 1), (2.9, 2), (100.0, 8)])
 def test_a_containers_quota_counts(eight_cores, monkeypatch, quota, count):
-    monkeypatch.setattr(devices, "_container_quota", lambda: quota)
+    monkeypatch.setattr(hardware, "core_quota", lambda: quota)
     assert len(available_cores()) == count
 
 
@@ -123,9 +125,9 @@ def machine(monkeypatch, tmp_path):
         if program is not None:
             path.write_text(f"#!/bin/sh\n{program}\n")
             path.chmod(0o755)
-        monkeypatch.setattr(system, "nvidia_driver", load)
-        monkeypatch.setattr(system, "nvidia_program", lambda: program and str(path))
-        monkeypatch.setattr(system, "gpu_files", lambda: list(files))
+        monkeypatch.setattr(hardware, "nvidia_driver", load)
+        monkeypatch.setattr(hardware, "nvidia_program", lambda: program and str(path))
+        monkeypatch.setattr(hardware, "device_files", lambda names: [file for file in files if re.search(names, file)])
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
