@@ -275,6 +275,11 @@ def _check_end(dataset: object, number: int, seen: int, empty: int) -> None:
 def _iterate(dataset: Iterable[Any]) -> Iterator[Any]:
     try:
         return iter(dataset)
+    except pickle.PicklingError as error:
+        raise SamplesError(
+            f"dataset cannot be sent to the processes of its loader ({error}); define it in a module that they can "
+            "import, or use num_workers=0."
+        ) from error
     except TypeError as error:
         raise TypeError(
             "dataset must be a DataLoader, a Dataset, a pair of tensors or an iterable of batches, but got "

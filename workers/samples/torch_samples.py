@@ -6,6 +6,7 @@ import contextlib
 import copy
 import functools
 import math
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -193,19 +194,21 @@ def _indexed_source(
 
     def read_all(parts: Sequence[Sequence[int]]) -> Iterator[Any]:
         assert loader is not None
-        return iter(
-            DataLoader(
-                dataset,
-                batch_sampler=[list(part) for part in parts],
-                collate_fn=collate,
-                num_workers=loader.num_workers,
-                worker_init_fn=loader.worker_init_fn,
-                multiprocessing_context=loader.multiprocessing_context,
-                prefetch_factor=loader.prefetch_factor,
-                timeout=loader.timeout,
-                generator=torch.Generator(),  # the process's own must not move
-            )
+        in_processes = DataLoader(
+            dataset,
+            batch_sampler=[list(part) for part in parts],
+            collate_fn=collate,
+            num_workers=loader.num_workers,
+            worker_init_fn=loader.worker_init_fn,
+            multiprocessing_context=loader.multiprocessing_context,
+            prefetch_factor=loader.prefetch_factor,
+            timeout=loader.timeout,
+            generator=torch.Generator(),  # the process's own must not move
         )
+        try:
+            return iter(in_processes)
+        except pickle.PicklingError:
+            return map(read, parts)  # a process that is not forked knows nothing of a worker's copy of a script
 
     source = indexed_source(
         read,

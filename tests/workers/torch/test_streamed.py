@@ -9,7 +9,13 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from torchmetrics.classification import MulticlassAUROC
 from worker_cases import plane_of
 
-from workers.errors import CallbackFunctionError, ChangedSamplesError, PointsFailedError, SampleMemoryError
+from workers.errors import (
+    CallbackFunctionError,
+    ChangedSamplesError,
+    PointsFailedError,
+    SampleMemoryError,
+    SamplesError,
+)
 from workers.evaluator import MeasurementSetup, SampleMemory
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
@@ -172,6 +178,20 @@ def test_all_kinds_of_data(dataset, options):
         evaluator(nn.CrossEntropyLoss(), dataset, **options),
         evaluator(nn.CrossEntropyLoss(), dataset, SampleMemory(), **options),
     )
+
+
+@pytest.mark.slow  # a process starts, in vain
+def test_processes_of_a_loader_that_cannot_import_the_data_set(monkeypatch, capfd):
+    """As where a script defines it, the worker has it by value, and the loader's processes are not forked."""
+
+    def loader(kind, **options):
+        monkeypatch.setattr(kind, "__module__", "__main__")
+        return DataLoader(kind(), num_workers=1, multiprocessing_context="spawn", **options)
+
+    streamed = evaluator(nn.CrossEntropyLoss(), loader(Rows, batch_size=64))
+    check_same(streamed, evaluator(nn.CrossEntropyLoss(), DataLoader(Rows(), batch_size=64), SampleMemory()))
+    with pytest.raises(SamplesError, match=r"processes of its loader \(.*Stream.*\); define it in a module"):
+        evaluator(nn.CrossEntropyLoss(), loader(Stream, batch_size=60))
 
 
 def test_a_network_that_computes_its_own_loss():
