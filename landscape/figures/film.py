@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import itertools
 import shutil
@@ -75,16 +74,19 @@ def _write_mp4(program: str, path: Path, frames: Iterator[NDArray[Any]], rate: i
         "-r", str(rate), "-i", "-", "-an", "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-c:v", "libx264", "-crf", "18",
         "-pix_fmt", "yuv420p", "-movflags", "+faststart", "-fflags", "+bitexact", "-f", "mp4", str(path),
     ]  # fmt: skip
-    last = first
+
+    def shown() -> Iterator[NDArray[Any]]:
+        for last in itertools.chain([first], frames):
+            yield last
+        yield from itertools.repeat(last, round(hold * rate))
+
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
-        # When ffmpeg ends early, its own message says why; the broken pipe does not.
-        with contextlib.suppress(BrokenPipeError):
-            for frame in itertools.chain([first], frames):
-                last = frame
+        for frame in shown():
+            try:
                 process.stdin.write(frame.tobytes())
-            for _ in range(round(hold * rate)):
-                process.stdin.write(last.tobytes())
+            except OSError:  # a broken pipe, on Windows EINVAL
+                break  # ffmpeg has ended early, and its own message says why
         _, messages = process.communicate()
     if process.returncode != 0:
         text = messages.decode(errors="replace").strip()[-500:] or f"exit code {process.returncode}"
