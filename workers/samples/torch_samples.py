@@ -7,6 +7,7 @@ import copy
 import functools
 import math
 import pickle
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -205,10 +206,12 @@ def _indexed_source(
             timeout=loader.timeout,
             generator=torch.Generator(),  # the process's own must not move
         )
-        try:
-            return iter(in_processes)
-        except pickle.PicklingError:
-            return map(read, parts)  # a process that is not forked knows nothing of a worker's copy of a script
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Got pickle error")
+            try:
+                return iter(in_processes)
+            except pickle.PicklingError:
+                return map(read, parts)  # a process that is not forked knows nothing of a worker's copy of a script
 
     source = indexed_source(
         read,

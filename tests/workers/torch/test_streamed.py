@@ -181,7 +181,8 @@ def test_all_kinds_of_data(dataset, options):
 
 
 @pytest.mark.slow  # a process starts, in vain
-def test_processes_of_a_loader_that_cannot_import_the_data_set(monkeypatch, capfd):
+@pytest.mark.filterwarnings("ignore:Got pickle error")  # of an iterable data set, which ends with an error
+def test_processes_of_a_loader_that_cannot_import_the_data_set(monkeypatch):
     """As where a script defines it, the worker has it by value, and the loader's processes are not forked."""
 
     def loader(kind, **options):
