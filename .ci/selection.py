@@ -93,7 +93,7 @@ ENVIRONMENTS = (
 )
 
 # Other versions that pyproject.toml allows: in their turn only. The gate makes no environment of the newest, because on
-# Python 3.14 PyTorch brings 5 GB of CUDA.
+# Python 3.14 PyTorch brings CUDA: 2.7 GB to fetch.
 VERSIONS = (
     Environment("test-oldest", ".venv-oldest", (), ()),
     Environment("test-newest-if-there", "", (), ()),
