@@ -6,8 +6,8 @@ from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 
-from landscape.drawing.labels import overlaps
 from landscape.drawing.missing import edges
+from landscape.drawing.placement import overlaps
 from landscape.figures import plot_contour, plot_surface
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
