@@ -109,6 +109,10 @@ def draw_path(
     return entries, dotted, lambda: np.vstack([np.empty((0, 4)), *(finish() for finish in late)])
 
 
+def run_color(index: int) -> str:
+    return PATH if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
+
+
 def run_label(landscape: LandscapeData, rows: NDArray[Any]) -> str:
     """Returns what a run's path is called; a single checkpoint is no path."""
     found = landscape.checkpoints
@@ -152,8 +156,7 @@ def _draw_run(
     from matplotlib.colors import to_rgb
 
     # The first run has the ink's own colours.
-    color = RUN_COLORS[(index - 1) % len(RUN_COLORS)]
-    ink = ink if index == 0 else replace(ink, line=color, face=color)
+    ink = ink if index == 0 else replace(ink, line=run_color(index), face=run_color(index))
     entries = ax.plot(
         x, y, color=ink.line, linewidth=1.4 * factor, linestyle=RUN_STROKES[index % len(RUN_STROKES)], marker="o",
         markersize=3.5 * factor, label=label, zorder=4, markeredgewidth=0.7 * factor, markerfacecolor=ink.face,
