@@ -28,6 +28,7 @@ from .canvas import Picture, begin_page, usual_size
 from .look import Look, check_dimensions, check_look
 from .path import dots_handle
 from .texts import (
+    WHOLE_WORDS,
     axis_label,
     flat_note,
     in_phrases,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 _MOST_LINES = 3
 OWN_VALUES_WIDTH = 48
 """Letters in a line of the legend's sentence on own values, so that the other entries keep their columns."""
-_WHOLE_WORDS: Any = {"break_on_hyphens": False, "break_long_words": False}
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Sheet(Picture):
         letters = max(8, round(length / (0.55 * self.appearance.text_size)))
         for text in texts:
             whole = text.replace(" (", "\n(") if narrow or len(text) > letters else text
-            lines = [line for part in whole.split("\n") for line in textwrap.wrap(part, letters, **_WHOLE_WORDS)]
+            lines = [line for part in whole.split("\n") for line in textwrap.wrap(part, letters, **WHOLE_WORDS)]
             if len(lines) <= _MOST_LINES and max(map(len, lines)) <= letters:
                 break
         return "\n".join(lines)

@@ -33,6 +33,8 @@ _FACTORS = "factor"
 _MATRICES = {"hessian": "Hessian", "ggn": "Gauss-Newton", "factors": _FACTORS}
 _OF_OPTIMIZER = "optimizer's curvature"
 _PLACES = {**dict(zip(FROM_THE_TOP, ("1st", "2nd", "3rd", "4th", "5th"), strict=True)), BOTTOM: "lowest"}
+WHOLE_WORDS: Any = {"break_on_hyphens": False, "break_long_words": False}
+"""Arguments of ``textwrap.wrap``."""
 _NORMALIZED = {"filter": "filter-normalized", "layer": "layer-normalized", "weight": "weight-normalized"}
 
 
@@ -53,10 +55,9 @@ def printable(text: object, limit: int) -> str:
 
 def in_even_lines(text: str, letters: int) -> list[str]:
     """Returns as few lines as whole words allow, of about the same length, so that no word is left alone at the end."""
-    rules: Any = {"break_on_hyphens": False, "break_long_words": False}
-    lines = textwrap.wrap(text, letters, **rules)
+    lines = textwrap.wrap(text, letters, **WHOLE_WORDS)
     for width in range(max(1, len(text) // max(len(lines), 1)), letters):
-        if len(even := textwrap.wrap(text, width, **rules)) == len(lines):
+        if len(even := textwrap.wrap(text, width, **WHOLE_WORDS)) == len(lines):
             return even
     return lines
 
