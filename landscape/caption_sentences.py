@@ -9,8 +9,7 @@ import numpy as np
 
 from workers.metric_names import MetricName
 
-from .drawing.eigenvectors import eigenvectors_text
-from .drawing.texts import flat_note, main_dataset, unit_of
+from .drawing.texts import eigenvectors_text, flat_note, main_dataset, unit_of
 from .facts import explained_variance_text, samples_of, sampling_text, value_range
 from .grid.data import LandscapeData
 from .record.checks import PointStatus

@@ -23,9 +23,8 @@ from .caption_sentences import (
     where_text,
 )
 from .drawing.look import check_dimensions
-from .drawing.sheet import shared_scale
+from .drawing.sheet import shared_scale, topology_scale
 from .drawing.texts import network_name, precision_notes
-from .drawing.topology_sheet import topology_scale
 from .figures.barriers import barrier_text, barriers_scale
 from .figures.difference import subtract
 from .figures.multiples import KINDS, picture_scales, usual_kind

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from workers.measurement_plan import plan_text
 from workers.metric_names import MetricName, other_datasets
 
-from .drawing.eigenvectors import eigenvectors_text
 from .drawing.texts import (
+    eigenvectors_text,
     kind_text,
     main_dataset,
     network_name,

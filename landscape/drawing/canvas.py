@@ -1,17 +1,21 @@
-"""Figures without pyplot: nothing is registered, nothing must be closed, no window can open."""
+"""Pictures without pyplot, begun, finished and saved: nothing is registered or must be closed, no window can open."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from collectors.files.local_files import write_bytes
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_float, check_instance, check_path, wrong_type, wrong_value
 
-from .fitting import fit, room_for_axes
+from .appearance import PAPER_WIDTH, Appearance, appearance_of, draw_legend
+from .fitting import room_for_axes, settle
+from .texts import plain_lines
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,22 +48,63 @@ def check_size(size: object, ax: object = None) -> tuple[float, float] | None:
     if ax is not None:
         raise ValueError("size must be left out where ax is given: it is that of a figure of its own.")
     expected = "(width, height) in inches, each from 1 to 100"
-    width, height = _pair("size", size, expected)
+    if isinstance(size, str) or not isinstance(size, Sequence) or len(size) != 2:
+        raise wrong_type("size", expected, size)
+    width, height = (check_float(f"size[{index}]", side) for index, side in enumerate(size))
     if not (1 <= width <= 100 and 1 <= height <= 100):
         raise wrong_value("size", expected, size)
     return width, height
 
 
-def _pair(name: str, value: object, expected: str) -> tuple[float, float]:
-    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
-        raise wrong_type(name, expected, value)
-    first, second = (check_float(f"{name}[{index}]", item) for index, item in enumerate(value))
-    return first, second
+@dataclass(kw_only=True)
+class Picture:
+    """A picture in the making."""
+
+    ax: Axes
+    own: bool  # whether the axes stand alone on a figure of ours
+    appearance: Appearance
+    heading: str | None  # the title's first line, in place of the usual one
+    entries: list[Any] = field(default_factory=list)  # of the legend
+
+    def set_title(self, usual: str, notes: Sequence[str | None], *, small: bool) -> None:
+        """Writes the heading, or the ``usual`` one unless a paper's caption says that, and notes about the data."""
+        heading = self.heading
+        if heading is None:
+            heading = "" if self.own and self.appearance.paper else usual
+        lines = "\n".join(text for text in (heading, *notes) if text)
+        self.ax.set_title(lines, fontsize=self.appearance.text_size if small else None)
+
+    def finish(self, cameras: Sequence[Camera] = ()) -> None:
+        """Draws the legend, and lays a figure of ours out, where the axes stay for all ``cameras``."""
+        draw_legend(self.ax, self.entries, self.appearance, outside=self.own)
+        if self.own:
+            settle(self.ax.figure, cameras, grow=not cameras)
 
 
-def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True) -> bool:
-    """Computes the layout now, so that what is placed in pixels finds the axes in their final place; see ``fit``."""
-    return fit(figure, cameras, grow=grow)
+@contextlib.contextmanager
+def begin_page(
+    look: Mapping[str, Any],
+    ax: Axes | None,
+    usual: Callable[[Appearance], tuple[float, float]],
+    projection: str | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Checks the options that all pictures have; yields what a ``Picture`` needs, on ``ax`` or a figure of its own."""
+    if ax is not None and not hasattr(ax, "transData"):
+        raise wrong_type("ax", "matplotlib axes or None", ax)
+    if ax is not None and projection is not None and ax.name != projection:
+        raise wrong_type("ax", "three-dimensional axes (add_subplot(projection='3d'))", ax)
+    appearance = appearance_of(look, ax)
+    size = check_size(look.get("size"), ax)
+    if (heading := look.get("title")) is not None:
+        heading = plain_lines(check_instance("title", heading, str, "a str or None"))
+    with appearance.applied():
+        drawn = new_axes(*(size or usual(appearance)), projection) if ax is None else ax
+        yield {"ax": drawn, "own": ax is None, "appearance": appearance, "heading": heading}
+
+
+def usual_size(size: tuple[float, float], paper_height: float, appearance: Appearance) -> tuple[float, float]:
+    """Returns the width and the height of a figure that is not to scale, in inches on a screen and on paper."""
+    return (PAPER_WIDTH, paper_height) if appearance.paper else size
 
 
 def save_figure(

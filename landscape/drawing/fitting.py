@@ -1,4 +1,4 @@
-"""Keeps all text inside a figure, which matplotlib's layout does not: wraps lines, gives legends fewer columns."""
+"""Keeps all text inside a figure and apart, which matplotlib's layout does not: wraps lines, leaves out numbers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .axis_numbers import pin_type, space_numbers
-from .time_bar import NAME, strips_height
+from .times import TIME_BAR, strips_height
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,11 +35,14 @@ _MORE = 1.5
 _SLIDE = (10.0, 7.0)
 
 
-def fit(figure: Figure, cameras: Sequence[Camera] = (), *, grow: bool = True) -> bool:
-    """Lays a figure out so that nothing leaves it or overlaps; False says that one of several pictures is too small."""
+def settle(figure: Figure, cameras: Sequence[Camera] = (), *, grow: bool = True) -> bool:
+    """Lays a figure out so that nothing leaves it or overlaps; False says that one of several pictures is too small.
+
+    What is placed in pixels finds the axes in their final place then, where they stay for all ``cameras``.
+    """
     several = grow and len(_mains(figure)) > 1
     if several:
-        pin_type(figure)
+        _pin_type(figure)
     for legend in figure.legends:
         _wrap_legend(legend)
     for _ in range(_ROUNDS if several else 0):
@@ -59,7 +61,7 @@ def fit(figure: Figure, cameras: Sequence[Camera] = (), *, grow: bool = True) ->
         _lay_out(figure, cameras, whole=several)
     if not several:
         return True
-    space_numbers(figure)
+    _space_numbers(figure)
     _lay_out(figure, cameras, whole=True)
     return min(shorter_side(ax) for ax in _mains(figure)) >= _LEAST_SIDE
 
@@ -119,7 +121,7 @@ def _whole_places(mains: Sequence[Any]) -> Iterator[None]:
 
 def _place_time_bars(figure: Any, mains: list[Any]) -> None:
     """Puts the bar of a path's time over the legend; of several, each below its own column of boxes."""
-    bars = [ax for ax in figure.axes if ax.get_label() == NAME]
+    bars = [ax for ax in figure.axes if ax.get_label() == TIME_BAR]
     size = np.tile(figure.bbox.size, 2)
     for index, bar in enumerate(bars):
         column = mains[index].get_subplotspec().colspan.start if len(bars) > 1 else 0
@@ -309,9 +311,9 @@ def _place_box(figure: Any, ax: Any, cameras: Sequence[Camera]) -> None:
 def _box_room(figure: Any, ax: Any) -> NDArray[np.float64]:
     """Returns left, bottom, right and top of the room for a box and its labels, below its title, in pixels."""
     margin = _pixels(figure, _MARGIN)
-    below = [other.get_tightbbox().y1 for other in figure.axes if other.get_label() == NAME]
+    below = [other.get_tightbbox().y1 for other in figure.axes if other.get_label() == TIME_BAR]
     floor = max([_legend_top(figure), *below])
-    beside = [other for other in figure.axes if other.get_subplotspec() is None and other.get_label() != NAME]
+    beside = [other for other in figure.axes if other.get_subplotspec() is None and other.get_label() != TIME_BAR]
     bars = [other.get_tightbbox().x0 for other in beside]
     wall = min((left for left in bars if left > ax.get_window_extent().x0), default=figure.bbox.width)
     place = ax.get_subplotspec()
@@ -352,3 +354,43 @@ def _box_extent(ax: Any, *, labels: bool = True) -> NDArray[np.float64]:
 
 def _pixels(figure: Any, points: float) -> float:
     return float(points * figure.dpi / 72)
+
+
+def _pin_type(figure: Any) -> None:
+    """Keeps how many numbers an axis has, which matplotlib counts by the settings at the time of drawing."""
+    for ax in (ax for ax in figure.axes if ax.name != "3d"):
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_tick_params(labelsize=axis.get_major_ticks(1)[0].label1.get_fontsize())
+
+
+def _space_numbers(figure: Any) -> None:
+    """Leaves out numbers that would cover the ones before: of given ones those without room, of others every few."""
+    from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
+
+    for ax in (ax for ax in figure.axes if ax.name != "3d"):
+        for axis in (ax.xaxis, ax.yaxis):
+            if isinstance(axis.get_major_locator(), FixedLocator):
+                texts, free = [], -np.inf
+                for label in axis.get_ticklabels():
+                    low, high = _span(label, axis)
+                    texts.append(label.get_text() if low >= free else "")
+                    free = high + figure.dpi / 72 if texts[-1] else free
+                axis.set_major_formatter(FixedFormatter(texts))
+                continue
+            count = len(axis.get_ticklocs())
+            while count > 2 and not _apart(axis):
+                count -= 1
+                axis.set_major_locator(MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]))
+
+
+def _span(label: Any, axis: Any) -> tuple[float, float]:
+    """Returns where a number begins and ends along its axis, in pixels."""
+    box = label.get_window_extent()
+    return (box.x0, box.x1) if axis.axis_name == "x" else (box.y0, box.y1)
+
+
+def _apart(axis: Any) -> bool:
+    labels = [label for label in axis.get_ticklabels() if label.get_text()]
+    between = 0.4 * labels[0].get_fontsize() * axis.figure.dpi / 72 if labels and axis.axis_name == "x" else 0.0
+    spans = sorted(_span(label, axis) for label in labels)
+    return all(one[1] + between < two[0] for one, two in itertools.pairwise(spans))

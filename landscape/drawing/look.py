@@ -1,8 +1,8 @@
-"""The options of every picture."""
+"""The options of pictures: of landscapes, and of curvature and comparisons."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from ..scales.choosing import Clip
 from ..scales.levels import Levels
@@ -62,11 +62,34 @@ class Look(TypedDict, total=False):
     topology: bool | float
 
 
-def check_look(function: str, look: Look) -> Look:
-    """Returns the options if all are known; a ``TypeError`` names the first unknown one."""
-    unknown = sorted(set(look) - set(Look.__annotations__))
+class CurvatureLook(TypedDict, total=False):
+    """The options of every picture of curvature; each may be left out.
+
+    Attributes:
+        theme: "light" or "dark"; None follows the axes, or matplotlib's settings.
+        style: "screen", or "paper": as wide as a column (3.4 in), type of 6 to 8 points, no name of the network; or a
+            venue's, as in ``Look``.
+        font: "sans" or "serif".
+        title: in place of the network's name; "" leaves it out. What was measured is always said.
+        size: width and height in inches of a figure of its own; None chooses.
+    """
+
+    theme: str | None
+    style: str
+    font: str
+    title: str | None
+    size: tuple[float, float] | None
+
+
+_Options = TypeVar("_Options", Look, CurvatureLook)
+
+
+def check_look(function: str, look: _Options, kind: type[Any] = Look) -> _Options:
+    """Returns the options if all are those of ``kind``; a ``TypeError`` names the first unknown one."""
+    known = kind.__annotations__
+    unknown = sorted(set(look) - set(known))
     if unknown:
-        raise TypeError(f"{function} has no argument {unknown[0]!r}; it has {', '.join(Look.__annotations__)}.")
+        raise TypeError(f"{function} has no argument {unknown[0]!r}; it has {', '.join(known)}.")
     return look
 
 

@@ -1,4 +1,4 @@
-"""Grid points without a value, drawn as what they are: pending, failed, or measured and not finite."""
+"""Grid points that are not measured, drawn as what they are: without a value, interpolated, or coarse cells."""
 
 from __future__ import annotations
 
@@ -12,8 +12,19 @@ from ..record.checks import PointStatus
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.patches import Patch
     from matplotlib.path import Path
+
+    from .sheet import Sheet
+
+
+Corners = tuple[NDArray[Any], NDArray[Any]]
+"""Where the corners of a plane's cells are drawn: x and y, each of shape (ny + 1, nx + 1)."""
+# How much of a coarse cell's colour is left; the rest is the page's.
+_STRENGTH = 0.55
+# More would be a grey veil.
+_MOST_DOTS = 4000
 
 
 def missing_kinds(
@@ -38,12 +49,12 @@ def edges(axis: NDArray[Any]) -> NDArray[Any]:
 
 def draw_missing(
     ax: Axes,
-    corners: tuple[NDArray[Any], NDArray[Any]],
+    corners: Corners,
     border: Path,
     kinds: Mapping[str, NDArray[Any]],
     styles: Mapping[str, dict[str, Any]],
 ) -> list[Patch]:
-    """Hatches cells without a value, each kind in its style; ``corners`` are x and y of shape (ny + 1, nx + 1)."""
+    """Hatches cells without a value, each kind in its style; returns the legend's entries."""
     from matplotlib.patches import Patch
 
     entries = []
@@ -54,14 +65,9 @@ def draw_missing(
 
 
 def hatch_cells(
-    ax: Axes,
-    corners: tuple[NDArray[Any], NDArray[Any]],
-    border: Path,
-    where: NDArray[Any],
-    style: Mapping[str, Any],
-    zorder: float,
+    ax: Axes, corners: Corners, border: Path, where: NDArray[Any], style: Mapping[str, Any], zorder: float
 ) -> None:
-    """Hatches some cells of a plane; ``corners`` and ``border`` are those of ``draw_missing``."""
+    """Hatches some cells of a plane that ends at ``border``."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -82,21 +88,84 @@ def draw_interpolated(
     ax: Axes, points: tuple[NDArray[Any], NDArray[Any]], values: NDArray[Any], status: NDArray[Any], size: float
 ) -> list[Any]:
     """Marks interpolated points, or the measured ones where these are fewer; returns the legend's entry, if any."""
-    interpolated = (status == PointStatus.INTERPOLATED) & np.isfinite(values)
+    interpolated, measured = (
+        (status == kind) & np.isfinite(values) for kind in (PointStatus.INTERPOLATED, PointStatus.MEASURED)
+    )
     if not interpolated.any():
         return []
-    measured = (status == PointStatus.MEASURED) & np.isfinite(values)
-    fewer = int(interpolated.sum()) <= int(measured.sum())
-    x, y = (axis[interpolated if fewer else measured] for axis in points)
-    name = "interpolated" if fewer else "measured"
-    rest = "" if fewer else ", all others interpolated"
+    edge = {"markeredgecolor": "black", "markeredgewidth": 0.15 * size}
+    if interpolated.sum() <= measured.sum():
+        label = f"interpolated ({interpolated.sum():,})"
+        return _dots(ax, points, interpolated, size, color="white", label=label, **edge)
+    label = f"measured ({measured.sum():,}, all others interpolated)"
+    return _dots(ax, points, measured, size, color="black", label=label, **edge)
+
+
+def _dots(ax: Axes, points: tuple[NDArray[Any], NDArray[Any]], where: NDArray[Any], size: float, **style: Any) -> Any:
+    x, y = (axis[where] for axis in points)
+    return ax.plot(x, y, linestyle="none", marker="o", markersize=size, alpha=0.75, zorder=2.5, **style)
+
+
+def coarse_text(shown: NDArray[Any]) -> str:
+    return f"coarse: value of the nearest measured point ({int(np.isfinite(shown).sum()):,})"
+
+
+def draw_coarse_cells(sheet: Sheet, corners: Corners, colors: Colormap) -> None:
+    """Draws a plane's coarse cells seen from above, if any, washed out and hatched."""
+    there = np.isfinite(sheet.coarse)
+    if not there.any():
+        return
+    shown = np.ma.masked_invalid(sheet.scale.drawn(sheet.coarse))
+    mesh = sheet.ax.pcolormesh(
+        *corners, shown, norm=sheet.scale.norm(), cmap=washed(colors, sheet.appearance.page), zorder=1, rasterized=True
+    )
+    mesh.set_clip_path(sheet.border, sheet.ax.transData)
+    hatch_cells(sheet.ax, corners, sheet.border, there, sheet.appearance.coarse, 1.5)
+    sheet.entries.append(coarse_entry(sheet))
+
+
+def coarse_entry(sheet: Sheet) -> Patch:
+    from matplotlib.patches import Patch
+
+    look = sheet.appearance
+    style = {**look.coarse, "facecolor": washed(sheet.colors, look.page)(0.45)}
+    return Patch(label=coarse_text(sheet.coarse), linewidth=0, **style)
+
+
+def mark_measured(sheet: Sheet, points: tuple[NDArray[Any], NDArray[Any]], size: float) -> list[Any]:
+    """Marks the measured points of a plane where they are fewer than coarse cells; returns a legend's entry or none."""
+    measured = (sheet.status == PointStatus.MEASURED) & np.isfinite(sheet.values)
+    count = int(measured.sum())
+    if not 0 < count <= _MOST_DOTS or count >= np.isfinite(sheet.coarse).sum():
+        return []
     return list(
-        ax.plot(
-            x, y, linestyle="none", marker="o", markersize=size, color="white" if fewer else "black",
-            markeredgecolor="black", markeredgewidth=0.15 * size, alpha=0.75, zorder=2.5,
-            label=f"{name} ({len(x):,}{rest})",
-        )
-    )  # fmt: skip
+        _dots(sheet.ax, points, measured, size, color="black", markeredgewidth=0, label=f"measured ({count:,})")
+    )
+
+
+def washed(colors: Colormap, page: str) -> Colormap:
+    from matplotlib.colors import ListedColormap, to_rgb
+
+    rgb = colors(np.linspace(0, 1, 256))[:, :3]
+    return ListedColormap(_STRENGTH * rgb + (1 - _STRENGTH) * np.array(to_rgb(page)))
+
+
+def blocks(points: NDArray[Any]) -> NDArray[Any]:
+    """Returns rectangles over a grid: first row, last row + 1, first column, last column + 1, point; shape (n, 5)."""
+    # A cell has the flat index of the point whose value it shows, or -1 where it is left out.
+    rows, columns = np.nonzero(points >= 0)
+    names, group, counts = np.unique(points[rows, columns], return_inverse=True, return_counts=True)
+    ends = np.stack([np.full(len(names), points.size), np.zeros(len(names), np.int64)] * 2, axis=1).astype(np.int64)
+    for axis, values in ((0, rows), (2, columns)):
+        np.minimum.at(ends[:, axis], group, values)
+        np.maximum.at(ends[:, axis + 1], group, values + 1)
+    whole = counts == (ends[:, 1] - ends[:, 0]) * (ends[:, 3] - ends[:, 2])
+    found = [np.column_stack([ends, names])[whole]]
+    for name, (top, bottom, left, right) in zip(names[~whole], ends[~whole], strict=True):
+        for row in range(top, bottom):
+            pieces = runs(points[row, left:right] == name) + left
+            found.append(np.array([[row, row + 1, first, last, name] for first, last in pieces]).reshape(-1, 5))
+    return np.concatenate(found)
 
 
 def runs(where: NDArray[Any]) -> NDArray[Any]:

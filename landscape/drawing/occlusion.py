@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .placement import interpolated
+
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float64
 
@@ -60,11 +62,10 @@ class Relief:
 
     def along(self, points: Float64[np.ndarray, "n 3"], steps: Float64[np.ndarray, " m"]) -> NDArray[Any]:
         """Returns places at ``steps`` (0 to n - 1) of a path through points that follows the surface; shape (m, 3)."""
-        number = np.arange(len(points))
         above = points[:, 2] - self.heights_at(points[:, 0], points[:, 1])
-        path = np.column_stack([np.interp(steps, number, column) for column in points.T])
+        path = interpolated(points, steps)
         # How far points lie off the surface is spread over the stretches beside them, so that the path meets all.
-        follows = self.heights_at(path[:, 0], path[:, 1]) + np.interp(steps, number, above)
+        follows = self.heights_at(path[:, 0], path[:, 1]) + np.interp(steps, np.arange(len(points)), above)
         path[:, 2] = np.where(np.isnan(follows), path[:, 2], follows)
         exact = steps == np.round(steps)
         path[exact] = points[steps[exact].astype(int)]

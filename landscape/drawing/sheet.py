@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.validation import check_bool, check_instance, wrong_type
+from collectors.validation import check_bool
 
 from ..grid.differences import own_values_text
 from ..sampling.coarse_cells import coarse_values
@@ -19,13 +19,16 @@ from ..scales.choosing import choose_scale
 from ..scales.frame import Frame, choose_frame
 from ..scales.landscape_scale import joint_scale, known
 from ..scales.levels import number_text
-from ..scales.scale import Scale
-from ..topology.topology import Topology, wanted_topology
-from .appearance import DIVERGING, PAPER_WIDTH, Appearance, appearance_of, draw_legend, find_colormap
+from ..scales.scale import EXTREME, Scale
+from ..topology.topology import Topology, find_topology, wanted_topology
+from ..topology.words import left_out_text
+from .appearance import DIVERGING, Appearance, find_colormap
 from .camera import Camera, check_camera
-from .canvas import check_size, new_axes, settle
+from .canvas import Picture, begin_page, usual_size
 from .look import Look, check_dimensions, check_look
+from .path import dots_handle
 from .texts import (
+    WHOLE_WORDS,
     axis_label,
     flat_note,
     in_phrases,
@@ -33,16 +36,13 @@ from .texts import (
     metric_label,
     metric_text,
     plain,
-    plain_lines,
     short_axis_label,
     status_note,
     title,
     unit_of,
     value_notes,
 )
-from .time_bar import BAR_HEIGHT, draw_time_bar, runs_of
-from .timed_path import dots_handle
-from .times import Marked, Times, path_times
+from .times import BAR_HEIGHT, Marked, Times, draw_time_bar, path_times, runs_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 _MOST_LINES = 3
 OWN_VALUES_WIDTH = 48
 """Letters in a line of the legend's sentence on own values, so that the other entries keep their columns."""
-_WHOLE_WORDS: Any = {"break_on_hyphens": False, "break_long_words": False}
 
 
 @dataclass(frozen=True)
@@ -74,13 +73,11 @@ class Kind:
     minima: bool = False  # whether it can mark minima and saddles
 
 
-@dataclass
-class Sheet:
-    """A picture in the making."""
+@dataclass(kw_only=True)
+class Sheet(Picture):
+    """A picture of a landscape in the making."""
 
     landscape: LandscapeData
-    ax: Axes
-    own: bool  # whether the axes stand alone on a figure of ours
     metric: str
     label: str  # of the colour bar or the axis
     values: NDArray[Any]  # as stored, of the grid's shape
@@ -88,16 +85,13 @@ class Sheet:
     measured: NDArray[Any]  # the values, NaN where none is known
     coarse: NDArray[Any]  # what coarse cells show at pending points, NaN elsewhere
     scale: Scale
-    appearance: Appearance
     colors: Colormap
     trajectory: bool
     frame: Frame
     furniture: bool = True  # whether the colour bar and the legend are drawn; several pictures share theirs
-    heading: str | None = None  # the title, in place of the landscape's own
     estimates: Sequence[str] = ()  # notes about precision and interpolated points; several pictures have no room
     avoid_path: bool = False  # labels keep clear of the path though it is not drawn: an animation draws it later
     diverging: bool = False  # whether the colours change at zero
-    entries: list[Any] = field(default_factory=list)
     dots: list[Marked] = field(default_factory=list)  # which checkpoints have dots, of each path in the colours of time
     mappable: Any = None  # what the colour bar explains
     camera: Camera | None = None  # from where a surface is seen; None looks for the best view of the path
@@ -138,23 +132,19 @@ class Sheet:
         letters = max(8, round(length / (0.55 * self.appearance.text_size)))
         for text in texts:
             whole = text.replace(" (", "\n(") if narrow or len(text) > letters else text
-            lines = [line for part in whole.split("\n") for line in textwrap.wrap(part, letters, **_WHOLE_WORDS)]
+            lines = [line for part in whole.split("\n") for line in textwrap.wrap(part, letters, **WHOLE_WORDS)]
             if len(lines) <= _MOST_LINES and max(map(len, lines)) <= letters:
                 break
         return "\n".join(lines)
 
     def write_title(self, *notes: str) -> None:
         """Writes the landscape's name, unless a caption gives it, and notes about the data."""
-        heading = self.heading
-        if heading is None:
-            heading = "" if self.own and self.appearance.paper else title(self.landscape)
         tight = self.appearance.paper or not self.furniture
         estimates = self.estimates if self.furniture else ()
         notes_below = [status_note(self.landscape, self.status), *estimates, *notes, *self.frame.notes]
         if tight and not self.own:
             notes_below = [line for text in notes_below if text for line in text.split(", ")]
-        lines = "\n".join(text for text in (heading, *notes_below) if text)
-        self.ax.set_title(lines, fontsize=self.appearance.text_size if tight else None)
+        self.set_title(title(self.landscape), notes_below, small=tight)
 
     def note_own_values(self) -> None:
         """Says in the legend where a checkpoint's own value is not the one that is drawn at its foot, and why."""
@@ -209,18 +199,15 @@ class Sheet:
 
     def finish(self, cameras: Sequence[Camera] = ()) -> None:
         """Draws colour bar and legend, then what needs the axes in place, where they stay for all ``cameras``."""
-        if self.furniture:
-            if self.own and self.frame.bar_below(paper=self.appearance.paper):
-                self.write_bar(self.ax, location="bottom", aspect=40)
-            else:
-                self.write_bar(self.ax, pad=0.02, aspect=20 * max(1.0, 1 / self.frame.ratio), shrink=self.share)
-            if self.trajectory and self.times is not None:
-                sizes = self.appearance.small_size, self.appearance.number_size
-                draw_time_bar(self.ax, self.times, runs_of([self.landscape]), *sizes)
-            self.entries += dots_handle(self.dots, self.appearance.factor)
-            draw_legend(self.ax, self.entries, self.appearance, outside=self.own)
-        if self.own:
-            settle(self.ax.figure, cameras, grow=not cameras)
+        if self.own and self.frame.bar_below(paper=self.appearance.paper):
+            self.write_bar(self.ax, location="bottom", aspect=40)
+        else:
+            self.write_bar(self.ax, pad=0.02, aspect=20 * max(1.0, 1 / self.frame.ratio), shrink=self.share)
+        if self.trajectory and self.times is not None:
+            sizes = self.appearance.small_size, self.appearance.number_size
+            draw_time_bar(self.ax, self.times, runs_of([self.landscape]), *sizes)
+        self.entries += dots_handle(self.dots, self.appearance.factor)
+        super().finish(cameras)
         self.write_late()
 
     def write_late(self) -> None:
@@ -240,10 +227,6 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     """Checks the options; yields a sheet with attributes ``more``, whose values and status replace the landscape's."""
     options = check_look(kind.function, look)
     check_dimensions(kind.function, landscape, plane=kind.plane)
-    if ax is not None and not hasattr(ax, "transData"):
-        raise wrong_type("ax", "matplotlib axes or None", ax)
-    if ax is not None and kind.projection is not None and ax.name != kind.projection:
-        raise wrong_type("ax", "three-dimensional axes (add_subplot(projection='3d'))", ax)
     metric = options.get("metric", "loss")
     values, status = more.pop("values", None), more.pop("status", landscape.status)
     values = landscape[metric] if values is None else values
@@ -251,10 +234,8 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     trajectory = check_bool("trajectory", options.get("trajectory", True))
     diverging = more.get("diverging", False)
     scale = diverging_scale(kind, measured, options) if diverging else shared_scale(kind, [landscape], options)
-    appearance = appearance_of(options, ax)
     colors = find_colormap(options.get("colormap", DIVERGING if diverging else "viridis"))
     frame = choose_frame(landscape, options.get("aspect", "equal"))
-    size = check_size(options.get("size"), ax)
     camera = check_camera(options.get("camera"))
     if options.get("camera") is not None and kind.projection != "3d":
         raise ValueError(f"camera must be left out for {kind.function}, which is flat; plot_surface has one.")
@@ -262,24 +243,20 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
         others = "plot_contour, plot_contour_lines, plot_heatmap and plot_profile mark minima"
         raise ValueError(f"topology must be left out for {kind.function}: {others}.")
     topology = wanted_topology(landscape, metric, wanted)
-    if (heading := options.get("title")) is not None:
-        more.setdefault("heading", plain_lines(check_instance("title", heading, str, "a str or None")))
-    more.setdefault("times", path_times([landscape]))
-    with appearance.applied():
-        is_new_figure = ax is None
-        if ax is None:
-            usual = frame.size(paper=appearance.paper) if kind.size is None else kind.size
-            if kind.size is not None and appearance.paper:
-                usual = PAPER_WIDTH, kind.paper_height
-            below = BAR_HEIGHT if more["times"] is not None and trajectory else 0.0
-            ax = new_axes(*(size or appearance.fitted(usual, below)), kind.projection)
-        # The edge of a box has no room for words.
-        called = metric_text if kind.projection else metric_label
-        label = more.pop("label", called(landscape, metric))
-        more.setdefault("estimates", value_notes(landscape, metric))
+    # The edge of a box has no room for words.
+    label = metric_text(landscape, metric) if kind.projection else metric_label(landscape, metric)
+    more = {"times": path_times([landscape]), "label": label, "estimates": value_notes(landscape, metric), **more}
+
+    def usual(look: Appearance) -> tuple[float, float]:
+        size = frame.size(paper=look.paper) if kind.size is None else usual_size(kind.size, kind.paper_height, look)
+        return look.fitted(size, BAR_HEIGHT if more["times"] is not None and trajectory else 0.0)
+
+    with begin_page(options, ax, usual, kind.projection) as page:
+        found: dict[str, Any] = {**page, **more}
         yield Sheet(
-            landscape, ax, is_new_figure, metric, label, values, status, measured, coarse_values(values, status), scale,
-            appearance, colors, trajectory, frame, camera=camera, topology=topology, **more,
+            landscape=landscape, metric=metric, values=values, status=status, measured=measured,
+            coarse=coarse_values(values, status), scale=scale, colors=colors, trajectory=trajectory, frame=frame,
+            camera=camera, topology=topology, **found,
         )  # fmt: skip
 
 
@@ -308,3 +285,54 @@ def _only_a_scale(scale: Scale, levels: Levels, clip: Clip) -> Scale:
     if levels is not None or clip is not None:
         raise ValueError("scale is a Scale, which has its levels and its clip already; leave out levels and clip.")
     return scale
+
+
+@contextlib.contextmanager
+def begin_topology(
+    kind: Kind, landscape: LandscapeData, ax: Axes | None, persistence: float | None, look: Look
+) -> Iterator[tuple[Sheet, Topology]]:
+    """Checks the options, finds the minima, and yields a sheet whose scale spans them and the saddles between them."""
+    check_look(kind.function, look)
+    metric = look.get("metric", "loss")
+    found = find_topology(landscape, metric, persistence)
+    if not found.minima and not found.flat:
+        raise ValueError(f"{kind.function} needs a landscape with a finite value of {metric}, but this one has none.")
+    look = {**look, "scale": topology_scale(found, landscape, look), "levels": None, "clip": None}
+    # Without a path in the picture there are no times to explain.
+    with begin(replace(kind, plane=landscape.y is not None), landscape, ax, look, times=None) as sheet:
+        # The axes are values, so nothing is to scale or not.
+        sheet.frame = Frame(None, 1.0)
+        yield sheet, found
+
+
+def topology_scale(found: Topology, landscape: LandscapeData, look: Look) -> Scale:
+    wanted = look.get("scale", "auto")
+    if isinstance(wanted, Scale):
+        return wanted
+    heights = [minimum.value for minimum in found.minima] + [saddle.value for saddle in found.saddles]
+    if found.flat:
+        heights = [float(np.nanmin(known(landscape[found.metric], landscape.status)))]
+    values = np.clip(heights, -EXTREME, EXTREME)
+    values[(values > 0) & (values < 1 / EXTREME)] = 1 / EXTREME
+    # Nothing here is an outlier: each value is a minimum or a saddle.
+    ends = None if np.ptp(values) == 0 else (float(values.min()), float(values.max()))
+    clip = look.get("clip") or ends
+    return choose_scale(values, wanted, look.get("levels"), clip, count=8, metric=found.metric)
+
+
+def truth(landscape: LandscapeData, found: Topology) -> str:
+    """Returns what the minima in a picture are minima of, and of what not; and which points have no value."""
+    cut = "line" if landscape.y is None else "plane"
+    left_out = left_out_text(found)
+    return f"minima of the grid on this {cut}, not of the network" + (f"\n{left_out} left out" if left_out else "")
+
+
+def draw_flat(sheet: Sheet) -> None:
+    """Says that all values are the same, in place of minima, of which there are none."""
+    sheet.ax.set_xticks([])
+    sheet.ax.set_yticks([])
+    sheet.write_flat_note()
+
+
+def nothing(sheet: Sheet) -> None:
+    """Draws nothing: pictures of minima alone need them beside the sheet, and are drawn by their own functions."""

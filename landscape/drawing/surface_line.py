@@ -9,9 +9,9 @@ from mpl_toolkits.mplot3d.art3d import Line3D  # type: ignore[import-untyped]
 from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from .arrows import HEAD, arrow_places
 from .occlusion import Relief
-from .timed_path import arrow_style
+from .path import arrow_style
+from .placement import HEAD, arrow_places, interpolated
 
 # How strong a mark or a stretch of the path is behind the surface.
 FAINT = 0.5
@@ -76,11 +76,8 @@ class SurfaceArrows(SurfaceLine):
         across, up, _ = proj_transform(*points.T, self.axes.M)
         page = np.column_stack([across, up])
         inches = self.axes.transData.transform(page) / self.axes.figure.dpi
-        number = np.arange(len(points))
         for place, _, _, angle in arrow_places(72 * inches, self.head):
-            at, color = (
-                np.array([np.interp(place, number, column) for column in values.T]) for values in (points, self.colors)
-            )
+            at, color = interpolated(points, place), interpolated(self.colors, place)
             hidden = self.relief.hides(at[None], self.axes.get_proj())[0]
             part = Line3D(*at[:, None])
             part.set(

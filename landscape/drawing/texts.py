@@ -14,16 +14,10 @@ import numpy as np
 from workers.metric_names import MetricName, other_datasets
 
 from ..grid.data import LOSS_ERROR
+from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP
 from ..record.checks import PointStatus
 from ..roles import CHECKPOINT
 from ..shares import is_almost_nothing, percentages
-from .eigenvectors import (
-    MATRIX_NAMES,
-    eigenvector_label,
-    is_along_eigenvectors,
-    matrix_text,
-    short_eigenvector_label,
-)
 
 if TYPE_CHECKING:
     from jaxtyping import UInt8
@@ -34,6 +28,13 @@ if TYPE_CHECKING:
 _MOST_NAMES = 4
 _LONGEST_UNIT, _LONGEST_LABEL = 32, 96
 _FULL, _LOWER = "float32", {"tf32": "TF32", "bfloat16": "bfloat16"}
+_FACTORS = "factor"
+# Earlier versions drew planes along the factors of a second-order optimizer.
+_MATRICES = {"hessian": "Hessian", "ggn": "Gauss-Newton", "factors": _FACTORS}
+_OF_OPTIMIZER = "optimizer's curvature"
+_PLACES = {**dict(zip(FROM_THE_TOP, ("1st", "2nd", "3rd", "4th", "5th"), strict=True)), BOTTOM: "lowest"}
+WHOLE_WORDS: Any = {"break_on_hyphens": False, "break_long_words": False}
+"""Arguments of ``textwrap.wrap``."""
 _NORMALIZED = {"filter": "filter-normalized", "layer": "layer-normalized", "weight": "weight-normalized"}
 
 
@@ -54,10 +55,9 @@ def printable(text: object, limit: int) -> str:
 
 def in_even_lines(text: str, letters: int) -> list[str]:
     """Returns as few lines as whole words allow, of about the same length, so that no word is left alone at the end."""
-    rules: Any = {"break_on_hyphens": False, "break_long_words": False}
-    lines = textwrap.wrap(text, letters, **rules)
+    lines = textwrap.wrap(text, letters, **WHOLE_WORDS)
     for width in range(max(1, len(text) // max(len(lines), 1)), letters):
-        if len(even := textwrap.wrap(text, width, **rules)) == len(lines):
+        if len(even := textwrap.wrap(text, width, **WHOLE_WORDS)) == len(lines):
             return even
     return lines
 
@@ -116,7 +116,7 @@ def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | No
     """Returns the label of axis 0 (x) or 1 (y) of a plane drawn by ``geometry``, or of one drawn by its coordinates."""
     if geometry is not None:
         return _distance_label(landscape, axis, geometry)
-    kind = str(landscape.attributes.get("decomposition", "")).lower()
+    kind = _decomposition(landscape)
     if kind == "pca":
         share = _explained(landscape, axis, "explained variance {}")
         return f"{('first', 'second')[axis]} principal direction{share}"
@@ -132,8 +132,8 @@ def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | No
         return _between(landscape, axis)
     if kind == "path":
         return f"along the curve {_between(landscape, axis)}"
-    if is_along_eigenvectors(landscape):
-        return eigenvector_label(landscape, axis)
+    if kind in _MATRICES:
+        return _eigenvector_label(landscape, axis)
     return f"direction{_number(landscape, axis)}"
 
 
@@ -144,21 +144,28 @@ def _distance_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry
     if name.startswith("towards "):
         return f"distance {name}"
     head, _, rest = name.partition(" (")
-    article = "the " if head.startswith(("first", "second")) or is_along_eigenvectors(landscape) else ""
+    article = "the " if head.startswith(("first", "second")) or _decomposition(landscape) in _MATRICES else ""
     return f"distance along {article}{head}" + (f" ({rest}" if rest else "")
 
 
 def short_axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | None = None) -> str:
     if geometry is not None and axis == 1 and geometry.oblique:
         return f"distance across (cosine {geometry.cosine:z.2f})"
-    name = axis_label(landscape, axis).split(" (")[0]
-    if str(landscape.attributes.get("decomposition", "")).lower() == "pca":
+    kind, label = _decomposition(landscape), axis_label(landscape, axis)
+    name = label.split(" (")[0]
+    if kind == "pca":
         name = f"PC {axis + 1}" + _explained(landscape, axis, "{} of variance")
-    if is_along_eigenvectors(landscape):
-        name = short_eigenvector_label(landscape, axis)
+    if kind in _MATRICES:
+        # Such as "1st eigenvector (λ = 36.09)".
+        name = label.replace(f"{_MATRICES[kind]} ", "")
+        name = name.split(" ±")[0] + (")" if " ±" in name else "")
     if geometry is None:
         return name
     return f"distance {name}" if name.startswith("towards ") else f"distance along {name.removeprefix('random ')}"
+
+
+def _decomposition(landscape: LandscapeData) -> str:
+    return str(landscape.attributes.get("decomposition", "")).lower()
 
 
 def _explained(landscape: LandscapeData, axis: int, words: str) -> str:
@@ -179,6 +186,54 @@ def _between(landscape: LandscapeData, axis: int) -> str:
     if len(names) <= axis + 1:
         return "from the first point to the second" if landscape.y is None else f"towards point {axis + 1}"
     return f"from {names[0]} to {names[axis + 1]}"
+
+
+def _eigenvector_label(landscape: LandscapeData, axis: int) -> str:
+    """Returns the label of axis 0 (x) or 1 (y), such as "1st Hessian eigenvector (λ = 36.09 ± 0.02)"."""
+    which = _curvature_facts(landscape).get("which")
+    name = which[axis] if isinstance(which, list | tuple) and len(which) > axis else None
+    place = f"{_PLACES[name]} " if isinstance(name, str) and name in _PLACES else ""
+    value = _eigenvalue_text(landscape, axis)
+    return f"{place}{_MATRICES[_decomposition(landscape)]} eigenvector" + (f" ({value})" if value else "")
+
+
+def _eigenvalue_text(landscape: LandscapeData, axis: int) -> str:
+    """Returns an eigenvalue with how exact it is; empty where the file does not say it."""
+    values, residuals = landscape.directions.eigenvalues, landscape.directions.residuals
+    if values is None or not math.isfinite(values[axis]):
+        return ""
+    value = float(values[axis])
+    if _MATRICES[_decomposition(landscape)] == _FACTORS:
+        return f"{_OF_OPTIMIZER} {value:.4g}"
+    text = f"λ = {value:.4g}"
+    if residuals is not None and math.isfinite(residuals[axis]):
+        text += f" ± {float(residuals[axis]):.0e}".replace("e-0", "e-").replace("e+0", "e+")
+    return text
+
+
+def matrix_text(landscape: LandscapeData) -> str:
+    """Returns of which matrix and over how many samples the directions are eigenvectors; empty for others."""
+    matrix = _MATRICES.get(_decomposition(landscape), "")
+    if matrix in ("", _FACTORS):
+        return _OF_OPTIMIZER if matrix else ""
+    count = _curvature_facts(landscape).get("num_samples")
+    name = "Gauss-Newton matrix" if matrix == "Gauss-Newton" else matrix
+    return f"{name} of {count:,} samples" if isinstance(count, int) else name
+
+
+def eigenvectors_text(landscape: LandscapeData) -> str | None:
+    """Returns the eigenvectors with their eigenvalues for a list of facts; None where the directions are none."""
+    matrix = _MATRICES.get(_decomposition(landscape))
+    if matrix is None:
+        return None
+    labels = [_eigenvector_label(landscape, axis) for axis in range(1 if landscape.y is None else 2)]
+    found = [label.replace(f"{matrix} eigenvector ", "").replace(f"{_OF_OPTIMIZER} ", "") for label in labels]
+    return f"{matrix_text(landscape)}: {', '.join(found)}"
+
+
+def _curvature_facts(landscape: LandscapeData) -> Mapping[str, Any]:
+    found = landscape.attributes.get("curvature")
+    return found if isinstance(found, Mapping) else {}
 
 
 def title(landscape: LandscapeData) -> str:
@@ -214,8 +269,8 @@ def kind_text(landscape: LandscapeData) -> str:
         return "curve between networks"
     if kind.lower() == "custom":
         return "given direction" if line else "given directions"
-    if is_along_eigenvectors(landscape):
-        return f"{MATRIX_NAMES[kind.lower()]} eigenvector{'' if line else 's'}"
+    if kind.lower() in _MATRICES:
+        return f"{_MATRICES[kind.lower()]} eigenvector{'' if line else 's'}"
     return kind
 
 

@@ -1,4 +1,4 @@
-"""When a path was where: the colours of epochs or steps, which checkpoints are marked, and which are numbered."""
+"""When a path was where: the colours of epochs or steps and their bar, which checkpoints are marked and numbered."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .placement import apart
 from .texts import plain, unit_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,13 @@ RAMPS = (
 _MOST_NUMBERS = 12
 # Of the diameter of a dot: how far marked checkpoints must lie apart, half of them and all of them.
 _APART, _LEAST_APART = 3.5, 2.0
+TIME_BAR = "time bar"
+"""By which the layout knows the axes of the bar."""
+BAR_HEIGHT = 0.55
+"""By how much a figure of its own is higher with the bar, in inches on a screen."""
+# Of one run's strip, in points.
+_STRIP = 5.0
+_MOST_TICKS = 6
 
 
 @dataclass(frozen=True)
@@ -43,19 +51,13 @@ class Times:
     def colors(self, run: int, numbers: Any) -> NDArray[np.float64]:
         """Returns the colours of a run's checkpoints, red, green and blue from 0 to 1, shape (n, 3)."""
         share = np.clip((np.asarray(numbers, np.float64) - self.low) / (self.high - self.low), 0, 1)
-        stops = stops_of(run)
+        stops = np.array([[int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)] for color in RAMPS[run % len(RAMPS)]])
         at = np.linspace(0, 1, len(stops))
         return np.column_stack([np.interp(share, at, channel) for channel in stops.T])
 
     @property
     def label(self) -> str:
         return f"{plain(self.unit)} along the path"
-
-
-def stops_of(run: int) -> NDArray[np.float64]:
-    """Returns the colours between which a run's are interpolated, the first one's first, shape (4, 3)."""
-    ramp = RAMPS[run % len(RAMPS)]
-    return np.array([[int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)] for color in ramp])
 
 
 def strong_color(run: int) -> str:
@@ -135,17 +137,6 @@ def marked_text(each: Sequence[Marked]) -> str:
     return f"{sum(len(found.rows) for found in each):,} of {sum(found.count for found in each):,} checkpoints marked"
 
 
-def apart(points: NDArray[Any], order: Sequence[int], least: float) -> NDArray[np.intp]:
-    """Returns which points to keep, earlier ones of the order first, so that no two are nearer than that; ascending."""
-    kept: list[int] = []
-    for row in order:
-        if not np.isfinite(points[row]).all():
-            continue
-        if not kept or (np.hypot(*(points[kept] - points[row]).T) >= least).all():
-            kept.append(row)
-    return np.sort(np.array(kept, np.intp))
-
-
 def _round_steps() -> Iterator[int]:
     power = 1
     while True:
@@ -155,3 +146,43 @@ def _round_steps() -> Iterator[int]:
 
 def _ordinal(number: int) -> str:
     return f"{number:,}nd" if number == 2 else f"{number:,}th"
+
+
+def runs_of(landscapes: Sequence[LandscapeData]) -> int:
+    """Returns how many runs with a path the pictures show at most, each of which has a hue."""
+    found = [each.checkpoints for each in landscapes if each.checkpoints is not None]
+    return max((len(path.paths) for path in found), default=0)
+
+
+def draw_time_bar(axes: Any, times: Times, runs: int, size: float, least: float) -> Any:
+    """Draws a bar with a strip for each run's hue below one or several axes; returns its axes. Type is in points."""
+    from matplotlib.colorbar import make_axes
+    from matplotlib.ticker import MaxNLocator
+
+    first = axes[0] if isinstance(axes, list) else axes
+    width = (first.figure.bbox.width if isinstance(axes, list) else first.bbox.width) * 72 / first.figure.dpi
+    height = _height(max(runs, 1))
+    # Without a layout nothing else keeps the bar clear of the axes' own numbers and label.
+    laid_out = first.figure.get_layout_engine() is not None
+    pad = 0.02 if laid_out else float(np.clip(5.5 * size * first.figure.dpi / 72 / first.bbox.height, 0.05, 0.35))
+    share = 0.45 if isinstance(axes, list) else 0.7
+    bar, _ = make_axes(axes, location="bottom", shrink=share, aspect=max(share * width / height, 4.0), pad=pad)
+    bar.set_label(TIME_BAR)
+    numbers = np.linspace(times.low, times.high, 256)
+    strips = np.stack([times.colors(run, numbers) for run in range(max(runs, 1))])
+    bar.imshow(strips, aspect="auto", extent=(times.low, times.high, len(strips), 0), interpolation="nearest")
+    bar.set_yticks([])
+    bar.xaxis.set_major_locator(MaxNLocator(_MOST_TICKS, integer=True, steps=[1, 2, 5, 10]))
+    bar.tick_params(axis="x", labelsize=max(least, 0.9 * size), length=2, pad=1.5)
+    bar.set_xlabel(times.label, fontsize=size, labelpad=1)
+    for spine in bar.spines.values():
+        spine.set(linewidth=0.5, edgecolor=first.spines["left"].get_edgecolor())
+    return bar
+
+
+def strips_height(bar: Any) -> float:
+    return _height(bar.images[0].get_array().shape[0])
+
+
+def _height(strips: int) -> float:
+    return float(_STRIP * strips**0.7)

@@ -2,8 +2,7 @@
 
 from ..drawing.camera import CAMERAS, Camera
 from ..drawing.canvas import figure_pixels, save_figure
-from ..drawing.curvature_sheet import CurvatureLook
-from ..drawing.look import Look
+from ..drawing.look import CurvatureLook, Look
 from ..rendering.picture import Rendering
 from ..scales.choosing import choose_scale
 from ..scales.scale import Scale

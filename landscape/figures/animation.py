@@ -14,8 +14,7 @@ from collectors.files.replacing import check_replaceable
 from collectors.validation import check_choice, check_float, check_int, check_path, wrong_value
 
 from ..drawing.appearance import appearance_of
-from ..drawing.best_camera import best_camera
-from ..drawing.camera import MOVES
+from ..drawing.camera import MOVES, best_camera
 from ..drawing.canvas import check_size
 from ..drawing.look import Look, check_dimensions, check_look
 from ..drawing.sheet import begin, shared_scale

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from collectors.validation import check_bool
 
 from ..drawing.appearance import Appearance, draw_legend
-from ..drawing.canvas import settle
-from ..drawing.curvature_sheet import CurvatureLook, begin_picture
+from ..drawing.curvature_sheet import begin_picture
+from ..drawing.fitting import settle
+from ..drawing.look import CurvatureLook
 from ..drawing.texts import plain
 
 if TYPE_CHECKING:

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..drawing.appearance import SMALLEST_TYPE, readable
-from ..drawing.coarse import draw_coarse_cells, mark_measured
-from ..drawing.labels import free
 from ..drawing.look import Look
-from ..drawing.missing import draw_interpolated, draw_missing, edges, missing_kinds
+from ..drawing.missing import draw_coarse_cells, draw_interpolated, draw_missing, edges, mark_measured, missing_kinds
 from ..drawing.path import Ink, annotate, draw_path, halo, path_pixels
+from ..drawing.placement import free
 from ..drawing.sheet import Kind, Sheet, draw_picture
 from .minima import draw_minima, letter_pixels, minima_pixels
 

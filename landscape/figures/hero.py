@@ -11,8 +11,7 @@ import numpy as np
 from collectors.validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
 
 from ..drawing.appearance import choose_appearance, find_colormap
-from ..drawing.best_camera import best_camera
-from ..drawing.camera import check_camera
+from ..drawing.camera import best_camera, check_camera
 from ..drawing.canvas import check_size
 from ..drawing.look import Look, check_dimensions, check_look
 from ..drawing.texts import full_title, printable

@@ -9,8 +9,7 @@ import numpy as np
 
 from ..drawing.look import Look
 from ..drawing.path import sized
-from ..drawing.sheet import Kind, Sheet
-from ..drawing.topology_sheet import begin_topology, draw_flat, nothing, truth
+from ..drawing.sheet import Kind, Sheet, begin_topology, draw_flat, nothing, truth
 from ..scales.levels import number_text
 from ..topology.topology import Minimum, Topology
 from ..topology.words import letter

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from collectors.validation import check_choice, check_int, wrong_type, wrong_value
 
 from ..drawing.appearance import Appearance, appearance_of, draw_legend_below
-from ..drawing.canvas import check_size, settle
+from ..drawing.canvas import check_size
+from ..drawing.fitting import settle
 from ..drawing.look import Look, check_look
+from ..drawing.path import dots_handle
 from ..drawing.sheet import Kind, Sheet, begin, shared_scale
 from ..drawing.texts import (
     member_names,
@@ -23,9 +25,7 @@ from ..drawing.texts import (
     quantity_label,
     title,
 )
-from ..drawing.time_bar import BAR_HEIGHT, draw_time_bar, runs_of
-from ..drawing.timed_path import dots_handle
-from ..drawing.times import path_times
+from ..drawing.times import BAR_HEIGHT, draw_time_bar, path_times, runs_of
 from ..grid.data import LandscapeData
 from ..scales.frame import choose_frame
 from ..scales.scale import Scale

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from collectors.validation import check_float, check_int
 
-from ..drawing.best_camera import best_camera
-from ..drawing.camera import Camera
+from ..drawing.camera import Camera, best_camera
 from ..drawing.canvas import check_size
 from ..drawing.look import Look, check_look
 from ..drawing.sheet import begin

@@ -9,9 +9,8 @@ import numpy as np
 
 from ..drawing.look import Look
 from ..drawing.path import sized
-from ..drawing.sheet import Kind, Sheet
+from ..drawing.sheet import Kind, Sheet, begin_topology, draw_flat, nothing, truth
 from ..drawing.texts import plain
-from ..drawing.topology_sheet import begin_topology, draw_flat, nothing, truth
 from ..topology.topology import Topology
 from ..topology.words import letter, shallow_text
 from .minima import MINIMUM, minima_label

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from collectors.validation import wrong_type
 from workers.metric_names import MetricName
 
-from ..drawing.coarse import coarse_text
-from ..drawing.labels import free, most_telling
 from ..drawing.look import Look
-from ..drawing.missing import edges, missing_kinds, runs
+from ..drawing.missing import coarse_text, edges, missing_kinds, runs
 from ..drawing.path import EDGE, PATH, RUN_COLORS, STAR, network_marks, origin_label, sized
+from ..drawing.placement import free, most_telling
 from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Sheet, begin
 from ..drawing.texts import in_phrases, main_dataset, metric_text, plain, quantity_text, unit_of
 from ..drawing.times import marked, numbered, strong_color

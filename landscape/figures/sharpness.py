@@ -12,7 +12,6 @@ from collectors.validation import check_choice, wrong_type, wrong_value
 
 from ..drawing.curvature_sheet import (
     MISSING,
-    CurvatureLook,
     CurvatureSheet,
     MeasuredCurvature,
     begin_curvature,
@@ -24,6 +23,7 @@ from ..drawing.curvature_sheet import (
     unconverged,
     unit_text,
 )
+from ..drawing.look import CurvatureLook
 from ..drawing.path import PATH
 from ..scales.choosing import SCALES, choose_scale
 from ..scales.scale import Scale

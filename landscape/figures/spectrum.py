@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from collectors.validation import check_float, check_int, wrong_value
 
 from ..drawing.curvature_sheet import (
-    CurvatureLook,
     CurvatureSheet,
     MeasuredCurvature,
     begin_curvature,
@@ -20,6 +19,7 @@ from ..drawing.curvature_sheet import (
     symbol,
     unit_text,
 )
+from ..drawing.look import CurvatureLook
 from ..record.checks import PointStatus
 from ..scales.levels import number_text
 

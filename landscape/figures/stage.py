@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..drawing.camera import Camera
-from ..drawing.canvas import settle
+from ..drawing.fitting import settle
 from ..drawing.occlusion import Relief
 from ..drawing.path import PATH, RUN_COLORS, STAR, halo, network_marks, sized
 from ..drawing.sheet import Sheet

@@ -10,29 +10,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..drawing.appearance import SMALLEST_TYPE, readable
-from ..drawing.arrows import HEAD
-from ..drawing.best_camera import best_camera, feet_on_surface
-from ..drawing.camera import FLOOR
-from ..drawing.coarse import blocks, coarse_entry, washed
+from ..drawing.camera import FLOOR, best_camera, feet_on_surface
 from ..drawing.look import Look
-from ..drawing.missing import edges, missing_kinds
+from ..drawing.missing import blocks, coarse_entry, edges, missing_kinds, washed
 from ..drawing.occlusion import Relief
 from ..drawing.path import (
+    DOT,
     EDGE,
     END,
     PATH,
     RUN_COLORS,
     STAR,
     START,
+    WIDTH,
+    dot_style,
     end_number,
     network_marks,
     origin_label,
     run_label,
     sized,
+    timed_handle,
 )
+from ..drawing.placement import HEAD
 from ..drawing.sheet import Kind, Sheet, draw_picture
 from ..drawing.texts import flat_note, metric_text, plain
-from ..drawing.timed_path import DOT, WIDTH, dot_style, timed_handle
 from ..drawing.times import Marked, marked, pieces, strong_color
 from ..sampling.coarse_cells import covering_points
 from ..scales.frame import span

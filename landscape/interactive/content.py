@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from workers.metric_names import MetricName, other_datasets
 
-from ..drawing.best_camera import best_camera
-from ..drawing.camera import NAMED, Camera, plotly_box
+from ..drawing.camera import NAMED, Camera, best_camera, plotly_box
 from ..drawing.path import network_marks
 from ..drawing.texts import (
     axis_label,

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..drawing.appearance import Appearance, choose_appearance
-from ..drawing.best_camera import best_camera
-from ..drawing.camera import Camera, CameraChoice, check_camera, plotly_box
+from ..drawing.camera import Camera, CameraChoice, best_camera, check_camera, plotly_box
 from ..drawing.missing import edges
 from ..drawing.texts import axis_label, metric_text, sampling_notes, short_axis_label
 from ..drawing.times import path_times

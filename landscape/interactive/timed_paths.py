@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..drawing.arrows import arrow_places
-from ..drawing.labels import along, most_telling, place_labels
+from ..drawing.placement import along, arrow_places, most_telling, place_labels
 from ..drawing.times import RAMPS, Marked, Times, marked, marked_text, numbered, path_times, pieces
 
 if TYPE_CHECKING:

@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..drawing.path import (
-    END,
-    PATH,
-    RUN_COLORS,
-    STAR,
-    START,
-    end_number,
-    network_marks,
-    origin_label,
-    run_label,
-)
+from ..drawing.camera import feet_on_surface
+from ..drawing.path import END, STAR, START, end_number, network_marks, origin_label, run_color, run_label
 from ..drawing.texts import printable
 from .space import Space
 
@@ -58,23 +49,18 @@ class Mark:
 
 def path_lines(space: Space) -> list[PathLine]:
     """Returns each run's path at its finite projected values, on the surface between them; none without projections."""
-    landscape, metric = space.landscape, space.metric
-    found = landscape.checkpoints
-    if found is None or found.y is None or metric not in found.projected:
-        return []
-    values = found.projected[metric]
+    landscape, found = space.landscape, space.landscape.checkpoints
     # A checkpoint's own value belongs to a place off the plane.
-    heights = space.scale.tall.heights(values)
-    feet = np.column_stack([*space.frame.place(found.x, found.y), heights])
-    relief = space.relief
-    lines = []
+    feet = feet_on_surface(landscape, space.metric, space.scale, space.frame)
+    if found is None or feet is None:
+        return []
+    values, relief, lines = found.projected[space.metric], space.relief, []
     for index, path in enumerate(found.paths):
-        rows = path[np.isfinite(heights[path])]
+        rows = path[np.isfinite(feet[path, 2])]
         if len(rows):
             name = _bare(run_label(landscape, path))
-            color = PATH if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
             places, points = (space.from_frame(line) for line in (feet[rows], relief.path_over(feet[rows])))
-            lines.append(PathLine(name, color, rows, values[rows], places, points))
+            lines.append(PathLine(name, run_color(index), rows, values[rows], places, points))
     return lines
 
 

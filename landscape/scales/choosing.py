@@ -181,7 +181,8 @@ def _check_clip(clip: Clip) -> tuple[float | None, float | None]:
     low, high = ends
     if low is not None and high is not None and not low < high:
         raise wrong_value("clip", "a pair whose first number is the smaller", clip)
-    return None if low is None else float(low), None if high is None else float(high)
+    first, last = (None if end is None else float(np.clip(end, -EXTREME, EXTREME)) for end in ends)
+    return first, last
 
 
 def check_clip_holds(clip: tuple[float | None, float | None], values: NDArray[Any]) -> None:

@@ -105,20 +105,15 @@ def find_basins(values: NDArray[np.float64], error: NDArray[np.float64]) -> Basi
 def merge(basins: Basins, counted: Bool[np.ndarray, " n"]) -> Merging:
     """Returns how the basins of the counted minima meet, numbered among these; heights are of the whole grid."""
     place = np.cumsum(counted) - 1
-    towards = list(range(len(counted)))
     # Of each basin the lowest minimum that counts, and its node in the tree; None where there is none in it.
     lowest: list[int | None] = [int(place[row]) if counts else None for row, counts in enumerate(counted)]
     node = list(lowest)
     saddles, joined, tree = [], [], []
     for row in np.argsort(basins.height, kind="stable").tolist():
-        if basins.lower[row] < 0:
-            continue
+        # At this height the basin that it meets has not met a lower one yet.
         other = int(basins.lower[row])
-        while towards[other] != other:
-            towards[other] = other = towards[towards[other]]
-        towards[row] = other
         first, second = lowest[row], lowest[other]
-        if first is None:
+        if other < 0 or first is None:
             continue
         if second is None:
             lowest[other], node[other] = first, node[row]

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsFloat, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.validation import check_float, check_int, wrong_type, wrong_value
+from workers.metric_names import MetricName
 
+from ..grid.data import LOSS_ERROR
 from ..record.checks import PointStatus
 from ..scales.choosing import is_flat
-from .errors_of_values import errors_of_values
-from .merging import Basins, find_basins, merge
+from ..scales.landscape_scale import known
+from .merging import find_basins, merge
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64
@@ -23,8 +25,11 @@ if TYPE_CHECKING:
     from ..grid.data import LandscapeData
 
 
+# A minimum counts that is deeper than so many times its error.
 _ERRORS = 2.0
-_Array = TypeVar("_Array", bound=NDArray[Any])
+# Of a value, by the precision of the forward passes. Losses of the same weights that were measured in another order of
+# summation differ by less in float32; the others are the spacing of their numbers.
+_ROUNDING = {"float32": 1e-6, "tf32": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 @dataclass(frozen=True)
@@ -160,28 +165,26 @@ def counted_minima(count: int) -> str:
 
 def find_topology(landscape: LandscapeData, metric: str = "loss", persistence: float | None = None) -> Topology:
     """Returns the topology of a metric; ``Landscape.topology`` explains it."""
-    values = landscape[metric]
+    values = known(landscape[metric], landscape.status)
     least = None if persistence is None else check_float("persistence", persistence, minimum=0)
-    values = np.where(np.isin(landscape.status, (PointStatus.MEASURED, PointStatus.INTERPOLATED)), values, np.nan)
-    values = np.where(np.isfinite(values), values, np.nan)
     basins = find_basins(values, errors_of_values(landscape, metric))
-    births, deaths = _births_and_deaths(basins, values)
+    flat, finite = values.ravel(), values[np.isfinite(values)]
+    births, deaths = flat[basins.minimum], np.where(basins.saddle < 0, np.inf, flat[basins.saddle])
     # The sweep takes equal values in the order of their index, so that a plateau has a minimum at its first point. Of
     # a grid that is nothing else that point is not lower than any other.
-    flat = _is_flat(values)
-    depth = np.zeros(len(births)) if flat else deaths - births
+    level = len(finite) > 1 and is_flat(float(finite.min()), float(finite.max()))
+    depth = np.zeros(len(births)) if level else deaths - births
     counts = depth > (_ERRORS * basins.error if least is None else least)
     merging = merge(basins, counts)
     kept = np.flatnonzero(counts)
     ends = np.full(len(kept), np.inf)
-    ends[merging.joined[:, 0]] = values.ravel()[merging.saddle]
+    ends[merging.joined[:, 0]] = flat[merging.saddle]
     minima = tuple(
         Minimum(
             **_place(landscape, values, int(basins.minimum[row])),
+            **_surroundings(values, int(basins.minimum[row])),
             persistence=float(end - births[row]),
             error=float(basins.error[row]),
-            at_edge=_is_at_edge(values.shape, int(basins.minimum[row])),
-            beside_gap=_is_beside_gap(values, int(basins.minimum[row])),
         )
         for row, end in zip(kept, ends, strict=True)
     )
@@ -189,20 +192,22 @@ def find_topology(landscape: LandscapeData, metric: str = "loss", persistence: f
         Saddle(**_place(landscape, values, int(point)), joins=(int(joined[0]), int(joined[1])))
         for point, joined in zip(merging.saddle, merging.joined, strict=True)
     )
-    pairs = np.column_stack([births, deaths])
     real = np.flatnonzero(depth > 0)
     real = real[np.argsort(-depth[real], kind="stable")]
+    pairs, counted = np.column_stack([births, deaths])[real], counts[real]
+    for array in (pairs, counted, merging.tree):
+        array.flags.writeable = False
     return Topology(
         metric=metric,
         minima=minima,
         saddles=saddles,
-        pairs=_read_only(pairs[real]),
-        counted=_read_only(counts[real]),
-        merge_tree=_read_only(merging.tree),
+        pairs=pairs,
+        counted=counted,
+        merge_tree=merging.tree,
         persistence=least,
         parts=int((basins.saddle < 0).sum()),
         excluded=_excluded(landscape, values),
-        flat=flat,
+        flat=level,
     )
 
 
@@ -215,16 +220,21 @@ def wanted_topology(landscape: LandscapeData, metric: str, wanted: object) -> To
     return find_topology(landscape, metric, check_float("topology", wanted, minimum=0))
 
 
-def _births_and_deaths(
-    basins: Basins, values: NDArray[np.float64]
-) -> tuple[Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
-    flat = values.ravel()
-    return flat[basins.minimum], np.where(basins.saddle < 0, np.inf, flat[basins.saddle])
-
-
-def _is_flat(values: NDArray[np.float64]) -> bool:
-    finite = values[np.isfinite(values)]
-    return len(finite) > 1 and is_flat(float(finite.min()), float(finite.max()))
+def errors_of_values(landscape: LandscapeData, metric: str) -> NDArray[np.float64]:
+    """Returns how far each value of a metric may be from the true one, shape (ny, nx) or (nx,); 0 if not finite."""
+    # That is the standard error over the samples, plus adaptive sampling's estimate of the loss where it interpolated,
+    # plus the rounding of the precision.
+    values = landscape[metric]
+    plan = landscape.attributes.get("measurement_plan")
+    precision = str(plan.get("precision")) if isinstance(plan, Mapping) else "float32"
+    parts = [_ROUNDING.get(precision, _ROUNDING["float32"]) * np.abs(values)]
+    name = MetricName.read(metric, landscape.metrics)
+    if not name.is_error and name.standard_error in landscape.metrics:
+        parts.append(np.abs(landscape.metrics[name.standard_error]))
+    if metric == "loss" and LOSS_ERROR in landscape.metrics:
+        parts.append(np.abs(landscape.metrics[LOSS_ERROR]))
+    total = sum((np.where(np.isfinite(part), part, 0.0) for part in parts), np.zeros(values.shape))
+    return np.where(np.isfinite(values), total, 0.0)
 
 
 def _place(landscape: LandscapeData, values: NDArray[np.float64], point: int) -> dict[str, Any]:
@@ -237,16 +247,15 @@ def _place(landscape: LandscapeData, values: NDArray[np.float64], point: int) ->
     }
 
 
-def _is_at_edge(shape: tuple[int, ...], point: int) -> bool:
-    """Returns whether a point is the first or the last along an axis; an axis of one point has no edge."""
-    index = np.unravel_index(point, shape)
-    return any(size > 1 and part in (0, size - 1) for part, size in zip(index, shape, strict=True))
-
-
-def _is_beside_gap(values: NDArray[np.float64], point: int) -> bool:
+def _surroundings(values: NDArray[np.float64], point: int) -> dict[str, bool]:
+    """Returns whether a point is the first or the last along an axis, and whether a neighbour has no finite value."""
     index = np.unravel_index(point, values.shape)
     around = tuple(slice(max(part - 1, 0), part + 2) for part in index)
-    return bool(np.isnan(values[around]).any())
+    return {
+        # An axis of one point has no edge.
+        "at_edge": any(size > 1 and part in (0, size - 1) for part, size in zip(index, values.shape, strict=True)),
+        "beside_gap": bool(np.isnan(values[around]).any()),
+    }
 
 
 def _excluded(landscape: LandscapeData, values: NDArray[np.float64]) -> dict[str, int]:
@@ -254,8 +263,3 @@ def _excluded(landscape: LandscapeData, values: NDArray[np.float64]) -> dict[str
     kinds = {"pending": status == PointStatus.PENDING, "failed": status == PointStatus.FAILED}
     kinds["not finite"] = gaps & ~kinds["pending"] & ~kinds["failed"]
     return {kind: int(where.sum()) for kind, where in kinds.items() if where.any()}
-
-
-def _read_only(array: _Array) -> _Array:
-    array.flags.writeable = False
-    return array

@@ -16,7 +16,7 @@ MOST_POINTS = 512 * 512
 """Of a grid whose minima are counted unasked: more take over a second."""
 
 
-def told_topology(landscape: LandscapeData) -> Topology | None:
+def _loss_topology(landscape: LandscapeData) -> Topology | None:
     """Returns the topology of the loss; None while points are pending, without a finite loss, and of huge grids."""
     if landscape.status.size > MOST_POINTS or (landscape.status == PointStatus.PENDING).any():
         return None
@@ -26,10 +26,8 @@ def told_topology(landscape: LandscapeData) -> Topology | None:
 
 def minima_text(landscape: LandscapeData) -> str | None:
     """Returns how many minima the loss has on the grid, and how deep they are; None where that is not known yet."""
-    found = told_topology(landscape)
-    if found is None:
-        return None
-    return topology_text(found, landscape)
+    found = _loss_topology(landscape)
+    return None if found is None else topology_text(found, landscape)
 
 
 def topology_text(found: Topology, landscape: LandscapeData) -> str:
@@ -88,7 +86,7 @@ def topology_json(landscape: LandscapeData) -> dict[str, Any] | None:
     ``deepest_barrier``, ``shallow`` (how many minima do not count), ``parts``, ``excluded`` and ``flat`` (whether all
     values are the same, so that there are no minima).
     """
-    found = told_topology(landscape)
+    found = _loss_topology(landscape)
     if found is None:
         return None
     of_minimum = ("x", "y", "value", "persistence", "error", "at_edge", "beside_gap")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from figure_cases import build, corners, shape_of
 
-from landscape.drawing.camera import CAMERAS, DISTANCE, FLOOR, Camera, camera_name, check_camera, plotly_box
+from landscape.drawing.camera import CAMERAS, Camera, camera_name, check_camera, plotly_box
 from landscape.figures import plot_multiples, plot_surface
 from landscape.interactive import notebook_figure
 from landscape.landscape import Landscape
@@ -70,13 +70,6 @@ def test_a_figure_and_plotly_show_the_same_projection(name):
     camera = check_camera(name)
     expected = seen_by_plotly(camera.of_plotly(box), box)
     np.testing.assert_allclose(shape_of(corners(space)[1]), shape_of(expected), atol=2e-3)
-
-
-def test_pyvista_stands_at_the_same_place():
-    eye, middle, up = Camera(0, 0).of_pyvista((0, 2, 0, 2, 10, 11))
-    assert up == (0, 0, 1)
-    np.testing.assert_allclose(middle, [1, 1, 10 + (1 - FLOOR) / 2])
-    np.testing.assert_allclose(eye, np.add(middle, [DISTANCE * np.sqrt(8 + (1 + FLOOR) ** 2), 0, 0]))
 
 
 @pytest.mark.slow

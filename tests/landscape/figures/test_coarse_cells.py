@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgb
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 from landscape import Landscape
-from landscape.drawing.coarse import blocks
+from landscape.drawing.missing import blocks
 from landscape.exchange import export_landscape
 from landscape.figures import (
     plot_contour,

@@ -4,7 +4,7 @@ from figure_cases import build, draw
 from hypothesis import given
 from hypothesis import strategies as st
 
-from landscape.drawing.labels import most_telling, overlaps, place_labels
+from landscape.drawing.placement import most_telling, overlaps, place_labels
 from landscape.drawing.texts import in_even_lines, in_phrases, plain
 from landscape.figures import plot_contour, plot_contour_lines, plot_heatmap, plot_surface
 from landscape.landscape import Landscape

@@ -12,10 +12,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 
 from landscape.drawing.appearance import STYLES
-from landscape.drawing.arrows import HEAD, arrow_places
 from landscape.drawing.path import EDGE
-from landscape.drawing.time_bar import NAME
-from landscape.drawing.times import RAMPS, Times, marked, marked_text, numbered, path_times, pieces
+from landscape.drawing.placement import HEAD, arrow_places
+from landscape.drawing.times import RAMPS, TIME_BAR, Times, marked, marked_text, numbered, path_times, pieces
 from landscape.figures import plot_contour, plot_contour_lines, plot_multiples, plot_profile, plot_surface
 from landscape.landscape import Landscape
 
@@ -27,7 +26,7 @@ def luminance(colors):
 
 
 def bars(ax):
-    return [other for other in ax.figure.axes if other.get_label() == NAME]
+    return [other for other in ax.figure.axes if other.get_label() == TIME_BAR]
 
 
 def timed(ax):

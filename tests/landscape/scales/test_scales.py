@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap, plot_profile, plot_surface
 from landscape.landscape import Landscape
 from landscape.scales.landscape_scale import joint_scale, landscape_scale
-from landscape.scales.levels import number_text, quantile_levels
+from landscape.scales.levels import crowded, number_text, quantile_levels
 
 DRAWINGS = [plot_contour, plot_surface]
 
@@ -172,8 +172,18 @@ class TestScale:
         [
             ({"scale": "cubic"}, ValueError, "scale must be one of 'auto', 'log'"),
             ({"scale": 3}, TypeError, "scale must be"),
+            ({"scale": "log"}, ValueError, "scale must be 'linear' or 'symlog' where no value is positive"),
+            ({"levels": "log"}, ValueError, "levels must be 'linear' or 'quantile' where no value is positive"),
+            ({"levels": "cubic"}, ValueError, "levels must be an int from 2 to 100, one of 'auto', 'linear', 'log'"),
             ({"levels": 1}, ValueError, "levels must be an int from 2 to 100"),
+            ({"levels": 101}, ValueError, "levels must be an int from 2 to 100"),
             ({"levels": 2.5}, TypeError, "levels must be an int"),
+            ({"levels": True}, TypeError, "levels must be an int"),
+            ({"levels": []}, ValueError, "levels must be 1 to 100 increasing values"),
+            ({"levels": [2, 1]}, ValueError, "levels must be 1 to 100 increasing values"),
+            ({"levels": [1, float("nan")]}, ValueError, r"levels\[1\] must be a finite number"),
+            ({"levels": ["a"]}, TypeError, r"levels\[0\] must be a finite number"),
+            ({"levels": [1e8, 1e9]}, ValueError, "levels must be at least one value from -9 to 0"),
             ({"clip": "high"}, TypeError, "clip must be a number"),
             ({"clip": (1, 2, 3)}, ValueError, "clip must be"),
             ({"clip": (2, 1)}, ValueError, "clip must be a pair whose first number is the smaller"),
@@ -181,19 +191,20 @@ class TestScale:
         ],
     )
     def test_wrong_arguments(self, arguments: dict[str, Any], error: type[Exception], message: str) -> None:
-        for plot in DRAWINGS:
+        with pytest.raises(error, match=message):
+            choose_scale(np.linspace(-9, 0, 10), **arguments)
+
+    @pytest.mark.parametrize("plot", [*DRAWINGS, plot_contour_lines, plot_heatmap])
+    def test_wrong_options_of_pictures(self, plot: Any) -> None:
+        for options, error, message in (
+            ({"metric": "recall"}, KeyError, "no metric 'recall'"),
+            ({"trajectory": 1}, TypeError, "trajectory must be a bool"),
+            ({"scale": "cubic"}, ValueError, "scale must be one of"),
+            ({"levels": "cubic"}, ValueError, "levels must be an int"),
+            ({"clip": (2, 1)}, ValueError, "clip must be a pair"),
+        ):
             with pytest.raises(error, match=message):
-                plot(Landscape(build()), **arguments)
-
-    def test_a_logarithm_needs_something_positive(self) -> None:
-        with pytest.raises(ValueError, match="scale must be 'linear' or 'symlog' where no value is positive"):
-            choose_scale(np.array([-1.0, 0.0]), "log")
-
-    def test_unknown_metric_and_wrong_flag(self) -> None:
-        with pytest.raises(KeyError, match="no metric 'recall'"):
-            plot_contour(Landscape(build()), metric="recall")
-        with pytest.raises(TypeError, match="trajectory must be a bool"):
-            plot_contour(Landscape(build()), trajectory=1)
+                plot(Landscape(build()), **options)
 
 
 def _shares_of_colours(scale: Any, values: Any) -> Any:
@@ -259,6 +270,29 @@ class TestOutliers:
         assert max(stretches) >= 0.6 - 1e-9 or min(stretches) < 1e-6
 
 
+class TestLevels:
+    def test_a_crowded_smooth_plane_gets_quantiles_and_a_noisy_one_does_not(self) -> None:
+        x = np.linspace(-1, 1, 41)
+        smooth = 1 + 0.02 * (x**2 + x[:, None] ** 2)
+        smooth[:2, :2] = 0.02
+        assert choose_scale(smooth, "log", clip=(0.02, 2)).spacing == "quantile"
+        noisy = 1 + 0.02 * np.random.default_rng(0).random((41, 41))
+        noisy[:2, :2] = 0.02
+        assert choose_scale(noisy, "log", clip=(0.02, 2)).spacing == "log"
+        assert not crowded(smooth[:3, :3], np.array([1.0]))
+
+    def test_quantile_levels_are_as_round_as_they_can_be(self) -> None:
+        assert quantile_levels(np.linspace(0, 1, 1001), 4).tolist() == [0.2, 0.4, 0.6, 0.8]
+        close = quantile_levels(np.linspace(1, 1.001, 1001), 3)
+        assert close.tolist() == [1.0003, 1.0005, 1.0008] or np.allclose(close, [1.00025, 1.0005, 1.00075])
+        assert quantile_levels(np.ones(9), 5).tolist() == [1.0]
+
+    def test_quantiles_divide_all_values_into_equal_shares(self) -> None:
+        values = np.random.default_rng(0).exponential(size=(20, 50))
+        below = np.searchsorted(np.sort(values.ravel()), quantile_levels(values, 4))
+        np.testing.assert_allclose(np.diff([0, *below, values.size]), 200, atol=25)
+
+
 class TestTicks:
     @pytest.mark.parametrize("values", [np.linspace(0.11, 0.98, 99), np.geomspace(1, 9, 99), np.linspace(-7, 3.9, 50)])
     def test_a_linear_axis_has_numbers_over_most_of_its_length(self, values: Any) -> None:
@@ -275,9 +309,3 @@ class TestTicks:
         ticks = ax.get_zticks()
         assert np.ptp(ticks) >= 0.8 * (scale.high - scale.low)
         assert next(text.get_text() for text in ax.get_zticklabels()) != ""
-
-
-def test_quantiles_divide_all_values_into_equal_shares():
-    values = np.random.default_rng(0).exponential(size=(20, 50))
-    below = np.searchsorted(np.sort(values.ravel()), quantile_levels(values, 4))
-    np.testing.assert_allclose(np.diff([0, *below, values.size]), 200, atol=25)

@@ -12,8 +12,7 @@ from figure_cases import build, build_line, build_unfinished
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
 from landscape.sampling.adaptive_sampling import AdaptiveSampling
-from landscape.topology.errors_of_values import errors_of_values
-from landscape.topology.topology import find_topology
+from landscape.topology.topology import errors_of_values, find_topology
 
 
 def cosines(rows=81, columns=101):

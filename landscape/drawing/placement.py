@@ -1,4 +1,4 @@
-"""Which labels beside points of a picture have room."""
+"""What has room in a picture: labels beside points, arrowheads along a path, marks that do not touch."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 # Where a label may lie beside its point: the usual places, the best one first, and then any.
 _DIRECTIONS = ((0, 1), (1, 0), (-1, 0), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 _AROUND = [np.array([math.cos(angle), math.sin(angle)]) for angle in np.linspace(0, 2 * math.pi, 24, endpoint=False)]
+HEAD = 11.0
+"""Length of an arrowhead on a screen, in points of 1/72 inch."""
+# Between two arrowheads on a screen, and how many a path has.
+_BETWEEN = 75.0
+_FEWEST, _MOST = 3, 8
 
 
 def free(boxes: NDArray[Any], occupied: NDArray[Any]) -> list[int]:
@@ -49,8 +54,8 @@ def place_labels(
             middle = point + offset
             box = np.concatenate([middle - size / 2, middle + size / 2])
             inside = (box[:2] >= frame[:2]).all() and (box[2:] <= frame[2:]).all()
-            stands_at_it = _stands_at(point, points, middle, gap / 2)
-            if inside and stands_at_it and not overlaps(box, boxes).any() and not contains(box, clear).any():
+            covers = ((clear > box[:2]) & (clear < box[2:])).all(axis=1).any()
+            if inside and not covers and _stands_at(point, points, middle, gap / 2) and not overlaps(box, boxes).any():
                 boxes = np.vstack([boxes, box])
                 placed[index] = (float(middle[0]), float(middle[1]))
                 break
@@ -68,10 +73,6 @@ def _stands_at(point: NDArray[Any], rivals: NDArray[Any], place: NDArray[Any], s
 def overlaps(box: Float64[np.ndarray, " 4"], boxes: Float64[np.ndarray, "m 4"]) -> Bool[np.ndarray, " m"]:
     """Returns which of the boxes (left, bottom, right, top) share room with one."""
     return np.asarray((box[:2] < boxes[:, 2:]).all(axis=1) & (box[2:] > boxes[:, :2]).all(axis=1))
-
-
-def contains(box: Float64[np.ndarray, " 4"], points: Float64[np.ndarray, "n 2"]) -> Bool[np.ndarray, " n"]:
-    return np.asarray(((points > box[:2]) & (points < box[2:])).all(axis=1))
 
 
 def most_telling(count: int) -> list[int]:
@@ -93,3 +94,52 @@ def along(points: NDArray[Any], step: float) -> NDArray[Any]:
         count = int(min(np.hypot(*(end - start)) // step + 1, 200))
         pieces.append(start + (end - start) * np.linspace(0, 1, count, endpoint=False)[:, None])
     return np.vstack([*pieces, points[-1:]])
+
+
+def interpolated(values: NDArray[Any], places: Any) -> NDArray[np.float64]:
+    """Returns rows of ``values`` at fractional places from 0 to n - 1, of shape (*places, columns)."""
+    number = np.arange(len(values))
+    return np.stack([np.interp(places, number, column) for column in values.T], axis=-1)
+
+
+def arrow_places(points: Float64[np.ndarray, "n 2"], head: float = HEAD) -> NDArray[np.float64]:
+    """Returns a path's arrowheads, in 1/72 inch: place (0 to n - 1), middle x and y, angle in radians; shape (k, 4)."""
+    # The noise of single steps says nothing about the direction, and no head lies on a stretch shorter than itself.
+    kept = _strides(points, 1.5 * head)
+    if len(kept) < 2:
+        return np.empty((0, 4))
+    start, end = points[kept[:-1]], points[kept[1:]]
+    lengths = np.hypot(*(end - start).T)
+    whole = float(lengths.sum())
+    until = np.concatenate([[0.0], np.cumsum(lengths)])
+    count = int(np.clip(round(whole / (_BETWEEN * head / HEAD)), min(_FEWEST, len(lengths)), _MOST))
+    found = []
+    for wanted in (np.arange(count) + 0.5) / count * whole:
+        at = int(np.clip(np.searchsorted(until, wanted, side="right") - 1, 0, len(lengths) - 1))
+        first, last = int(kept[at]), int(kept[at + 1])
+        # Between two neighbours, clear of the dots at both ends; in the middle where they are near.
+        room = min(head, lengths[at] / 2) if last == first + 1 else 0.0
+        share = float(np.clip(wanted - until[at], room, lengths[at] - room) / lengths[at])
+        place = first + share * (last - first)
+        way = end[at] - start[at]
+        found.append([place, *interpolated(points, place), np.arctan2(way[1], way[0])])
+    return np.array(found)
+
+
+def _strides(points: NDArray[Any], least: float) -> NDArray[np.intp]:
+    """Returns which points to keep so that each is at least so far from the one before it."""
+    kept: list[int] = []
+    for row in np.flatnonzero(np.isfinite(points).all(axis=1)).tolist():
+        if not kept or np.hypot(*(points[row] - points[kept[-1]])) >= least:
+            kept.append(row)
+    return np.array(kept, np.intp)
+
+
+def apart(points: NDArray[Any], order: Sequence[int], least: float) -> NDArray[np.intp]:
+    """Returns which points to keep, earlier ones of the order first, so that no two are nearer than that; ascending."""
+    kept: list[int] = []
+    for row in order:
+        near = np.hypot(*(points[kept] - points[row]).T) < least
+        if np.isfinite(points[row]).all() and not near.any():
+            kept.append(row)
+    return np.sort(np.array(kept, np.intp))
