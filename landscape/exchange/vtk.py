@@ -17,8 +17,7 @@ from ..errors import LandscapeExportError
 from ..grid.landscape_file import checkpoint_columns
 from ..meshes.path_mesh import PathLine, path_lines
 from ..meshes.space import Space
-from .formats import ExportFormat, Images
-from .raised import facts_in_space, raised
+from .formats import ExportFormat, Images, facts_in_space, raised
 
 if TYPE_CHECKING:
     from ..grid.checkpoints import CheckpointsData

@@ -9,14 +9,13 @@ from own_processes import ended_process
 from remote_stores import empty_memory
 from waiting import PATIENCE, wait_until
 
-from collectors.files import markers
-from collectors.files.locks import LockHeldError
-from collectors.files.markers import Marker
+from collectors.files import locks
+from collectors.files.locks import LockHeldError, Marker
 from collectors.files.remote_path import RemotePath
 
 PATH = "/bucket/run/ckpt_dir/.landscape-writer"
 # Between two looks for a sign of life.
-LOOK_SECONDS = markers.BEAT_SECONDS / 2
+LOOK_SECONDS = locks.BEAT_SECONDS / 2
 SINCE = r"since 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
 
 
@@ -45,7 +44,7 @@ def no_thread_is_left():
 
 @pytest.fixture
 def short_beat(monkeypatch):
-    monkeypatch.setattr(markers, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(locks, "BEAT_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -117,7 +116,7 @@ def test_a_dead_holder_on_this_machine_is_followed_at_once(memory):
     # This process has the id of one that is dead.
     leave(memory, identity="0" * 32)
     hold(memory, time).release()
-    assert time.pauses == [markers.SETTLING_SECONDS] * 2
+    assert time.pauses == [locks.SETTLING_SECONDS] * 2
     assert not memory.exists(PATH)
 
 
@@ -135,7 +134,7 @@ def test_a_holder_without_a_sign_of_life_is_taken_for_dead(memory, content):
     time = Time()
     with pytest.warns(RuntimeWarning, match=r"names .* but has not changed for 60 s; that process is taken for dead"):
         marker = hold(memory, time)
-    assert time.pauses == [LOOK_SECONDS] * 6 + [markers.SETTLING_SECONDS]
+    assert time.pauses == [LOOK_SECONDS] * 6 + [locks.SETTLING_SECONDS]
     assert facts(memory)["identity"] == marker._identity
     marker.release()
 
@@ -144,7 +143,7 @@ def test_a_holder_that_gives_it_back_while_others_wait(memory):
     leave(memory, machine="another machine")
     time = Time(lambda: memory.rm_file(PATH))
     hold(memory, time).release()
-    assert time.pauses == [LOOK_SECONDS, markers.SETTLING_SECONDS]
+    assert time.pauses == [LOOK_SECONDS, locks.SETTLING_SECONDS]
 
 
 def test_who_was_taken_for_dead_stops(memory, short_beat):
@@ -168,7 +167,7 @@ def test_of_six_who_begin_at_the_same_moment_one_remains(memory):
     barrier, got, refused = threading.Barrier(6, timeout=PATIENCE), [], []
 
     def settle(seconds):
-        assert seconds == markers.SETTLING_SECONDS > 0
+        assert seconds == locks.SETTLING_SECONDS > 0
         barrier.wait()
         settled.append(seconds)
 
