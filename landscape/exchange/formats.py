@@ -19,8 +19,8 @@ from ..meshes.space import Space, choose_space
 from ..record.checks import PointStatus
 from ..record.hdf5 import reason
 
-Images = dict[Path, Callable[[], bytes]]
-"""What makes the content of each file of an export."""
+Images = dict[Path, bytes]
+"""The content of each file of an export."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import json
 import re
 import struct
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,46 +52,34 @@ class _Solid:
 
 
 def glb_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
-    """Returns what makes a binary glTF file, in metres with y up: each solid is a node with mesh and material."""
+    """Returns a binary glTF file, in metres with y up: each solid is a node with mesh and material."""
     return {path: _binary(landscape, metric, "glb")}
 
 
 def gltf_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
-    """Returns what makes a glTF file of text, with its numbers inside as base64; otherwise as ``glb_images``."""
-    binary = _binary(landscape, metric, "gltf")
-
-    def image() -> bytes:
-        content = binary()
-        # Twelve bytes of head; then the text and the numbers, each after its length and its kind.
-        (size,) = struct.unpack_from("<I", content, 12)
-        tree, numbers = json.loads(content[20 : 20 + size]), content[28 + size :]
-        encoded = base64.b64encode(numbers).decode("ascii")
-        tree["buffers"] = [{"byteLength": len(numbers), "uri": f"data:application/octet-stream;base64,{encoded}"}]
-        return json.dumps(tree, separators=(",", ":")).encode("ascii")
-
-    return {path: image}
+    """Returns a glTF file of text, with its numbers inside as base64; otherwise as ``glb_images``."""
+    content = _binary(landscape, metric, "gltf")
+    # Twelve bytes of head; then the text and the numbers, each after its length and its kind.
+    (size,) = struct.unpack_from("<I", content, 12)
+    tree, numbers = json.loads(content[20 : 20 + size]), content[28 + size :]
+    encoded = base64.b64encode(numbers).decode("ascii")
+    tree["buffers"] = [{"byteLength": len(numbers), "uri": f"data:application/octet-stream;base64,{encoded}"}]
+    return {path: json.dumps(tree, separators=(",", ":")).encode("ascii")}
 
 
-def _binary(landscape: LandscapeData, metric: str, format: str) -> Callable[[], bytes]:
+def _binary(landscape: LandscapeData, metric: str, format: str) -> bytes:
     space = raised(landscape, metric, _PROGRAM)
     solids, facts = [*_surface(space), *_paths(space)], facts_in_space(space)
     try:
         import trimesh
+        from trimesh.exchange.gltf import export_glb
     except ImportError as error:
         raise ImportError(f"the format {format} needs trimesh: pip install 'summary-landscape[meshes]'") from error
     scene = trimesh.Scene()
     named = dict(zip(_different([solid.name for solid in solids]), solids, strict=True))
     for name, solid in named.items():
         scene.add_geometry(_geometry(trimesh, solid), node_name=name, geom_name=name)
-
-    def image() -> bytes:
-        from trimesh.exchange.gltf import export_glb
-
-        return bytes(
-            export_glb(scene, include_normals=True, tree_postprocessor=lambda tree: _finish(tree, named, facts))
-        )
-
-    return image
+    return bytes(export_glb(scene, include_normals=True, tree_postprocessor=lambda tree: _finish(tree, named, facts)))
 
 
 def _geometry(trimesh: Any, solid: _Solid) -> Any:
