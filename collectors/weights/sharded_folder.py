@@ -27,7 +27,7 @@ from .tensor_pickle import (
     read_pickle,
     sizes,
 )
-from .torch_archive import Archive, element_type, open_archive, part_archive
+from .torch_archive import MOST_VIEWS, Archive, element_type, open_archive, part_archive
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
@@ -67,6 +67,8 @@ class ShardedFolder:
             with part.open("rb") as file:
                 check_kind(part, file.read(ENOUGH_BYTES), "PyTorch", "ZIP", "pickle")
                 self.size += file.seek(0, os.SEEK_END)
+        # A short list of parts may name the same long one again and again.
+        self._left = MOST_VIEWS * self.size
 
     def read(self, tensors: Mapping[str, DividedTensor]) -> dict[str, NDArray[Any]]:
         return {name: self._whole(name, tensor) for name, tensor in tensors.items()}
@@ -84,6 +86,9 @@ class ShardedFolder:
     def _part(self, name: str, dtype: str, chunk: Chunk) -> NDArray[Any]:
         with self._file(chunk.file).open("rb") as file:
             archive = part_archive(file, chunk.start, chunk.length)
+            self._left -= chunk.length
+            if self._left < 0:
+                raise ValueError("its parts repeat bytes of its files")
             stored = archive.content
             if not isinstance(stored, StoredTensor) or (stored.shape, stored.dtype) != (chunk.shape, dtype):
                 raise ValueError(f"a part of {name!r} is not the tensor that the metadata names")
