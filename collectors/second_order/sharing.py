@@ -76,8 +76,9 @@ def _summed(
     dist.all_reduce(flat, group=group)
     dist.all_reduce(numbers, group=group)
     pieces = iter(flat.split([part.numel() for part in parts]))
-    summed = {
-        layer: Observation(*(next(pieces).view(shape) for shape in shapes[layer]), *row)
-        for layer, row in zip(recorded, numbers.tolist(), strict=True)
-    }
-    return {layer: seen for layer, seen in summed.items() if seen.calls}
+    found = {}
+    for layer, (a_weight, g_weight, samples, calls, batch) in zip(recorded, numbers.tolist(), strict=True):
+        a, g = (next(pieces).view(shape) for shape in shapes[layer])
+        if calls:
+            found[layer] = Observation(a, g, a_weight, g_weight, samples, calls, batch)
+    return found
