@@ -75,7 +75,7 @@ def _summed(
     numbers = torch.tensor(sums, dtype=torch.float64, device=weight.device)
     dist.all_reduce(flat, group=group)
     dist.all_reduce(numbers, group=group)
-    pieces = iter(flat.split([part.numel() for part in parts]))
+    pieces = iter(flat.split_with_sizes([part.numel() for part in parts]))
     found = {}
     for layer, (a_weight, g_weight, samples, calls, batch) in zip(recorded, numbers.tolist(), strict=True):
         a, g = (next(pieces).view(shape) for shape in shapes[layer])
