@@ -58,8 +58,8 @@ def netcdf_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
     stream = io.BytesIO()
     # Not to_netcdf, which wants a file; when a disk is full, HDF5 ends the process as it closes one.
     with h5netcdf.File(stream, "w") as file:
-        for group, dataset in groups.items():
-            store = H5NetCDFStore(file, group, "a")
+        for place, dataset in groups.items():
+            store = H5NetCDFStore(file, place, "a")
             # A fill value would claim that a NaN which was measured is missing.
             dataset.dump_to_store(store, encoding={name: {"_FillValue": None} for name in dataset.variables})
             store.sync()
