@@ -72,8 +72,8 @@ ENVIRONMENTS = (
         ".venv-deepspeed",
         (
             "collectors/recording/summary_collector.py",
-            "collectors/networks/torch_shards.py",
-            "collectors/weights/zero_folder.py",
+            "collectors/networks/torch_readers.py",
+            "collectors/weights/sharded_folder.py",
         ),
         ("tests/frameworks/*deepspeed*",),
         one_core=True,

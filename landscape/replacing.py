@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.errors import LandscapeError, NotReplacedError
-from collectors.files import replacing
+from collectors.files import local_files
 from collectors.files.file_kinds import ENOUGH_BYTES
 from collectors.files.places import AnyPath, check_directory, is_url
 from collectors.files.remote_path import RemotePath
@@ -65,7 +65,7 @@ def first_bytes(target: AnyPath, count: int) -> bytes:
     try:
         if isinstance(target, RemotePath):
             return target.read_bytes(0, count)
-        return replacing.first_bytes(target, count)
+        return local_files.first_bytes(target, count)
     except FileNotFoundError:
         return b""
     except NotReplacedError as error:

@@ -196,6 +196,10 @@ def callbacks_with_state(callbacks: Iterable[Any]) -> Iterator[tuple[str, Any]]:
             yield type(callback).__name__, callback
 
 
+def states_of(callbacks: Iterable[Any]) -> list[tuple[str, Any]]:
+    return [(name, callback.state_dict()) for name, callback in callbacks_with_state(callbacks)]
+
+
 def restore_callbacks(callbacks: Iterable[Any], saved: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
     """Loads (class name, state, ...) items, the i-th of a class into its i-th callback; returns those left over."""
     present = list(callbacks_with_state(callbacks))

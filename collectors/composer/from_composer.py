@@ -6,17 +6,13 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..callbacks.callback import STEP_EVENTS, CallbackParameters, RunContext, StepListener
-from ..callbacks.callback_manager import restore_callbacks
-from ..validation import check_instance
-from .parameters import composer_missing, states_of
-from .state import EVAL_LABEL, ModelState
+import composer
+from composer.loggers import LoggerDestination
 
-try:
-    import composer
-    from composer.loggers import LoggerDestination
-except ImportError as error:
-    raise composer_missing(error) from error
+from ..callbacks.callback import STEP_EVENTS, CallbackParameters, RunContext, StepListener
+from ..callbacks.callback_manager import restore_callbacks, states_of
+from ..validation import check_instance
+from .state import EVAL_LABEL, ModelState
 
 HOOK_EVENTS: Mapping[str, tuple[str, ...]] = {
     "begin": ("init", "before_load", "after_load"),

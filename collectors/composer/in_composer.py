@@ -1,28 +1,24 @@
-"""InComposer: callbacks of this library inside a Composer trainer."""
+"""InComposer: callbacks of this library inside a Composer trainer, and what they read in ``cb_params``."""
 
 from __future__ import annotations
 
 import functools
+import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import composer
+import torch
+
 from ..callbacks.callback import Callback, CallbackParameters, RunContext
-from ..callbacks.callback_manager import CallbackManager, restore_callbacks
+from ..callbacks.callback_manager import CallbackManager, restore_callbacks, states_of
 from ..networks.torch_network import unwrap
-from . import parameters
+from ..process_rank import parallel_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from composer import Logger, State
-
-
-try:
-    import composer
-except ImportError as error:
-    raise parameters.composer_missing(error) from error
 
 EVENT_HOOKS: Mapping[str, tuple[str, ...]] = {
     "fit_start": ("on_train_begin",),
@@ -38,15 +34,17 @@ EVENT_HOOKS: Mapping[str, tuple[str, ...]] = {
     "eval_end": ("on_eval_epoch_end", "on_eval_end"),
 }
 """Which of our hooks run at which of Composer's events; all other events mean nothing to our callbacks."""
+_FROM_TRAINING = ("mode", "cur_step_num", "batch_num", "net_outputs")
 
 
 def _in_a_run(handle: Callable[[InComposer, State, Logger], None]) -> Callable[[InComposer, State, Logger], None]:
-    """Makes a method for an event do nothing outside of any run."""
+    """Makes a method for an event do nothing outside of any run, and end the run where it raises."""
 
     @functools.wraps(handle)
     def handle_in_a_run(self: InComposer, state: State, logger: Logger) -> None:
         if not self._is_outside(state):
-            handle(self, state, logger)
+            with self._noticing_errors():
+                handle(self, state, logger)
 
     return handle_in_a_run
 
@@ -118,50 +116,45 @@ class InComposer(composer.Callback):  # type: ignore[misc]
             )
         self._give_up()
         with self._noticing_errors():
-            self._begin_run(parameters.training_parameters(state))
+            self._begin_run(_training_parameters(state))
             self._call("fit_start", state)
             if not int(state.timestamp.batch_in_epoch):
                 self._restore()
 
     @_in_a_run
     def epoch_start(self, state: State, logger: Logger) -> None:
-        with self._noticing_errors():
-            self._params.cur_epoch_num = int(state.timestamp.epoch) + 1
-            self._in_epoch = True
-            self._call("epoch_start", state)
+        self._params.cur_epoch_num = int(state.timestamp.epoch) + 1
+        self._in_epoch = True
+        self._call("epoch_start", state)
 
     @_in_a_run
     def batch_start(self, state: State, logger: Logger) -> None:
         if not self._in_epoch:
             # Going on in the middle of an epoch, Composer does not begin it again.
             self.epoch_start(state, logger)
-        with self._noticing_errors():
-            self._restore()
-            self._params.update(train_dataset_element=state.batch, cur_step_num=int(state.timestamp.batch) + 1)
-            self._call("batch_start", state)
+        self._restore()
+        self._params.update(train_dataset_element=state.batch, cur_step_num=int(state.timestamp.batch) + 1)
+        self._call("batch_start", state)
 
     @_in_a_run
     def batch_end(self, state: State, logger: Logger) -> None:
-        with self._noticing_errors():
-            self._params.net_outputs = parameters.step_loss(state)
-            self._call("batch_end", state)
+        self._params.net_outputs = _step_loss(state)
+        self._call("batch_end", state)
 
     @_in_a_run
     def epoch_checkpoint(self, state: State, logger: Logger) -> None:
         """Ends an epoch, after its evaluation."""
-        with self._noticing_errors():
-            self._end_epoch(state)
+        self._end_epoch(state)
 
     @_in_a_run
     def fit_end(self, state: State, logger: Logger) -> None:
-        with self._noticing_errors():
-            if self._in_epoch and self.ends_partial_epochs:
-                self._end_epoch(state)
-            params = self._params
-            if params.epoch_num is None:
-                params.epoch_num = params.cur_epoch_num
-            self._call("fit_end", state)
-            self._end_run()
+        if self._in_epoch and self.ends_partial_epochs:
+            self._end_epoch(state)
+        params = self._params
+        if params.epoch_num is None:
+            params.epoch_num = params.cur_epoch_num
+        self._call("fit_end", state)
+        self._end_run()
 
     def eval_before_all(self, state: State, logger: Logger) -> None:
         self._evaluates_for_fit = True
@@ -175,48 +168,45 @@ class InComposer(composer.Callback):  # type: ignore[misc]
                 self._begin_run(CallbackParameters(mode="eval", network=unwrap(state.model)))
             if self._evaluates_for_fit:
                 self._audience = self._manager.for_fit_evaluation()
-            self._training = parameters.begin_evaluation(self._params, state)
+            self._training = _begin_evaluation(self._params, state)
             self._call("eval_start", state)
 
     @_in_a_run
     def eval_batch_start(self, state: State, logger: Logger) -> None:
-        with self._noticing_errors():
-            self._params.update(eval_dataset_element=state.batch, cur_step_num=int(state.eval_timestamp.batch) + 1)
-            self._call("eval_batch_start", state)
+        self._params.update(eval_dataset_element=state.batch, cur_step_num=int(state.eval_timestamp.batch) + 1)
+        self._call("eval_batch_start", state)
 
     @_in_a_run
     def eval_batch_end(self, state: State, logger: Logger) -> None:
-        with self._noticing_errors():
-            self._params.net_outputs = state.outputs
-            self._call("eval_batch_end", state)
+        self._params.net_outputs = state.outputs
+        self._call("eval_batch_end", state)
 
     @_in_a_run
     def eval_end(self, state: State, logger: Logger) -> None:
-        with self._noticing_errors():
-            params, training = self._params, self._training or {}
-            before_metrics, *after = EVENT_HOOKS["eval_end"]
-            self._call_hook(before_metrics)
-            params.metrics = parameters.evaluation_results(state)
-            in_training = training.get("mode") == "train"
-            if in_training:
-                several = len(state.evaluators) > 1
-                named = {f"{state.dataloader_label}/{key}": value for key, value in params.metrics.items()}
-                params.eval_results = {**params.get("eval_results", {}), **(named if several else params.metrics)}
-            for hook in after:
-                self._call_hook(hook)
-            self._audience, self._training = self._manager, None
-            if in_training:
-                params.update(training)
-                self._pass_stop_on(state)
-            else:
-                self._end_run()
+        params, training = self._params, self._training or {}
+        before_metrics, *after = EVENT_HOOKS["eval_end"]
+        self._call_hook(before_metrics)
+        params.metrics = _evaluation_results(state)
+        in_training = training.get("mode") == "train"
+        if in_training:
+            several = len(state.evaluators) > 1
+            named = {f"{state.dataloader_label}/{key}": value for key, value in params.metrics.items()}
+            params.eval_results = {**params.get("eval_results", {}), **(named if several else params.metrics)}
+        for hook in after:
+            self._call_hook(hook)
+        self._audience, self._training = self._manager, None
+        if in_training:
+            params.update(training)
+            self._pass_stop_on(state)
+        else:
+            self._end_run()
 
     def close(self, state: State, logger: Logger) -> None:
         """Tells the callbacks of a run that did not end that it failed, and leaves them."""
         self._give_up()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"callbacks": parameters.states_of(self._manager.callbacks)}
+        return {"callbacks": states_of(self._manager.callbacks)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Keeps the states until the next run has begun."""
@@ -308,3 +298,73 @@ class InComposer(composer.Callback):  # type: ignore[misc]
         if on_its_way is None and getattr(error, "__notes__", None):
             # Otherwise what the callbacks raised would be lost; Composer logs it.
             raise error
+
+
+def _training_parameters(state: State) -> CallbackParameters:
+    network = unwrap(state.model)
+    batch_num = _batches_of(state)
+    step = int(state.timestamp.batch)
+    return CallbackParameters(
+        mode="train",
+        network=network,
+        train_network=state.model,
+        loss_fn=getattr(network, "loss", None),
+        optimizer=state.optimizers[0] if state.optimizers else None,
+        train_dataset=state.dataloader,
+        train_dataset_element=None,
+        epoch_num=_epochs(state, batch_num),
+        cur_epoch_num=int(state.timestamp.epoch),
+        batch_num=batch_num,
+        cur_step_num=step,
+        initial_step=step,
+        **parallel_parameters(),
+        dataset_sink_mode=False,
+        loss_scale_manager=state.scaler,
+        # The reference's spelling, for callbacks that were written against it.
+        loss_scale_mananger=state.scaler,
+        last_save_ckpt_step=None,
+        latest_ckpt_file=None,
+    )
+
+
+def _begin_evaluation(params: CallbackParameters, state: State) -> dict[str, Any]:
+    """Sets the parameters for an evaluation and returns those of the training around it."""
+    training = {key: params[key] for key in _FROM_TRAINING if key in params}
+    params.update(
+        mode="eval",
+        eval_network=state.model,
+        valid_dataset=state.dataloader,
+        batch_num=_batches_of(state),
+        cur_step_num=0,
+        dataset_sink_mode=False,
+    )
+    return training
+
+
+def _step_loss(state: State) -> Any:
+    """Returns the loss of the batch that is done: over all its microbatches and all ranks."""
+    # The trainer's total is an all-reduced number under this name; state.loss is the last microbatch's, scaled.
+    return state.total_loss_dict.get("loss/train/total", state.loss)
+
+
+def _evaluation_results(state: State) -> dict[str, Any]:
+    label = state.dataloader_label
+    metrics = state.eval_metrics.get(label, {}) if label is not None else {}
+    return {name: _number(state.eval_metric_values[name]) for name in metrics if name in state.eval_metric_values}
+
+
+def _batches_of(state: State) -> int | None:
+    return None if state.dataloader_len is None else int(state.dataloader_len)
+
+
+def _epochs(state: State, batch_num: int | None) -> int | None:
+    duration = state.max_duration
+    if duration is None:
+        return None
+    if duration.unit.value == "ep":
+        return int(duration)
+    return math.ceil(int(duration) / batch_num) if duration.unit.value == "ba" and batch_num else None
+
+
+def _number(value: Any) -> Any:
+    return float(value) if isinstance(value, torch.Tensor) and value.numel() == 1 else value

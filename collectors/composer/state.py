@@ -8,20 +8,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
+from composer import ComposerModel, State, Time, Timestamp
+from composer.utils import get_device
 from torch import nn
 
 from ..networks.batches import call_network, sample_count
-from .parameters import composer_missing
 
 if TYPE_CHECKING:
     from ..callbacks.callback import CallbackParameters
-
-
-try:
-    from composer import ComposerModel, State, Time, Timestamp
-    from composer.utils import get_device
-except ImportError as error:
-    raise composer_missing(error) from error
 
 TRAIN_LABEL, EVAL_LABEL = "train", "eval"
 _DEVICES = {"cuda": "gpu", "mps": "mps"}

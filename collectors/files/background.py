@@ -1,4 +1,4 @@
-"""Threads that write for callers who must not wait: the newest state at intervals, or jobs in their order."""
+"""Threads that write for callers who must not wait: the newest state, or jobs in order; and what is tried again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+_Result = TypeVar("_Result")
+
+LAST_PAUSES_SECONDS = (1.0, 5.0, 20.0)
+"""The pauses between the attempts of a last write, which everything else waits for."""
 
 
 class WriterClosedError(RuntimeError):
@@ -185,3 +191,19 @@ class OrderedJobs(NewestState):
             self._done += 1
             self._is_unsaved |= self._has_state
             self._changed.notify_all()
+
+
+def retry(
+    action: Callable[[], _Result],
+    pauses: Sequence[float],
+    when: Callable[[Exception], bool] = lambda error: isinstance(error, OSError),
+) -> _Result:
+    """Returns an action's result, tried again after each pause (seconds) if ``when`` says that its error may pass."""
+    for pause in pauses:
+        try:
+            return action()
+        except Exception as error:
+            if not when(error):
+                raise
+        time.sleep(pause)
+    return action()

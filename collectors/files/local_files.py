@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import shutil
+import stat
 import tempfile
 import uuid
 import weakref
@@ -14,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import FileWriteError
+from ..errors import FileWriteError, NotReplacedError
 from . import system
-from .replacing import check_replaceable
+from .file_kinds import ENOUGH_BYTES
 from .system import process_is_alive
 
 if TYPE_CHECKING:
@@ -25,6 +26,17 @@ if TYPE_CHECKING:
 # One write takes at most 2 GiB.
 _BLOCK_BYTES = 64 * 2**20
 _TEMPORARY = re.compile(r"\.(.+)\.(\d{1,10})\.[0-9a-f]{8}\.tmp", re.DOTALL)
+_HDF5 = rb"\x89|CDF"
+_PAGE = rb'<!doctype html>\s*<html lang="en">.{0,400}"Content-Security-Policy".{0,2000}<link rel="icon" href="data:,">'
+_XML = rb"\s*<(\?xml|svg|VTKFile)"
+_EVENTS = rb".{12}\t"
+# How files begin that have these endings; of others nobody knows.
+_BEGINNINGS = {
+    ".csv": rb"[^\n]*\bloss\b", ".gif": rb"GIF8", ".glb": rb"glTF", ".gltf": rb"\s*\{", ".h5": _HDF5,
+    ".htm": _PAGE, ".html": _PAGE, ".js": rb"/\*+\s*\* plotly\.js", ".mp4": rb".{4}ftyp", ".nc": _HDF5,
+    ".npz": rb"PK", ".pdf": rb"%PDF-", ".png": rb"\x89PNG",
+    ".safetensors": rb".{0,8}\Z|.{8}\{", ".svg": _XML, ".txt": rb"Caption: ", ".vtp": _XML, ".vts": _XML,
+}  # fmt: skip
 
 
 class WholeFile:
@@ -126,6 +138,46 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
+
+
+def check_replaceable(path: Path) -> None:
+    """Checks that a file of this machine may take the place of what has its name."""
+    found = first_bytes(path, ENOUGH_BYTES if _beginning(path.name) else 0)
+    if not begins_as_ours(path.name, found):
+        raise NotReplacedError(path, f"is no {path.suffix} file that this program writes")
+
+
+def begins_as_ours(name: str, found: bytes) -> bool:
+    """Returns whether a file of that name that begins so may be one that this program wrote, perhaps not to its end."""
+    beginning = _beginning(name)
+    return beginning is None or not found or re.match(beginning, found, re.DOTALL | re.IGNORECASE) is not None
+
+
+def _beginning(name: str) -> bytes | None:
+    return _EVENTS if "summary." in name else _BEGINNINGS.get(Path(name).suffix.lower())
+
+
+def first_bytes(path: Path, count: int) -> bytes:
+    """Returns how the file begins that is to be replaced; nothing where there is none, or a folder."""
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            return b""
+        # Opening a named pipe would wait for a writer.
+        if not stat.S_ISREG(mode):
+            raise NotReplacedError(path, "is no regular file")
+        if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
+            raise NotReplacedError(path, "is read-only")
+        if not count:
+            return b""
+        with system.open_for_reading(path) as file:
+            return file.read(count)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    except NotReplacedError:
+        raise
+    except OSError as error:
+        raise NotReplacedError(path, f"is there, but cannot be read ({error.strerror}),") from error
 
 
 def bytes_written(write: Callable[[Path], object]) -> bytes:

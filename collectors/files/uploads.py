@@ -5,10 +5,9 @@ from __future__ import annotations
 import shutil
 import warnings
 
-from .background import NewestState
+from .background import LAST_PAUSES_SECONDS, NewestState, retry
 from .local_files import TemporaryFolder, unsent_folder
 from .remote_path import RemotePath
-from .retrying import LAST_PAUSES_SECONDS, retry
 
 INTERVAL_SECONDS = 30.0
 # Uploading takes at most a tenth of the time, however slow the network is.

@@ -79,8 +79,7 @@ def storable_extra_states(network: object) -> dict[str, Any]:
     """Returns what layers of a PyTorch network keep beside their weights; warns of what no checkpoint can hold."""
     if framework_of(network) != "torch":
         return {}
-    from ..networks.torch_extra_states import extra_states
-    from ..networks.torch_network import unwrap
+    from ..networks.torch_network import extra_states, unwrap
 
     found = {}
     for name, state in extra_states(cast(Any, unwrap(cast(Any, network)))).items():

@@ -115,8 +115,7 @@ def load_weights(network: Any, weights: State, extra_states: Mapping[str, Any], 
     """Puts weights and layers' extra states into a PyTorch network, or none of them where names or shapes differ."""
     import torch
 
-    from ..networks.torch_extra_states import set_extra_states
-    from ..networks.torch_network import named_tensors, to_tensor, unwrap, weight_space
+    from ..networks.torch_network import named_tensors, set_extra_states, to_tensor, unwrap, weight_space
 
     # Another program's file has them as tensors among the weights.
     more = {name: to_tensor(array) for name, array in weights.items() if is_extra_state(name)}

@@ -1,4 +1,4 @@
-"""A JAX network taken apart into named arrays, and put together again from other values."""
+"""JAX's reader: a network taken apart into named arrays, and put together again from other values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from .jax_filters import filter_axes_of_module, filter_axes_of_tree
 from .jax_network import JaxNetwork, ParametersFunction, function_name, holds_collections
 from .weight_space import TensorInfo, WeightSpace, numpy_dtype
+
+# Flax's names of what has no filters, however many axes it has: attention's biases, scales of normalization layers.
+_WITHOUT_FILTERS = ("bias", "scale")
+_PROJECTIONS = ("query", "key", "value")
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def take_apart(network: Any) -> NamedArrays:
     known_axes: dict[str, tuple[int, ...]] = {}
     if is_module(tree):
         name = network.name or type(tree).__name__
-        aliases, known_axes = _shared_names(tree), filter_axes_of_module(tree)
+        aliases, known_axes = _shared_names(tree), _filter_axes_of_module(tree)
         graph, tree = sys.modules["flax.nnx"].split(tree)
         apply = functools.partial(_apply_in_eval_mode, apply, graph)
     else:
@@ -73,23 +76,14 @@ def take_apart(network: Any) -> NamedArrays:
     places: dict[str, int] = {}
     tensors = []
     named_leaves = _named_leaves(tree)
-    known_axes = (
-        filter_axes_of_tree({name: leaves[index].shape for index, (name, _) in named_leaves.items()}) | known_axes
-    )
+    shapes = {name: leaves[index].shape for index, (name, _) in named_leaves.items()}
     for index, (tensor_name, is_parameter) in named_leaves.items():
         if tensor_name in places:
             raise ValueError(f"parameters hold two arrays that are both called {tensor_name!r}; rename one of them.")
         places[tensor_name] = index
-        tensors.append(
-            _describe(
-                tensor_name,
-                leaves[index],
-                is_parameter,
-                network.trainable,
-                aliases.get(tensor_name, ()),
-                known_axes[tensor_name],
-            )
-        )
+        axes = known_axes.get(tensor_name) or _filter_axes(tensor_name, shapes[tensor_name], shapes)
+        further = aliases.get(tensor_name, ())
+        tensors.append(_describe(tensor_name, leaves[index], is_parameter, network.trainable, further, axes))
     if not tensors:
         raise TypeError(f"parameters must hold at least one array, but got {type(tree).__name__} without any.")
 
@@ -157,6 +151,46 @@ def _describe(
         filter_axes=filter_axes if is_parameter else (),
         aliases=aliases,
     )
+
+
+def _filter_axes_of_module(module: Any) -> dict[str, tuple[int, ...]]:
+    """Returns the filter axes of those kernels of a flax.nnx.Module whose layer says more than their shape does."""
+    nnx = sys.modules["flax.nnx"]
+    found: dict[str, tuple[int, ...]] = {}
+    for path, layer in nnx.iter_graph(module):
+        kernel = ".".join(map(str, (*path, "kernel")))
+        if isinstance(layer, nnx.ConvTranspose) and layer.transpose_kernel:
+            found[kernel] = (layer.kernel[...].ndim - 2,)
+        elif isinstance(layer, nnx.LinearGeneral):
+            count, batches = layer.kernel[...].ndim, len(layer.batch_axis)
+            found[kernel] = (*range(batches), *range(count - len(layer.out_features), count))
+        elif isinstance(layer, nnx.Einsum):
+            letters, outputs = layer.einsum_str.replace(" ", "").split(",")[1].split("->")
+            if "." not in letters:
+                axes = tuple(axis for axis, letter in enumerate(letters) if letter in outputs)
+                found[kernel] = axes or (len(letters) - 1,)
+    return found
+
+
+def _filter_axes(name: str, shape: tuple[int, ...], shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """Returns the filter axes of an array from nothing but the paths (joined by dots) and shapes of all arrays."""
+    layer, _, key = name.rpartition(".")
+    count = len(shape)
+    if count < 2 or key in _WITHOUT_FILTERS:
+        return ()
+    if key == "embedding":
+        return (0,)  # a row for each entry
+    # A kernel's outputs are its last axis, or as many as the bias has: kernels of Flax's attention are (inputs, heads,
+    # entries), and ``nn.scan`` puts an axis of the layers in front.
+    bias = tuple(shapes.get(f"{layer}.bias" if layer else "bias", ()))
+    if 2 <= len(bias) < count:
+        if shape[-len(bias) :] == bias:
+            return tuple(range(count - len(bias), count))
+        if (shape[0], shape[-1]) == (bias[0], bias[-1]):
+            return (0, count - 1)
+    if not bias and key == "kernel" and count == 3 and layer.rpartition(".")[2] in _PROJECTIONS:
+        return (1, 2)
+    return (count - 1,)
 
 
 def _is_array(leaf: Any) -> bool:

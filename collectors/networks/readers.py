@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .weight_space import WeightSpace
 
 if TYPE_CHECKING:
-    from .torch_shards import ShardedReader
+    from .torch_readers import ShardedReader
 
 NETWORK_KINDS = (
     "a torch.nn.Module, a keras.Model, a mindspore.nn.Cell, a flax.nnx.Module, or a collectors.jax.JaxNetwork"
@@ -88,7 +88,7 @@ def read_network(network: object) -> dict[str, NDArray[Any]]:
 def repeated_reader(network: object) -> Callable[[], dict[str, NDArray[Any]]]:
     """Returns a ``read_network`` for many calls, faster where it can be; arrays last as long as their mapping."""
     if framework_of(network) == "torch":
-        from .torch_repeated import RepeatedReader
+        from .torch_readers import RepeatedReader
 
         return RepeatedReader(cast(Any, network))
     return functools.partial(reader_of(network).read, network)
@@ -98,7 +98,7 @@ def sharded_reader(network: object, *, keeps: bool) -> ShardedReader | None:
     """Returns what reads a network divided among processes; None where each process has all parameters."""
     if not is_sharded(network):
         return None
-    from .torch_shards import ShardedReader
+    from .torch_readers import ShardedReader
 
     return ShardedReader(cast(Any, network), keeps=keeps)
 
@@ -106,9 +106,9 @@ def sharded_reader(network: object, *, keeps: bool) -> ShardedReader | None:
 def is_sharded(network: object) -> bool:
     if framework_of(network) != "torch":
         return False
-    from . import torch_shards
+    from . import torch_readers
 
-    return torch_shards.is_sharded(cast(Any, network))
+    return torch_readers.is_sharded(cast(Any, network))
 
 
 def is_network(value: object) -> bool:

@@ -1,11 +1,12 @@
-"""PyTorch's reader: an ``nn.Module`` as named tensors."""
+"""PyTorch's reader: an ``nn.Module`` as named tensors, and what its layers keep beside them (``get_extra_state``)."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.utils.weight_norm import WeightNorm
 
+from ..errors import CheckpointError
 from .offloaded_weights import offloaded_values, offloaded_weights
-from .torch_extra_states import warn_of_extra_states
-from .weight_space import Role, TensorInfo, WeightSpace, canonical_name, numpy_dtype
+from .weight_space import Role, TensorInfo, WeightSpace, canonical_name, extra_states_left_out, numpy_dtype
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _NORMALIZATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
@@ -172,6 +173,32 @@ def tensor_infos(
     return result
 
 
+def extra_states(module: nn.Module) -> dict[str, Any]:
+    """Returns the extra state of each layer that has one, by the names of PyTorch's state dicts."""
+    return {name: layer.get_extra_state() for name, layer in _layers_with_state(module).items()}
+
+
+def set_extra_states(module: nn.Module, states: Mapping[str, Any], where: str) -> None:
+    """Gives each layer its extra state; warns of layers and of states that are left over."""
+    layers = _layers_with_state(module)
+    for name, layer in layers.items():
+        if name in states:
+            try:
+                layer.set_extra_state(states[name])
+            except Exception as error:
+                raise CheckpointError(
+                    f"{where} holds an extra state that network's layer {type(layer).__name__} ({name!r}) does not "
+                    f"take: {error!r}. Load it into a network that is built like the one that was saved."
+                ) from error
+    _warn_of_extra("network", layers.keys() - states)
+    _warn_of_extra(where, states.keys() - layers)
+
+
+def warn_of_extra_states(module: nn.Module) -> None:
+    """Warns of layers that keep more than parameters and buffers."""
+    _warn_of_extra("network", _layers_with_state(module))
+
+
 def check_values(network: nn.Module) -> None:
     """Checks that every parameter and buffer has a shape, and values, in its layer or elsewhere."""
     module = unwrap(network)
@@ -227,6 +254,20 @@ def to_tensor(array: NDArray[Any]) -> torch.Tensor:
         integers = torch.from_numpy(array.view(np.int16 if array.itemsize == 2 else np.uint8))
         return integers.view(getattr(torch, name))
     return torch.from_numpy(array)
+
+
+def _layers_with_state(module: nn.Module) -> dict[str, nn.Module]:
+    return {
+        canonical_name(f"{path}._extra_state" if path else "_extra_state"): layer
+        for path, layer in module.named_modules()
+        if type(layer).get_extra_state is not nn.Module.get_extra_state
+    }
+
+
+def _warn_of_extra(label: str, names: Collection[str]) -> None:
+    if names:
+        text = f"{label} holds more than weights; {extra_states_left_out(sorted(names))}"
+        warnings.warn(text, UserWarning, stacklevel=3)
 
 
 def _owners(module: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:

@@ -9,8 +9,7 @@ from ..errors import CheckpointError, LandscapeError, RunDirectoryError
 from ..files.places import AnyPath, LocalCopies, check_directory, lost_slashes_hint
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import WeightSpace
-from ..weights.aligned import align
-from ..weights.frozen_parameters import CompletedState
+from ..weights.aligned import CompletedState, align
 from ..weights.safetensors_file import CheckpointFile, StateReader
 from .metadata import RunMetadata
 from .settings import LandscapeSettings

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from ..errors import CheckpointError, RunDirectoryError
 from ..files.file_kinds import ENOUGH_BYTES
-from ..files.replacing import begins_as_ours
+from ..files.local_files import begins_as_ours
 from ..networks.weight_space import WeightSpace, some_names
-from ..weights.frozen_parameters import FrozenParameters
+from ..weights.aligned import FrozenParameters
 from ..weights.safetensors_file import CheckpointFile, StateReader
 from .directory import METADATA_NAME, RunDirectory, check_lies_in_folder
 from .folder import LocalCheckpointFolder, RemoteCheckpointFolder

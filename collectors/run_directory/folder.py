@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import RunDirectoryError
+from ..files.background import retry
 from ..files.local_files import TemporaryFolder, remove_stale_temporaries, write_text
-from ..files.locks import WITHOUT_LOCKS, LockHeldError, NoLock, ProcessLock, WriteLock, holder
-from ..files.markers import Marker
+from ..files.locks import WITHOUT_LOCKS, LockHeldError, Marker, NoLock, ProcessLock, WriteLock, holder
 from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
-from ..files.retrying import retry
 from ..networks.weight_space import State
 from ..weights.safetensors_file import write_checkpoint
 from .directory import CHECKPOINT_FOLDER, METADATA_NAME, check_lies_in_run

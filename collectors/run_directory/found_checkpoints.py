@@ -15,8 +15,7 @@ from ..files.remote_path import RemotePath
 from ..validation import wrong_type
 from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES
 from ..weights.pretrained_folder import ADAPTER_FILES, WEIGHT_FILES, is_beside
-from ..weights.sharded_folder import METADATA, find_sharded_folder
-from ..weights.zero_folder import find_zero_folder
+from ..weights.sharded_folder import METADATA, find_sharded_folder, find_zero_folder
 from .numbering import natural_key
 
 _PATTERN = re.compile(r"[*?\[]")

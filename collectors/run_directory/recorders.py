@@ -17,7 +17,7 @@ from .settings import LandscapeSettings
 from .writer import RunWriter
 
 if TYPE_CHECKING:
-    from ..networks.torch_shards import ShardedReader
+    from ..networks.torch_readers import ShardedReader
 
 
 class TrajectoryRecorder:

@@ -14,7 +14,7 @@ from ..files.background import OrderedJobs
 from ..files.locks import LockHeldError, NoLock, WriteLock
 from ..files.places import AnyPath
 from ..networks.weight_space import WeightSpace, some_names
-from ..weights.frozen_parameters import FrozenParameters, frozen_state
+from ..weights.aligned import FrozenParameters, frozen_state
 from ..weights.safetensors_file import STORABLE_DTYPES, MemoryState
 from .existing_run import checkpoint_name, remove_run, take_over
 from .folder import checkpoint_folder

@@ -42,7 +42,6 @@ def thor(
         TypeError: an argument has the wrong type; the network is one of MindSpore.
         ValueError: an argument has a wrong value.
     """
-    ConvertNetUtils().convert_to_thor_net(net)
     return Thor(
         net,
         learning_rate,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,11 +14,13 @@ from torch.nn import functional as F
 # inputs a, and of G, the mean of g g' over the gradients g of the samples' losses with respect to its outputs (Martens
 # & Grosse 2015, Grosse & Martens 2016; THOR: Chen et al. 2021). Only diagonal blocks are kept, of ``split_dim`` rows.
 SAMPLES, MINDSPORE_GPU = "samples", "mindspore_gpu"
+# Where a weight's state has the sums of a begun step, so that checkpoints have them.
+_A, _G, _SUMS = "recorded_a", "recorded_g", "recorded_sums"
 
 
 @dataclass
 class Observation:
-    """What one call of a layer and the gradient of its outputs tell; sums, which add up over calls and batches.
+    """What calls of a layer and the gradients of its outputs tell; sums, which add up over calls and batches.
 
     Attributes:
         a: sum of a a' in diagonal blocks, of shape (blocks, size, size); for an Embedding how often each row was
@@ -26,6 +29,8 @@ class Observation:
         a_weight: what to divide ``a`` by.
         g_weight: what to divide ``g`` by.
         samples: the length of the inputs' first dimension.
+        calls: how many calls it is the sum of.
+        batch: how many samples' losses the loss averages, once ``g`` is that of each sample's own loss.
     """
 
     a: torch.Tensor
@@ -33,6 +38,12 @@ class Observation:
     a_weight: float
     g_weight: float
     samples: float
+    calls: float = 1.0
+    batch: float = 0.0
+
+    def of_each_sample(self, batch: float) -> Observation:
+        """Returns it with G of each sample's own loss instead of the mean over ``batch`` samples (1: a sum)."""
+        return replace(self, g=self.g * batch**2, batch=batch)
 
 
 @dataclass
@@ -52,6 +63,52 @@ class Factors:
     g_positions: float
 
 
+def recorded(state: dict[str, Any]) -> Observation | None:
+    """Returns what a begun step has seen of the weight with this state, None where it is nothing."""
+    return Observation(state[_A], state[_G], *state[_SUMS]) if _SUMS in state else None
+
+
+def add_recorded(state: dict[str, Any], seen: Observation) -> None:
+    sums = [seen.a_weight, seen.g_weight, seen.samples, seen.calls]
+    if _SUMS in state:
+        state[_A].add_(seen.a)
+        state[_G].add_(seen.g)
+        sums = [before + new for before, new in zip(state[_SUMS], sums, strict=True)]
+    else:
+        state[_A], state[_G] = seen.a, seen.g
+    state[_SUMS] = [float(number) for number in sums]
+
+
+def multiply_recorded(state: dict[str, Any], factor: float) -> None:
+    """Makes a weight's state what it were if the loss had been multiplied by a factor."""
+    if _G in state:
+        state[_G] = state[_G] * factor**2
+
+
+def forget_recorded(state: dict[str, Any]) -> None:
+    for name in (_A, _G, _SUMS):
+        state.pop(name, None)
+
+
+def weight_of(layer: nn.Module) -> nn.Parameter:
+    weight = layer._parameters["weight"]
+    assert weight is not None
+    return weight
+
+
+def widths(layer: nn.Module) -> tuple[int, int]:
+    """Returns how many rows the whole A and the whole G of a layer have."""
+    weight = weight_of(layer)
+    return (weight.shape[0], weight.shape[1]) if isinstance(layer, nn.Embedding) else (weight[0].numel(), len(weight))
+
+
+def shapes(layer: nn.Module, variant: str, split: int) -> tuple[torch.Size, torch.Size]:
+    """Returns the shapes of a layer's A and G in diagonal blocks; the A of an Embedding is a vector."""
+    a_width, g_width = widths(layer)
+    a_shape = (a_width,) if isinstance(layer, nn.Embedding) else _block_shape(a_width, split)
+    return torch.Size(a_shape), torch.Size(_block_shape(g_width, _g_split(layer, variant, split)))
+
+
 def observe(layer: nn.Module, inputs: torch.Tensor, gradient: torch.Tensor, variant: str, split: int) -> Observation:
     """Returns what a call tells, by its inputs (with or without a samples' axis) and the loss's gradient by outputs."""
     if isinstance(layer, nn.Conv2d):
@@ -68,7 +125,7 @@ def observe(layer: nn.Module, inputs: torch.Tensor, gradient: torch.Tensor, vari
         samples = len(inputs) if inputs.dim() else 1
         counts = torch.bincount(inputs.reshape(-1), minlength=layer.num_embeddings).to(gradient.dtype)
         weight = samples if variant == MINDSPORE_GPU else len(gradients)
-        return Observation(counts, gram(gradients, g_split(layer, variant, split)), weight, len(gradients), samples)
+        return Observation(counts, _gram(gradients, _g_split(layer, variant, split)), weight, len(gradients), samples)
     rows = inputs.reshape(-1, inputs.shape[-1]).to(gradient.dtype)
     samples = len(inputs) if inputs.dim() > 1 else 1
     # MindSpore divides by the width of the inputs, where the number of samples was meant.
@@ -76,14 +133,14 @@ def observe(layer: nn.Module, inputs: torch.Tensor, gradient: torch.Tensor, vari
     return _of_rows(rows, gradients, split, weight, samples)
 
 
-def factors_of(layer: nn.Module, seen: Observation, calls: float, batch: float, variant: str) -> Factors:
-    """Returns a step's factors from the sum of ``calls`` observations of a mean over ``batch`` samples (1: a sum)."""
-    a_weight = batch if variant == MINDSPORE_GPU and isinstance(layer, nn.Embedding) else seen.a_weight
+def factors_of(layer: nn.Module, seen: Observation, variant: str) -> Factors:
+    """Returns a step's factors from the sum of its observations ``of_each_sample``."""
+    a_weight = seen.batch if variant == MINDSPORE_GPU and isinstance(layer, nn.Embedding) else seen.a_weight
     a, g = seen.a / a_weight, seen.g / seen.g_weight
     if variant == SAMPLES:
         return Factors(a, g, seen.g_weight / seen.samples, seen.g_weight / seen.samples)
     if isinstance(layer, nn.Conv2d):
-        return Factors(a, g, seen.a_weight / calls, seen.g_weight / calls)
+        return Factors(a, g, seen.a_weight / seen.calls, seen.g_weight / seen.calls)
     return Factors(a, g, 1.0, 1.0)
 
 
@@ -113,7 +170,7 @@ def precondition(gradient: torch.Tensor, a_inverse: torch.Tensor, g_inverse: tor
     return _times_blocks(matrix.T, g_inverse.transpose(1, 2)).T.reshape(gradient.shape)
 
 
-def gram(rows: torch.Tensor, split: int) -> torch.Tensor:
+def _gram(rows: torch.Tensor, split: int) -> torch.Tensor:
     """Returns the diagonal blocks of rows' rows, shape (blocks, size, size), of rows (n, d); size is min(d, split)."""
     width = rows.shape[1]
     if width <= split:
@@ -123,7 +180,7 @@ def gram(rows: torch.Tensor, split: int) -> torch.Tensor:
     return torch.einsum("nki,nkj->kij", parts, parts)
 
 
-def g_split(layer: nn.Module, variant: str, split: int) -> int:
+def _g_split(layer: nn.Module, variant: str, split: int) -> int:
     """Returns the size of a diagonal block of G: MindSpore on a GPU keeps that of an Embedding whole."""
     return layer.embedding_dim if isinstance(layer, nn.Embedding) and variant == MINDSPORE_GPU else split
 
@@ -136,14 +193,14 @@ def whole(blocks: torch.Tensor, width: int) -> torch.Tensor:
     return dense.reshape(count * size, count * size)[:width, :width]
 
 
-def block_shape(width: int, split: int) -> tuple[int, int, int]:
+def _block_shape(width: int, split: int) -> tuple[int, int, int]:
     """Returns the shape of the diagonal blocks of a matrix of shape (width, width)."""
     size = min(width, split)
     return -(-width // size), size, size
 
 
 def _of_rows(rows: torch.Tensor, gradients: torch.Tensor, split: int, a_weight: float, samples: float) -> Observation:
-    return Observation(gram(rows, split), gram(gradients, split), a_weight, len(gradients), samples)
+    return Observation(_gram(rows, split), _gram(gradients, split), a_weight, len(gradients), samples)
 
 
 def _of_mean_image(layer: nn.Conv2d, inputs: torch.Tensor, gradient: torch.Tensor, split: int) -> Observation:
@@ -154,7 +211,7 @@ def _of_mean_image(layer: nn.Conv2d, inputs: torch.Tensor, gradient: torch.Tenso
         padding += [total // 2, total - total // 2]
     patches = F.unfold(F.pad(inputs.mean(0, keepdim=True), padding), layer.kernel_size, stride=layer.stride)[0].T
     gradients = gradient.mean(0).flatten(1).T
-    return Observation(gram(patches, split), gram(gradients, split), len(patches), len(gradients), len(inputs))
+    return Observation(_gram(patches, split), _gram(gradients, split), len(patches), len(gradients), len(inputs))
 
 
 def _patches(layer: nn.Conv2d, inputs: torch.Tensor) -> torch.Tensor:

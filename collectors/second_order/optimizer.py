@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,22 +12,39 @@ from torch import nn
 
 from ..networks.torch_network import unwrap
 from ..validation import check_bool, check_choice, check_float, check_int, wrong_type
-from . import recorded, sharing
+from . import sharing
 from .factors import (
     MINDSPORE_GPU,
     SAMPLES,
-    Factors,
     Observation,
+    add_recorded,
     factors_of,
+    forget_recorded,
     inverses,
+    multiply_recorded,
     observe,
     precondition,
+    recorded,
+    shapes,
+    weight_of,
     whole,
+    widths,
 )
-from .moving import NamedParameter, move
-from .recorders import attach
-from .refresh_warnings import RefreshWarnings
+from .recorders import Passes, attach
 from .schedule import Schedule
+
+_KEPT_BY_EARLIER_VERSIONS = ("a_factor", "g_factor", "positions")
+# From here: Thor._refresh, Thor.step, PyTorch's two wrappers of it, and who called those.
+_USERS_CALL = 6
+
+
+@dataclass(frozen=True)
+class NamedParameter:
+    """What ``decay_filter`` is asked about: a parameter, with its name in ``named_parameters``."""
+
+    name: str
+    shape: tuple[int, ...]
+    requires_grad: bool
 
 
 class Thor(torch.optim.Optimizer):
@@ -112,8 +130,10 @@ class Thor(torch.optim.Optimizer):
             if isinstance(module, nn.LayerNorm)
             for parameter in module._parameters.values()
         }
-        self._passes = recorded.Passes()
-        self._warnings = RefreshWarnings()
+        self._passes = Passes()
+        # In a training that diverges it is all weights, so each is named once.
+        self._named_as_failed: set[str] = set()
+        self._named_as_plain: set[str] = set()
         self._complete = False
         super().__init__(
             list(trained.values()),
@@ -148,12 +168,12 @@ class Thor(torch.optim.Optimizer):
         """
         found = {}
         for name, layer in self._recorders.layers.items():
-            present = recorded.total(self.state.get(recorded.weight_of(layer), {}))
-            if present is not None:
-                seen = self._factors(layer, *present)
-                a_width, g_width = recorded.widths(layer)
-                a = seen.a if seen.a.dim() == 1 else whole(seen.a, a_width)
-                found[name] = (a, whole(seen.g, g_width))
+            seen = self._recorded(layer)
+            if seen is not None:
+                factors = factors_of(layer, seen, self._variant)
+                a_width, g_width = widths(layer)
+                a = factors.a if factors.a.dim() == 1 else whole(factors.a, a_width)
+                found[name] = (a, whole(factors.g, g_width))
         if not found:
             raise RuntimeError(
                 "no factors are recorded. They are there between a backward pass that wants_records() and step()."
@@ -174,17 +194,17 @@ class Thor(torch.optim.Optimizer):
     def gradients_multiplied(self, factor: float) -> None:
         """Learns from ``Model`` that it multiplied the gradients of the step to come, after they were recorded."""
         for state in self.state.values():
-            recorded.multiply_gradients(state, factor)
+            multiply_recorded(state, factor)
 
     def record(self, layer: nn.Module, inputs: torch.Tensor, gradient: torch.Tensor) -> None:
         """Adds what a layer saw to what the step has recorded; the layers' hooks call it."""
-        weight = recorded.weight_of(layer)
+        weight = weight_of(layer)
         if weight not in self._names:
             return
         scale = self._loss_scale if self._scaler is None else float(self._scaler.get_scale())
         gradient = gradient / scale if gradient.dtype == torch.float64 else gradient.float() / scale
         seen = observe(layer, inputs, gradient, self._variant, self.param_groups[0]["split_dim"])
-        recorded.add(self.state[weight], replace(seen, samples=self._passes.new_samples(layer, seen.samples)))
+        add_recorded(self.state[weight], replace(seen, samples=self._passes.new_samples(layer, seen.samples)))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops the gradients, and what was recorded with them."""
@@ -224,7 +244,8 @@ class Thor(torch.optim.Optimizer):
                     if isinstance(value, torch.Tensor):
                         self.state[parameter][name] = value.detach().to(parameter.device, copy=True)
         for state in self.state.values():
-            recorded.drop_factors(state)
+            for name in _KEPT_BY_EARLIER_VERSIONS:
+                state.pop(name, None)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -266,40 +287,59 @@ class Thor(torch.optim.Optimizer):
             raise RuntimeError(f"Thor takes no sparse gradients, but {sparse} have such. Use Embedding(sparse=False).")
 
     def _refresh(self, damping: float) -> None:
-        layers = list(self._recorders.layers.values())
-        found: list[tuple[nn.Module, sharing.Recorded | None]] = []
-        for layer in layers:
-            present = recorded.total(self.state.get(recorded.weight_of(layer), {}))
-            found.append((layer, None if present is None else (*present, self._batch_size or present[0].samples)))
-        due = [layer for layer in layers if recorded.weight_of(layer).grad is not None]
-        if due and all(present is None for _, present in found):
+        found = {layer: self._recorded(layer) for layer in self._recorders.layers.values()}
+        due = [layer for layer in found if weight_of(layer).grad is not None]
+        if due and all(seen is None for seen in found.values()):
             raise RuntimeError(
                 "no layer has recorded anything, though this step refreshes the factors. The gradients must come from "
                 "a forward and backward pass of the network after thor(net, ...) and after the last step() or "
                 "zero_grad()."
             )
-        shapes = [recorded.shapes(layer, self._variant, self.param_groups[0]["split_dim"]) for layer in layers]
-        shared = sharing.exchange(found, shapes, self._split_indices, self._process_group)
+        blocks = {layer: shapes(layer, self._variant, self.param_groups[0]["split_dim"]) for layer in found}
+        shared = sharing.exchange(found, blocks, self._split_indices, self._process_group)
         if shared:
-            self.param_groups[0]["batch"] = max(batch for _, _, batch in shared.values())
+            self.param_groups[0]["batch"] = max(seen.batch for seen in shared.values())
         failed = {}
-        for layer, (seen, calls, batch) in shared.items():
-            weight = recorded.weight_of(layer)
-            present_factors = factors_of(layer, seen, calls, batch, self._variant)
+        for layer, seen in shared.items():
+            weight = weight_of(layer)
+            factors = factors_of(layer, seen, self._variant)
             try:
-                pair = inverses(layer, present_factors, damping, self._variant)
+                pair = inverses(layer, factors, damping, self._variant)
             except ArithmeticError as error:
                 failed[self._names[weight]] = str(error)
             else:
                 self.state[weight]["a_inverse"], self.state[weight]["g_inverse"] = pair
-        treated = {recorded.weight_of(layer) for layer in shared}
-        self._warnings.of_failed(self.param_groups[0]["step"], failed)
-        self._warnings.of_plain(
+        treated = {weight_of(layer) for layer in shared}
+        plain = [
             name
             for parameter, name in self._names.items()
             if parameter.dim() > 1 and parameter.grad is not None and parameter not in treated
-        )
+        ]
+        self._warn(failed, plain)
         self._forget()
+
+    def _warn(self, failed: dict[str, str], plain: list[str]) -> None:
+        """Warns of weights without new factors, and of matrices that keep their plain gradient."""
+        failed = {name: reason for name, reason in failed.items() if name not in self._named_as_failed}
+        plain = [name for name in plain if name not in self._named_as_plain]
+        self._named_as_failed.update(failed)
+        self._named_as_plain.update(plain)
+        if failed:
+            which = ", ".join(f"{reason} of {name}" for name, reason in failed.items())
+            warnings.warn(
+                f"at step {self.param_groups[0]['step']} factors cannot be inverted: {which}. The inverses of an "
+                "earlier refresh stay, or without one the plain gradient; this is said once for each weight. If the "
+                "loss grows, use a larger damping, a smaller learning rate or frequency, or enable_clip_grad=True.",
+                UserWarning,
+                stacklevel=_USERS_CALL,
+            )
+        if plain:
+            warnings.warn(
+                f"Thor uses the plain gradients of {plain}: no layer records for them. Treated are Linear, Conv2d of "
+                "one group and Embedding whose weight is their own and whose forward is called.",
+                UserWarning,
+                stacklevel=_USERS_CALL,
+            )
 
     def _move(self, parameter: nn.Parameter, group: dict[str, Any], damping: float) -> None:
         state = self.state[parameter]
@@ -313,13 +353,23 @@ class Thor(torch.optim.Optimizer):
             update = precondition(update, state["a_inverse"], state["g_inverse"])
         elif parameter in self._norms:
             update = update / (update.square() / (group["batch"] or 1.0) + damping**0.5)
-        move(parameter, update, state, group, self._decays[parameter])
+        if group["weight_decay"] and self._decays[parameter]:
+            update = update + group["weight_decay"] * parameter
+        if group["clip"]:
+            update = update / update.norm().clamp(min=1.0)
+        buffer = state.get("momentum_buffer")
+        if buffer is None:
+            buffer = state["momentum_buffer"] = torch.zeros_like(parameter, dtype=update.dtype)
+        buffer.mul_(group["momentum"]).add_(update)
+        ahead = update + group["momentum"] * buffer if group["nesterov"] else buffer
+        parameter.sub_((group["lr"] * ahead).to(parameter.dtype))
 
-    def _factors(self, layer: nn.Module, seen: Observation, calls: float) -> Factors:
-        batch = self._batch_size or seen.samples
-        return factors_of(layer, *sharing.of_samples(seen, calls, batch), self._variant)
+    def _recorded(self, layer: nn.Module) -> Observation | None:
+        """Returns what a layer has recorded in this step, with G of each sample's own loss."""
+        seen = recorded(self.state.get(weight_of(layer), {}))
+        return None if seen is None else seen.of_each_sample(self._batch_size or seen.samples)
 
     def _forget(self) -> None:
         self._passes.forget()
         for state in self.state.values():
-            recorded.forget(state)
+            forget_recorded(state)

@@ -12,7 +12,7 @@ from torch._compile import _disable_dynamo
 
 from ..networks.torch_network import unwrap
 from ..validation import wrong_type
-from .recorded import weight_of
+from .factors import weight_of
 
 
 class Listener(Protocol):
@@ -56,6 +56,24 @@ class Recorders:
 
     def tell(self, listener: Listener) -> None:
         self._listener = weakref.ref(listener)
+
+
+class Passes:
+    """Counts samples: a layer called again in one backward pass sees the same samples, in the next pass others."""
+
+    def __init__(self) -> None:
+        self._last: dict[nn.Module, tuple[int, float]] = {}
+
+    def new_samples(self, layer: nn.Module, samples: float) -> float:
+        """Returns how many of a layer's samples have not been counted in the present pass."""
+        present = torch._C._current_graph_task_id()
+        number, most = self._last.get(layer, (-1, 0.0))
+        known = most if number == present else 0.0
+        self._last[layer] = (present, max(samples, known))
+        return max(samples - known, 0.0)
+
+    def forget(self) -> None:
+        self._last.clear()
 
 
 def attach(network: Any) -> Recorders:

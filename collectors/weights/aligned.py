@@ -1,8 +1,9 @@
-"""Full sets of weights in whatever form a user has them, read under the network's names and in its types."""
+"""Full sets of weights in whatever form they are, under the network's names and in its types, frozen ones included."""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import sys
 import warnings
@@ -24,6 +25,7 @@ from ..networks.weight_space import (
     is_extra_state,
     numpy_dtype,
     some_names,
+    state_sha256,
 )
 from ..validation import wrong_type
 from .safetensors_file import MemoryState, Portable, StateReader, portable
@@ -94,6 +96,56 @@ def align(reader: StateReader, space: WeightSpace) -> AlignedState:
     return aligned
 
 
+class FrozenParameters:
+    """A network's frozen parameters as they were when they were saved."""
+
+    def __init__(self, reader: StateReader) -> None:
+        self._digests = {name: state_sha256({name: reader.read(name)}) for name in reader.shapes}
+
+    def moved_or_trained(self, state: State) -> dict[str, NDArray[Any]]:
+        """Returns what a checkpoint must hold of a state: all but the frozen parameters that have not changed."""
+        return {
+            name: array
+            for name, array in state.items()
+            # Bytes are compared: a layer may be thawed in the middle of a training, and a program may write into it.
+            if name not in self._digests or state_sha256({name: array}) != self._digests[name]
+        }
+
+
+def frozen_state(space: WeightSpace, state: State) -> dict[str, NDArray[Any]]:
+    """Returns the parameters of a state that no optimizer may move; none where it is unknown which are trainable."""
+    if not space.trainable:
+        return {}
+    return {tensor.name: state[tensor.name] for tensor in space.parameters if not tensor.trainable}
+
+
+class CompletedState:
+    """A checkpoint that is completed by the run's file of frozen parameters."""
+
+    def __init__(self, checkpoint: StateReader, frozen: StateReader) -> None:
+        self.label = checkpoint.label
+        self._checkpoint, self._frozen = checkpoint, frozen
+        self.shapes: Mapping[str, tuple[int, ...]] = {**frozen.shapes, **checkpoint.shapes}
+        self.dtypes: Mapping[str, str] = {**frozen.dtypes, **checkpoint.dtypes}
+
+    def read(self, name: str) -> NDArray[Any]:
+        return self._holder(name).read(name)
+
+    def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
+        return self._holder(name).read_block(name, start, stop)
+
+    def sha256(self) -> str:
+        return hashlib.sha256(f"{self._checkpoint.sha256()}{self._frozen.sha256()}".encode()).hexdigest()
+
+    def portable(self) -> Portable | None:
+        """Returns how another process reads both files; None where it cannot."""
+        checkpoint, frozen = portable(self._checkpoint), portable(self._frozen)
+        return None if checkpoint is None or frozen is None else functools.partial(_completed, checkpoint, frozen)
+
+    def _holder(self, name: str) -> StateReader:
+        return self._checkpoint if name in self._checkpoint.shapes else self._frozen
+
+
 @dataclass(frozen=True)
 class NetworkState:
     """A network's parameters and buffers, read anew by each call."""
@@ -159,3 +211,7 @@ def _fitting(label: str, held: Mapping[str, str], space: WeightSpace) -> dict[st
 
 def _aligned(reader: Portable, space: WeightSpace) -> AlignedState:
     return AlignedState(reader(), space)
+
+
+def _completed(checkpoint: Portable, frozen: Portable) -> CompletedState:
+    return CompletedState(checkpoint(), frozen())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import warnings
 from collections.abc import Callable, Collection, Mapping
@@ -26,11 +25,11 @@ from .pretrained_folder import (
     trainer_state,
 )
 from .safetensors_file import RESERVED_PREFIX, CheckpointFile, MemoryState, StateReader
-from .sharded_folder import METADATA, DividedTensor, ShardedFolder, find_sharded_folder
-from .torch_archive import element_type, open_archive
+from .sharded_folder import METADATA, ShardedFolder, find_sharded_folder, find_zero_folder, read_zero_folder
+from .tensor_pickle import DividedTensor
+from .torch_archive import byte_count, open_archive
 from .torch_file import addressed, extra_states, find_tensors, other_weights, readable, stored_tensors
 from .wrapped_names import check_not_adapters_alone, plain_names
-from .zero_folder import find_zero_folder, read_zero_folder
 
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".tar", ".chkpt")
 """What the names of files with weights end with."""
@@ -134,8 +133,7 @@ def _read_file(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
 
         # Lightning's files have the same suffix.
         if path.is_file() and is_mindspore_file(path):
-            state = without_optimizer(load_ckpt(path))
-            return _named(path, state, lambda names: {name: state[name] for name in names}, strip_prefix)
+            return _named_arrays(path, without_optimizer(load_ckpt(path)), strip_prefix)
     return _read_torch_file(path, strip_prefix)
 
 
@@ -171,16 +169,14 @@ def _read_folder(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
     parts = find_zero_folder(path)
     if parts is not None:
         with readable(path, "not whole"):
-            state = read_zero_folder(parts)
-            return _named(path, state, lambda names: {name: state[name] for name in names}, strip_prefix, beside)
+            return _named_arrays(path, read_zero_folder(parts), strip_prefix, beside)
     parts = find_sharded_folder(path)
     if parts is not None:
         with readable(path, "not whole"):
             folder = ShardedFolder(parts)
             found = find_tensors(path, folder.content)
             tensors = {name: tensor for name, tensor in found.items() if isinstance(tensor, DividedTensor)}
-            claimed = sum(math.prod(item.shape) * element_type(item.dtype).itemsize for item in tensors.values())
-            if claimed > folder.size:
+            if sum(map(byte_count, tensors.values())) > folder.size:
                 raise ValueError(f"its tensors claim more than the {folder.size} bytes of its parts")
             return _named(
                 path,
@@ -223,7 +219,7 @@ def _read_parts(index: Path, strip_prefix: str | None) -> ForeignCheckpoint:
                 )
             state.update(values)
         beside = trainer_state(index.parent)
-        return _named(index, state, lambda names: {name: state[name] for name in names}, strip_prefix, beside)
+        return _named_arrays(index, state, strip_prefix, beside)
 
 
 def _named(
@@ -244,6 +240,12 @@ def _named(
     arrays = read([*found.held.values()])
     tensors = {name: arrays[held] for name, held in found.held.items()}
     return ForeignCheckpoint(tensors, _counters(content), found.said, found.left_out)
+
+
+def _named_arrays(
+    path: Path, state: Mapping[str, NDArray[Any]], strip_prefix: str | None, content: object = None
+) -> ForeignCheckpoint:
+    return _named(path, state, lambda names: {name: state[name] for name in names}, strip_prefix, content)
 
 
 def _counters(content: object) -> dict[str, int]:

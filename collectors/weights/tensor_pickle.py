@@ -54,6 +54,26 @@ class StoredTensor:
     negative: bool = False
 
 
+@dataclass(frozen=True)
+class Chunk:
+    """A part of a tensor: ``offsets`` of its first element there, and in which bytes of which file it lies."""
+
+    offsets: tuple[int, ...]
+    shape: tuple[int, ...]
+    file: str
+    start: int
+    length: int
+
+
+@dataclass(frozen=True)
+class DividedTensor:
+    """A tensor in parts that cover it, each element once; ``dtype`` is PyTorch's name of the element type."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    chunks: tuple[Chunk, ...]
+
+
 class UnreadableTensor:
     """A tensor that is no ordinary one: sparse, quantized, nested, or without values."""
 
@@ -262,11 +282,7 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_more: Any) ->
         raise UnsupportedPickleError(f"a tensor's values are an object of {storage.name[:200]}")
     if not isinstance(storage, _Storage) or not _is_count(offset):
         raise TypeError("a tensor has no storage")
-    for numbers in (shape, strides):
-        if not isinstance(numbers, tuple) or len(numbers) > _MOST_AXES or not all(map(_is_count, numbers)):
-            # Not quoted: lists that name each other would take for ever to write.
-            raise ValueError("a tensor has a shape or strides that are no short list of sizes")
-    if len(shape) != len(strides):
+    if len(sizes("a tensor", shape)) != len(sizes("a tensor", strides)):
         raise ValueError(f"a tensor has {len(shape)} axes and {len(strides)} strides")
     offset += storage.offset
     last = offset + sum((length - 1) * step for length, step in zip(shape, strides, strict=True))
@@ -302,6 +318,14 @@ def _parameter(tensor: Any, *_more: Any) -> Any:
     if not isinstance(tensor, StoredTensor | UnreadableTensor):
         raise TypeError("a parameter has no tensor")
     return tensor
+
+
+def sizes(holder: str, numbers: object) -> tuple[int, ...]:
+    """Returns a shape, or strides, provided that they are such."""
+    if not isinstance(numbers, tuple) or len(numbers) > _MOST_AXES or not all(map(_is_count, numbers)):
+        # Not quoted: lists that name each other would take for ever to write.
+        raise ValueError(f"{holder} has a shape or strides that are no short list of sizes")
+    return numbers
 
 
 def _is_count(value: object) -> bool:

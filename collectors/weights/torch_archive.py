@@ -12,21 +12,21 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..files.file_kinds import ENOUGH_BYTES, check_kind
 from ..networks.weight_space import numpy_dtype
-from .tensor_pickle import StoredTensor, UnsupportedPickleError, read_pickle
+from .tensor_pickle import DividedTensor, StoredTensor, UnsupportedPickleError, read_pickle
 
 _MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _LONGEST_NOTE = 64
-# Tied weights may name the same values in several shapes.
-_MOST_VIEWS = 4
+MOST_VIEWS = 4
+"""How many times the bytes of its storages the tensors of a file may have; tied weights may have several shapes."""
 _ELEMENT_TYPES = re.compile(
     r"bool|u?int(?:8|16|32|64)|float(?:16|32|64)|bfloat16|float8_(?:e4m3fn|e5m2|e4m3fnuz|e5m2fnuz|e8m0fnu)|complex(?:64|128)"
 )
@@ -54,8 +54,8 @@ class Archive:
 
     def read(self, tensors: Mapping[str, StoredTensor]) -> dict[str, NDArray[Any]]:
         """Returns the values of tensors, each storage read once and dropped before the next one."""
-        claimed = sum(math.prod(item.shape) * element_type(item.dtype).itemsize for item in tensors.values())
-        if claimed > _MOST_VIEWS * sum(size for _, size in self._places.values()):
+        claimed = sum(byte_count(item) for item in tensors.values())
+        if claimed > MOST_VIEWS * sum(size for _, size in self._places.values()):
             raise ValueError("its tensors repeat values of their storages; save contiguous copies of them")
         by_storage: dict[str, list[str]] = {}
         for name, tensor in tensors.items():
@@ -81,41 +81,12 @@ class Archive:
         return values
 
 
-class FilePart(io.RawIOBase):
-    """A part of an open file, ``length`` bytes from byte ``start`` on, as a file."""
-
-    def __init__(self, file: IO[bytes], start: int, length: int) -> None:
-        if start < 0 or length < 0 or start + length > os.fstat(file.fileno()).st_size:
-            raise ValueError(f"it has no {length} bytes behind byte {start}")
-        self._file, self._start, self.length = file, start, length
-        self._at = 0
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Moves, never beyond the ends."""
-        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.length}[whence]
-        self._at = min(max(origin + offset, 0), self.length)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        """Reads as much as fits into the buffer, up to the end of the part."""
-        view = memoryview(buffer).cast("B")[: self.length - self._at]
-        self._file.seek(self._start + self._at)
-        count: int = self._file.readinto(view)  # type: ignore[attr-defined]
-        self._at += count
-        return count
-
-
-def part_archive(part: FilePart) -> Archive:
-    return _zip_archive(cast(IO[bytes], part), part.length)
+def part_archive(file: IO[bytes], start: int, length: int) -> Archive:
+    """Returns the archive that lies in a part of an open file."""
+    if start < 0 or length < 0 or start + length > os.fstat(file.fileno()).st_size:
+        raise ValueError(f"it has no {length} bytes behind byte {start}")
+    file.seek(start)
+    return _zip_archive(io.BytesIO(file.read(length)), length)
 
 
 @contextlib.contextmanager
@@ -134,6 +105,10 @@ def element_type(dtype: str) -> np.dtype[Any]:
     if not _ELEMENT_TYPES.fullmatch(dtype):
         raise UnsupportedPickleError(f"unsupported element type {dtype}; convert such tensors")
     return numpy_dtype(dtype)
+
+
+def byte_count(tensor: StoredTensor | DividedTensor) -> int:
+    return math.prod(tensor.shape) * element_type(tensor.dtype).itemsize
 
 
 def _zip_archive(file: IO[bytes], size: int) -> Archive:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError
 from ..networks.weight_space import is_extra_state
-from .sharded_folder import DividedTensor
-from .tensor_pickle import Described, StoredTensor, UnreadableTensor, UnsupportedPickleError
-from .torch_archive import TorchScriptError, element_type
+from .tensor_pickle import Described, DividedTensor, StoredTensor, UnreadableTensor, UnsupportedPickleError
+from .torch_archive import MOST_VIEWS, TorchScriptError, byte_count
 
 _NESTED_KEYS = ("state_dict", "model_state_dict", "model", "module", "network", "net", "params", "weights", "state")
 _TENSORS = (StoredTensor, UnreadableTensor, DividedTensor)
 _DEEPEST = 4
-# Tied weights may name the same values in several shapes.
-_MOST_VIEWS = 4
 
 
 @contextlib.contextmanager
@@ -49,7 +45,7 @@ def readable(path: Path, otherwise: str) -> Iterator[None]:
 def stored_tensors(path: Path, content: object) -> dict[str, StoredTensor]:
     """Returns where the network's tensors lie, each storage once, provided that they fit into the file's size."""
     limit = path.stat().st_size
-    left = _MOST_VIEWS * limit
+    left = MOST_VIEWS * limit
     result: dict[str, StoredTensor] = {}
     seen: set[StoredTensor] = set()
     for name, tensor in find_tensors(path, content).items():
@@ -60,10 +56,9 @@ def stored_tensors(path: Path, content: object) -> dict[str, StoredTensor]:
             )
         if not isinstance(tensor, StoredTensor):
             continue
-        count: int = math.prod(tensor.shape)
-        if count and tensor in seen:
+        size = byte_count(tensor)
+        if size and tensor in seen:
             continue
-        size = count * element_type(tensor.dtype).itemsize
         left -= size
         if size > limit or left < 0:
             # A view that repeats few values (stride 0), or many views of the same, would unfold to any size.

@@ -28,7 +28,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def netcdf_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
-    """Returns what makes one file: the grid over (y, x), or (x,), and the groups ``checkpoints`` and ``origin``."""
+    """Returns one file: the grid over (y, x), or (x,), and the groups ``checkpoints`` and ``origin``."""
     try:
         import h5netcdf
         import xarray
@@ -55,22 +55,19 @@ def netcdf_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
         if group in groups:
             describe(groups[group], landscape, group)
 
-    def image() -> bytes:
-        stream = io.BytesIO()
-        # Not to_netcdf, which wants a file; when a disk is full, HDF5 ends the process as it closes one.
-        with h5netcdf.File(stream, "w") as file:
-            for group, dataset in groups.items():
-                store = H5NetCDFStore(file, group, "a")
-                # A fill value would claim that a NaN which was measured is missing.
-                dataset.dump_to_store(store, encoding={name: {"_FillValue": None} for name in dataset.variables})
-                store.sync()
-        return stream.getvalue()
-
-    return {path: image}
+    stream = io.BytesIO()
+    # Not to_netcdf, which wants a file; when a disk is full, HDF5 ends the process as it closes one.
+    with h5netcdf.File(stream, "w") as file:
+        for place, dataset in groups.items():
+            store = H5NetCDFStore(file, place, "a")
+            # A fill value would claim that a NaN which was measured is missing.
+            dataset.dump_to_store(store, encoding={name: {"_FillValue": None} for name in dataset.variables})
+            store.sync()
+    return {path: stream.getvalue()}
 
 
 def npz_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
-    """Returns what makes the archive, which ``numpy.load`` opens with ``allow_pickle=False``."""
+    """Returns the archive, which ``numpy.load`` opens with ``allow_pickle=False``."""
     arrays: dict[str, NDArray[Any]] = {"x": landscape.x, **landscape.metrics, "status": landscape.status}
     if landscape.y is not None:
         arrays["y"] = landscape.y
@@ -83,34 +80,27 @@ def npz_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
     # A metric's name has no slash, so none is overwritten.
     arrays["attributes/json"] = np.array(json.dumps(dict(landscape.attributes), sort_keys=True))
 
-    def image() -> bytes:
-        stream = io.BytesIO()
-        # numpy.savez takes the names as keywords, so none could be "file", and it stores the time.
-        with zipfile.ZipFile(stream, "w") as archive:
-            for name, values in arrays.items():
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, values, allow_pickle=False)
-        return stream.getvalue()
-
-    return {path: image}
+    stream = io.BytesIO()
+    # numpy.savez takes the names as keywords, so none could be "file", and it stores the time.
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, values in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, values, allow_pickle=False)
+    return {path: stream.getvalue()}
 
 
 def csv_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
-    """Returns what makes the table: x, y (not for a line), each metric, and the status in words; x runs fastest."""
-
-    def image() -> bytes:
-        axes = (landscape.x,) if landscape.y is None else tuple(np.meshgrid(landscape.x, landscape.y))
-        columns = [values.ravel().tolist() for values in (*axes, *landscape.metrics.values())]
-        statuses = [PointStatus(number).name.lower() for number in landscape.status.ravel()]
-        header = [*("x", "y")[: len(axes)], *landscape.metrics, "status"]
-        stream = io.StringIO()
-        table = csv.writer(stream, lineterminator="\n")
-        table.writerow(header)
-        # The shortest texts that read back as the same float64.
-        table.writerows(zip(*columns, statuses, strict=True))
-        return stream.getvalue().encode("utf-8")
-
-    return {path: image}
+    """Returns the table: x, y (not for a line), each metric, and the status in words; x runs fastest."""
+    axes = (landscape.x,) if landscape.y is None else tuple(np.meshgrid(landscape.x, landscape.y))
+    columns = [values.ravel().tolist() for values in (*axes, *landscape.metrics.values())]
+    statuses = [PointStatus(number).name.lower() for number in landscape.status.ravel()]
+    header = [*("x", "y")[: len(axes)], *landscape.metrics, "status"]
+    stream = io.StringIO()
+    table = csv.writer(stream, lineterminator="\n")
+    table.writerow(header)
+    # The shortest texts that read back as the same float64.
+    table.writerows(zip(*columns, statuses, strict=True))
+    return {path: stream.getvalue().encode("utf-8")}
 
 
 def grid_dataset(landscape: LandscapeData) -> xarray.Dataset:

@@ -94,7 +94,7 @@ def export_landscape(
     try:
         images = chosen.images(landscape, target, metric)
         _check_targets(images, landscape, overwrite)
-        write_files({file: image() for file, image in images.items()})
+        write_files(images)
     except FileWriteError as error:
         raise LandscapeWriteError(str(error)) from error
     return list(images)

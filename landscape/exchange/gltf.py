@@ -4,83 +4,97 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .formats import ExportFormat, Images
-from .solids import Solid, landscape_solids
+from ..drawing.texts import metric_text
+from ..meshes.path_mesh import ball_mesh, path_lines, path_marks, path_mesh
+from ..meshes.space import Space
+from ..meshes.surface_mesh import surface_mesh, vertex_normals
+from .formats import ExportFormat, Images, facts_in_space, raised
 
 if TYPE_CHECKING:
-    from ..grid.data import LandscapeData
+    from jaxtyping import Float64, Int64
 
+    from ..grid.data import LandscapeData
 
 _PROGRAM = "a glTF scene"
 # trimesh writes colours as bytes, which shows steps in the dark; further columns it writes as they are.
 _COLOR, _COLOR_COLUMN = "COLOR_0", "_COLOR_0"
 # What a part of the buffer is for, in OpenGL's numbers.
 _VERTICES, _TRIANGLES = 34962, 34963
+# In the units of a space, in which a square plane is 2 wide.
+_TUBE, _CHECKPOINT, _SINGLE = 0.008, 0.016, 0.012
+# The last checkpoint is often the origin too, whose ball then holds the smaller one.
+_MARKS = {"start": 0.026, "end": 0.026, "network": 0.028, "origin": 0.032}
+
+
+@dataclass(frozen=True)
+class _Solid:
+    """A node of the scene: a part of a landscape, as triangles with z up."""
+
+    name: str  # in the words of figures, such as "loss surface"
+    vertices: Float64[np.ndarray, "n 3"]
+    triangles: Int64[np.ndarray, "m 3"]  # counter-clockwise seen from outside or above
+    colors: Float64[np.ndarray, "*n 3"]  # red, green, blue (sRGB), 0 to 1: one for all, (3,), or one each, (n, 3)
+    facts: Mapping[str, Any]  # as JSON values
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # further numbers of each vertex by name, (n,)
+    normals: Float64[np.ndarray, "n 3"] | None = None  # unit vectors; None for those of the triangles
+    is_seen_from_below: bool = False
 
 
 def glb_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
-    """Returns what makes a binary glTF file, in metres with y up: each solid is a node with mesh and material."""
+    """Returns a binary glTF file, in metres with y up: each solid is a node with mesh and material."""
     return {path: _binary(landscape, metric, "glb")}
 
 
 def gltf_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
-    """Returns what makes a glTF file of text, with its numbers inside as base64; otherwise as ``glb_images``."""
-    binary = _binary(landscape, metric, "gltf")
-
-    def image() -> bytes:
-        content = binary()
-        # Twelve bytes of head; then the text and the numbers, each after its length and its kind.
-        (size,) = struct.unpack_from("<I", content, 12)
-        tree, numbers = json.loads(content[20 : 20 + size]), content[28 + size :]
-        encoded = base64.b64encode(numbers).decode("ascii")
-        tree["buffers"] = [{"byteLength": len(numbers), "uri": f"data:application/octet-stream;base64,{encoded}"}]
-        return json.dumps(tree, separators=(",", ":")).encode("ascii")
-
-    return {path: image}
+    """Returns a glTF file of text, with its numbers inside as base64; otherwise as ``glb_images``."""
+    content = _binary(landscape, metric, "gltf")
+    # Twelve bytes of head; then the text and the numbers, each after its length and its kind.
+    (size,) = struct.unpack_from("<I", content, 12)
+    tree, numbers = json.loads(content[20 : 20 + size]), content[28 + size :]
+    encoded = base64.b64encode(numbers).decode("ascii")
+    tree["buffers"] = [{"byteLength": len(numbers), "uri": f"data:application/octet-stream;base64,{encoded}"}]
+    return {path: json.dumps(tree, separators=(",", ":")).encode("ascii")}
 
 
-def _binary(landscape: LandscapeData, metric: str, format: str) -> Callable[[], bytes]:
-    solids, facts = landscape_solids(landscape, metric, _PROGRAM)
+def _binary(landscape: LandscapeData, metric: str, format: str) -> bytes:
+    space = raised(landscape, metric, _PROGRAM)
+    solids, facts = [*_surface(space), *_paths(space)], facts_in_space(space)
     try:
         import trimesh
+        from trimesh.exchange.gltf import export_glb
     except ImportError as error:
         raise ImportError(f"the format {format} needs trimesh: pip install 'summary-landscape[meshes]'") from error
     scene = trimesh.Scene()
     named = dict(zip(_different([solid.name for solid in solids]), solids, strict=True))
     for name, solid in named.items():
         scene.add_geometry(_geometry(trimesh, solid), node_name=name, geom_name=name)
-
-    def image() -> bytes:
-        from trimesh.exchange.gltf import export_glb
-
-        return bytes(
-            export_glb(scene, include_normals=True, tree_postprocessor=lambda tree: _finish(tree, named, facts))
-        )
-
-    return image
+    return bytes(export_glb(scene, include_normals=True, tree_postprocessor=lambda tree: _finish(tree, named, facts)))
 
 
-def _geometry(trimesh: Any, solid: Solid) -> Any:
+def _geometry(trimesh: Any, solid: _Solid) -> Any:
     columns = {f"_{name}": column for name, column in _as_float32(solid).items()}
+    normals = vertex_normals(solid.vertices, solid.triangles) if solid.normals is None else solid.normals
     if solid.colors.ndim > 1:
         columns[_COLOR_COLUMN] = np.column_stack([_linear(solid.colors), np.ones(len(solid.vertices))])
     return trimesh.Trimesh(
-        _y_up(solid.vertices), solid.triangles, vertex_normals=_y_up(solid.normals), process=False,
+        _y_up(solid.vertices), solid.triangles, vertex_normals=_y_up(normals), process=False,
         vertex_attributes={name: column.astype(np.float32) for name, column in columns.items()},
         metadata=dict(solid.facts),
     )  # fmt: skip
 
 
-def _as_float32(solid: Solid) -> dict[str, NDArray[Any]]:
+def _as_float32(solid: _Solid) -> dict[str, NDArray[Any]]:
     with np.errstate(over="ignore"):
         columns = {name: np.asarray(column, np.float32) for name, column in solid.columns.items()}
     for name in [name for name, column in columns.items() if not np.isfinite(column).all()]:
@@ -92,7 +106,7 @@ def _as_float32(solid: Solid) -> dict[str, NDArray[Any]]:
     return columns
 
 
-def _finish(tree: dict[str, Any], solids: dict[str, Solid], facts: dict[str, Any]) -> None:
+def _finish(tree: dict[str, Any], solids: dict[str, _Solid], facts: dict[str, Any]) -> None:
     tree["asset"] |= {"generator": "summary-landscape, trimesh", "extras": facts}
     tree["scenes"][0]["name"] = facts["title"]
     tree["materials"] = []
@@ -108,12 +122,11 @@ def _finish(tree: dict[str, Any], solids: dict[str, Solid], facts: dict[str, Any
         tree["materials"].append(_material(mesh["name"], solids[mesh["name"]]))
 
 
-def _material(name: str, solid: Solid) -> dict[str, Any]:
+def _material(name: str, solid: _Solid) -> dict[str, Any]:
     color = [1.0, 1.0, 1.0] if solid.colors.ndim > 1 else _linear(solid.colors).tolist()
     return {
         "name": name,
-        # A surface is seen from below too.
-        "doubleSided": not solid.is_path,
+        "doubleSided": solid.is_seen_from_below,
         "pbrMetallicRoughness": {"baseColorFactor": [*color, 1.0], "metallicFactor": 0.0, "roughnessFactor": 0.7},
     }
 
@@ -136,6 +149,56 @@ def _different(names: Sequence[str]) -> list[str]:
             free, count = f"{name} ({count})", count + 1
         found.append(free)
     return found
+
+
+def _surface(space: Space) -> list[_Solid]:
+    mesh = surface_mesh(space)
+    words, column = metric_text(space.landscape, space.metric, str), _column_name(space.metric)
+    colors, status = mesh.colors()[:, :3], space.landscape.status.ravel().astype(np.float32)
+    facts = {"metric": space.metric, "scale": space.scale.tall.label(words)}
+    used, alone = mesh.used, np.flatnonzero(mesh.alone)
+    solids = []
+    if used.any():
+        whole = mesh.compact()
+        columns = {column: whole.values, "status": status[used]}
+        name, places = f"{words} surface", (whole.vertices, whole.triangles)
+        solids.append(_Solid(name, *places, colors[used], facts, columns, whole.normals, is_seen_from_below=True))
+    if len(alone):
+        vertices, triangles = ball_mesh(mesh.vertices[alone], _SINGLE)
+        rows = np.repeat(alone, len(vertices) // len(alone))
+        columns = {column: mesh.values[rows], "status": status[rows]}
+        name = f"{words} at single points"
+        solids.append(_Solid(name, vertices, triangles, colors[rows], facts, columns, is_seen_from_below=True))
+    return solids
+
+
+def _paths(space: Space) -> list[_Solid]:
+    words = f"projected {metric_text(space.landscape, space.metric, str)}"
+    found = space.landscape.checkpoints
+    solids = []
+    for line in path_lines(space):
+        assert found is not None
+        color = _color(line.color)
+        facts = {"heights": words}
+        solids.append(_Solid(line.name, *path_mesh(line.points, _TUBE), color, facts))
+        balls = ball_mesh(line.checkpoints, _CHECKPOINT)
+        facts = facts | {"number": found.number[line.rows].tolist(), words: line.values.tolist()}
+        solids.append(_Solid(f"checkpoints of {line.name}", *balls, color, facts))
+    for mark in path_marks(space):
+        ball = ball_mesh(mark.point[None], _MARKS[mark.kind])
+        solids.append(_Solid(mark.name, *ball, _color(mark.color), {"kind": mark.kind, space.metric: mark.value}))
+    return solids
+
+
+def _column_name(metric: str) -> str:
+    """Returns a metric's name in letters that a glTF attribute takes: "loss_test" for "loss@test"."""
+    return re.sub(r"\W+", "_", metric, flags=re.ASCII).strip("_") or "value"
+
+
+def _color(text: str) -> NDArray[Any]:
+    from matplotlib.colors import to_rgb
+
+    return np.array(to_rgb(text))
 
 
 GLB = ExportFormat(".glb", True, glb_images)

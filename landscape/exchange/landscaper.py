@@ -43,7 +43,7 @@ _NOTE = (
 
 
 def landscaper_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
-    """Returns what makes the archive that ``LossLandscape.load_from_npz`` reads."""
+    """Returns the archive that ``LossLandscape.load_from_npz`` reads."""
     x, y = plane_axes(landscape, _PROGRAM)
     check_square(landscape, _PROGRAM)
     values = landscape[metric]
@@ -52,13 +52,9 @@ def landscaper_images(landscape: LandscapeData, path: Path, metric: str) -> Imag
 
     # Rows are y, as Landscaper's figures and topology take them; its ``compute`` stores the transpose, so shows x as y.
     members = {"loss": values, "coordinates": np.stack((x, y)), AXIS_ORDER: np.array("yx")}
-
-    def image() -> bytes:
-        stream = io.BytesIO()
-        np.savez(stream, allow_pickle=False, **members)
-        return stream.getvalue()
-
-    return {path: image}
+    stream = io.BytesIO()
+    np.savez(stream, allow_pickle=False, **members)
+    return {path: stream.getvalue()}
 
 
 def read_landscaper_archive(path: Path, axis_order: str | None = None) -> LandscapeData:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ _EIGENVALUES = {"max_eigenvalue": "max_eig", "min_eigenvalue": "min_eig"}
 
 
 def li_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
-    """Returns what makes ``<stem>.h5`` and, where there are such data, its direction file and each run's projection."""
+    """Returns ``<stem>.h5`` and, where there are such data, its direction file and each run's projection."""
     check_square(landscape, _PROGRAM)
     surface = _surface(landscape)
     warn_of_interpolated(landscape, _PROGRAM)
@@ -140,17 +140,14 @@ def _vectors(file: CheckpointFile) -> dict[str, NDArray[Any]]:
     return vectors
 
 
-def _hdf5(members: Mapping[str, Any]) -> Callable[[], bytes]:
-    def image() -> bytes:
-        import h5py
+def _hdf5(members: Mapping[str, Any]) -> bytes:
+    import h5py
 
-        stream = io.BytesIO()
-        with h5py.File(stream, "w") as file:
-            for name, values in members.items():
-                file[name] = values
-        return stream.getvalue()
-
-    return image
+    stream = io.BytesIO()
+    with h5py.File(stream, "w") as file:
+        for name, values in members.items():
+            file[name] = values
+    return stream.getvalue()
 
 
 def _landscape(file: object, path: Path, loss: str | None) -> LandscapeData:

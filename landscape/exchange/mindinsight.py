@@ -50,7 +50,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
 
 
 def mindinsight_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
-    """Returns what makes the event file; in a directory it gets a name that MindInsight recognizes."""
+    """Returns the event file; in a directory it gets a name that MindInsight recognizes."""
     x, y = plane_axes(landscape, _PROGRAM)
     z = landscape[metric]
     _check_values(z, metric)
@@ -75,8 +75,7 @@ def mindinsight_images(landscape: LandscapeData, path: Path, metric: str) -> Ima
     value = types.Value(tag=f"landscape_{numbers}", loss_landscape=message)
     event = types.Event(wall_time=moment, step=0, summary=types.Summary(value=[value])).SerializeToString()
     version = types.Event(wall_time=moment, version="MindSpore.Event:1").SerializeToString()
-    content = record(version) + record(event)
-    return {_file(path, moment, landscape): lambda: content}
+    return {_file(path, moment, landscape): record(version) + record(event)}
 
 
 def _file(path: Path, moment: float, landscape: LandscapeData) -> Path:

@@ -6,7 +6,6 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,7 @@ from ..errors import LandscapeExportError
 from ..grid.landscape_file import checkpoint_columns
 from ..meshes.path_mesh import PathLine, path_lines
 from ..meshes.space import Space
-from .formats import ExportFormat, Images
-from .raised import facts_in_space, raised
+from .formats import ExportFormat, Images, facts_in_space, raised
 
 if TYPE_CHECKING:
     from ..grid.checkpoints import CheckpointsData
@@ -31,7 +29,7 @@ _HIDDEN = 2
 
 
 def vtk_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
-    """Returns what makes ``<stem>.vts`` and, where they exist, ``<stem>_checkpoints.vtp`` and ``<stem>_path.vtp``."""
+    """Returns ``<stem>.vts`` and, where they exist, ``<stem>_checkpoints.vtp`` and ``<stem>_path.vtp``."""
     space = raised(landscape, metric, _PROGRAM)
     try:
         import pyvista
@@ -135,20 +133,17 @@ def _put(point_data: Any, name: str, values: NDArray[Any]) -> None:
     point_data[name] = values
 
 
-def _image_of(dataset: Any, writer: str) -> Callable[[], bytes]:
-    def image() -> bytes:
-        from vtkmodules import vtkIOXML
+def _image_of(dataset: Any, writer: str) -> bytes:
+    from vtkmodules import vtkIOXML
 
-        # Into memory: VTK reports a failed write only on its own console.
-        chosen = getattr(vtkIOXML, writer)()
-        chosen.SetInputData(dataset)
-        chosen.SetDataModeToBinary()
-        chosen.WriteToOutputStringOn()
-        if not chosen.Write():
-            raise LandscapeExportError(f"VTK's {writer} failed, and does not say why.")
-        return str(chosen.GetOutputString()).encode("utf-8")
-
-    return image
+    # Into memory: VTK reports a failed write only on its own console.
+    chosen = getattr(vtkIOXML, writer)()
+    chosen.SetInputData(dataset)
+    chosen.SetDataModeToBinary()
+    chosen.WriteToOutputStringOn()
+    if not chosen.Write():
+        raise LandscapeExportError(f"VTK's {writer} failed, and does not say why.")
+    return str(chosen.GetOutputString()).encode("utf-8")
 
 
 VTK = ExportFormat(".vts", True, vtk_images)

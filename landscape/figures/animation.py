@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collectors.files.local_files import check_replaceable
 from collectors.files.places import check_can_be_file
-from collectors.files.replacing import check_replaceable
 from collectors.validation import check_choice, check_float, check_int, check_path, wrong_value
 
 from ..drawing.appearance import appearance_of

@@ -12,11 +12,10 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from collectors.files.background import NewestState
+from collectors.files.background import LAST_PAUSES_SECONDS, NewestState, retry
 from collectors.files.local_files import unsent_folder
 from collectors.files.places import AnyPath, check_can_be_directory, check_can_be_file, check_directory
 from collectors.files.remote_path import RemotePath
-from collectors.files.retrying import LAST_PAUSES_SECONDS, retry
 from collectors.validation import check_bool, check_path
 
 from ..errors import LandscapeWriteError

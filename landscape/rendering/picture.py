@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collectors.files.local_files import write_bytes
+from collectors.files.local_files import check_replaceable, write_bytes
 from collectors.files.places import check_can_be_file
-from collectors.files.replacing import check_replaceable
 from collectors.validation import check_path, wrong_value
 
 if TYPE_CHECKING:

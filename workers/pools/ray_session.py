@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from collectors.files.background import retry
 from collectors.files.local_files import folders_of_dead_processes
-from collectors.files.retrying import retry
 from collectors.files.system import KILL, holding, processes_with, short_temporary_folder
 
 from ..errors import PoolError

@@ -7,8 +7,7 @@ import threading
 import pytest
 from waiting import PATIENCE, wait_until
 
-from collectors.files.background import NewestState, OrderedJobs, WriterClosedError
-from collectors.files.retrying import retry
+from collectors.files.background import NewestState, OrderedJobs, WriterClosedError, retry
 
 
 class Clock:

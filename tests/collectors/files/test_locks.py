@@ -1,15 +1,27 @@
-"""Locks of this machine: one holder, freed by every death, and lock files that are anything."""
+"""Locks of this machine: one holder, freed by every death; markers behind a URL, and what a dead holder leaves."""
 
+import json
 import os
 import stat
 import subprocess
 import sys
 import tempfile
+import threading
 
+import fsspec.implementations.memory
 import pytest
+from own_processes import ended_process
+from remote_stores import empty_memory
+from waiting import PATIENCE, wait_until
 
-from collectors.files import system
-from collectors.files.locks import LockHeldError, ProcessLock, holder, is_held, private_lock_folder
+from collectors.files import locks, system
+from collectors.files.locks import LockHeldError, Marker, ProcessLock, holder, is_held, private_lock_folder
+from collectors.files.remote_path import RemotePath
+
+PATH = "/bucket/run/ckpt_dir/.landscape-writer"
+# Between two looks for a sign of life.
+LOOK_SECONDS = locks.BEAT_SECONDS / 2
+SINCE = r"since 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
 
 
 def test_one_holder(tmp_path):
@@ -112,3 +124,204 @@ def test_the_private_folder(tmp_path, monkeypatch):
     folder.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(PermissionError, match="not a folder that only you can write; set TMPDIR"):
         private_lock_folder()
+
+
+# Markers behind a URL.
+
+
+class Time:
+    """Passes only where somebody pauses, and then at once; ``meanwhile`` is called for each pause before a look."""
+
+    def __init__(self, meanwhile=lambda: None):
+        self.now, self.pauses, self.meanwhile = 0.0, [], meanwhile
+
+    def clock(self):
+        return self.now
+
+    def pause(self, seconds):
+        self.pauses.append(seconds)
+        self.now += seconds
+        if seconds == LOOK_SECONDS:
+            self.meanwhile()
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left():
+    threads = threading.active_count()
+    yield
+    assert threading.active_count() == threads
+
+
+@pytest.fixture
+def short_beat(monkeypatch):
+    monkeypatch.setattr(locks, "BEAT_SECONDS", 0.01)
+
+
+@pytest.fixture
+def memory():
+    with empty_memory() as system:
+        yield system
+
+
+def file(memory):
+    return RemotePath(memory, PATH)
+
+
+def facts(memory):
+    return json.loads(memory.cat_file(PATH))
+
+
+def hold(memory, time=None):
+    time = time or Time()
+    return Marker(file(memory), clock=time.clock, pause=time.pause)
+
+
+def leave(memory, **changes):
+    """Leaves the marker of a holder that does not renew it."""
+    marker = hold(memory)
+    content = facts(memory)
+    marker.release()
+    memory.pipe_file(PATH, json.dumps({**content, **changes}).encode())
+
+
+def test_one_holder_who_is_named(memory):
+    marker = hold(memory)
+    with pytest.raises(LockHeldError, match=rf"^process \d+ of .+ on .+ {SINCE}$"):
+        hold(memory)
+    marker.check()
+    marker.release()
+    marker.release()
+    assert not memory.exists(PATH)
+    hold(memory).release()
+
+
+def test_a_holder_renews_its_marker(memory, short_beat):
+    marker = hold(memory)
+    for _ in range(3):
+        first = memory.cat_file(PATH)
+        wait_until(lambda first=first: memory.cat_file(PATH) != first, what="a renewal")
+    marker.check()
+    marker.release()
+
+
+@pytest.mark.parametrize("silent_looks", [0, 4])
+def test_a_holder_elsewhere_that_lives_is_noticed_by_its_renewals(memory, silent_looks):
+    leave(memory, machine="another machine")
+
+    def renew():
+        if len(time.pauses) > silent_looks:
+            memory.pipe_file(PATH, json.dumps({**facts(memory), "renewed": 2}).encode())
+
+    time = Time(renew)
+    with pytest.raises(LockHeldError, match=SINCE):
+        hold(memory, time)
+    assert time.pauses == [LOOK_SECONDS] * (silent_looks + 1)
+    assert facts(memory)["renewed"] == 2
+
+
+def test_a_dead_holder_on_this_machine_is_followed_at_once(memory):
+    time = Time()
+    leave(memory, process=ended_process())
+    hold(memory, time).release()
+    # This process has the id of one that is dead.
+    leave(memory, identity="0" * 32)
+    hold(memory, time).release()
+    assert time.pauses == [locks.SETTLING_SECONDS] * 2
+    assert not memory.exists(PATH)
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"", b"{", b"[]", b"\xff", b'{"owner": 1}', b'{"owner": "\\u001b", "since": ""}']
+)
+def test_a_holder_without_a_sign_of_life_is_taken_for_dead(memory, content):
+    if content is None:
+        leave(memory, machine="another machine")
+    else:
+        memory.pipe_file(PATH, content)
+    if content == b"":
+        hold(memory).release()
+        return
+    time = Time()
+    with pytest.warns(RuntimeWarning, match=r"names .* but has not changed for 60 s; that process is taken for dead"):
+        marker = hold(memory, time)
+    assert time.pauses == [LOOK_SECONDS] * 6 + [locks.SETTLING_SECONDS]
+    assert facts(memory)["identity"] == marker._identity
+    marker.release()
+
+
+def test_a_holder_that_gives_it_back_while_others_wait(memory):
+    leave(memory, machine="another machine")
+    time = Time(lambda: memory.rm_file(PATH))
+    hold(memory, time).release()
+    assert time.pauses == [LOOK_SECONDS, locks.SETTLING_SECONDS]
+
+
+def test_who_was_taken_for_dead_stops(memory, short_beat):
+    marker = hold(memory)
+    other = {**facts(memory), "identity": "other", "owner": "process 7 of eve on moon"}
+
+    def taken_over():
+        # Again and again: its last renewal may have been under way.
+        memory.pipe_file(PATH, json.dumps(other).encode())
+        return marker._renewal.error
+
+    wait_until(taken_over, what="the holder to see who has taken over")
+    with pytest.raises(LockHeldError, match="process 7 of eve on moon since"):
+        marker.check()
+    marker.release()
+    assert facts(memory)["identity"] == "other"
+
+
+def test_of_six_who_begin_at_the_same_moment_one_remains(memory):
+    """All have written the marker before the first one looks whether it is still its own."""
+    barrier, got, refused = threading.Barrier(6, timeout=PATIENCE), [], []
+
+    def settle(seconds):
+        assert seconds == locks.SETTLING_SECONDS > 0
+        barrier.wait()
+        settled.append(seconds)
+
+    settled = []
+
+    def begin():
+        try:
+            got.append(Marker(file(memory), pause=settle))
+        except LockHeldError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=begin) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(got), len(refused), len(settled)) == (1, 5, 6)
+    got[0].release()
+
+
+def test_a_server_that_is_away_does_not_end_it(memory, monkeypatch, short_beat):
+    marker = hold(memory)
+    cat_file = fsspec.implementations.memory.MemoryFileSystem.cat_file
+    failed = []
+
+    def away(self, *arguments, **options):
+        failed.append(1)
+        raise TimeoutError("the network is down")
+
+    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "cat_file", away)
+    wait_until(lambda: len(failed) >= 3, what="three renewals")
+    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "cat_file", cat_file)
+    marker.check()
+    marker.release()
+    assert not memory.exists(PATH)
+
+
+def test_without_the_right_to_remove(memory, monkeypatch):
+    marker = hold(memory)
+
+    def forbidden(self, path):
+        raise PermissionError("no right to remove")
+
+    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "rm_file", forbidden)
+    marker.release()
+    assert memory.cat_file(PATH) == b"{}"
+    hold(memory).release()

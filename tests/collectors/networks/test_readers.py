@@ -80,8 +80,7 @@ def test_weights_tied_by_storage_alone_are_found():
 
 
 def test_empty_tensors_are_not_taken_for_tied():
-    network = nn.Module()
-    network.a, network.b = nn.Parameter(torch.empty(0, 3)), nn.Parameter(torch.empty(0, 3))
+    network = with_parameters(a=torch.empty(0, 3), b=torch.empty(0, 3))
     assert [tensor.name for tensor in describe_network(network).tensors] == ["a", "b"]
 
 
@@ -149,6 +148,25 @@ def test_what_was_read_is_a_copy():
     assert all(np.array_equal(state[name], before[name]) for name in state)
 
 
+def with_parameters(**parameters):
+    network = nn.Module()
+    for name, parameter in parameters.items():
+        setattr(network, name, nn.Parameter(parameter))
+    return network
+
+
+def slices():
+    network = nn.Sequential(nn.Linear(4, 6), nn.Linear(4, 3))
+    network[1].weight = nn.Parameter(network[0].weight.detach()[3:])
+    return network
+
+
+def names_that_meet():
+    network = with_parameters(weight=torch.ones(2))
+    network.module = with_parameters(weight=torch.ones(3))
+    return network
+
+
 @pytest.mark.parametrize(
     ("build", "error", "match"),
     [
@@ -156,18 +174,14 @@ def test_what_was_read_is_a_copy():
         (lambda: nn.Linear(2, 2, device="meta"), TypeError, "network's 'weight' is on the meta device"),
         (lambda: {"weight": torch.ones(2)}, TypeError, "network must be a network of a supported .* but got dict"),
         (lambda: nn.Linear, TypeError, "network must be a network of a supported .* but got type"),
+        (slices, TypeError, r"'0\.weight' and '1\.weight' share a part of their memory.*clone\(\)"),
+        (lambda: with_parameters(weight=torch.eye(3).to_sparse()), TypeError, "network's 'weight' is sparse"),
+        (names_that_meet, ValueError, "two tensors that are both called 'weight'"),
     ],
 )
 def test_networks_that_cannot_be_read(build, error, match):
     network = build()
     with pytest.raises(error, match=match):
-        describe_network(network)
-
-
-def test_a_slice_of_another_parameter_is_refused():
-    network = nn.Sequential(nn.Linear(4, 6), nn.Linear(4, 3))
-    network[1].weight = nn.Parameter(network[0].weight.detach()[3:])
-    with pytest.raises(TypeError, match=r"'0\.weight' and '1\.weight' share a part of their memory.*clone\(\)"):
         describe_network(network)
 
 
@@ -178,13 +192,6 @@ def test_a_buffer_that_is_a_part_of_a_weight_is_refused():
         describe_network(network)
     network.weight.requires_grad_(False)
     assert len(describe_network(network).tensors) == 3
-
-
-def test_sparse_parameters_are_refused():
-    network = nn.Module()
-    network.weight = nn.Parameter(torch.eye(3).to_sparse())
-    with pytest.raises(TypeError, match="network's 'weight' is sparse"):
-        describe_network(network)
 
 
 @pytest.mark.parametrize(
@@ -219,18 +226,8 @@ def test_trainable_parameters_whose_elements_share_memory_are_refused(shared):
     ids=["transposed", "steps", "one element", "empty"],
 )
 def test_parameters_of_any_layout_are_described_if_each_element_has_its_place(layout):
-    network = nn.Module()
-    network.weight = nn.Parameter(layout())
+    network = with_parameters(weight=layout())
     assert describe_network(network).trainable[0].shape == tuple(network.weight.shape)
-
-
-def test_names_that_meet_without_their_prefix_are_refused():
-    network = nn.Module()
-    network.weight = nn.Parameter(torch.ones(2))
-    network.module = nn.Module()
-    network.module.weight = nn.Parameter(torch.ones(3))
-    with pytest.raises(ValueError, match="two tensors that are both called 'weight'"):
-        describe_network(network)
 
 
 def test_what_is_a_network():

@@ -26,7 +26,7 @@ from waiting import PATIENCE, wait_until
 
 from collectors import Model, SummaryCollector
 from collectors.errors import CheckpointWriteError, RunDirectoryError
-from collectors.files import markers
+from collectors.files import locks
 from collectors.files import uploads as record_uploads
 from collectors.files.local_files import TemporaryFolder
 from collectors.files.places import check_directory
@@ -44,7 +44,7 @@ MemoryFileSystem = fsspec.implementations.memory.MemoryFileSystem
 def memory(monkeypatch):
     """An empty in-memory file system, pauses of no time, and nothing left on this machine afterwards."""
     monkeypatch.setattr(checkpoint_folder, "PAUSES_SECONDS", (0.0, 0.0, 0.0))
-    monkeypatch.setattr(markers, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(locks, "SETTLING_SECONDS", 0.0)
     monkeypatch.setattr(record_uploads, "LAST_PAUSES_SECONDS", (0.0, 0.0))
     threads = threading.active_count()
     with empty_memory() as system:

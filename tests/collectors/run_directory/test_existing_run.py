@@ -20,7 +20,7 @@ from waiting import wait_until
 
 from collectors import CheckpointConfig, Model, ModelCheckpoint, SummaryCollector, load_checkpoint
 from collectors.errors import RunDirectoryError
-from collectors.files import markers
+from collectors.files import locks
 from collectors.files.remote_path import RemotePath
 from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
@@ -46,7 +46,7 @@ def forget_all_after(directory, number):
 @pytest.fixture(params=["here", "behind a URL"])
 def place(request, tmp_path, monkeypatch):
     """A folder, and the same folder as what a training is given."""
-    monkeypatch.setattr(markers, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(locks, "SETTLING_SECONDS", 0.0)
     folder = tmp_path / "run"
     return folder, folder if request.param == "here" else RemotePath(LocalFileSystem(), str(folder))
 

@@ -15,7 +15,7 @@ from waiting import wait_until
 
 from collectors import SummaryCollector, import_checkpoints
 from collectors.errors import CheckpointWriteError, RunDirectoryError
-from collectors.files import markers
+from collectors.files import locks
 from collectors.networks.readers import describe_network, read_network
 from collectors.run_directory import RunDirectory
 from collectors.run_directory.folder import checkpoint_folder
@@ -100,7 +100,7 @@ def test_the_error_names_the_other_training_and_a_kill_frees_the_directory(tmp_p
 
 @pytest.fixture
 def memory(monkeypatch):
-    monkeypatch.setattr(markers, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(locks, "SETTLING_SECONDS", 0.0)
     with empty_memory() as system:
         yield system
 
@@ -140,7 +140,7 @@ def test_it_is_free_after_every_end(tmp_path):
 
 
 def test_a_training_that_was_taken_for_dead_stops_and_spoils_nothing(memory, monkeypatch):
-    monkeypatch.setattr(markers, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(locks, "BEAT_SECONDS", 0.05)
     network = SmallNetwork()
     collector = SummaryCollector(URL, keep_default_action=False, collect_landscape={"intervals": [range(9)]})
     marker = "/bucket/run/ckpt_dir/.landscape-writer"
@@ -166,7 +166,7 @@ def test_a_training_that_was_taken_for_dead_stops_and_spoils_nothing(memory, mon
 
 
 def test_what_was_taken_over_is_not_discarded(memory, monkeypatch):
-    monkeypatch.setattr(markers, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(locks, "BEAT_SECONDS", 0.05)
     started = writer(URL)
 
     def taken_over():

@@ -57,15 +57,6 @@ def test_every_element_type_comes_back_bit_for_bit(path, dtype):
         assert found.tobytes() == array.tobytes()
 
 
-def test_the_safetensors_library_reads_the_same(path):
-    state = {name: array for name, array in example().items() if name != "nan"}
-    write_checkpoint(path, state, {"network": "Net", "number": "3"})
-    found = safetensors.numpy.load_file(path)
-    assert set(found) == set(state)
-    assert all(np.array_equal(found[name], state[name]) for name in state)
-    assert CheckpointFile(path).metadata == {"network": "Net", "number": "3"}
-
-
 def test_arrays_of_any_memory_order_are_written(path):
     matrix = np.arange(12.0).reshape(3, 4)
     state = {"transposed": matrix.T, "strided": matrix[::2, ::-1], "broadcast": np.broadcast_to(1.5, (2, 3))}
@@ -130,6 +121,7 @@ def test_the_file_is_the_library_s_byte_for_byte(path):
     }
     digest = write_checkpoint(path, state, {"network": "Net"})
     content = path.read_bytes()
+    assert CheckpointFile(path).metadata == {"network": "Net"}
     whole = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in state.items()}
     assert content == safetensors.numpy.save(whole, {"network": "Net"})
     assert digest == hashlib.sha256(content).hexdigest()

@@ -129,6 +129,14 @@ def grow(metadata):
     entry.size = entry.chunks[0].sizes = torch.Size((2**20, 2**20))
 
 
+def repeat(metadata, times=200):
+    """Makes a matrix of many parts that are all the same bytes."""
+    entry = metadata.state_dict_metadata["model.0.weight"]
+    rows, columns = entry.size
+    entry.size = torch.Size((times * rows, columns))
+    cut(*(((part * rows, 0), (rows, columns)) for part in range(times)))(metadata)
+
+
 HOSTILE = {
     "code instead of metadata": (
         lambda _: Explosive(),
@@ -146,6 +154,7 @@ HOSTILE = {
     "an overlap": (cut(((0, 0), (4, 3)), ((3, 0), (1, 3))), "do not cover its shape"),
     "too far": (cut(((1, 0), (5, 3))), "do not cover its shape"),
     "other parts": (cut(((0, 0), (2, 3)), ((2, 0), (3, 3))), "is not the tensor that the metadata names"),
+    "a part again and again": (repeat, "its parts repeat bytes of its files"),
     "more than there is": (grow, "its tensors claim more than the .* bytes of its parts"),
 }
 

@@ -16,8 +16,7 @@ from worker_cases import ConvNet, case, plane_of, seeded, state_of
 
 from collectors.networks.readers import describe_network
 from collectors.networks.weight_space import describe_arrays
-from collectors.weights.aligned import NetworkState, align
-from collectors.weights.frozen_parameters import CompletedState
+from collectors.weights.aligned import CompletedState, NetworkState, align
 from collectors.weights.safetensors_file import CheckpointFile, portable, write_checkpoint
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan

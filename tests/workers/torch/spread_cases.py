@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from twin_device import twin_memory
 from worker_cases import classes, images, plane_of, seeded
 
-from collectors.networks.torch_repeated import RepeatedReader
+from collectors.networks.torch_readers import RepeatedReader
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementSetup

@@ -1,22 +1,60 @@
-"""PyTorch networks whose parameters are divided among processes: described and read whole, one parameter at a time."""
+"""PyTorch networks that are read again and again, and those whose parameters are divided among processes."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import operator
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from importlib import import_module
 from typing import Any, cast
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from .torch_extra_states import warn_of_extra_states
-from .torch_network import Entry, as_array, is_divided, named_entries, tensor_infos, unwrap
-from .torch_repeated import Borrowed
+from .torch_network import (
+    Entry,
+    as_array,
+    is_divided,
+    named_entries,
+    named_tensors,
+    tensor_infos,
+    unwrap,
+    warn_of_extra_states,
+)
 from .weight_space import TensorInfo, WeightSpace, canonical_name
+
+# One is filled while the other is written; more wait only where the disk is slow.
+_MOST_KEPT = 2
+_TYPE_AND_SHAPE = operator.attrgetter("dtype", "shape")
+
+
+class RepeatedReader:
+    """Reads parameters and buffers, faster from the second call on; arrays last as long as the mapping returned."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self._seen: _Contents | None = None
+        self._entries: list[tuple[str, torch.dtype, torch.Size]] = []
+        self._sources: dict[torch.dtype, list[torch.Tensor]] = {}
+        self._free: list[_Room] = []
+
+    def __call__(self) -> dict[str, NDArray[Any]]:
+        if self._seen is None or not self._seen.are_unchanged():
+            found = [(info.name, tensor) for info, tensor in named_tensors(self._network)]
+            self._entries = [(name, tensor.dtype, tensor.shape) for name, tensor in found]
+            # Detached here, so that no copy has to switch gradients off.
+            self._sources = _by_type((tensor.dtype, tensor.detach()) for _, tensor in found)
+            self._free = []
+            self._seen = _Contents(self._network)
+        room = self._free.pop() if self._free else _Room(self._entries)
+        for dtype, sources in self._sources.items():
+            torch._foreach_copy_(room.copies[dtype], sources)
+        return _Borrowed(room, self._free)
 
 
 def is_sharded(network: nn.Module) -> bool:
@@ -31,7 +69,7 @@ class ShardedReader:
     def __init__(self, network: nn.Module, *, keeps: bool) -> None:
         self._network, self._keeps = unwrap(network), keeps
         self._infos: list[TensorInfo] = []
-        self._free: list[Any] = []
+        self._free: list[_Room] = []
         self._room: _Room | None = None
 
     def describe(self) -> WeightSpace:
@@ -48,7 +86,8 @@ class ShardedReader:
     def make_room(self) -> None:
         """Allocates the copies, so that a lack of memory is an error before any process waits for another one."""
         if self._room is None and self._keeps:
-            self._room = self._free.pop() if self._free else _Room(self._infos)
+            entries = [(info.name, getattr(torch, info.dtype), torch.Size(info.shape)) for info in self._infos]
+            self._room = self._free.pop() if self._free else _Room(entries)
 
     def __call__(self) -> dict[str, NDArray[Any]]:
         """Returns copies in host memory, which last as long as the mapping; none where this process keeps none."""
@@ -57,8 +96,8 @@ class ShardedReader:
         # One whole parameter at a time (FSDP 1: a wrapped unit), so that the network need not fit on any device.
         for info, tensor in self._tensors(with_values=True):
             if room is not None:
-                room.copy(info.name, tensor)
-        return {} if room is None else Borrowed(room, self._free)
+                room.tensors[info.name].copy_(tensor)
+        return {} if room is None else _Borrowed(room, self._free)
 
     @torch.no_grad()
     def _tensors(self, *, with_values: bool) -> Iterator[tuple[TensorInfo, torch.Tensor]]:
@@ -84,15 +123,75 @@ class ShardedReader:
                     yield kept, _whole_tensor(tensor) if with_values else tensor
 
 
+class _Contents:
+    """What a network consists of, to tell whether names and storages are still the same."""
+
+    def __init__(self, network: nn.Module) -> None:
+        layers = list(network.modules())
+        self._holders: list[dict[str, Any]] = [
+            holder for layer in layers for holder in (layer._parameters, layer._buffers, layer._modules)
+        ]
+        self._names = [*itertools.chain.from_iterable(self._holders)]
+        self._objects = self._members()
+        self._tensors = [item for item in self._objects if isinstance(item, torch.Tensor)]
+        self._transient = [(layer, set(layer._non_persistent_buffers_set)) for layer in layers if layer._buffers]
+        self._storages = self._places()
+
+    # Between two training steps every line is cold, so it does as little as it can.
+    def are_unchanged(self) -> bool:
+        """Returns whether nothing was added, replaced, renamed, resized, converted or moved to other memory."""
+        objects = self._members()
+        return (
+            len(objects) == len(self._objects)
+            # Equality of tensors would compare their elements.
+            and all(map(operator.is_, objects, self._objects))
+            and self._names == [*itertools.chain.from_iterable(self._holders)]
+            and all(layer._non_persistent_buffers_set == names for layer, names in self._transient)
+            and self._places() == self._storages
+        )
+
+    def _members(self) -> list[Any]:
+        return [*itertools.chain.from_iterable(map(dict.values, self._holders))]
+
+    def _places(self) -> list[Any]:
+        return [*map(torch.Tensor.data_ptr, self._tensors), *map(_TYPE_AND_SHAPE, self._tensors)]
+
+
 class _Room:
-    """Host memory for one copy of each tensor, in ``arrays`` by name, in the network's order."""
+    """Host memory for one copy of each tensor, by name in the network's order and as ``copies`` by element type."""
 
-    def __init__(self, infos: list[TensorInfo]) -> None:
-        self._tensors = {info.name: torch.empty(info.shape, dtype=getattr(torch, info.dtype)) for info in infos}
-        self.arrays = {name: as_array(tensor) for name, tensor in self._tensors.items()}
+    def __init__(self, entries: list[tuple[str, torch.dtype, torch.Size]]) -> None:
+        shapes = _by_type((dtype, shape) for _, dtype, shape in entries)
+        self.copies = {dtype: _pieces(dtype, found) for dtype, found in shapes.items()}
+        following = {dtype: iter(pieces) for dtype, pieces in self.copies.items()}
+        self.tensors = {name: next(following[dtype]) for name, dtype, _ in entries}
+        self.arrays = {name: as_array(tensor) for name, tensor in self.tensors.items()}
 
-    def copy(self, name: str, tensor: torch.Tensor) -> None:
-        self._tensors[name].copy_(tensor)
+
+class _Borrowed(dict[str, NDArray[Any]]):
+    """Arrays whose memory is free for other values when this mapping is gone."""
+
+    def __init__(self, room: _Room, free: list[_Room]) -> None:
+        super().__init__(room.arrays)
+        self._room, self._free = room, free
+
+    def __del__(self) -> None:
+        if len(self._free) < _MOST_KEPT:
+            self._free.append(self._room)
+
+
+def _by_type(items: Iterable[tuple[torch.dtype, Any]]) -> dict[torch.dtype, list[Any]]:
+    found: dict[torch.dtype, list[Any]] = {}
+    for dtype, item in items:
+        found.setdefault(dtype, []).append(item)
+    return found
+
+
+def _pieces(dtype: torch.dtype, shapes: list[torch.Size]) -> list[torch.Tensor]:
+    sizes = [shape.numel() for shape in shapes]
+    # NumPy asks for huge pages, whose first touch takes a sixth of the time of small ones.
+    flat = torch.from_numpy(np.empty(sum(sizes) * dtype.itemsize, np.uint8)).view(dtype)
+    return [piece.view(shape) for piece, shape in zip(flat.split_with_sizes(sizes), shapes, strict=True)]
 
 
 def _whole_tensor(tensor: Any) -> torch.Tensor:
