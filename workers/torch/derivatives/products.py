@@ -16,20 +16,18 @@ from collectors.networks.batches import call_network, leaves
 from collectors.networks.torch_network import to_tensor
 from collectors.networks.weight_space import State
 
-from ..curvature.products import SHARES, WITHOUT_GRADIENTS, ProductSettings, Vector
-from ..errors import CurvatureError
-from ..measuring.shares import BatchedProducts, SharedBatches
-from ..samples.batches import Batch
-from ..samples.samples import Samples
-from .batch_norm import PlainBatchNorm
-from .convolutions import OwnConvolutions
+from ...curvature.products import SHARES, WITHOUT_GRADIENTS, ProductSettings, Vector
+from ...errors import CurvatureError
+from ...measuring.shares import BatchedProducts, SharedBatches
+from ...samples.batches import Batch
+from ...samples.samples import Samples
+from ..gradients import Gradients
+from ..own_loss import OwnLoss
+from ..placement import Placement
 from .core_products import CoreProducts, ProductSum
-from .gradients import Gradients
-from .moved_network import DifferentiatedNetwork, MovedNetwork
-from .own_loss import OwnLoss
-from .placement import Placement
+from .network import DifferentiatedNetwork, MovedNetwork
+from .operators import OwnDerivatives
 from .second_order import BatchGraph, SavedBytes, check_graph, second_derivative_errors, twice_differentiable
-from .weight_norm import PlainWeightNorm
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -178,7 +176,7 @@ class TorchProducts(MovedNetwork, BatchedProducts):
 
     def _outputs(self, number: int, batch: Batch) -> Any:
         self._network.start_batch(self._samples.number_of_batch(number))
-        with OwnConvolutions(), PlainBatchNorm(), PlainWeightNorm():
+        with OwnDerivatives():
             return call_network(self._network.forward, batch.inputs)
 
     def _total_of(self, number: int) -> tuple[Any, Any]:

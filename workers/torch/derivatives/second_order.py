@@ -15,12 +15,12 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from collectors.networks.torch_network import transformers_without_fast_path
 
-from ..curvature.products import Matrix
-from ..errors import CurvatureError
-from ..measuring.memory_shortage import is_memory_shortage
-from ..measuring.totals import Total
-from ..samples.batches import Batch
-from .weights import Weights
+from ...curvature.products import Matrix
+from ...errors import CurvatureError
+from ...measuring.memory_shortage import is_memory_shortage
+from ...measuring.totals import Total
+from ...samples.batches import Batch
+from .network import Weights
 
 # What PyTorch says where an operator has no second derivative, with the operator's name where it says that.
 _SIGNS = (
