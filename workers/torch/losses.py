@@ -1,4 +1,4 @@
-"""A user's loss and metrics in PyTorch, as what adds them up over batches."""
+"""A user's loss and metrics in PyTorch, as what adds them up over batches: by samples, or by labels that count."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from .gradients import without_graph
 from .precision import at_least_float32
 
 _REDUCTIONS = ("mean", "sum", "batchmean", "none")
+_IGNORED = -100  # of labels (tokens, pixels), those that do not count
 
 
 def split_into_samples(
@@ -112,9 +113,6 @@ def _without_names(metrics: object) -> object:
     except ValueError as error:
         raise CallbackFunctionError(f"the fourth item that callback_fn returns: {error}") from error
     return {name: metric for name, metric in objects.items() if not getattr(metric, "is_the_loss", False)}
-
-
-_IGNORED = -100
 
 
 class WeighedMean(BatchMean):

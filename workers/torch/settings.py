@@ -1,4 +1,4 @@
-"""PyTorch's state while something is measured: global settings, which come back afterwards, and running statistics."""
+"""PyTorch's state while something is measured: settings that come back afterwards, statistics and random numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ from ..forked import threads_of
 from ..samples.batches import Batch
 from ..samples.random_state import random_state_kept
 
+SAME_DRAWS = "under seed_each_point=True each point draws its numbers in one pass over the batches, in order"
+"""Why samples cannot be read in passes."""
+
 _FULL = ("ieee", "none")
+_ANOTHER = 0x5EED  # so that no draw is that of a user's own torch.manual_seed(0)
 
 
 @contextlib.contextmanager
@@ -154,12 +158,6 @@ def recalibrate(network: Callable[..., Any], layers: Sequence[_NormBase], batche
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
             layer.eval()
-
-
-SAME_DRAWS = "under seed_each_point=True each point draws its numbers in one pass over the batches, in order"
-"""Why samples cannot be read in passes."""
-
-_ANOTHER = 0x5EED  # so that no draw is that of a user's own torch.manual_seed(0)
 
 
 class RandomNumbers:

@@ -1,4 +1,4 @@
-"""A user's data set as a PyTorch network takes it: pairs of arrays, and batches that are not (inputs, targets)."""
+"""A user's data set as a PyTorch network takes it: pairs of arrays, batches of other forms, and inputs by example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first layer of a network, computed once for a plane instead of at each point (PyTorch, on CPUs)."""
+"""The first layer of a network, computed once for a plane, also beside compiled code (PyTorch, on CPUs)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ NO_FIRST_LAYER = (
 )
 """What the user should know where a plan cannot be kept."""
 
+# Of packages, for whatever changes in how the layer's outputs are given.
+_VERSION = 1
 _Key: TypeAlias = tuple[int, torch.Size, tuple[int, ...], torch.dtype]
 
 
@@ -164,10 +166,6 @@ def _keys(inputs: Any) -> tuple[_Key, ...]:
 
 def _key(values: torch.Tensor) -> _Key:
     return values.data_ptr(), values.shape, values.stride(), values.dtype
-
-
-# For whatever changes in how the layer's outputs are given.
-_VERSION = 1
 
 
 class SplitNetwork:

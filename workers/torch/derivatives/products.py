@@ -63,14 +63,8 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         def add() -> tuple[float, float | None]:
             value, weights = 0.0, []
             for number in self._samples.shares[share]:
-                # Made already here where it is kept: its forward pass is all that a loss takes.
-                graph = self._kept_graph_of(number)
-                if graph is not None:
-                    loss, weight = graph.loss, graph.weight
-                else:
-                    numerator, weight = self._total_of(number)
-                    loss = float(numerator.detach()) if self._counts(weight) else 0.0
-                value += loss
+                numerator, weight = self._total_of(number)
+                value += float(numerator.detach()) if self._counts(weight) else 0.0
                 weights += [] if weight is None else [float(weight)]
             return value, sum(weights) if weights else None
 
@@ -82,10 +76,6 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         def add() -> Float64[np.ndarray, " weights"]:
             sums = ProductSum(self._weights.own)
             for number in self._samples.shares[share]:
-                graph = self._kept_graph_of(number)
-                if graph is not None:
-                    sums.add(graph.gradient())
-                    continue
                 numerator, weight = self._total_of(number)
                 if self._counts(weight) and numerator.requires_grad:
                     sums.add(self._weights.gradient(numerator))
@@ -182,18 +172,6 @@ class TorchProducts(MovedNetwork, BatchedProducts):
     def _total_of(self, number: int) -> tuple[Any, Any]:
         batch = self._batch(number)
         return self._network.total.differentiable(self._outputs(number, batch), batch)
-
-    def _kept_graph_of(self, number: int) -> BatchGraph | None:
-        """Returns a batch's derivatives if they are kept from now on, and None where memory does not allow that."""
-        if (
-            number not in self._graphs
-            and self._budget is not None
-            and self._bytes_per_sample is not None
-            and self._bytes_per_sample * self._samples.size(number) > self._budget
-        ):
-            return None
-        graph, kept = self._graph_of(number)
-        return graph if kept else None
 
     def _graph_of(self, number: int) -> tuple[BatchGraph | None, bool]:
         """Returns a batch's derivatives, None where it holds nothing that counts, and whether they are kept."""
