@@ -1,7 +1,7 @@
 """What each part that is there for speed saves: a search for two eigenvalues with all of them, and without one.
 
-Run it by hand: ``python tests/benchmarks/curvature_parts.py LeNet-5``. Ways take turns in one process; CPU seconds count
-on a machine that others use as well. Those that keep two cores busy are timed with two threads, by the clock too.
+Run it by hand: ``python tests/benchmarks/curvature_parts.py LeNet-5``. Ways take turns in one process; CPU seconds
+count, on a machine that others use as well. With ``--threads 2`` it tries what keeps several cores from waiting.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import contextlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,60 +18,57 @@ from unittest import mock
 
 from networks import prepare_work, read_work
 from torch import nn
+from torch.nn import functional
 
-from workers.curvature import blas_threads, measuring
+from workers.curvature import measuring, vectors
 from workers.curvature.products import ProductSettings
 from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
-from workers.torch.derivatives import products
+from workers.torch.derivatives import operators, products
 from workers.torch.derivatives.core_products import CoreProducts
 from workers.torch.evaluator import TorchEvaluator
 
 TURNS = 5
 SETTINGS = measuring.CurvatureSettings(top=2, trace_probes=0)
 # Samples, epochs of training, and the batch size that suits a forward pass.
-CASES = {"LeNet-5": (512, 10, 256), "ResNet-20": (32, 2, 64), "transformer": (512, 10, 128), "perceptron": (512, 10, 128)}
+CASES = {
+    "LeNet-5": (256, 10, 256),
+    "ResNet-20": (16, 2, 16),
+    "transformer": (512, 10, 128),
+    "perceptron": (256, 10, 128),
+}
 
 
-def _without_gradient(find: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *arguments, **named: find(*arguments, **{**named, "gradient": None})
-
-
-def _as_it_is(_: Any, size: int | None) -> int | None:
-    return size
-
-
-def _not_wanted(cores: Any, *_: Any) -> None:
+def on_one_core(cores: Any, *_: Any) -> None:
+    """Stands for the constructor of CoreProducts."""
     cores.is_wanted, cores._pool = False, None
 
 
-def _no_libraries() -> Any:
-    return SimpleNamespace(
-        lib_controllers=(), select=lambda **_: SimpleNamespace(limit=lambda **_: contextlib.nullcontext())
-    )
+def no_libraries() -> Any:
+    """Stands for the libraries whose threads are limited."""
+    unlimited = SimpleNamespace(limit=lambda **_: contextlib.nullcontext())
+    return SimpleNamespace(lib_controllers=(), select=lambda **_: unlimited)
 
 
 def ways(threads: int) -> dict[str, contextlib.AbstractContextManager[Any]]:
-    """Returns what is done without each part."""
+    """Returns what is done with all parts, and without each of them."""
     patch = mock.patch.object
-    found = {
+    if threads > 1:
+        return {
+            "all": contextlib.nullcontext(),
+            "without a batch on each core": patch(CoreProducts, "__init__", on_one_core),
+            "without one BLAS thread": patch(vectors, "ThreadpoolController", no_libraries),
+        }
+    normalization = {functional.batch_norm: operators._OWN[functional.batch_norm]}
+    convolutions = {key: own for key, own in operators._OWN.items() if key is not functional.batch_norm}
+    return {
         "all": contextlib.nullcontext(),
-        "without own convolutions": patch(products, "OwnConvolutions", contextlib.nullcontext),
-        "without plain batch normalization": patch(products, "PlainBatchNorm", contextlib.nullcontext),
-        "without a start near the gradient": patch(
-            measuring, "find_eigenpairs", _without_gradient(measuring.find_eigenpairs)
-        ),
-        "without larger batches": patch(products.TorchProducts, "_enlarged", _as_it_is),
+        "without own convolutions": patch(operators, "_OWN", normalization),
+        "without own batch normalization": patch(operators, "_OWN", convolutions),
+        "without larger batches": patch(products.TorchProducts, "_enlarged", lambda _, size: size),
         "without kept derivatives": patch(products.TorchProducts, "_memory", lambda _: 0.0),
     }
-    if threads > 1:
-        found = {
-            "all": contextlib.nullcontext(),
-            "without a batch on each core": patch(CoreProducts, "__init__", _not_wanted),
-            "without one BLAS thread": patch(blas_threads, "ThreadpoolController", _no_libraries),
-        }
-    return found
 
 
 def main() -> None:
@@ -93,30 +88,23 @@ def main() -> None:
     setup = MeasurementSetup(MeasurementOptions(), asked.threads, "cpu", plan)
     evaluator = TorchEvaluator(nn.CrossEntropyLoss(), network, (work["inputs"], work["targets"]), {}, setup)
 
-    def search(few: bool = False) -> tuple[float, float, int]:
-        settings = replace(SETTINGS, max_products=2) if few else SETTINGS
-        start = time.process_time(), time.perf_counter()
+    def search(settings: measuring.CurvatureSettings = SETTINGS) -> float:
+        start = time.process_time()
         with evaluator.products(ProductSettings()) as shares:
-            found = measuring.measure_state_curvature(shares, parameters, buffers, settings)
-        return time.process_time() - start[0], time.perf_counter() - start[1], found.products
+            measuring.measure_state_curvature(shares, parameters, buffers, settings)
+        return time.process_time() - start
 
-    search(few=True)
-    times: dict[str, list[tuple[float, float, int]]] = {name: [] for name in ways(asked.threads)}
+    search(measuring.CurvatureSettings(top=1, trace_probes=0, max_products=2))
+    seconds: dict[str, list[float]] = {name: [] for name in ways(asked.threads)}
     for _ in range(TURNS):
         for name, way in ways(asked.threads).items():
             with way:
-                times[name].append(search())
-    print(f"{asked.network}, {samples} samples, {asked.threads} threads: medians of {TURNS} turns, and their range")
-    for name, found in times.items():
-        cells = [f"{name:36} {found[0][2]:3} products"]
-        for place, label in enumerate(("CPU", "clock")):
-            own = [turn[place] for turn in found]
-            ratios = [one[place] / whole[place] for one, whole in zip(found, times["all"], strict=True)]
-            cells.append(
-                f"{label} {statistics.median(own):6.2f} s  {statistics.median(ratios):.2f} x "
-                f"({min(ratios):.2f} to {max(ratios):.2f})"
-            )
-        print("  ".join(cells), flush=True)
+                seconds[name].append(search())
+    print(f"{asked.network}, {samples} samples, {asked.threads} threads: CPU seconds, and how many times those of all")
+    for name, found in seconds.items():
+        ratios = [one / whole for one, whole in zip(found, seconds["all"], strict=True)]
+        spread = f"{statistics.median(ratios):.2f} x ({min(ratios):.2f} to {max(ratios):.2f})"
+        print(f"{name:36} {statistics.median(found):6.2f} s  {spread}")
 
 
 if __name__ == "__main__":
