@@ -121,17 +121,17 @@ def gradient(network, inputs, targets, vector, like):
     return nn.utils.parameters_to_vector(torch.autograd.grad(loss, like))
 
 
-def build(name):
+def layers_of(name):
     if name == "convolutions":
-        layers = nn.Conv2d(1, 2, 3, stride=2), nn.Tanh(), nn.ConvTranspose2d(2, 2, 2), nn.Tanh(), nn.Flatten()
-        return seeded(lambda: nn.Sequential(*layers, nn.Linear(32, 3))).double()
-    return seeded(lambda: nn.Sequential(WEIGHT_NORMS[name](nn.Linear(5, 4)), nn.Tanh(), nn.Linear(4, 3))).double()
+        parts = nn.Conv2d(1, 2, 3, stride=2), nn.Tanh(), nn.ConvTranspose2d(2, 2, 2), nn.Tanh(), nn.Flatten()
+        return nn.Sequential(*parts, nn.Linear(32, 3))
+    return nn.Sequential(WEIGHT_NORMS[name](nn.Linear(5, 4)), nn.Tanh(), nn.Linear(4, 3))
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
 @pytest.mark.parametrize("name", ["convolutions", *WEIGHT_NORMS])
 def test_values_are_those_of_pytorch_and_products_are_differences_of_gradients(name):
-    network, targets = build(name), torch.arange(30) % 3
+    network, targets = seeded(lambda: layers_of(name)).double(), torch.arange(30) % 3
     inputs = numbers(30, 1, 8, 8) if name == "convolutions" else numbers(30, 5)
     expected = network(inputs)
     with OwnDerivatives():
