@@ -84,7 +84,7 @@ ENVIRONMENTS = (
         (
             "collectors/second_order/*",
             "landscape/exchange/landscaper.py",
-            "workers/torch/products.py",
+            "workers/torch/derivatives/*",
             "workers/curvature/*",
         ),
         ("tests/landscape/exchange/test_landscaper.py", "*curvlinops*"),

@@ -11,8 +11,8 @@ import numpy as np
 from collectors.networks.weight_space import State, WeightSpace, direction_dtype
 from collectors.validation import check_int
 from collectors.weights.aligned import NetworkState, Weights, align, as_reader
+from workers.curvature.probes import Trace
 from workers.curvature.products import Layout, Vector
-from workers.curvature.trace import Trace
 from workers.errors import CurvatureError
 from workers.pool import Pool, StateTask
 

@@ -309,8 +309,10 @@ def test_masks_are_each_networks_own_at_its_corner_and_the_firsts_elsewhere(case
 def test_wrong_points_are_named(case):
     built = case.build()
     evaluator = open_evaluator(built)
-    with pytest.raises(RuntimeError, match="no plane is loaded"):
-        evaluator.measure(np.zeros((1, 2)))
+    state = read_network(built[1])
+    for measure in (lambda: evaluator.measure(np.zeros((1, 2))), lambda: evaluator.measure_state(state, state)):
+        with pytest.raises(RuntimeError, match="no plane is loaded"):
+            measure()
     evaluator.load(*own_plane(built, evaluator))
     with pytest.raises(ValueError, match=r"points must have shape \(points, 2\)"):
         evaluator.measure(np.zeros((1, 3)))

@@ -1,6 +1,6 @@
 """r-lib/lintr#794: a damaged file of a cache ended every later run, though nobody needs it."""
 
-from workers.torch.packages import PackageFolder
+from workers.torch.compiled.packages import PackageFolder
 
 
 def test_a_package_whose_facts_cannot_be_read_is_none(tmp_path):

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import CurvatureError
-from .blas_threads import one_blas_thread
 from .lanczos import Ends, Lanczos, find_ends
 from .products import Products
-from .vectors import Basis, length
+from .vectors import Basis, length, one_blas_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

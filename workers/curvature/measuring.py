@@ -12,12 +12,10 @@ from collectors.networks.weight_space import State
 from collectors.validation import check_bool, check_int, wrong_value
 
 from ..errors import CurvatureError, NondeterministicLossError
-from .blas_threads import one_blas_thread
-from .density import Density, find_density
 from .eigenpairs import find_eigenpairs
+from .probes import Density, Trace, find_density, find_trace
 from .products import NOT_SYMMETRIC, ROUNDING, Layout, Products, ProductSettings, ShareProducts, Vector
-from .trace import Trace, find_trace
-from .vectors import length
+from .vectors import length, one_blas_thread
 
 if TYPE_CHECKING:
     from jaxtyping import Float64

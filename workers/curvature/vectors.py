@@ -1,11 +1,15 @@
-"""A few long vectors that are orthonormal: kept in few bytes, multiplied in float64."""
+"""A few long vectors that are orthonormal, kept in few bytes and multiplied in float64, by one thread."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from .products import Vector
 
@@ -75,3 +79,19 @@ class Basis:
 
 def length(vector: Float64[np.ndarray, " weights"]) -> float:
     return float(np.sqrt(np.dot(vector, vector)))
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Lets OpenBLAS compute in one thread meanwhile; also a decorator."""
+    # Its threads go on spinning after each product of vectors, and take the cores from the framework, which needs them
+    # for the next derivative: that made searches on two cores twice as slow.
+    loaded = ThreadpoolController()
+    # A framework may bring an OpenBLAS of its own, whose threads it needs.
+    chosen = [
+        library.filepath
+        for library in loaded.lib_controllers
+        if library.internal_api == "openblas" and "torch" not in Path(library.filepath).parts
+    ]
+    with loaded.select(filepath=chosen).limit(limits=1):
+        yield

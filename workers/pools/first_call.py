@@ -75,7 +75,7 @@ class FirstCall:
             raise CallbackFunctionError(
                 f"callback_fn returns a {type(network).__name__}, which is no PyTorch network; others are not aligned."
             )
-        from ..torch.example import example_inputs
+        from ..torch.user_data import example_inputs
 
         model, _, dataset, _ = self._result()
         return example_inputs(model, without_average(network), dataset, count)  # type: ignore[arg-type]

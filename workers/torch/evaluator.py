@@ -20,7 +20,6 @@ from collectors.networks.weight_space import State
 
 from ..curvature.products import ProductSettings, ShareProducts
 from ..curves.curve import CurveTask, Fitting
-from ..errors import CurveError
 from ..evaluator import MeasurementSetup
 from ..measurement_plan import MeasurementPlan
 from ..measuring import checks
@@ -34,27 +33,33 @@ from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet, naming_set, read_sets
 from ..samples.samples import Samples
 from ..samples.torch_samples import moved_on_use_note, place_samples
-from .curve_fitting import CurveFitter, CurveSamples
-from .first_layer import FirstLayer
+from .compiled.first_layer import FirstLayer
+from .derivatives.curve_fitting import CurveFitter, CurveSamples, check_fitting
+from .derivatives.network import DifferentiatedNetwork
+from .derivatives.products import TorchProducts, check_products
+from .derivatives.weight_copies import SAMPLES_TRIED, weight_copies_warning
 from .forward import ForwardPass
 from .gradients import Gradients, without_graph
 from .losses import OutputMetric, make_metrics, place_loss
-from .moved_network import DifferentiatedNetwork
-from .moves import NetworkInPlace, NetworkSnapshot
+from .moves import NetworkInPlace
 from .own_loss import OwnMetric, own_loss_of
 from .placement import HeldWeights, device_of, find_placement
 from .planning import NetworkPlanning, within_memory
-from .points import PendingPoint, add_up, pending_point, read_points, run_pending
+from .points import PendingPoint, add_up, pending_point, read_points
 from .precision import at_least_float32, check_precision, with_float32_weights
-from .products import TorchProducts, check_products
-from .random_numbers import SAME_DRAWS, RandomNumbers
-from .settings import check_recalibration, measurement_settings, normalization_layers, recalibrate
+from .settings import (
+    SAME_DRAWS,
+    RandomNumbers,
+    check_recalibration,
+    measurement_settings,
+    normalization_layers,
+    recalibrate,
+)
+from .snapshot import NetworkSnapshot
 from .user_data import read_user_data
-from .weight_copies import SAMPLES_TRIED, weight_copies_warning
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
-
 
 _ROUGHLY = 2
 _RECALIBRATED = (
@@ -180,11 +185,7 @@ class TorchEvaluator(NetworkEvaluator):
 
     def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
         """Goes on with fitting a curve on the main data set."""
-        if self._placement.is_kept or self._main.samples.passes is not None:
-            raise CurveError(
-                "a curve is fitted on one device, with samples that are held there: let callback_fn put the network on "
-                "one device, use fewer samples (num_samples), or allow more memory (sample_memory)."
-            )
+        check_fitting(self._placement, self._main.samples)
         samples = CurveSamples(self._main.samples, self._main.keeps_batches, task.settings)
         with contextlib.closing(CurveFitter(self._differentiated(), samples, task)) as fitter:
             return fitter.fit(begun, seconds)
@@ -385,8 +386,8 @@ class TorchEvaluator(NetworkEvaluator):
     def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
         """Measures batches where the network is."""
         torch.clear_autocast_cache()
-        forward = self._numbers.numbered(self._forward)
-        return read_points([run_pending(forward, batches, loss, metrics, self._device)])[0]
+        parts = add_up(self._numbers.numbered(self._forward), batches, [loss, *metrics.values()])
+        return read_points([pending_point(parts, self._device)])[0]
 
     def _treat_buffers(self, *, roughly: bool = False) -> None:
         if self._options.buffers == "recalibrate" and self._normalization and not self._moves.is_at_network:

@@ -14,8 +14,7 @@ from ..measuring.memory_shortage import is_memory_shortage
 from ..measuring.totals import Total, low_precision_note
 from ..samples.batches import Batch
 from .gradients import Gradients, lacks_gradients, without_graph
-from .label_means import WeighedMean, label_means
-from .losses import split_into_samples
+from .losses import WeighedMean, label_means, split_into_samples
 from .own_loss import OwnLoss, StepResult, weightings
 from .precision import Float32Losses, in_bfloat16, with_float32_outputs
 

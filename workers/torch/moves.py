@@ -1,4 +1,4 @@
-"""Moves a PyTorch network through weight space, in place, and leaves it as it was found."""
+"""Moves a PyTorch network through weight space, in place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from collectors.networks.weight_space import State, TensorInfo, WeightSpace
 
 from ..errors import CallbackFunctionError
 from ..samples.batches import float64_device
-from .modes import evaluate_mode, restore_modes
+from .snapshot import collapsed
 
 _SMALL = 1 << 16  # elements; below that a tensor costs more for being one than for its values
 
@@ -258,68 +258,3 @@ class _Between:
     def _shorten(self) -> None:
         for vector in self._vectors:
             vector.div_(vector.norm().clamp(min=torch.finfo(vector.dtype).tiny))
-
-
-class NetworkSnapshot:
-    """A user's module as it was found, to be put on a device (None: left in place) and, if asked for, restored."""
-
-    def __init__(self, module: nn.Module, device: torch.device | None, *, restore: bool) -> None:
-        self._module = module
-        self._device = device
-        tensors = (*module.parameters(), *module.buffers()) if restore else ()
-        layers = list(module.modules()) if restore else []
-        self._modes = [(layer, layer.training) for layer in layers]
-        self._values = [
-            (tensor.detach(), collapsed(tensor.detach()).clone())
-            for tensor in tensors
-            if tensor.device == device or (device is None and not tensor.is_meta)
-        ]
-        self._moved = [
-            (layer, name, parameter, parameter.data, parameter.grad)
-            for layer in layers
-            for name, parameter in layer._parameters.items()
-            if parameter is not None and device is not None and parameter.device != device
-        ]
-        # Hooks that bring weights for a forward pass replace the parameters each time.
-        self._parameters = [
-            (layer, name, parameter)
-            for layer in (layers if device is None else ())
-            for name, parameter in layer._parameters.items()
-        ]
-        self._buffers = [(layer, name, buffer) for layer in layers for name, buffer in layer._buffers.items()]
-
-    def apply(self) -> None:
-        """Puts the module on the device, in eval mode."""
-        tensors = (*self._module.parameters(), *self._module.buffers())
-        if self._device is not None and any(tensor.device != self._device for tensor in tensors):
-            for _, _, parameter, _, _ in self._moved:
-                parameter.grad = None
-            self._module.to(self._device)
-        evaluate_mode(self._module)
-
-    def restore(self) -> None:
-        """Makes the module what it was when it was found."""
-        restore_modes(self._modes)
-        with torch.no_grad():
-            for target, value in self._values:
-                collapsed(target).copy_(value)
-        # What was moved to the device left its own storage untouched; a network may also replace its buffers.
-        for layer, name, parameter, data, gradient in self._moved:
-            if parameter.data.data_ptr() != data.data_ptr():
-                parameter.data = data
-            parameter.grad = gradient
-            layer._parameters[name] = parameter
-        for layer, name, kept in self._parameters:
-            layer._parameters[name] = kept
-        for layer, name, buffer in self._buffers:
-            layer._buffers[name] = buffer
-
-
-def collapsed(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
-    """Returns a view in which each element in memory occurs once; ``like`` may show which axes are expanded."""
-    # An expanded tensor (``torch.arange(n).expand(batch, n)`` as a buffer) cannot be written to as it is.
-    template = tensor if like is None else like
-    for axis, (stride, size) in enumerate(zip(template.stride(), template.shape, strict=True)):
-        if stride == 0 and size > 1:
-            tensor = tensor.narrow(axis, 0, 1)
-    return tensor

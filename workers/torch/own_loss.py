@@ -15,7 +15,7 @@ from collectors.networks.batches import call_network
 from ..errors import CallbackFunctionError
 from ..measuring.totals import NamedMetric, Total
 from ..samples.batches import Batch
-from .label_means import WeighedMean, label_means
+from .losses import WeighedMean, label_means
 from .precision import at_least_float32
 
 

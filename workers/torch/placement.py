@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,7 +137,7 @@ class HeldWeights:
         # that lies at such an address would be taken for another weight, so the hooks start with none.
         addresses: dict[int, Any] = {}
         for hook, tensors in by_hook.values():
-            hook.weights_map = _HeldMap(tensors, hook.weights_map)
+            hook.weights_map = ChainMap(tensors, hook.weights_map)
             if hook.tied_params_map is not None:
                 hook.tied_params_map = addresses
 
@@ -144,22 +145,6 @@ class HeldWeights:
         while self._before:
             hook, weights_map, addresses = self._before.pop()
             hook.weights_map, hook.tied_params_map = weights_map, addresses
-
-
-class _HeldMap(Mapping[str, torch.Tensor]):
-    """A hook's map with some of its tensors replaced."""
-
-    def __init__(self, held: Mapping[str, torch.Tensor], others: Mapping[str, torch.Tensor]) -> None:
-        self._held, self._others = held, others
-
-    def __getitem__(self, key: str) -> torch.Tensor:
-        return self._held[key] if key in self._held else self._others[key]
-
-    def __iter__(self) -> Iterator[str]:
-        yield from dict.fromkeys([*self._held, *self._others])
-
-    def __len__(self) -> int:
-        return len({*self._held, *self._others})
 
 
 def _named(devices: Sequence[torch.device]) -> str:

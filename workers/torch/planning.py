@@ -4,34 +4,61 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
+from collectors.files import system
+from collectors.networks.batches import leaves
+
 from ..errors import SamplesError
 from ..evaluator import MeasurementSetup
-from ..measurement_plan import MeasurementPlan, Workload
+from ..measurement_plan import NOT_IN_A_REHEARSAL, MeasurementPlan, Workload
 from ..measuring.measured_set import MeasuredSet
 from ..measuring.memory_shortage import halved, is_memory_shortage
 from ..measuring.totals import Total, run_batches
 from ..measuring.tuning import tune
-from ..samples.batches import Batch
+from ..samples.batches import Batch, is_tensor
 from ..samples.samples import Samples
-from .compiling import PlanChooser, SettledPlan, has_images
-from .finding_layers import find_first_layer, most_bytes_kept
-from .first_layer import NO_FIRST_LAYER, FirstLayer
+from ..samples.torch_samples import place_samples
+from .compiled.compiling import Compiled, compile_network
+from .compiled.finding_layers import find_first_layer, most_bytes_kept
+from .compiled.first_layer import NO_FIRST_LAYER, FirstLayer, SplitNetwork
+from .compiled.packages import danger
 from .forward import ForwardPass
 from .moves import NetworkInPlace
 from .placement import Placement
 
 _Result = TypeVar("_Result")
+# Of measuring on each worker without it. LeNet-5 takes 12 CPU seconds to compile on two cores, after which 900 points
+# take 12 s instead of 31.
+_WORTH_COMPILING_SECONDS = 30.0
+# Where each process compiles anew, because packages are for CPUs under Linux: 20 s and more, and it gains a third.
+_WORTH_COMPILING_WITHOUT_PACKAGES = 90.0
+_MOST_SHAPES = 2
+_FEW = 4
+# Of a batch's largest activation, so that it stays in a core's cache: compiled LeNet-5 is fastest in batches of 256
+# (4.8 MB), ResNet-20 of 64 (4.2 MB); with 1024 they took 1.3 and 1.5 times as long.
+_CACHED_BYTES = 5 * 2**20
+_COMPILED_BATCHES = (1024, 512, 256, 128, 64)
+
+
+@dataclass(frozen=True)
+class SettledPlan:
+    """How a network is run: plan, samples in its layout, and a note where what was asked for could not be done."""
+
+    plan: MeasurementPlan
+    samples: Samples
+    network: Callable[..., object]
+    note: str = ""
 
 
 class NetworkPlanning:
-    """Times a network, and settles on a plan."""
+    """Times a network, compiles it where that was asked for or pays off, and settles on a plan."""
 
     def __init__(
         self,
@@ -41,10 +68,11 @@ class NetworkPlanning:
         loss: Total,
         metrics: Mapping[str, Total],
         settings: Callable[[int], contextlib.AbstractContextManager[None]],
-        others: Sequence[Samples] = (),
+        others: Sequence[Samples] = (),  # of further data sets
     ) -> None:
         self._network, self._placement, self._forward = network, placement, forward
         self._loss, self._metrics, self._settings, self._others = loss, metrics, settings, others
+        self._device = placement.inputs
 
     def choose(
         self,
@@ -59,8 +87,15 @@ class NetworkPlanning:
         precision, asked, rate = self._forward.precision, setup.plan, None
         if asked is None:
             channels_last = functools.partial(place, main.samples, channels_last=True)
-            fixed = main.keeps_batches
-            asked, rate = self.tune(main.samples, setup.threads, channels_last, fixed_batches=fixed)
+            asked, rate = tune(
+                self._time,
+                setup.threads,
+                main.samples,
+                fixed_batches=main.keeps_batches,
+                ran_out_of_memory=ran_out_of_memory,
+                channels_last=channels_last if has_images(main.samples, self._network) else None,
+                largest_first=self._placement.uses_cuda,
+            )
             del channels_last
         asked = replace(asked, precision=precision, gradients=self._forward.gradients.are_on)
         main.plan = replace(asked, batch_size=None) if main.keeps_batches else asked
@@ -71,7 +106,10 @@ class NetworkPlanning:
             main.plan = replace(main.plan, first_layer=first_layer is not None)
             # A network's own loss may call the network with anything.
             left_out = None if self._forward.is_own_loss else first_layer
-            settled = self.settle(main.samples, main.plan, rate, setup.workload or Workload(), left_out)
+            if rate is None:
+                settled = self.from_user(main.samples, main.plan, left_out)
+            else:
+                settled = self.from_tuning(main.samples, main.plan, rate, setup.workload or Workload(), left_out)
         main.warn(*filter(None, [settled.note]))
         main.plan, main.samples = settled.plan, settled.samples
         first_layer = first_layer if main.plan.first_layer else None
@@ -79,9 +117,69 @@ class NetworkPlanning:
             main.warn(NO_FIRST_LAYER)
         return self._forward.of(settled.network), first_layer
 
+    def from_user(self, samples: Samples, plan: MeasurementPlan, first_layer: FirstLayer | None = None) -> SettledPlan:
+        """Returns a plan that somebody else chose, compiled where it says so and that can be done."""
+        given = SettledPlan(plan, samples, self._network)
+        eager = replace(given, plan=replace(plan, compile=False, compiler=""))
+        settled = self._compiled(given, eager, first_layer, asked=True, builds=True) if plan.compile else None
+        return settled or given
+
+    def from_tuning(
+        self,
+        samples: Samples,
+        plan: MeasurementPlan,  # the fastest without compilation
+        samples_per_second: float,
+        workload: Workload,
+        first_layer: FirstLayer | None = None,
+    ) -> SettledPlan:
+        """Returns the tuned plan, compiled where that was asked for or pays off."""
+        eager = SettledPlan(plan, samples, self._network)
+        if not workload.compile:
+            return eager
+        asked = workload.compile is True
+        if not asked and (obstacle := self._obstacle(samples)):
+            return _not_compiled(eager, obstacle)
+        candidate = replace(plan, compile=True, batch_size=self.compiled_batch_size(samples, plan.batch_size))
+        if has_images(samples, self._network):
+            # Compiled code for images is fast where channels are next to each other, and slower than none elsewhere.
+            candidate = replace(candidate, channels_last=True)
+        placed = place_samples(samples, self._device, candidate.channels_last)
+        if not asked and (problem := self._never_pays(placed, candidate)):
+            return _not_compiled(eager, problem)
+        seconds = workload.points * (samples.count + sum(item.count for item in self._others)) / samples_per_second
+        work = f"{workload.points:.0f} points take {seconds:.0f} s on each worker without it"
+        if seconds > workload.seconds:
+            seconds, work = workload.seconds, f"the budget is {workload.seconds:.0f} s"
+        has_packages = system.LINUX and self._device.type == "cpu"
+        least = _WORTH_COMPILING_SECONDS if has_packages else _WORTH_COMPILING_WITHOUT_PACKAGES
+        pays = asked or seconds >= least
+        wanted = SettledPlan(candidate, placed, self._network)
+        builds = pays and not workload.rehearsal
+        settled = self._compiled(wanted, eager, first_layer, asked=workload.compile, builds=builds)
+        if settled is None and pays:
+            return _not_compiled(eager, NOT_IN_A_REHEARSAL, f"a run would: {'asked for' if asked else work}")
+        if settled is None:
+            return _not_compiled(eager, "compiling would not pay off", f"{work}, and it does from {least:.0f} s on")
+        if settled.plan.compile:
+            reason = "asked for" if asked else "compiling pays off" if pays else "its package is there"
+            settled = replace(settled, plan=replace(settled.plan, reason=f"compiled: {reason}"))
+        return settled
+
+    def compiled_batch_size(self, samples: Samples, eager: int | None) -> int | None:
+        """Returns the batch size for compiled code, of which each shape costs a compilation: none is tried."""
+        if eager is None:
+            return None
+        if self._device.type == "cpu":
+            # The largest whose activations stay in a cache; that is not the one which suits eager code.
+            each = self._largest_activation(samples.batches(eager)[0])
+            fitting = [size for size in _COMPILED_BATCHES if size * each <= _CACHED_BYTES]
+            eager = min((*fitting, _COMPILED_BATCHES[-1])[0], samples.count)
+        # One that leaves no remainder, or a small one.
+        return -(-samples.count // -(-samples.count // eager))
+
     def _find_first_layer(self, main: MeasuredSet, setup: MeasurementSetup, moves: NetworkInPlace) -> FirstLayer | None:
         asked = setup.plan is not None and setup.plan.first_layer
-        if self._placement.inputs.type != "cpu" or not (asked or setup.plan is None):
+        if self._device.type != "cpu" or not (asked or setup.plan is None):
             return None
         room = None if asked else most_bytes_kept(setup.memory.limit, setup.workload or Workload())
         if room is not None:  # it is kept for all data sets
@@ -90,45 +188,101 @@ class NetworkPlanning:
         call = find_first_layer(self._network, forward, main.samples, main.plan.batch_size, room)
         return FirstLayer.of(call, forward, moves) if call is not None else None
 
-    def tune(
+    def _obstacle(self, samples: Samples) -> str:
+        """Returns why the network must not be compiled, or ""."""
+        if self._placement.is_kept:
+            return "it is spread over devices, or hooks of Accelerate run it"
+        if self._device.type not in ("cpu", "cuda"):
+            return f"code is compiled for CPUs and NVIDIA GPUs, and not for {self._device}"
+        if samples.passes is not None:
+            return "its samples are read anew in each pass, in batches of several shapes"
+        return self._forward.obstacle
+
+    def _never_pays(self, samples: Samples, plan: MeasurementPlan) -> str:
+        """Returns why compiling costs more than it gains, however much is measured, or ""."""
+        shapes = len({_shape(batch) for batch in [*samples.batches(plan.batch_size), *self._of_others(plan)]})
+        if shapes > _MOST_SHAPES:
+            return f"batches have {shapes} shapes, and each would be compiled separately"
+        # Matrix products leave little to fuse: perceptrons ran 0.8 to 1.3 times as fast. And while they are not
+        # compiled, their first layer is computed once for a plane, which gains more.
+        with_parameters = [layer for layer in self._network.modules() if list(layer.parameters(recurse=False))]
+        fully_connected = all(isinstance(layer, nn.Linear) for layer in with_parameters)
+        return "compiled code of fully connected layers alone is not clearly faster" if fully_connected else ""
+
+    def _largest_activation(self, batch: Batch) -> float:
+        """Returns the bytes of a layer's largest output for one sample, as a batch shows it."""
+        largest = [0.0]
+
+        def see(_layer: nn.Module, _inputs: object, output: object) -> None:
+            if isinstance(output, torch.Tensor):
+                largest.append(output.nbytes / batch.size)
+
+        hooks = [layer.register_forward_hook(see) for layer in self._network.modules()]
+        try:
+            with contextlib.suppress(SamplesError):  # it may hold nothing but padding, which has no mean
+                self._run(self._network, [batch])
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return max(largest)
+
+    def _of_others(self, plan: MeasurementPlan) -> list[Batch]:
+        """Returns the first and the last batch of each data set beside the main one."""
+        found: list[Batch] = []
+        for item in self._others:
+            batches = item.batches(plan.batch_size)
+            ends = [batches[0], batches[-1]] if len(batches) > 1 else [batches[0]]
+            for batch in ends:
+                found += place_samples(Samples([batch], batch), self._device, plan.channels_last).batches(None)
+        return found
+
+    def _compiled(
         self,
-        samples: Samples,
-        threads: int,
-        channels_last: Callable[[], Samples],
+        wanted: SettledPlan,
+        eager: SettledPlan,
+        first_layer: FirstLayer | None,
         *,
-        fixed_batches: bool,
-    ) -> tuple[MeasurementPlan, float]:
-        """Returns the fastest plan without compiling, and its samples per second."""
-        return tune(
-            self._time,
-            threads,
-            samples,
-            fixed_batches=fixed_batches,
-            ran_out_of_memory=ran_out_of_memory,
-            channels_last=channels_last if has_images(samples, self._network) else None,
-            largest_first=self._placement.uses_cuda,
+        asked: bool | str,
+        builds: bool,
+    ) -> SettledPlan | None:
+        """Returns the compiled network, or the eager one and why; None where there is no package and none is built."""
+        plan, batches, others = (
+            wanted.plan,
+            wanted.samples.batches(wanted.plan.batch_size),
+            self._of_others(wanted.plan),
         )
 
-    def settle(
-        self,
-        samples: Samples,
-        plan: MeasurementPlan,
-        rate: float | None,
-        workload: Workload,
-        first_layer: FirstLayer | None = None,
-    ) -> SettledPlan:
-        """Returns the plan, compiled or not, and its network; rate: samples per second, None for a given plan."""
-        obstacle = self._forward.obstacle
-        if self._placement.is_kept:
-            obstacle = "it is spread over devices, or hooks of Accelerate run it"
-        elif self._placement.inputs.type not in ("cpu", "cuda"):
-            obstacle = f"code is compiled for CPUs and NVIDIA GPUs, and not for {self._placement.inputs}"
-        elif samples.passes is not None:
-            obstacle = "its samples are read anew in each pass, in batches of several shapes"
-        chooser = PlanChooser(
-            self._network, samples, self._placement.inputs, self._run, obstacle, first_layer, self._others
-        )
-        return chooser.from_user(plan) if rate is None else chooser.from_tuning(plan, rate, workload)
+        def run_few(network: Callable[..., object]) -> dict[str, float]:
+            """Measures the first batches and the last, which may have another shape; all, where no target counts."""
+            few = [*batches[: _FEW - 1], batches[-1]] if len(batches) > _FEW else batches
+            try:
+                return self._run(network, [*few, *others])
+            except SamplesError:
+                if few is batches:
+                    raise
+                return self._run(network, [*batches, *others])
+
+        start = time.perf_counter()
+        compiled = Compiled(problem=self._obstacle(eager.samples) or (danger() if builds else ""))
+        if not compiled.problem:
+            compiled = compile_network(self._network, self._device, run_few, plan, first_layer, builds=builds)
+        if compiled.problem:
+            note = f"compile={asked!r} was asked for, but the network runs eagerly: {compiled.problem}."
+            return replace(_not_compiled(eager, compiled.problem), note=note)
+        if compiled.network is None:
+            return None
+        note = ""
+        if plan.compiler and plan.compiler != compiled.compiler:
+            note = (
+                f"the plan says that {plan.compiler} compiles the network, but {compiled.compiler} did: "
+                f"{compiled.not_packaged}. The last bits of a loss may differ."
+            )
+        details = f"{'loaded' if compiled.was_there else 'compiled'} in {time.perf_counter() - start:.1f} s"
+        if compiled.not_packaged:
+            details += f", and not kept as a package: {compiled.not_packaged}"
+        kept = isinstance(compiled.network, SplitNetwork)
+        plan = replace(plan, compiler=compiled.compiler, first_layer=kept, details=details)
+        return SettledPlan(plan, wanted.samples, compiled.network, note)
 
     def _time(self, plan: MeasurementPlan, batches: Sequence[Batch]) -> None:
         # A few batches may hold nothing but padding, which has no mean.
@@ -137,6 +291,22 @@ class NetworkPlanning:
 
     def _run(self, network: Callable[..., object], batches: Sequence[Batch]) -> dict[str, float]:
         return run_batches(self._forward.of(network), batches, self._loss, self._metrics)
+
+
+def _not_compiled(eager: SettledPlan, reason: str, details: str = "") -> SettledPlan:
+    return replace(eager, plan=replace(eager.plan, reason=f"not compiled: {reason}", details=details))
+
+
+def has_images(samples: Samples, network: nn.Module) -> bool:
+    """Returns whether the inputs are batches of images for a network with convolutions."""
+    inputs = samples.own_batches[0].inputs
+    images = isinstance(inputs, torch.Tensor) and inputs.ndim == 4
+    return images and any(parameter.ndim == 4 for parameter in network.parameters())
+
+
+def _shape(batch: Batch) -> str:
+    tensors = [leaf for leaf in leaves(batch.inputs) if is_tensor(leaf)]
+    return repr([(tuple(leaf.shape), leaf.stride(), str(leaf.dtype)) for leaf in tensors])
 
 
 def within_memory(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,17 +29,6 @@ def add_up(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequen
     """Returns the loss and every metric over batches, without waiting for the device."""
     add_batches(forward, batches, totals)
     return [total.pending() for total in totals]
-
-
-def run_pending(
-    forward: Callable[..., Any],
-    batches: Sequence[Batch],
-    loss: Total,
-    metrics: Mapping[str, Total],
-    device: torch.device,
-) -> PendingPoint:
-    """Does what ``run_batches`` does without waiting for the device."""
-    return pending_point(add_up(forward, batches, [loss, *metrics.values()]), device)
 
 
 def pending_point(parts: Sequence[Pending], device: torch.device) -> PendingPoint:

@@ -5,9 +5,8 @@ import pytest
 from known_matrices import products_of
 from scipy import stats
 
-from workers.curvature.density import find_density
 from workers.curvature.eigenpairs import find_eigenpairs
-from workers.curvature.trace import Trace, find_trace
+from workers.curvature.probes import Trace, find_density, find_trace
 from workers.errors import CurvatureError
 
 # As many as the network has whose spectrum was looked at: the more there are, the less do starts differ.

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from workers.torch import ahead_of_time
-from workers.torch.ahead_of_time import PackageError
-from workers.torch.packages import PackagedNetwork, PackageFolder
+from workers.torch.compiled import ahead_of_time
+from workers.torch.compiled.ahead_of_time import PackageError
+from workers.torch.compiled.packages import PackagedNetwork, PackageFolder
 
 pytestmark = [
     pytest.mark.slow,

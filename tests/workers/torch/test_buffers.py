@@ -17,7 +17,6 @@ from worker_cases import (
     features,
     found,
     images,
-    mlp,
     plane_of,
     seeded,
     state_of,
@@ -148,13 +147,6 @@ def test_momentum_mode_and_counters_come_back():
     evaluator.close()
     assert found(network) == before
     assert [network.features[index].momentum for index in (1, 4)] == [0.37, 0.1]
-
-
-def test_recalibration_without_statistics_says_so():
-    with pytest.warns(UserWarning, match='buffers="recalibrate" changes nothing: the network has no normalization'):
-        evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), (features(), classes()), buffers="recalibrate")
-    assert "changes nothing" in evaluator.description.notes[0]
-    evaluator.close()
 
 
 def test_normalization_that_keeps_no_statistics_belongs_to_its_batches():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -21,17 +22,20 @@ from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload, check_compile, plan_text
 from workers.measuring import tuning
 from workers.measuring.checks import check_determinism
-from workers.measuring.totals import run_batches
 from workers.measuring.tuning import tune
 from workers.pools.open_pool import open_pool
 from workers.samples.batches import Batch
 from workers.samples.samples import Samples
 from workers.samples.torch_samples import place_samples
-from workers.torch import compiling, packages
-from workers.torch.compiling import Compiled, PlanChooser, compile_network, has_images
+from workers.torch import planning
+from workers.torch.compiled import compiling, packages
+from workers.torch.compiled.compiling import Compiled, compile_network
+from workers.torch.compiled.packages import CACHE_VARIABLE
 from workers.torch.evaluator import TorchEvaluator
+from workers.torch.forward import ForwardPass
 from workers.torch.losses import split_into_samples
-from workers.torch.packages import CACHE_VARIABLE
+from workers.torch.placement import Placement
+from workers.torch.planning import NetworkPlanning, has_images
 
 COMPILER_WARNINGS = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 CPU = torch.device("cpu")
@@ -68,15 +72,23 @@ class OtherWhenCompiled(nn.Module):
         return self.layer(inputs) * (2 if torch.compiler.is_compiling() else 1)
 
 
-def chooser_of(network, inputs, count=4096, others=()):
+def planned(network, inputs, count=4096, others=()):
+    """Returns a network's planning, and its samples."""
     batch = Batch(inputs(count), torch.zeros(count, dtype=torch.long), count)
     loss = split_into_samples(nn.CrossEntropyLoss())
+    placement, settings = Placement(CPU, (CPU,)), lambda _: contextlib.nullcontext()
+    chosen = NetworkPlanning(network.eval(), placement, ForwardPass(None), loss, {}, settings, others)
+    return chosen, Samples([batch], batch)
 
-    def run(network, batches):
-        with torch.no_grad():
-            return run_batches(network, batches, loss, {})
 
-    return PlanChooser(network.eval(), Samples([batch], batch), CPU, run, others=others)
+def tuned_plan(network, inputs, batch_size, rate, workload, **data):
+    chosen, samples = planned(network, inputs, **data)
+    with torch.no_grad():
+        return chosen.from_tuning(samples, MeasurementPlan(batch_size), rate, workload).plan
+
+
+def rows(count):
+    return torch.randn(count, 6)
 
 
 def normalized():
@@ -93,7 +105,7 @@ def compiler(monkeypatch):
         there = builds or state.packages
         return Compiled(network, compiler="AOTInductor", was_there=state.packages) if there else Compiled()
 
-    monkeypatch.setattr(compiling, "compile_network", compile_network)
+    monkeypatch.setattr(planning, "compile_network", compile_network)
     return state
 
 
@@ -119,8 +131,7 @@ def compiler(monkeypatch):
     ],
 )
 def test_a_network_is_compiled_where_measuring_takes_long(workload, compiled, text, compiler):
-    chooser = chooser_of(normalized(), lambda count: torch.randn(count, 6), count=100)
-    plan = chooser.from_tuning(MeasurementPlan(25), 100.0, workload).plan
+    plan = tuned_plan(normalized(), rows, 25, 100.0, workload, count=100)
     assert plan.compile is compiled
     assert compiler.built == [compiled]
     assert text in plan_text(plan.to_json(), plan.details)
@@ -130,28 +141,25 @@ def test_a_network_is_compiled_where_measuring_takes_long(workload, compiled, te
 @pytest.mark.parametrize("rehearsal", [False, True])
 def test_a_package_that_is_there_is_used_for_a_single_point(rehearsal, compiler):
     compiler.packages = True
-    chooser = chooser_of(normalized(), lambda count: torch.randn(count, 6), count=100)
-    plan = chooser.from_tuning(MeasurementPlan(25), 100.0, Workload("auto", 1, rehearsal=rehearsal)).plan
+    plan = tuned_plan(normalized(), rows, 25, 100.0, Workload("auto", 1, rehearsal=rehearsal), count=100)
     assert (plan.compile, plan.reason, compiler.built) == (True, "compiled: its package is there", [False])
     assert plan.details.startswith("loaded in")
 
 
 def test_all_data_sets_count(compiler):
     batch = Batch(features(100), classes(100), 100)
-    chooser = chooser_of(normalized(), lambda count: torch.randn(count, 6), count=100, others=[Samples([batch], batch)])
-    assert chooser.from_tuning(MeasurementPlan(25), 100.0, Workload("auto", 15)).plan.compile
+    others = [Samples([batch], batch)]
+    assert tuned_plan(normalized(), rows, 25, 100.0, Workload("auto", 15), count=100, others=others).compile
 
 
 def test_batches_of_many_shapes_and_perceptrons_are_never_compiled(compiler):
     """Compiled perceptrons were slower, and compiling took 11 CPU seconds."""
     others = [Samples([batch], batch) for batch in (Batch(features(count), classes(count), count) for count in (7, 8))]
-    chooser = chooser_of(normalized(), lambda count: torch.randn(count, 6), others=others)
-    settled = chooser.from_tuning(MeasurementPlan(256), 1000.0, Workload("auto", 1e9))
-    assert settled.plan.reason == "not compiled: batches have 3 shapes, and each would be compiled separately"
+    plan = tuned_plan(normalized(), rows, 256, 1000.0, Workload("auto", 1e9), others=others)
+    assert plan.reason == "not compiled: batches have 3 shapes, and each would be compiled separately"
     network = nn.Sequential(nn.Flatten(), nn.Linear(36, 64), nn.ReLU(), nn.Dropout(), nn.Linear(64, 5))
-    chooser = chooser_of(network, lambda count: torch.randn(count, 36))
-    settled = chooser.from_tuning(MeasurementPlan(256), 1000.0, Workload("auto", 1e9))
-    assert settled.plan.reason == "not compiled: compiled code of fully connected layers alone is not clearly faster"
+    plan = tuned_plan(network, lambda count: torch.randn(count, 36), 256, 1000.0, Workload("auto", 1e9))
+    assert plan.reason == "not compiled: compiled code of fully connected layers alone is not clearly faster"
     assert compiler.built == []
 
 
@@ -165,9 +173,9 @@ def test_batches_of_many_shapes_and_perceptrons_are_never_compiled(compiler):
     ],
 )
 def test_compiled_batches_stay_in_a_cache(network, inputs, expected):
-    chooser = chooser_of(network(), lambda count: torch.randn(count, *inputs), count=2048)
-    assert chooser._compiled_batch_size(64) == expected
-    assert chooser._compiled_batch_size(None) is None
+    chosen, samples = planned(network(), lambda count: torch.randn(count, *inputs), count=2048)
+    assert chosen.compiled_batch_size(samples, 64) == expected
+    assert chosen.compiled_batch_size(samples, None) is None
 
 
 def test_a_gpus_outputs_are_copies_of_what_a_graph_writes(monkeypatch):

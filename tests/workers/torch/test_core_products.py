@@ -11,7 +11,7 @@ from worker_cases import case, classes, evaluator_of, features, mlp, seeded
 
 from workers.curvature.products import SHARES, ProductSettings
 from workers.measurement_plan import MeasurementPlan
-from workers.torch import core_products
+from workers.torch.derivatives import core_products
 
 
 def with_two_threads(loss, network, dataset, batch_size=8):

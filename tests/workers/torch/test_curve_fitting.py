@@ -14,13 +14,13 @@ from torch import nn
 from two_networks import INPUTS, TARGETS, build
 
 from collectors.networks.readers import read_network
-from workers import FunctionEvaluator, MeasurementPlan
+from workers import MeasurementPlan
 from workers.callback_fn import make_evaluator
 from workers.curves.curve import CurveShape, CurveTask, FittingSettings
 from workers.errors import CurveError
-from workers.evaluator import MeasurementSetup, fit_curve
+from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
-from workers.torch.curve_fitting import CurveFitter, CurveSamples
+from workers.torch.derivatives.curve_fitting import CurveFitter, CurveSamples
 
 PLAN = MeasurementPlan(batch_size=256, threads=1)
 LONG = 1e9
@@ -162,6 +162,20 @@ def test_batchnorm_computes_with_the_batch_and_keeps_its_statistics():
         assert torch.equal(buffer, statistics[name])
 
 
+def test_sparse_embeddings_are_fitted_as_dense_ones():
+    words, losses = torch.randint(10, (8, 5), generator=torch.Generator().manual_seed(0)), []
+    for sparse in (False, True):
+        networks = []
+        for seed in range(3):
+            torch.manual_seed(seed)
+            networks.append(nn.Sequential(nn.Embedding(10, 4, sparse=sparse), nn.Flatten(), nn.Linear(20, 3)).double())
+        evaluator = open_evaluator(networks[2], data=(words, torch.arange(8) % 3))
+        losses.append(evaluator.fit_curve(make_task(evaluator, *networks[:2], steps=3), None, LONG).losses)
+        evaluator.close()
+        assert networks[2][0].sparse == sparse
+    np.testing.assert_allclose(*losses, rtol=1e-12)
+
+
 def test_own_batches_are_kept_where_a_loss_belongs_to_them():
     def spread(outputs, targets):
         return nn.functional.cross_entropy(outputs, targets) + outputs.std(0).mean()
@@ -199,13 +213,6 @@ def test_a_loss_that_is_not_finite_names_the_place_and_the_remedy():
         evaluator.fit_curve(task, None, LONG)
     assert np.isfinite(evaluator.measure(np.zeros((1, 1)))["loss"]).all()
     evaluator.close()
-
-
-def test_an_evaluator_without_gradients_says_what_there_is():
-    evaluator = FunctionEvaluator(lambda parameters: {"loss": 0.0}, {"w": np.zeros(2, np.float32)})
-    state = {"w": np.zeros(2, np.float32)}
-    with pytest.raises(CurveError, match=r"FunctionEvaluator cannot fit a curve, .* in PyTorch"):
-        fit_curve(evaluator, CurveTask(FittingSettings(), state, state, {}), None, LONG)
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,10 @@ from worker_cases import (
 
 from workers.callback_fn import call_callback, make_evaluator
 from workers.errors import CallbackFunctionError, FrozenNetworkError
-from workers.evaluator import Evaluator, MeasurementSetup
+from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
 from workers.torch import moves as torch_moves
-from workers.torch.moves import NetworkSnapshot
+from workers.torch.snapshot import NetworkSnapshot
 
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7], [0.05, 1.5]])
 LOW = ("bfloat16", "float16")
@@ -328,31 +328,6 @@ def test_surroundings_of_the_caller_change_nothing(autocast):
     np.testing.assert_allclose(inside, expected, rtol=1e-5)
 
 
-def test_measuring_needs_a_plane():
-    loss, network, dataset = case("plain")
-    evaluator = evaluator_of(loss, network, dataset)
-    with pytest.raises(RuntimeError, match="no plane is loaded"):
-        evaluator.measure(POINTS)
-    with pytest.raises(RuntimeError, match="no plane is loaded"):
-        evaluator.measure_state(*state_of(network))
-    evaluator.load(*plane_of(network))
-    with pytest.raises(ValueError, match=r"points must have shape \(points, 2\), but got \(4, 3\)"):
-        evaluator.measure(np.zeros((4, 3)))
-    evaluator.close()
-
-
-def test_a_line_and_a_volume_are_planes_too():
-    loss, network, dataset = case("plain")
-    evaluator = evaluator_of(loss, network, dataset)
-    for axes in (1, 3):
-        plane = plane_of(network, axes=axes)
-        evaluator.load(*plane)
-        point = np.linspace(0.2, 0.4, axes)
-        expected = direct_loss(loss, at_point(mlp(), plane, point), dataset)
-        np.testing.assert_allclose(evaluator.measure(point[None])["loss"], expected, rtol=1e-5)
-    evaluator.close()
-
-
 def test_no_points_give_no_values():
     loss, network, dataset = case("plain")
     evaluator = evaluator_of(loss, network, dataset)
@@ -394,21 +369,6 @@ def test_order_and_company_of_points_change_nothing():
     backwards = evaluator.measure(POINTS[::-1])["loss"][::-1]
     alone = np.concatenate([evaluator.measure(point[None])["loss"] for point in POINTS])
     assert together.tobytes() == backwards.tobytes() == alone.tobytes()
-    evaluator.close()
-
-
-def test_nan_and_infinity_stay():
-    evaluator = evaluator_of(nn.MSELoss(), mlp(outputs=3), TensorDataset(features(), features(inputs=3)))
-    origin, directions, buffers = plane_of(mlp(outputs=3))
-    directions[0]["2.bias"][:] = 1e30
-    evaluator.load(origin, directions, buffers)
-    values = evaluator.measure(np.array([[0.0, 0.0], [1.0, 0.0], [np.nan, 0.0]]))
-    assert np.isfinite(values["loss"][0])
-    assert values["loss"][1] == np.inf
-    assert np.isnan(values["loss"][2])
-    origin["0.weight"][:] = np.nan
-    evaluator.load(origin, directions, buffers)
-    assert np.isnan(evaluator.measure(np.zeros((1, 2)))["loss"]).all()
     evaluator.close()
 
 
@@ -534,12 +494,6 @@ class TestCallback:
         ):
             make_evaluator((loss, mlp(), (features(), classes()), {}), MeasurementSetup())
 
-    def test_a_loss_that_is_no_number(self):
-        with pytest.raises(
-            CallbackFunctionError, match="the loss must be a single number for a batch, but is a tensor"
-        ):
-            make_evaluator((lambda outputs, targets: outputs, mlp(), (features(), classes()), {}), MeasurementSetup())
-
     def test_a_network_that_does_not_fit_the_data(self):
         with pytest.raises(CallbackFunctionError, match="cannot be evaluated on its data set: RuntimeError"):
             make_evaluator((nn.CrossEntropyLoss(), mlp(), (features(inputs=5), classes()), {}), MeasurementSetup())
@@ -577,18 +531,6 @@ class TestCallback:
         expected = direct_loss(nn.CrossEntropyLoss(label_smoothing=0.1), mlp(), TensorDataset(features(), classes()))
         np.testing.assert_allclose(evaluator.measure(np.zeros((1, 2)))["loss"], expected, rtol=1e-5)
         evaluator.close()
-
-    def test_an_evaluator_is_taken_as_it_is(self):
-        class Own(Evaluator):
-            description = None
-
-            def load(self, origin, directions, buffers): ...
-            def measure(self, points): ...
-            def measure_state(self, parameters, buffers): ...
-
-        own = Own()
-        assert make_evaluator(own, MeasurementSetup()) is own
-        own.close()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from workers.errors import PointsFailedError
 from workers.evaluator import MeasurementSetup, SampleMemory
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload
-from workers.torch import finding_layers
+from workers.torch.compiled import finding_layers
 from workers.torch.evaluator import TorchEvaluator
 from workers.torch.own_loss import OwnLoss
 
@@ -305,20 +305,21 @@ def test_what_cannot_be_summed_is_computed_at_each_point(build):
     assert np.array_equal(once, plain)
 
 
+@pytest.mark.parametrize("options", [{"buffers": "recalibrate"}, {"precision": "bfloat16"}])
+def test_recalibrated_statistics_and_lower_precision_take_the_plain_way(options):
+    network = seeded(lambda: nn.Sequential(nn.Linear(70, 12), nn.BatchNorm1d(12), nn.Linear(12, 4)))
+    with pytest.warns(UserWarning, match="the first layer is computed once for a plane, but here"):
+        taken, once, plain = both(network, dataset_of(features(COUNT, 70)), plane_of(network), **options)
+    assert not taken
+    assert np.array_equal(once, plain)
+
+
 def test_a_plan_that_cannot_be_kept_says_so():
     with pytest.warns(UserWarning, match="the first layer is computed once for a plane, but here it is computed at"):
         evaluator = evaluators(seeded(Scales), dataset_of(features(COUNT, 70)))[0]
     assert not evaluator.description.plan.first_layer
     assert any("first layer" in note for note in evaluator.description.notes)
     evaluator.close()
-
-
-def test_recalibrated_statistics_take_the_plain_way():
-    network = seeded(lambda: nn.Sequential(nn.Linear(70, 12), nn.BatchNorm1d(12), nn.Linear(12, 4)))
-    with pytest.warns(UserWarning, match="the first layer is computed once for a plane, but here"):
-        taken, once, plain = both(network, dataset_of(features(COUNT, 70)), plane_of(network), buffers="recalibrate")
-    assert not taken
-    assert np.array_equal(once, plain)
 
 
 def test_checkpoints_are_measured_with_their_own_first_layer_and_the_network_ends_as_found():
@@ -437,12 +438,3 @@ def test_a_plan_from_another_worker_gives_the_same_bits():
     assert np.array_equal(first.measure(POINTS)["loss"], second.measure(POINTS[::-1])["loss"][::-1])
     for evaluator in (first, second):
         evaluator.close()
-
-
-@pytest.mark.filterwarnings("ignore:the plan says that the first layer")
-def test_what_rounds_on_purpose_takes_the_plain_way():
-    build, inputs = TAKEN["LeNet-like"]
-    network = seeded(build)
-    taken, once, plain = both(network, dataset_of(inputs), plane_of(network), precision="bfloat16")
-    assert not taken
-    assert np.array_equal(once, plain)

@@ -13,8 +13,7 @@ from torch.nn import functional
 from torch.utils.data import TensorDataset
 from worker_cases import at_point, classes, evaluator_of, features, found, mlp, plane_of
 
-from workers import FunctionEvaluator, OwnLoss
-from workers.callback_fn import make_evaluator
+from workers import OwnLoss
 from workers.errors import NondeterministicLossError
 from workers.evaluator import MeasurementSetup, OriginMeasurement, SampleMemory
 from workers.measurement_options import MeasurementOptions
@@ -237,13 +236,6 @@ def test_a_name_of_no_precision():
         MeasurementOptions(precision="half")
     with pytest.raises(ValueError, match=r"precision must be .*'float32'.*, but got .*'half'"):
         MeasurementPlan(precision="half")
-
-
-def test_an_evaluator_of_ones_own_keeps_its_precision():
-    evaluator = FunctionEvaluator(lambda arrays: float(arrays["weight"].sum()), {"weight": np.ones(3)})
-    assert make_evaluator(evaluator, MeasurementSetup()) is evaluator
-    with pytest.raises(ValueError, match=r'^precision="bfloat16" does not reach the Evaluator .* Pass precision="floa'):
-        make_evaluator(evaluator, MeasurementSetup(MeasurementOptions(precision="bfloat16")))
 
 
 def test_workers_of_other_hardware_may_round_otherwise():

@@ -8,7 +8,7 @@ from torch import nn
 
 from landscape import evaluate, measure_curvature, random_plane
 from workers.errors import CallbackFunctionError
-from workers.torch.modes import evaluate_mode
+from workers.torch.snapshot import evaluate_mode
 
 # Networks this small have few random directions to choose from.
 pytestmark = pytest.mark.filterwarnings("ignore:the two random directions have a cosine")

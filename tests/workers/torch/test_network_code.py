@@ -10,7 +10,7 @@ import torch
 from scripts import run_script
 from torch import nn
 
-from workers.torch.network_code import UnknownCodeError, code_of_network
+from workers.torch.compiled.network_code import UnknownCodeError, code_of_network
 
 SCALE = 2.0
 
@@ -154,7 +154,7 @@ def test_what_cannot_be_compared_is_an_error(tmp_path):
 @pytest.mark.slow
 def test_every_process_finds_the_same_number():
     script = (
-        "import torch; from torch import nn; from workers.torch.network_code import code_of_network\n"
+        "import torch; from torch import nn; from workers.torch.compiled.network_code import code_of_network\n"
         "class Net(nn.Sequential):\n    kinds = {'a', 'b', 'c'}\n"
         "    def forward(self, x): return super().forward(x) if 'a' in {'a', 'b', 'c'} else x\n"
         "print(code_of_network(Net(nn.Conv2d(1, 2, 3), nn.GELU(), nn.LSTM(3, 4))))"

@@ -14,10 +14,10 @@ from torch import nn
 from worker_cases import classes, evaluator_of, plane_of
 
 from workers.measurement_plan import MeasurementPlan
-from workers.torch import packages
-from workers.torch.ahead_of_time import PackageError
-from workers.torch.compiling import compile_network
-from workers.torch.packages import PackagedNetwork, PackageFolder
+from workers.torch.compiled import packages
+from workers.torch.compiled.ahead_of_time import PackageError
+from workers.torch.compiled.compiling import compile_network
+from workers.torch.compiled.packages import PackagedNetwork, PackageFolder
 
 THREADS = 1
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [0.1, 0.1]])
@@ -227,7 +227,7 @@ def test_inputs_of_another_shape_never_meet_the_code_for_this_one(kept):
 @pytest.mark.slow
 def test_measuring_may_meet_a_shape_that_has_no_package_yet(kept, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(kept[0].parents[1]))
-    monkeypatch.setattr("workers.torch.compiling._cpu_options", dict)
+    monkeypatch.setattr("workers.torch.compiled.compiling._cpu_options", dict)
     network = small()
     with torch.no_grad():
         found = compile_network(
@@ -244,7 +244,7 @@ def test_measuring_may_meet_a_shape_that_has_no_package_yet(kept, monkeypatch):
 @pytest.mark.slow
 def test_an_evaluator_measures_by_a_package_and_its_plan_says_so(kept, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(kept[0].parents[1]))
-    monkeypatch.setattr("workers.torch.compiling._cpu_options", dict)
+    monkeypatch.setattr("workers.torch.compiled.compiling._cpu_options", dict)
     results = []
     for compiled in (True, False):
         evaluator = evaluator_of(

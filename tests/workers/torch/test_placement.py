@@ -1,17 +1,14 @@
 """Networks that are spread over devices: they stay where callback_fn put them, and are measured there."""
 
-import functools
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from measured_planes import measure_plane
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.data import TensorDataset
 from twin_device import build_twins, failures_with_twins
-from worker_cases import classes, evaluator_of, features, mlp, plane_of
+from worker_cases import classes, evaluator_of, features, mlp
 
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
@@ -131,18 +128,3 @@ def test_a_network_that_replaces_its_weights():
         CallbackFunctionError, match=r"replaces its weights while it computes \('inner\.0\.weight' and 0"
     ):
         evaluator_of(nn.CrossEntropyLoss(), Replacing(), LABELLED)
-
-
-@pytest.mark.parametrize("axes", [1, 2])
-def test_a_network_on_one_device_is_measured_as_ever(axes):
-    network = mlp()
-    plane = plane_of(network, axes=axes)
-    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, LABELLED)
-    losses = measure_plane(evaluator, plane, np.eye(axes))["loss"]
-    assert evaluator.description.device == "cpu"
-    expected = []
-    for direction in plane[1]:
-        values = {name: torch.from_numpy(plane[0][name] + direction[name]) for name in plane[0]}
-        outputs = torch.func.functional_call(network, values, (LABELLED.tensors[0],))
-        expected.append(functools.partial(nn.functional.cross_entropy, outputs)(LABELLED.tensors[1]).item())
-    np.testing.assert_allclose(losses, expected, rtol=1e-6)

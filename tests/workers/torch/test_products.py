@@ -251,11 +251,37 @@ def test_few_samples_make_fewer_shares(count, sizes):
     assert found == sizes
 
 
-def test_fewer_samples_than_shares():
-    dataset = TensorDataset(features(5), classes(5))
+@pytest.mark.parametrize("count", [1, 2, 5, 9])
+def test_few_samples(count):
     loss = nn.CrossEntropyLoss()
-    expected = whole_hessian(mlp(), lambda net: loss(net(features(5, dtype=torch.float64)), classes(5)))
-    assert difference(evaluator_of(loss, mlp(), dataset), expected) < 1e-5
+    expected = whole_hessian(mlp(), lambda net: loss(net(features(count, dtype=torch.float64)), classes(count)))
+    evaluator = evaluator_of(loss, mlp(), TensorDataset(features(count), classes(count)), batch_size=4)
+    assert difference(evaluator, expected) < 1e-5
+
+
+class Reader(nn.Module):
+    """An embedding with sparse gradients, which have no second derivatives."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(10, 4, sparse=True), nn.Linear(4, 3)
+
+    def forward(self, words):
+        return self.head(self.words(words).mean(1))
+
+
+def test_sparse_embeddings_have_products_and_gradients_and_stay_sparse():
+    words, targets = torch.randint(10, (8, 5), generator=torch.Generator().manual_seed(0)), torch.arange(8) % 3
+    network, dense = seeded(Reader).double(), seeded(Reader).double()
+    dense.words.sparse = False
+    expected = whole_hessian(dense, lambda net: nn.functional.cross_entropy(net(words), targets))
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, (words, targets))
+    assert difference(evaluator, expected) < 1e-10
+    with evaluator.products(ProductSettings("ggn")) as shares:
+        found = Products(shares).gradient()
+    nn.functional.cross_entropy(dense(words), targets).backward()
+    np.testing.assert_allclose(found, torch.cat([item.grad.reshape(-1) for item in dense.parameters()]), rtol=1e-10)
+    assert network.words.sparse
 
 
 @pytest.mark.parametrize("name", CASES)

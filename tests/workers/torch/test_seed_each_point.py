@@ -19,7 +19,7 @@ from workers.evaluator import MeasurementSetup, SampleMemory
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload
 from workers.torch.evaluator import TorchEvaluator
-from workers.torch.random_numbers import RandomNumbers
+from workers.torch.settings import RandomNumbers
 
 pytestmark = pytest.mark.filterwarnings("ignore:the two random directions")
 

@@ -13,14 +13,13 @@ from worker_cases import at_point, classes, direct_loss, evaluator_of, features,
 
 from workers.evaluator import MeasurementSetup
 from workers.measurement_plan import MeasurementPlan, Workload
-from workers.torch import compiling
-from workers.torch.ahead_of_time import PackageError
+from workers.torch.compiled import compiling
+from workers.torch.compiled.ahead_of_time import PackageError
+from workers.torch.compiled.finding_layers import FirstCall
+from workers.torch.compiled.first_layer import FirstLayer, SplitNetwork, _code, _Rest
+from workers.torch.compiled.network_code import code_of_network
 from workers.torch.evaluator import TorchEvaluator
-from workers.torch.finding_layers import FirstCall
-from workers.torch.first_layer import FirstLayer
 from workers.torch.moves import NetworkInPlace
-from workers.torch.network_code import code_of_network
-from workers.torch.split_network import SplitNetwork, _code, _Rest
 
 COUNT, BATCH = 30, 10
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-3.0, 0.7], [0.05, 3.0], [0.3, 0.7], [0.3, -0.2]])

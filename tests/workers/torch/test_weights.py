@@ -12,7 +12,7 @@ from worker_cases import evaluator_of, seeded
 from collectors.networks.readers import read_network
 from workers.curvature.products import Products, ProductSettings
 from workers.curves.curve import CurveShape, CurveTask, FittingSettings
-from workers.torch.curve_fitting import CurveFitter, CurveSamples
+from workers.torch.derivatives.curve_fitting import CurveFitter, CurveSamples
 
 INPUTS = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
 TARGETS = torch.arange(40) % 3

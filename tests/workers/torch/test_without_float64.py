@@ -8,7 +8,7 @@ from twin_device import build_twins, failures_with_twins
 
 from workers.samples.batches import float64_device, in_float64
 from workers.torch.placement import full_device
-from workers.torch.random_numbers import RandomNumbers
+from workers.torch.settings import RandomNumbers
 
 CHECKS = (
     "the_stand_in_refuses",

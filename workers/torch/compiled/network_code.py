@@ -13,7 +13,7 @@ import struct
 import sys
 import types
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,15 @@ _NO_CODE = (
     "__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__annotations_cache__", "__annotate_func__",
     "__firstlineno__", "__static_attributes__",
 )  # fmt: skip
+# What is nothing but its parts.
+_WRAPPERS: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (types.MethodType, ("__self__", "__func__")),
+    (functools.partial, ("func", "args", "keywords")),
+    (property, ("fget", "fset", "fdel")),
+    ((staticmethod, classmethod), ("__func__",)),
+    (functools.cached_property, ("func",)),
+    (functools._lru_cache_wrapper, ("__wrapped__",)),
+)
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _MOST_OBJECTS = 20_000
 _MOST_BYTES = 1 << 20
@@ -76,10 +85,11 @@ class _Description:
         if len(self._seen) > _MOST_OBJECTS:
             raise UnknownCodeError("it is too large")
         self._say(type(value).__name__)
-        self._add_object(value)
-
-    def _add_object(self, value: Any) -> None:
-        if isinstance(value, torch.Tensor):
+        parts = next((names for kinds, names in _WRAPPERS if isinstance(value, kinds)), None)
+        if parts is not None:
+            for name in parts:
+                self.add(getattr(value, name))
+        elif isinstance(value, torch.Tensor):
             self._add_tensor(value, with_values=not isinstance(value, nn.Parameter))
         elif isinstance(value, np.ndarray):
             self._add_values(value)
@@ -87,48 +97,38 @@ class _Description:
             self._add_module(value)
         elif isinstance(value, Mapping):
             self._add_instance(value)
-            for key, item in value.items():
-                self.add(key)
-                self.add(item)
+            for pair in value.items():
+                self._add_all(pair)
         elif isinstance(value, tuple | list | collections.deque):
             self._add_instance(value)
-            for item in value:
-                self.add(item)
+            self._add_all(value)
         elif isinstance(value, set | frozenset):
             self._say(*sorted(map(repr, value)))
-        else:
-            self._add_code_or_instance(value)
-
-    def _add_code_or_instance(self, value: Any) -> None:
-        if isinstance(value, types.FunctionType):
-            self._add_function(value)
-        elif isinstance(value, types.MethodType):
-            self.add(value.__self__)
-            self.add(value.__func__)
-        elif isinstance(value, functools.partial):
-            for part in (value.func, value.args, value.keywords):
-                self.add(part)
-        elif isinstance(value, property):
-            for function in (value.fget, value.fset, value.fdel):
-                self.add(function)
-        elif isinstance(value, staticmethod | classmethod):
-            self.add(value.__func__)
-        elif isinstance(value, functools.cached_property):
-            self.add(value.func)
-        elif isinstance(value, functools._lru_cache_wrapper):
-            self.add(value.__wrapped__)
-        elif isinstance(value, re.Pattern):
-            self._say(value.pattern, value.flags)
         elif isinstance(value, weakref.ref):
             self.add(value())
-        elif isinstance(value, types.CodeType):
+        else:
             self._add_code(value)
+
+    def _add_all(self, values: Iterable[Any]) -> None:
+        for value in values:
+            self.add(value)
+
+    def _add_code(self, value: Any) -> None:
+        if isinstance(value, types.FunctionType):
+            self._add_function(value)
+        elif isinstance(value, types.CodeType):
+            self._say(
+                value.co_name, value.co_code, value.co_names, value.co_varnames, value.co_freevars, value.co_flags
+            )
+            self._add_all(value.co_consts)
         elif isinstance(value, type):
             self._add_class(value)
         elif isinstance(value, types.ModuleType):
             self._add_file(value)
         elif isinstance(value, types.BuiltinFunctionType | types.MethodDescriptorType | types.WrapperDescriptorType):
             self._say(value.__qualname__, str(getattr(value, "__module__", None)))
+        elif isinstance(value, re.Pattern):
+            self._say(value.pattern, value.flags)
         elif isinstance(value, logging.Logger):
             self._say(value.name)
         elif _is_shared(type(value)) and callable(value) and hasattr(value, "__name__"):
@@ -171,9 +171,7 @@ class _Description:
         self._say(function.__module__, function.__qualname__)
         if _is_shared(function):
             return
-        self.add(function.__code__)
-        self.add(function.__defaults__)
-        self.add(function.__kwdefaults__)
+        self._add_all((function.__code__, function.__defaults__, function.__kwdefaults__))
         for cell in function.__closure__ or ():
             with contextlib.suppress(ValueError):  # an empty one
                 self.add(cell.cell_contents)
@@ -182,17 +180,11 @@ class _Description:
                 self._say(name)
                 self.add(function.__globals__[name])
 
-    def _add_code(self, code: types.CodeType) -> None:
-        self._say(code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_flags)
-        for constant in code.co_consts:
-            self.add(constant)
-
     def _add_class(self, class_: type) -> None:
         self._say(class_.__module__, class_.__qualname__)
         if _is_shared(class_):
             return
-        for base in class_.__bases__:
-            self.add(base)
+        self._add_all(class_.__bases__)
         for name, item in vars(class_).items():
             if name in _NO_CODE:
                 continue

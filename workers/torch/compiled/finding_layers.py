@@ -11,11 +11,11 @@ from torch import nn
 
 from collectors.networks.batches import call_network, leaves
 
-from ..hardware import free_memory
-from ..measurement_plan import Workload
-from ..measuring.memory_shortage import is_memory_shortage
-from ..samples.batches import Batch
-from ..samples.samples import Samples
+from ...hardware import free_memory
+from ...measurement_plan import Workload
+from ...measuring.memory_shortage import is_memory_shortage
+from ...samples.batches import Batch
+from ...samples.samples import Samples
 
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _TYPES = (torch.float32, torch.float64)

@@ -1,4 +1,4 @@
-"""A matrix's trace from a few products, with an interval."""
+"""What random probes tell of a matrix: its trace with an interval, and the density of its eigenvalues."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .blas_threads import one_blas_thread
-from .lanczos import Ends
+from ..errors import CurvatureError
+from .lanczos import Ends, Lanczos
 from .products import Products
-from .vectors import Basis
+from .vectors import Basis, one_blas_thread
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
-_PROBES = 2  # of the random numbers for probes
+_OF_TRACE, _OF_DENSITY = 2, 3  # of the random numbers for probes
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,44 @@ def find_trace(products: Products, ends: Ends, probes: int, *, seed: int = 0, co
             traced += float(value)
     samples = np.empty(probes)
     for number in range(probes):
-        probe = layout.rademacher(seed, _PROBES, number).astype(np.float64)
+        probe = layout.rademacher(seed, _OF_TRACE, number).astype(np.float64)
         if known.count:
             known.remove_from(probe)
         # The product is made of what is stored, so that is what it is multiplied with.
         stored = probe.astype(layout.dtype)
         samples[number] = np.dot(probe, products(stored))
     return Trace.of(samples, known=traced, confidence=confidence)
+
+
+@dataclass(frozen=True)
+class Density:
+    """Where eigenvalues lie, as weighted nodes; a picture smooths them."""
+
+    nodes: Float64[np.ndarray, "probes steps"]  # ascending for each probe; NaN where one needed fewer steps
+    weights: Float64[np.ndarray, "probes steps"]  # each node's share of all eigenvalues; 1 for each probe
+
+
+@one_blas_thread()
+def find_density(
+    products: Products, probes: int, steps: int, *, seed: int = 0, memory: float = float("inf")
+) -> Density:
+    """Returns the density from starts of -1 and 1 (Ubaru, Chen and Saad 2017; Ghorbani, Krishnan and Xiao 2019)."""
+    # Bytes for the vectors of one start.
+    needed = min(steps, products.layout.dimension) * products.layout.bytes_of_vector
+    if needed > memory:
+        raise CurvatureError(
+            f"a density of {steps} steps needs {steps} vectors of {products.layout.dimension} weights, "
+            f"{needed / 1e9:.2g} GB, but only {memory / 1e9:.2g} GB may be used. Use fewer steps (density_steps), or "
+            "give the process more memory."
+        )
+    nodes, weights = np.full((probes, steps), np.nan), np.zeros((probes, steps))
+    for number in range(probes):
+        start = products.layout.rademacher(seed, _OF_DENSITY, number)
+        lanczos = Lanczos(products, start, min(steps, products.layout.dimension), flat=products.flat)
+        while lanczos.products < steps and lanczos.step() and not lanczos.is_decoupled:
+            pass
+        ritz = lanczos.ritz()
+        count = len(ritz.values)
+        nodes[number, :count] = ritz.values
+        weights[number, :count] = ritz.mixing[0] ** 2
+    return Density(nodes, weights)

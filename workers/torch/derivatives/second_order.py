@@ -15,12 +15,12 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from collectors.networks.torch_network import transformers_without_fast_path
 
-from ..curvature.products import Matrix
-from ..errors import CurvatureError
-from ..measuring.memory_shortage import is_memory_shortage
-from ..measuring.totals import Total
-from ..samples.batches import Batch
-from .weights import Weights
+from ...curvature.products import Matrix
+from ...errors import CurvatureError
+from ...measuring.memory_shortage import is_memory_shortage
+from ...measuring.totals import Total
+from ...samples.batches import Batch
+from .network import Weights
 
 # What PyTorch says where an operator has no second derivative, with the operator's name where it says that.
 _SIGNS = (
@@ -56,9 +56,6 @@ class BatchGraph:
         numerator, weight = total.differentiable(outputs, batch)
         self.counts = weight is None or float(weight) != 0
         """Whether any sample counts; if none does, there are no products."""
-        self.loss = float(numerator.detach()) if self.counts else 0.0
-        """The sum of losses."""
-        self.weight = None if weight is None else float(weight)
         if not self.counts:
             return
         if not isinstance(numerator, torch.Tensor) or not numerator.requires_grad:
@@ -85,13 +82,6 @@ class BatchGraph:
         if self._dual is not None:
             return [*self._slopes, *self._dual[1]]
         return [slope for slope in self._first if slope is not None]
-
-    def gradient(self) -> Sequence[torch.Tensor | None]:
-        """Returns the gradient of the sum of losses, in the parameters' shapes; what makes products stays."""
-        if self._dual is None:
-            return self._weights.gathered(self._first)
-        slopes = [slope.detach() for slope in self._slopes]
-        return self._pulled_back(slopes, keep=True)
 
     def product(self, vectors: Sequence[torch.Tensor], *, keep: bool) -> Sequence[torch.Tensor | None]:
         """Returns the matrix times a vector, both in the parameters' shapes; None for parameters without effect."""
@@ -126,11 +116,7 @@ class BatchGraph:
             return [None] * len(self._weights.own)
         slopes, parts = map(list, zip(*bent, strict=True))
         weighed = torch.autograd.grad(slopes, self._inner, parts, retain_graph=keep, materialize_grads=True)
-        return self._pulled_back(weighed, keep=keep)
-
-    def _pulled_back(self, slopes: Sequence[torch.Tensor], *, keep: bool) -> list[torch.Tensor | None]:
-        """Returns derivatives by the outputs as those by the weights."""
-        found = torch.autograd.grad(self._outputs, self._weights.tensors, slopes, retain_graph=keep, allow_unused=True)
+        found = torch.autograd.grad(self._outputs, self._weights.tensors, weighed, retain_graph=keep, allow_unused=True)
         return self._weights.gathered(found)
 
 

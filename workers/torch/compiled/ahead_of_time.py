@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import first_line
-from ..hardware import unpin_thread
+from ...errors import first_line
+from ...hardware import unpin_thread
 
 OPTIONS = {
     # Otherwise the values of small weights would be written into the code.

@@ -18,14 +18,15 @@ from collectors.networks.buffers_between import BuffersBetween
 from collectors.networks.torch_network import named_tensors, to_tensor
 from collectors.networks.weight_space import State, WeightSpace
 
-from ..curves.curve import CurveTask, Fitting, FittingSettings
-from ..errors import CurveError
-from ..samples.batches import Batch
-from ..samples.samples import Samples
-from .moved_network import DifferentiatedNetwork, MovedNetwork
-from .moves import collapsed
+from ...curves.curve import CurveTask, Fitting, FittingSettings
+from ...errors import CurveError
+from ...samples.batches import Batch
+from ...samples.samples import Samples
+from ..placement import Placement
+from ..settings import normalization_layers
+from ..snapshot import collapsed
+from .network import DifferentiatedNetwork, MovedNetwork
 from .second_order import CHANGED_IN_PLACE, changes_in_place, twice_differentiable
-from .settings import normalization_layers
 
 _BETAS = (0.9, 0.999)
 _EPSILON = 1e-8
@@ -178,6 +179,15 @@ class CurveFitter(MovedNetwork):
                 if not changes_in_place(error):
                     raise
                 raise CurveError(f"{CHANGED_IN_PLACE}.") from error
+
+
+def check_fitting(placement: Placement, samples: Samples) -> None:
+    """Raises CurveError where a network is not on one device, or its samples are not there."""
+    if placement.is_kept or samples.passes is not None:
+        raise CurveError(
+            "a curve is fitted on one device, with samples that are held there: let callback_fn put the network on "
+            "one device, use fewer samples (num_samples), or allow more memory (sample_memory)."
+        )
 
 
 @contextlib.contextmanager

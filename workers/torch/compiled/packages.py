@@ -21,8 +21,8 @@ from collectors.errors import FileWriteError
 from collectors.files import system
 from collectors.files.local_files import write_bytes
 
-from .. import hardware
-from ..errors import first_line
+from ... import hardware
+from ...errors import first_line
 from .ahead_of_time import OPTIONS, PackageError, compile_ahead
 from .network_code import UnknownCodeError, code_of_network
 

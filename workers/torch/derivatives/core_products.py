@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
-from ..samples.batches import float64_device
+from ...samples.batches import float64_device
 from .second_order import BatchGraph
 
 # Of which all shares' products are held at once, in float64.

@@ -15,11 +15,11 @@ from torch.utils._pytree import tree_leaves
 from collectors.networks.batches import call_network, map_leaves
 from collectors.networks.weight_space import WeightSpace, canonical_name, some_names
 
-from ..samples.batches import Batch
-from ..samples.random_state import random_state_kept
-from .gradients import own_tensor
-from .moved_network import DifferentiatedNetwork
-from .moves import collapsed
+from ...samples.batches import Batch
+from ...samples.random_state import random_state_kept
+from ..gradients import own_tensor
+from ..snapshot import collapsed
+from .network import DifferentiatedNetwork
 
 SAMPLES_TRIED = 8
 _MOST_TRIALS = 32

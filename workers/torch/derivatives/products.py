@@ -15,21 +15,19 @@ from collectors.networks.batches import call_network, leaves
 from collectors.networks.torch_network import to_tensor
 from collectors.networks.weight_space import State
 
-from ..curvature.products import SHARES, WITHOUT_GRADIENTS, ProductSettings, Vector
-from ..errors import CurvatureError
-from ..hardware import free_memory
-from ..measuring.shares import BatchedProducts, SharedBatches
-from ..samples.batches import Batch
-from ..samples.samples import Samples
-from .batch_norm import PlainBatchNorm
-from .convolutions import OwnConvolutions
+from ...curvature.products import SHARES, WITHOUT_GRADIENTS, ProductSettings, Vector
+from ...errors import CurvatureError
+from ...hardware import free_memory
+from ...measuring.shares import BatchedProducts, SharedBatches
+from ...samples.batches import Batch
+from ...samples.samples import Samples
+from ..gradients import Gradients
+from ..own_loss import OwnLoss
+from ..placement import Placement
 from .core_products import CoreProducts, ProductSum
-from .gradients import Gradients
-from .moved_network import DifferentiatedNetwork, MovedNetwork
-from .own_loss import OwnLoss
-from .placement import Placement
+from .network import DifferentiatedNetwork, MovedNetwork
+from .operators import OwnDerivatives
 from .second_order import BatchGraph, SavedBytes, check_graph, second_derivative_errors, twice_differentiable
-from .weight_norm import PlainWeightNorm
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -65,14 +63,8 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         def add() -> tuple[float, float | None]:
             value, weights = 0.0, []
             for number in self._samples.shares[share]:
-                # Made already here where it is kept: its forward pass is all that a loss takes.
-                graph = self._kept_graph_of(number)
-                if graph is not None:
-                    loss, weight = graph.loss, graph.weight
-                else:
-                    numerator, weight = self._total_of(number)
-                    loss = float(numerator.detach()) if self._counts(weight) else 0.0
-                value += loss
+                numerator, weight = self._total_of(number)
+                value += float(numerator.detach()) if self._counts(weight) else 0.0
                 weights += [] if weight is None else [float(weight)]
             return value, sum(weights) if weights else None
 
@@ -84,10 +76,6 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         def add() -> Float64[np.ndarray, " weights"]:
             sums = ProductSum(self._weights.own)
             for number in self._samples.shares[share]:
-                graph = self._kept_graph_of(number)
-                if graph is not None:
-                    sums.add(graph.gradient())
-                    continue
                 numerator, weight = self._total_of(number)
                 if self._counts(weight) and numerator.requires_grad:
                     sums.add(self._weights.gradient(numerator))
@@ -178,24 +166,12 @@ class TorchProducts(MovedNetwork, BatchedProducts):
 
     def _outputs(self, number: int, batch: Batch) -> Any:
         self._network.start_batch(self._samples.number_of_batch(number))
-        with OwnConvolutions(), PlainBatchNorm(), PlainWeightNorm():
+        with OwnDerivatives():
             return call_network(self._network.forward, batch.inputs)
 
     def _total_of(self, number: int) -> tuple[Any, Any]:
         batch = self._batch(number)
         return self._network.total.differentiable(self._outputs(number, batch), batch)
-
-    def _kept_graph_of(self, number: int) -> BatchGraph | None:
-        """Returns a batch's derivatives if they are kept from now on, and None where memory does not allow that."""
-        if (
-            number not in self._graphs
-            and self._budget is not None
-            and self._bytes_per_sample is not None
-            and self._bytes_per_sample * self._samples.size(number) > self._budget
-        ):
-            return None
-        graph, kept = self._graph_of(number)
-        return graph if kept else None
 
     def _graph_of(self, number: int) -> tuple[BatchGraph | None, bool]:
         """Returns a batch's derivatives, None where it holds nothing that counts, and whether they are kept."""

@@ -1,4 +1,4 @@
-"""The first layer of a network, computed once for a plane instead of at each point (PyTorch, on CPUs)."""
+"""The first layer of a network, computed once for a plane, also beside compiled code (PyTorch, on CPUs)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from collectors.networks.batches import call_network
 from collectors.networks.torch_network import to_tensor
 from collectors.networks.weight_space import State
 
-from ..samples.batches import Batch
+from ...samples.batches import Batch
+from ..moves import NetworkInPlace
+from .ahead_of_time import PackageError
 from .finding_layers import FirstCall, Own
-from .moves import NetworkInPlace
+from .network_code import code_of_network
+from .packages import PackagedNetwork
 
 NO_FIRST_LAYER = (
     "the plan says that the first layer is computed once for a plane, but here it is computed at each point: the "
@@ -24,6 +27,8 @@ NO_FIRST_LAYER = (
 )
 """What the user should know where a plan cannot be kept."""
 
+# Of packages, for whatever changes in how the layer's outputs are given.
+_VERSION = 1
 _Key: TypeAlias = tuple[int, torch.Size, tuple[int, ...], torch.dtype]
 
 
@@ -161,3 +166,53 @@ def _keys(inputs: Any) -> tuple[_Key, ...]:
 
 def _key(values: torch.Tensor) -> _Key:
     return values.data_ptr(), values.shape, values.stride(), values.dtype
+
+
+class SplitNetwork:
+    """A network whose first layer is computed by PyTorch, or once for a plane; the rest is one package for both."""
+
+    def __init__(self, network: nn.Module, first_layer: FirstLayer, package: Callable[..., PackagedNetwork]) -> None:
+        self._network, self._first_layer = network, first_layer
+        self._rest = package(_Rest(network, first_layer.layer).eval(), code=_code)
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """Runs the network; PackageError where it cannot be packaged for these inputs."""
+        if named:
+            raise PackageError("its inputs are not tensors alone")
+        given = self._first_layer.outputs_for(inputs)
+        if given is None:
+            raise PackageError("its first layer does not get these inputs")
+        return self._rest(*given, *inputs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._network, name)
+
+    @property
+    def found(self) -> bool:
+        return self._rest.found
+
+    def allow_building(self) -> None:
+        self._rest.allow_building()
+
+    def discard(self) -> None:
+        self._rest.discard()
+
+
+def _code(rest: _Rest) -> str:
+    return repr((_VERSION, rest.name, code_of_network(rest.network)))
+
+
+class _Rest(nn.Module):
+    """What is compiled: a network to which the outputs of one of its layers are given."""
+
+    def __init__(self, network: nn.Module, layer: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        self.name = next(name for name, item in network.named_modules() if item is layer)
+        # It is one of the network's already.
+        self.__dict__["_layer"] = layer
+
+    def forward(self, row: torch.Tensor, along: torch.Tensor, coordinate: torch.Tensor, *inputs: torch.Tensor) -> Any:
+        """Computes the network's outputs from ``row + coordinate * along``, the outputs of the layer."""
+        with replaced_forward(self.__dict__["_layer"], lambda _: row + coordinate * along):
+            return self.network(*inputs)

@@ -1,0 +1,1 @@
+"""Compiled PyTorch networks: whether and how, and what is computed once for a plane."""

@@ -1,0 +1,134 @@
+"""Compiles a PyTorch network, and checks that it still gives the same values."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map_only
+
+from ...errors import NondeterministicLossError, first_line
+from ...measurement_plan import MeasurementPlan
+from ...measuring.checks import check_same_values, closeness_elsewhere
+from .first_layer import FirstLayer, SplitNetwork
+from .packages import PackagedNetwork, compiler_cache, package_folder
+
+_LOGITS = 10.0
+_MOST_NOISE = 1e6
+# The first run of a CUDA graph warms up, the second is recorded, the third is a replay.
+_RUNS_TO_A_REPLAY = 3
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The result of compiling.
+
+    Attributes:
+        network: the compiled network, or None where it cannot be used, or is not there.
+        problem: why it cannot be used.
+        compiler: "AOTInductor" or "torch.compile".
+        not_packaged: why it was not compiled ahead of time, where that was tried.
+        was_there: whether a package of it was.
+    """
+
+    network: Callable[..., object] | None = None
+    problem: str = ""
+    compiler: str = ""
+    not_packaged: str = ""
+    was_there: bool = False
+
+
+def compile_network(
+    network: nn.Module,
+    device: torch.device,
+    measure: Callable[[Callable[..., object]], dict[str, float]],
+    plan: MeasurementPlan,
+    first_layer: FirstLayer | None = None,
+    *,
+    builds: bool = True,
+) -> Compiled:
+    """Compiles an eval-mode network for its own weights as inputs, so that it may be moved, and checks its values.
+
+    With ``builds=False`` only a package that is there is used.
+    """
+    not_packaged, options = "", _cpu_options() if device.type == "cpu" else {}
+
+    def difference(compiled: Callable[..., object]) -> str:
+        runs = _RUNS_TO_A_REPLAY if device.type == "cuda" else 1
+        *_, found = (measure(compiled) for _ in range(runs))
+        return _difference(measure(network), found, plan.precision)
+
+    # A package is loaded by later runs and other workers without the compiler.
+    if device.type == "cpu" and plan.compiler != "torch.compile":
+        try:
+            package = functools.partial(
+                PackagedNetwork, folder=package_folder(), threads=plan.threads, options=options, builds=builds
+            )
+            packaged = package(network) if first_layer is None else SplitNetwork(network, first_layer, package)
+            problem = difference(packaged)
+            if problem and packaged.found:
+                packaged.discard()  # perhaps it is of other code, in a way that the key does not see
+                problem = difference(packaged)
+        except Exception as error:
+            not_packaged = first_line(error)
+        else:
+            if problem:
+                packaged.discard()
+                return Compiled(problem=problem)
+            packaged.allow_building()
+            return Compiled(packaged, compiler="AOTInductor", was_there=packaged.found)
+    if not builds:
+        return Compiled()
+    if device.type == "cpu" and not _has_compiler():
+        return Compiled(problem="there is no C++ compiler")
+    try:
+        with compiler_cache():
+            compiled = _compile(network, device, options)
+            problem = difference(compiled)
+    except Exception as error:
+        problem = first_line(error)
+    if problem:
+        return Compiled(problem=problem)
+    return Compiled(compiled, compiler="torch.compile", not_packaged=not_packaged)
+
+
+def _compile(network: nn.Module, device: torch.device, options: dict[str, Any]) -> Any:
+    if device.type == "cpu":
+        from torch._inductor import list_options  # which takes a second
+
+        known = set(list_options())
+        options = {name: value for name, value in options.items() if name in known}
+        return torch.compile(network, dynamic=False, options=options)
+    compiled: Any = torch.compile(network, dynamic=False, mode="reduce-overhead")
+    # A CUDA graph writes each batch's outputs where those of the batch before are, and a metric may keep them.
+    compiled.register_forward_hook(lambda _network, _inputs, outputs: tree_map_only(torch.Tensor, torch.clone, outputs))
+    return compiled
+
+
+def _cpu_options() -> dict[str, Any]:
+    """Returns what makes PyTorch's CPU code fast where an activation comes before a pooling layer."""
+    # Left alone, the compiler computes the activation inside the pooling loop, which steps over its input and so runs
+    # without vector instructions; and its vectorized tanh is several times as slow as one made of a sigmoid.
+    return {"realize_acc_reads_threshold": 0, "cpp.use_decompose_tanh": True}
+
+
+def _difference(expected: dict[str, float], found: dict[str, float], precision: str) -> str:
+    """Returns how the compiled network's values differ from the eager one's, or ""."""
+    # Compiled code rounds logits otherwise, which shows in a tiny loss; but nothing that is worth a per cent of it.
+    logits = {name: min(_LOGITS, _MOST_NOISE * abs(value)) for name, value in expected.items()}
+    try:
+        check_same_values("the network", expected, found, "compiled", closeness_elsewhere(precision), elsewhere=logits)
+    except NondeterministicLossError:
+        changed = {name: (value, found[name]) for name, value in expected.items() if found[name] != value}
+        return f"compiled it gives other values, eager against compiled: {changed}"
+    return ""
+
+
+def _has_compiler() -> bool:
+    return any(map(shutil.which, (os.environ.get("CXX") or "g++", "c++", "clang++")))

@@ -1,0 +1,1 @@
+"""Derivatives of PyTorch networks: products with their Hessian, and curves that follow their gradient."""

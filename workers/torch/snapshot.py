@@ -1,0 +1,127 @@
+"""A user's network as it was found: put on a device in eval mode, and restored bit for bit (PyTorch)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from collectors.networks.weight_space import some_names
+
+from ..errors import CallbackFunctionError
+
+
+class NetworkSnapshot:
+    """A user's module as it was found, to be put on a device (None: left in place) and, if asked for, restored."""
+
+    def __init__(self, module: nn.Module, device: torch.device | None, *, restore: bool) -> None:
+        self._module = module
+        self._device = device
+        tensors = (*module.parameters(), *module.buffers()) if restore else ()
+        layers = list(module.modules()) if restore else []
+        self._modes = [(layer, layer.training) for layer in layers]
+        self._values = [
+            (tensor.detach(), collapsed(tensor.detach()).clone())
+            for tensor in tensors
+            if tensor.device == device or (device is None and not tensor.is_meta)
+        ]
+        self._moved = [
+            (layer, name, parameter, parameter.data, parameter.grad)
+            for layer in layers
+            for name, parameter in layer._parameters.items()
+            if parameter is not None and device is not None and parameter.device != device
+        ]
+        # Hooks that bring weights for a forward pass replace the parameters each time.
+        self._parameters = [
+            (layer, name, parameter)
+            for layer in (layers if device is None else ())
+            for name, parameter in layer._parameters.items()
+        ]
+        self._buffers = [(layer, name, buffer) for layer in layers for name, buffer in layer._buffers.items()]
+
+    def apply(self) -> None:
+        """Puts the module on the device, in eval mode."""
+        tensors = (*self._module.parameters(), *self._module.buffers())
+        if self._device is not None and any(tensor.device != self._device for tensor in tensors):
+            for _, _, parameter, _, _ in self._moved:
+                parameter.grad = None
+            self._module.to(self._device)
+        evaluate_mode(self._module)
+
+    def restore(self) -> None:
+        """Makes the module what it was when it was found."""
+        restore_modes(self._modes)
+        with torch.no_grad():
+            for target, value in self._values:
+                collapsed(target).copy_(value)
+        # What was moved to the device left its own storage untouched; a network may also replace its buffers.
+        for layer, name, parameter, data, gradient in self._moved:
+            if parameter.data.data_ptr() != data.data_ptr():
+                parameter.data = data
+            parameter.grad = gradient
+            layer._parameters[name] = parameter
+        for layer, name, kept in self._parameters:
+            layer._parameters[name] = kept
+        for layer, name, buffer in self._buffers:
+            layer._buffers[name] = buffer
+
+
+def collapsed(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
+    """Returns a view in which each element in memory occurs once; ``like`` may show which axes are expanded."""
+    # An expanded tensor (``torch.arange(n).expand(batch, n)`` as a buffer) cannot be written to as it is.
+    template = tensor if like is None else like
+    for axis, (stride, size) in enumerate(zip(template.stride(), template.shape, strict=True)):
+        if stride == 0 and size > 1:
+            tensor = tensor.narrow(axis, 0, 1)
+    return tensor
+
+
+def evaluate_mode(module: nn.Module) -> None:
+    """Puts a network into eval mode; CallbackFunctionError where that changes its weights, which are put back."""
+    if not any(map(_switches, module.modules())):
+        module.eval()
+        return
+    # A tensor on the meta device has no values here; accelerate brings them for each forward pass.
+    tensors = {name: tensor for name, tensor in module.named_parameters() if not tensor.is_meta}
+    before = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+    owners = [(layer, dict(layer._parameters)) for layer in module.modules()]
+    modes = [(layer, layer.training) for layer in module.modules()]
+    module.eval()
+    # A layer may have put another parameter in the place of one.
+    now = dict(module.named_parameters())
+    changed = [name for name, value in before.items() if name not in now or _differ(now[name].detach(), value)]
+    if not changed:
+        return
+    restore_modes(modes)
+    for layer, parameters in owners:
+        layer._parameters.update(parameters)
+    with torch.no_grad():
+        for name in changed:
+            tensors[name].copy_(before[name])
+    raise CallbackFunctionError(
+        f"the network's eval() changes its weights ({some_names(changed)}), as layers do that merge a low-rank part "
+        "into their weight, so that no plane moves what it computes with. It was left as it was. Switch merging off "
+        "(loralib: merge_weights=False), or merge once and save the merged weights."
+    )
+
+
+def restore_modes(modes: Sequence[tuple[nn.Module, bool]]) -> None:
+    """Gives layers the modes that they had, through their own ``train`` where they have one."""
+    for layer, training in modes:
+        if _switches(layer) and layer.training != training:
+            layer.train(training)
+    for layer, training in modes:
+        layer.training = training
+
+
+def _switches(layer: nn.Module) -> bool:
+    kind = type(layer)
+    return kind.train is not nn.Module.train or kind.eval is not nn.Module.eval
+
+
+def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.shape != other.shape:
+        return True
+    # A weight that is no number is still the same one.
+    return bool(((one != other) & ~(one.isnan() & other.isnan())).any())
