@@ -89,6 +89,7 @@ class ShardedReader:
             entries = [(info.name, getattr(torch, info.dtype), torch.Size(info.shape)) for info in self._infos]
             self._room = self._free.pop() if self._free else _Room(entries)
 
+    @torch.no_grad()
     def __call__(self) -> dict[str, NDArray[Any]]:
         """Returns copies in host memory, which last as long as the mapping; none where this process keeps none."""
         self.make_room()
