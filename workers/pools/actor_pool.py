@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -29,6 +28,7 @@ from ..errors import CurvatureError
 from ..evaluator import EvaluatorDescription
 from ..pool import CurvatureResult, CurvatureTask, OriginValues, Pool, Result, Task
 from ..sample_losses import SampleLosses
+from ..users_code import warn_user
 from .actors import ActorError, ActorTaskError
 from .chunks import KILLS_BEFORE_SPLIT
 from .crew import DEATHS_BEFORE_DROP, Crew
@@ -80,7 +80,7 @@ class ActorPool(Pool):
         self._crew.load(vectors, far_points or ones(len(directions)))
         for note in self.description.notes:
             if note not in before:
-                warnings.warn(note, stacklevel=3)
+                warn_user(note)
 
     def measure_origin(self) -> list[OriginValues]:
         """Returns the loaded plane's origin as every worker measured it."""

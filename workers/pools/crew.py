@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 from ..errors import PoolError
 from ..evaluator import EvaluatorDescription, PassCost, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
+from ..users_code import warn_user
 from .actors import ActorError, Actors, ActorTaskError
 from .crew_worker import CrewWorker, LoadedPlane, check_same_description, raise_failures
 from .placement import PLACEMENT_SECONDS
@@ -232,9 +232,8 @@ class Crew:
         # The next plane is not loaded on it meanwhile, so nothing may be asked of its actor yet.
         worker.seek_place()
         self.late.append(worker)
-        warnings.warn(
+        warn_user(
             f"{worker.label}{_died(worker)} has no place yet; {self._others()}, and it joins when it finds one.",
-            stacklevel=2,
         )
 
     def _drop(self, worker: CrewWorker, error: Exception) -> None:
@@ -248,7 +247,7 @@ class Crew:
                 f"the last worker{end}. What was measured is in the file; run the same call again to go on. "
                 f"The last error was: {error}"
             ) from error
-        warnings.warn(f"{worker.label}{_died(worker)} is given up; {self._others()}. {error}", stacklevel=2)
+        warn_user(f"{worker.label}{_died(worker)} is given up; {self._others()}. {error}")
 
     def _others(self) -> str:
         return "the other one goes on" if len(self.workers) == 1 else f"the other {len(self.workers)} go on"

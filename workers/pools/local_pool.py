@@ -10,7 +10,6 @@ import selectors
 import socket
 import tempfile
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from ..errors import PoolError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
+from ..users_code import warn_user
 from .actor_pool import ActorPool
 from .actors import ActorError, Actors, ActorTaskError
 from .crew import Crew
@@ -323,4 +323,4 @@ class LocalPool(ActorPool):
             self.close()
             raise
         for note in self.description.notes:
-            warnings.warn(note, stacklevel=3)
+            warn_user(note)

@@ -8,7 +8,6 @@ import os
 import socket
 import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from ..errors import PoolError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
-from ..users_code import OUR_PACKAGES, is_installed
+from ..users_code import OUR_PACKAGES, is_installed, warn_user
 from .actor_pool import ActorPool
 from .actors import ActorError, Actors, ActorTaskError
 from .crew import Crew
@@ -152,7 +151,7 @@ class RayPool(ActorPool):
             self.close()
             raise
         for note in self.description.notes:
-            warnings.warn(note, stacklevel=3)
+            warn_user(note)
 
 
 class LateNodes:

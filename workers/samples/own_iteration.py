@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from ..errors import SamplesError
+from ..users_code import warn_user
 from .batches import Batch, MakeBatch, cut
 from .digest import quick_mark
 
@@ -40,7 +40,7 @@ def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[st
             "each time or has no end, but a landscape needs a fixed set: its data set is measured, each sample once. "
             "To choose them yourself, give a DataLoader of a Subset of the data set."
         )
-        warnings.warn(text, stacklevel=2)
+        warn_user(text)
         notes.append(text)
         return None
     # What gives all samples, in any order, is read as its data set.

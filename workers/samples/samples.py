@@ -6,7 +6,6 @@ import copy
 import hashlib
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, overload
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from collectors.networks.batches import leaves
 
 from ..errors import SamplesError
+from ..users_code import warn_user
 from .batches import Batch, cut, map_batch, picked
 from .digest import SampleDigest
 
@@ -284,7 +284,7 @@ def count_samples(available: int, asked: int | None, notes: list[str]) -> int:
     """Returns how many samples are used; fewer than asked is a warning and a note."""
     if asked is not None and asked > available:
         text = f"num_samples is {asked}, but the data set has {available}; all of them are used."
-        warnings.warn(text, stacklevel=2)
+        warn_user(text)
         notes.append(text)
     return available if asked is None else min(asked, available)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import operator
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -19,6 +18,8 @@ from torch.utils.data import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+
+from ..users_code import warn_user
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def visited_indices(loader: DataLoader[Any], asked: int | None, notes: list[str]
             "chooses from are measured, each once. To choose them yourself, give the DataLoader a Subset of the data "
             "set in place of this sampler, or use num_samples."
         )
-        warnings.warn(text, stacklevel=2)
+        warn_user(text)
         notes.append(text)
     # A subset is part of the data's meaning (a validation split, a process's share), and so is how often an index is
     # listed; the order of a visit is not.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +22,7 @@ from ..samples.array_samples import is_pair_of_arrays
 from ..samples.batches import WRAP, Batch, MakeBatch, as_batch, as_whole_batch, is_array
 from ..samples.samples import Samples
 from ..samples.torch_samples import read_samples
+from ..users_code import warn_user
 from .own_loss import OwnLoss
 
 _TARGETS = ("targets", "target", "labels", "label", "y")
@@ -94,7 +94,7 @@ def _batch_maker(network: nn.Module, notes: list[str]) -> MakeBatch:
         inputs, targets, text = found
         if text not in notes:
             notes.append(text)
-            warnings.warn(text, stacklevel=2)
+            warn_user(text)
         return as_batch((inputs, targets))
 
     return make
