@@ -34,7 +34,7 @@ from .chunks import KILLS_BEFORE_SPLIT
 from .crew import DEATHS_BEFORE_DROP, Crew
 from .crew_run import CrewRun, CurvatureRun
 from .crew_worker import CrewWorker, raise_failures
-from .in_process import fit_in_parts, measure_curvature_at, ones
+from .worker import fit_in_parts, measure_curvature_at, ones
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -97,7 +97,7 @@ class ActorPool(Pool):
 
     def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
         """Measures the loss of each sample at a few points of the loaded plane, on the first worker."""
-        found: SampleLosses | None = raise_failures([self._crew.ask_one("sample_losses", points)])[0]
+        found: SampleLosses | None = raise_failures([self._crew.ask_one("ask", "sample_losses", points)])[0]
         return found
 
     def run_curvature(self, tasks: Iterable[CurvatureTask]) -> Iterator[CurvatureResult]:
@@ -117,7 +117,7 @@ class ActorPool(Pool):
         held = self._crew.actors.put(task)
 
         def fit(so_far: Fitting | None) -> Fitting:
-            found: Fitting = raise_failures([self._crew.ask_one("fit_curve", held, so_far, seconds)])[0]
+            found: Fitting = raise_failures([self._crew.ask_one("ask", "fit_curve", held, so_far, seconds)])[0]
             return found
 
         return fit_in_parts(task, begun, fit)
@@ -139,7 +139,7 @@ class SharedProducts(ShareProducts):
         self._layout: Layout
         self._sizes: list[int]
         try:
-            self._layout, self._sizes = raise_failures(crew.ask_all("open_shares", self._settings))[0]
+            self._layout, self._sizes = raise_failures(crew.ask_all("ask", "open_shares", self._settings))[0]
         except BaseException:
             self.close()
             raise
@@ -198,7 +198,7 @@ class SharedProducts(ShareProducts):
 
     def close(self) -> None:
         """Leaves the network of every worker as it was found."""
-        for notes in self._crew.ask_all("close_shares"):
+        for notes in raise_failures(self._crew.ask_all("ask", "close_shares")):
             self._notes |= dict.fromkeys(notes)
 
     def _dealt(self) -> list[range]:

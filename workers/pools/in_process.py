@@ -1,71 +1,30 @@
-"""A pool in this process, and how a worker of any pool measures: points, sets of weights, the origin, curvature."""
+"""A pool in this process: nothing to start, nothing open."""
 
 from __future__ import annotations
 
 import time
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
-
-import numpy as np
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from collectors.networks.weight_space import State
 
 from ..callback_fn import call_callback, make_evaluator
-from ..curvature.measuring import CurvatureSettings, CurvatureValues, measure_state_curvature
-from ..curvature.products import SHARES, Layout, ProductSettings, ShareProducts, add_in_order
 from ..curves.curve import CurveTask, Fitting
-from ..errors import ChangedSamplesError, PointsFailedError, PoolError
-from ..evaluator import (
-    Evaluator,
-    EvaluatorDescription,
-    MeasurementSetup,
-    OriginMeasurement,
-    Partition,
-    PassCost,
-    SampleMemory,
-    fit_curve,
-    products_of,
-)
+from ..evaluator import EvaluatorDescription, MeasurementSetup, PassCost, SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
-from ..measuring.kept_samples import samples_at, values_at
-from ..measuring.memory_shortage import getting_ready, within_memory
-from ..pool import (
-    CurvatureResult,
-    CurvatureTask,
-    OriginValues,
-    PointTask,
-    Pool,
-    Result,
-    StateTask,
-    Task,
-)
-from ..sample_losses import DENOMINATORS, NUMERATORS, SampleLosses
+from ..pool import CurvatureResult, CurvatureTask, OriginValues, PointTask, Pool, Result, Task
+from ..sample_losses import SampleLosses
 from .devices import available_cores, gpu_ids
-
-if TYPE_CHECKING:
-    from jaxtyping import Float32
+from .worker import Worker, fit_in_parts
 
 # What an interruption may cost in this process, and how many points an evaluator may need at once to be fast.
 _CHUNK_SECONDS = 0.1
 _LONGEST_CHUNK = 64
 
 
-CurvatureOutcome: TypeAlias = tuple[CurvatureValues | None, str | None]
-"""The curvature, or the traceback of what went wrong."""
-
-
-class Outcome(NamedTuple):
-    """What became of a task; ``Result`` explains it."""
-
-    values: dict[str, float] | None
-    error: str | None = None
-    samples: dict[str, Float32[np.ndarray, " samples"]] | None = None
-
-
 class InProcessPool(Pool):
-    """Measures in this process: nothing to start, nothing open."""
+    """Measures in this process."""
 
     def __init__(
         self,
@@ -82,16 +41,14 @@ class InProcessPool(Pool):
         device = device or (f"cuda:{device_id}" if gpu_ids() else "cpu")
         threads = len(available_cores())
         setup = MeasurementSetup(options, threads, device, plan, workload=workload, memory=memory, devices=(device,))
-        self._evaluator = make_evaluator(call_callback(callback_fn), setup)
-        self._curvature = WorkerCurvature(self._evaluator)
+        self._worker = Worker(make_evaluator(call_callback(callback_fn), setup))
         self._chunk_length = 1
-        self._origin: OriginMeasurement | None = None
         self._pass_cost: PassCost | None = None
 
     @property
     def description(self) -> EvaluatorDescription:
         """What is measured."""
-        return self._evaluator.description
+        return self._worker.description
 
     @property
     def workers(self) -> int:
@@ -107,12 +64,11 @@ class InProcessPool(Pool):
         far_points: Sequence[Sequence[float]] | None = None,
     ) -> None:
         """Puts a plane on the device, and finds out there how the loss is added up."""
-        self._far_points = far_points or ones(len(directions))
-        self._origin = load_plane(self._evaluator, origin, directions, buffers, end_buffers, self._far_points)
+        self._worker.load(origin, directions, buffers, end_buffers, far_points)
 
     def measure_origin(self) -> list[OriginValues]:
         """Returns the loaded plane's origin, again a part of it, and the first far point."""
-        measured = self._origin or measure_origin(self._evaluator, self._far_points[0])
+        measured = self._worker.measure_origin()
         self._pass_cost = measured.pass_cost
         return [OriginValues("this process", self.description.device, measured)]
 
@@ -122,218 +78,36 @@ class InProcessPool(Pool):
         for task in tasks:
             if isinstance(task, PointTask):
                 chunk.append(task)
-                if len(chunk) < self._points_at_once:
+                if len(chunk) < (self._chunk_length if self._pass_cost is None else self._pass_cost.points):
                     continue
             yield from self._measure_chunk(chunk)
             chunk = []
             if not isinstance(task, PointTask):
-                yield Result(task.key, *self._measure_state(task))
+                yield Result(task.key, *self._worker.measure_state(task.read))
         yield from self._measure_chunk(chunk)
 
     def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
         """Measures the loss of each sample at a few points of the loaded plane."""
-        return measure_sample_losses(self._evaluator, points)
+        return self._worker.sample_losses(points)
 
     def run_curvature(self, tasks: Iterable[CurvatureTask]) -> Iterator[CurvatureResult]:
         """Measures the curvature at sets of weights, in order."""
         for task in tasks:
-            yield CurvatureResult(task.key, *self._curvature.measure(task.read, task.settings))
+            yield CurvatureResult(task.key, *self._worker.measure_curvature(task.read, task.settings))
 
     def fit_curve(self, task: CurveTask, begun: Fitting | None = None, seconds: float = 5.0) -> Iterator[Fitting]:
         """Fits a curve."""
-        return fit_in_parts(task, begun, lambda held: fit_curve(self._evaluator, task, held, seconds))
+        return fit_in_parts(task, begun, lambda fitted: self._worker.fit_curve(task, fitted, seconds))
 
     def close(self) -> None:
         """Leaves the user's network as it was found."""
-        self._evaluator.close()
-
-    @property
-    def _points_at_once(self) -> int:
-        return self._chunk_length if self._pass_cost is None else self._pass_cost.points
+        self._worker.evaluator.close()
 
     def _measure_chunk(self, chunk: Sequence[PointTask]) -> list[Result]:
         if not chunk:
             return []
         start = time.perf_counter()
-        outcomes = measure_points(self._evaluator, [task.coordinates for task in chunk])
+        outcomes = self._worker.measure_points([task.coordinates for task in chunk])
         seconds = (time.perf_counter() - start) / len(chunk)
         self._chunk_length = max(1, min(int(_CHUNK_SECONDS / max(seconds, 1e-9)), _LONGEST_CHUNK))
         return [Result(task.key, *outcome) for task, outcome in zip(chunk, outcomes, strict=True)]
-
-    def _measure_state(self, task: StateTask) -> Outcome:
-        try:
-            parameters, buffers = task.read()
-        except Exception:
-            return Outcome(None, traceback.format_exc())
-        return measure_task_state(self._evaluator, parameters, buffers)
-
-
-def load_plane(
-    evaluator: Evaluator,
-    origin: State,
-    directions: Sequence[State],
-    buffers: State,
-    end_buffers: Sequence[State],
-    far_points: Sequence[Sequence[float]],
-    partition: Partition | None = None,
-) -> OriginMeasurement | None:
-    """Puts a plane on an evaluator's device; returns the origin, where the evaluator measured it on the way."""
-    vectors = sum(array.nbytes for state in (origin, *directions) for array in state.values())
-    held = f"the origin and {len(directions)} direction{'' if len(directions) == 1 else 's'}, {vectors / 1e9:.2g} GB"
-    with getting_ready(f"a plane was loaded: beside the network, each worker holds {held}"):
-        # A user's evaluator need not know buffers that are interpolated, nor that a loss may belong to its batches.
-        further: dict[str, Any] = {"end_buffers": end_buffers} if end_buffers else {}
-        if evaluator.description.partition is not None:
-            further |= {"far_points": far_points, "partition": partition}
-        return evaluator.load(origin, directions, buffers, **further)
-
-
-def measure_points(evaluator: Evaluator, points: Sequence[tuple[float, ...]]) -> list[Outcome]:
-    """Measures points; one that raises costs nothing but itself.
-
-    Raises:
-        ChangedSamplesError: the data set gave other samples than before, which concerns all points.
-    """
-    try:
-        columns = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64)))
-        return [Outcome(values_at(columns, row), None, samples_at(columns, row)) for row in range(len(points))]
-    except ChangedSamplesError:
-        raise
-    except PointsFailedError as error:
-        return [Outcome(*found) for found in zip(error.values, error.errors, strict=True)]
-    except Exception:
-        if len(points) == 1:
-            return [Outcome(None, traceback.format_exc())]
-    return [measure_points(evaluator, [point])[0] for point in points]
-
-
-def measure_task_state(evaluator: Evaluator, parameters: State, buffers: State | None) -> Outcome:
-    """Measures one set of weights; any exception but a ChangedSamplesError becomes its traceback."""
-    try:
-        return Outcome(within_memory(evaluator, lambda: evaluator.measure_state(parameters, buffers)))
-    except ChangedSamplesError:
-        raise
-    except Exception:
-        return Outcome(None, traceback.format_exc())
-
-
-def measure_sample_losses(evaluator: Evaluator, points: Sequence[Sequence[float]]) -> SampleLosses | None:
-    """Measures the loss of each sample at a few points; None where there is none, or a point raises."""
-    if not evaluator.description.splits:
-        return None
-    try:
-        found = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64), sums=True))
-        return SampleLosses(found[NUMERATORS], found.get(DENOMINATORS))
-    except ChangedSamplesError:
-        raise
-    except Exception:
-        return None  # the point's own failure has been told
-
-
-def fit_in_parts(task: CurveTask, begun: Fitting | None, fit: Callable[[Fitting | None], Fitting]) -> Iterator[Fitting]:
-    """Yields how far a curve is fitted until all steps are done; ``fit`` goes on for a while from there."""
-    while begun is None or begun.step < task.settings.steps:
-        begun = fit(begun)
-        yield begun
-
-
-def ones(axes: int) -> list[tuple[float, ...]]:
-    """Returns the point at which a plane is looked at beside its origin, where nobody says which."""
-    return [(1.0,) * axes]
-
-
-def measure_origin(evaluator: Evaluator, far: Sequence[float]) -> OriginMeasurement:
-    """Returns the loaded plane's origin, measured twice, and far from it in between."""
-
-    def measure(point: Sequence[float]) -> dict[str, float]:
-        columns = within_memory(evaluator, lambda: evaluator.measure(np.array([point], np.float64)))
-        return values_at(columns, 0)
-
-    origin, start = [0.0] * len(far), time.perf_counter()
-    first, elsewhere = measure(origin), _attempted(lambda: measure(far))
-    values = (first, measure(origin))
-    return OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
-
-
-def _attempted(measure: Callable[[], dict[str, float]]) -> dict[str, float]:
-    # A point that raises is a failed one, which ends no survey.
-    try:
-        return measure()
-    except Exception:
-        return {}
-
-
-class WorkerCurvature:
-    """Measures curvature with an evaluator, whose network is as it was found after each call but ``open``."""
-
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator = evaluator
-        self._checked: ProductSettings | None = None
-        self._shares: ShareProducts | None = None
-        self._is_at: object = None
-
-    def measure(self, read: Callable[[], tuple[State, State | None]], settings: CurvatureSettings) -> CurvatureOutcome:
-        """Measures the curvature at one set of weights; the first time the products are tried for symmetry."""
-        self.close()
-        with products_of(self._evaluator, settings.products) as shares:
-            values, error = measure_curvature_at(shares, read, settings, check=self._checked != settings.products)
-        if values is not None:
-            self._checked = settings.products
-        return values, error
-
-    def open(self, settings: ProductSettings) -> tuple[Layout, list[int]]:
-        """Gets ready for shares of the samples; returns how vectors are made, and the samples in each share."""
-        self.close()
-        self._shares = products_of(self._evaluator, settings)
-        return self._shares.layout, [self._shares.samples_in(share) for share in range(SHARES)]
-
-    def add(
-        self,
-        where: tuple[object, ProductSettings, Callable[[], tuple[State, State | None]]],
-        method: str,
-        parts: Sequence[range],
-        options: Mapping[str, Any],
-        *arguments: Any,
-    ) -> list[Any]:
-        """Returns what a method of ``ShareProducts`` gives for some shares, added up for each part of them."""
-        # Which weights these are; settings, for a worker that is not open; and what reads the weights.
-        key, settings, read = where
-        if self._shares is None:
-            self.open(settings)
-        opened = self._shares
-        assert opened is not None
-        if self._is_at != key:
-            opened.move(*read())
-            self._is_at = key
-
-        def made() -> Iterator[Any]:
-            numbers = [share for part in parts for share in part]
-            if method == "product" and not options:
-                (vector,) = arguments
-                return opened.products(vector, numbers)
-            return (getattr(opened, method)(*arguments, share, **options) for share in numbers)
-
-        with opened.together():
-            found = made()  # in the order in which they are added
-            return [add_in_order(part, found) for part in parts]
-
-    def close(self) -> tuple[str, ...]:
-        """Leaves the network as it was found; returns what the user should know of what was done since ``open``."""
-        if self._shares is None:
-            return ()
-        notes = self._shares.notes
-        self._shares.close()
-        self._shares = self._is_at = None
-        return notes
-
-
-def measure_curvature_at(
-    shares: ShareProducts, read: Callable[[], tuple[State, State | None]], settings: CurvatureSettings, *, check: bool
-) -> CurvatureOutcome:
-    """Measures the curvature at one set of weights; any exception but a PoolError becomes its traceback."""
-    try:
-        return measure_state_curvature(shares, *read(), settings, check=check), None
-    except PoolError:
-        raise
-    except Exception:
-        return None, traceback.format_exc()

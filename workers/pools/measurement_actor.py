@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import os
 import pickle
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from collectors.errors import LandscapeError
 from collectors.networks.weight_space import State, WeightSpace
@@ -20,55 +19,19 @@ from collectors.networks.weight_space import State, WeightSpace
 from ..callback_fn import call_callback, make_evaluator, space_of
 from ..cores import pin_process
 from ..curvature.measuring import CurvatureSettings
-from ..curvature.products import Layout, ProductSettings
-from ..curves.curve import CurveTask, Fitting
+from ..curvature.products import ProductSettings
 from ..errors import IN_THE_WORKER, CallbackFunctionError, CurvatureError
-from ..evaluator import (
-    Evaluator,
-    EvaluatorDescription,
-    MeasurementSetup,
-    OriginMeasurement,
-    Partition,
-    SampleMemory,
-    fit_curve,
-)
+from ..evaluator import EvaluatorDescription, MeasurementSetup, OriginMeasurement, SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
-from ..measuring.memory_shortage import use_batch_size
-from ..sample_losses import SampleLosses
 from .devices import gpu_numbers
-from .in_process import (
-    CurvatureOutcome,
-    Outcome,
-    WorkerCurvature,
-    load_plane,
-    measure_origin,
-    measure_points,
-    measure_sample_losses,
-    measure_task_state,
-)
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _returns_errors(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T | Exception]:
-    """Has a method return errors of ours: Ray would wrap them beyond recognition."""
-
-    @functools.wraps(method)
-    def measure(self: Any, /, *arguments: P.args, **more: P.kwargs) -> T | Exception:
-        try:
-            return method(self, *arguments, **more)
-        except LandscapeError as error:
-            return _portable(error)
-
-    return measure
+from .worker import CurvatureOutcome, Outcome, Worker
 
 
 class MeasurementActor:
     """One worker of a pool."""
 
-    _evaluator: Evaluator
+    _worker: Worker | None = None
 
     def __init__(
         self,
@@ -89,7 +52,6 @@ class MeasurementActor:
         self._devices = tuple(devices)
         # Where the driver looks for modules, so that those of callback_fn are found.
         sys.path.extend(path for path in search_path if path not in sys.path)
-        self._origin: OriginMeasurement | None = None
 
     def place(self) -> tuple[str, tuple[int, ...], int]:
         """Returns where this worker is: node, ids of its GPUs, process id."""
@@ -125,10 +87,12 @@ class MeasurementActor:
         except Exception as error:  # also that callback_fn could not be loaded
             return _portable(error)
 
-    @_returns_errors
-    def space(self) -> WeightSpace:
+    def space(self) -> WeightSpace | Exception:
         """Calls callback_fn and returns the description of its network."""
-        return space_of(call_callback(self._callback_fn))
+        try:
+            return space_of(call_callback(self._callback_fn))
+        except LandscapeError as error:
+            return _portable(error)
 
     def load_compiler(self) -> None:
         """Loads PyTorch's compiler, which takes seconds, while the first worker still tunes."""
@@ -147,9 +111,8 @@ class MeasurementActor:
         try:
             devices = self._devices
             setup = MeasurementSetup(options, self._threads, devices[0], plan, False, workload, memory, devices)
-            self._evaluator = make_evaluator(self._result, setup)
-            self._curvature = WorkerCurvature(self._evaluator)
-            return self._evaluator.description
+            self._worker = Worker(make_evaluator(self._result, setup))
+            return self._worker.description
         except (LandscapeError, TypeError, ValueError) as error:
             return _portable(error)
         except Exception as error:
@@ -157,43 +120,39 @@ class MeasurementActor:
         finally:
             self._result = None
 
-    @_returns_errors
-    def load(
-        self,
-        origin: State,
-        directions: Sequence[State],
-        buffers: State,
-        end_buffers: Sequence[State],
-        far_points: Sequence[Sequence[float]],
-        partition: Partition | None = None,
-    ) -> EvaluatorDescription:
-        """Puts a plane on the devices; finds out how the loss is added up there, or takes what another worker did."""
-        self._far = far_points[0]
-        self._origin = load_plane(self._evaluator, origin, directions, buffers, end_buffers, far_points, partition)
-        return replace(self._evaluator.description, held=b"")
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """Calls a method of the worker; errors of ours are returned, as Ray would wrap them beyond recognition."""
+        try:
+            return getattr(self._started, method)(*arguments)
+        except LandscapeError as error:
+            return _portable(error)
 
-    @_returns_errors
-    def measure_origin(self) -> tuple[str, OriginMeasurement]:
+    def load(self, *arguments: Any) -> EvaluatorDescription | Exception:
+        """Puts a plane on the devices; returns what is measured there."""
+        error: Exception | None = self.ask("load", *arguments)
+        return error or replace(self._started.description, held=b"")
+
+    def measure_origin(self) -> tuple[str, OriginMeasurement] | Exception:
         """Returns the type of device, and the origin, a part of it again, and a far point."""
-        measured = self._origin or measure_origin(self._evaluator, self._far)
-        return self._evaluator.description.device, measured
+        found: OriginMeasurement | Exception = self.ask("measure_origin")
+        return found if isinstance(found, Exception) else (self._started.description.device, found)
 
     def measure_points(self, points: Sequence[tuple[float, ...]]) -> tuple[list[Outcome], float, int | None]:
         """Measures points; returns their outcomes, the seconds it took and the batch size that memory allowed."""
         start = time.perf_counter()
-        outcomes = measure_points(self._evaluator, points)
-        return outcomes, time.perf_counter() - start, self._evaluator.description.plan.batch_size
+        outcomes = self._started.measure_points(points)
+        return outcomes, time.perf_counter() - start, self._started.description.plan.batch_size
 
     def measure_state(
         self, parameters: State, buffers: State | None, settings: CurvatureSettings | None
     ) -> tuple[list[Outcome | CurvatureOutcome], float, int | None] | Exception:
         """Measures one set of weights, or with settings the curvature there; returns what ``measure_points`` does."""
-        start = time.perf_counter()
+        start, worker = time.perf_counter(), self._started
         if settings is None:
-            outcome: Outcome | CurvatureOutcome = measure_task_state(self._evaluator, parameters, buffers)
-            return [outcome], time.perf_counter() - start, self._evaluator.description.plan.batch_size
+            outcome: Outcome | CurvatureOutcome = worker.measure_state(lambda: (parameters, buffers))
+            return [outcome], time.perf_counter() - start, worker.description.plan.batch_size
         try:
-            outcome = self._curvature.measure(lambda: (parameters, buffers), settings)
+            outcome = worker.measure_curvature(lambda: (parameters, buffers), settings)
         except CurvatureError as error:
             return _portable(error)
         return [outcome], time.perf_counter() - start, None
@@ -207,47 +166,31 @@ class MeasurementActor:
             return None
         return self.measure_state(parameters, buffers, settings)
 
-    @_returns_errors
-    def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
-        """Measures the loss of each sample at a few points."""
-        return measure_sample_losses(self._evaluator, points)
-
-    @_returns_errors
-    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
-        """Goes on with fitting a curve."""
-        return fit_curve(self._evaluator, task, begun, seconds)
-
-    @_returns_errors
-    def open_shares(self, settings: ProductSettings) -> tuple[Layout, list[int]]:
-        """Gets ready for products of shares of the samples; returns what ``WorkerCurvature.open`` does."""
-        return self._curvature.open(settings)
-
     def add_shares(self, where: tuple[int, ProductSettings, Sequence[Any]], *arguments: Any) -> list[Any]:
-        """Returns what ``WorkerCurvature.add`` does; weights are references, which are fetched where they are new."""
+        """Returns what ``Worker.add_shares`` does; weights are references, which are fetched where they are new."""
         key, settings, weights = where
 
         def read() -> tuple[State, State | None]:
             parameters, buffers = self._fetched(weights)
             return parameters, buffers
 
-        return self._curvature.add((key, settings, read), *arguments)
+        return self._started.add_shares((key, settings, read), *arguments)
+
+    def use_batch_size(self, batch_size: int) -> None:
+        """Measures in batches no larger than another worker could hold; there is no worker before it has started."""
+        if self._worker is not None:
+            self._worker.use_batch_size(batch_size)
+
+    @property
+    def _started(self) -> Worker:
+        assert self._worker is not None
+        return self._worker
 
     def _fetched(self, references: Sequence[Any]) -> list[Any]:
         import ray
 
         found: list[Any] = ray.get(list(references))
         return found
-
-    def close_shares(self) -> tuple[str, ...]:
-        """Leaves the network as it was found; returns what the user should know."""
-        return self._curvature.close()
-
-    def use_batch_size(self, batch_size: int) -> None:
-        """Measures in batches no larger than another worker could hold."""
-        evaluator = getattr(self, "_evaluator", None)  # there is none before it has started
-        if evaluator is not None and (evaluator.description.plan.batch_size or 0) > batch_size:
-            use_batch_size(evaluator, batch_size)
-            self._origin = None  # it was measured in larger ones
 
 
 def _portable(error: Exception) -> Exception:
