@@ -194,7 +194,6 @@ class MeasuredSet:
         self.describe(names, setup, chosen, "")
 
     def use_batch_size(self, batch_size: int) -> None:
-        """Lets all sets be measured in smaller batches."""
         self._network.use_batch_size(batch_size)
 
     def change_plan(self, **changes: Any) -> None:
@@ -272,7 +271,6 @@ class MeasuredSet:
             self.description = replace(self.description, notes=(*self.description.notes, self.notes[-1]))
 
     def warn(self, *texts: str) -> None:
-        """Tells the user something, now and in the description."""
         warn(self.notes, *texts)
 
     def _own_batches(self) -> Partition:

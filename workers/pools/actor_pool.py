@@ -51,17 +51,14 @@ class ActorPool(Pool):
 
     @property
     def description(self) -> EvaluatorDescription:
-        """What the workers measure; all of them agree on it."""
         return self._crew.description
 
     @property
     def workers(self) -> int:
-        """How many workers there are."""
         return len(self._crew.workers)
 
     @property
     def process_ids(self) -> list[int]:
-        """The process id of every worker."""
         return [process for _, _, process in self._crew.ask_all("place")]
 
     def load(
@@ -96,7 +93,6 @@ class ActorPool(Pool):
         yield from CrewRun(self._crew, tasks)
 
     def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
-        """Measures the loss of each sample at a few points of the loaded plane, on the first worker."""
         found: SampleLosses | None = raise_failures([self._crew.ask_one("ask", "sample_losses", points)])[0]
         return found
 
@@ -146,7 +142,6 @@ class SharedProducts(ShareProducts):
 
     @property
     def layout(self) -> Layout:
-        """How vectors are made."""
         return self._layout
 
     @property
@@ -160,40 +155,32 @@ class SharedProducts(ShareProducts):
         return SHARE_FOR_VECTORS * free_memory()
 
     def samples_in(self, share: int) -> int:
-        """Returns how many samples a share holds."""
         return self._sizes[share]
 
     def move(self, parameters: State, buffers: State | None) -> None:
-        """Puts the network of every worker at a set of weights."""
         weights = [self._put(dict(parameters)), self._put(None if buffers is None else dict(buffers))]
         self._where = next(_SETS_OF_WEIGHTS), self._settings, weights
 
     def loss(self, share: int) -> tuple[float, float | None]:
-        """Returns a share's sum of losses and its weight."""
         found: tuple[float, float | None] = self._ask_one("loss", share)
         return found
 
     def gradient(self, share: int) -> Float64[np.ndarray, " weights"]:
-        """Returns the gradient of a share's sum of losses."""
         found: Float64[np.ndarray, " weights"] = self._ask_one("gradient", share)
         return found
 
     def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
-        """Returns the matrix of a share's sum of losses times a vector."""
         found: Float64[np.ndarray, " weights"] = self._ask_one("product", share, self._put(vector), few=few)
         return found
 
     def total_losses(self) -> list[tuple[float, float | None]]:
-        """Returns what ``loss`` gives for each share, in order."""
         found = self._ask("loss", [[range(share, share + 1) for share in shares] for shares in self._dealt()])
         return [found[range(share, share + 1)] for share in range(SHARES)]
 
     def total_gradient(self) -> Float64[np.ndarray, " weights"]:
-        """Returns the gradients of all shares, added up."""
         return self._total_of("gradient")
 
     def total_product(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
-        """Returns the products of all shares with a vector, added up."""
         return self._total_of("product", self._put(vector))
 
     def close(self) -> None:

@@ -197,7 +197,6 @@ class Crew:
         return max(Counter(node for node, *_ in self.ask_all("place")).values()) + len(self.late)
 
     def end(self) -> None:
-        """Ends the actors."""
         for worker in (*self.workers, *self.late):
             worker.leave()
         self.workers.clear()

@@ -74,7 +74,6 @@ class CrewWorker:
 
     @property
     def label(self) -> str:
-        """Its name in error texts."""
         return self.place.label
 
     def create(self) -> Any:
@@ -124,7 +123,6 @@ class CrewWorker:
             self.starting.append(self.call("load", *plane.vectors, plane.far_points, plane.partition))
 
     def end(self) -> None:
-        """Ends the actor."""
         if self.actor is not None:
             with contextlib.suppress(Exception):
                 self.recipe.actors.kill(self.actor)

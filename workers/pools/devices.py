@@ -33,7 +33,6 @@ class WorkerPlace:
 
     @property
     def label(self) -> str:
-        """The worker's name in error texts."""
         worker = "the worker" if self.part is None else f"worker {self.part}"
         ids = ", ".join(str(device) for device in self.devices)
         return f"{worker} of device{'s' if len(self.devices) > 1 else ''} {ids}"

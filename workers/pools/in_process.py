@@ -47,12 +47,10 @@ class InProcessPool(Pool):
 
     @property
     def description(self) -> EvaluatorDescription:
-        """What is measured."""
         return self._worker.description
 
     @property
     def workers(self) -> int:
-        """One: this process."""
         return 1
 
     def load(
@@ -63,11 +61,9 @@ class InProcessPool(Pool):
         end_buffers: Sequence[State] = (),
         far_points: Sequence[Sequence[float]] | None = None,
     ) -> None:
-        """Puts a plane on the device, and finds out there how the loss is added up."""
         self._worker.load(origin, directions, buffers, end_buffers, far_points)
 
     def measure_origin(self) -> list[OriginValues]:
-        """Returns the loaded plane's origin, again a part of it, and the first far point."""
         measured = self._worker.measure_origin()
         self._pass_cost = measured.pass_cost
         return [OriginValues("this process", self.description.device, measured)]
@@ -87,20 +83,16 @@ class InProcessPool(Pool):
         yield from self._measure_chunk(chunk)
 
     def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
-        """Measures the loss of each sample at a few points of the loaded plane."""
         return self._worker.sample_losses(points)
 
     def run_curvature(self, tasks: Iterable[CurvatureTask]) -> Iterator[CurvatureResult]:
-        """Measures the curvature at sets of weights, in order."""
         for task in tasks:
             yield CurvatureResult(task.key, *self._worker.measure_curvature(task.read, task.settings))
 
     def fit_curve(self, task: CurveTask, begun: Fitting | None = None, seconds: float = 5.0) -> Iterator[Fitting]:
-        """Fits a curve."""
         return fit_in_parts(task, begun, lambda fitted: self._worker.fit_curve(task, fitted, seconds))
 
     def close(self) -> None:
-        """Leaves the user's network as it was found."""
         self._worker.evaluator.close()
 
     def _measure_chunk(self, chunk: Sequence[PointTask]) -> list[Result]:

@@ -65,7 +65,6 @@ class Call:
         self.answer, self.error, self.is_done, self._arguments = answer, error, True, ()
 
     def get(self) -> Any:
-        """Returns the answer."""
         if self.error is not None:
             raise self.error
         return self.answer
@@ -162,7 +161,6 @@ class LocalActors(Actors):
         return None if self._folder is None else str(self._folder.path)
 
     def start(self, kind: type, arguments: Sequence[Any], needs: Mapping[str, Any]) -> Line:
-        """Starts an actor, which has the cores that its pool gives it."""
         self._check_alive()
         ours, theirs = socket.socketpair()
         with theirs:
@@ -173,13 +171,11 @@ class LocalActors(Actors):
         return line
 
     def call(self, actor: Line, method: str, *arguments: Any) -> Call:
-        """Calls a method."""
         return actor.call(method, arguments)
 
     def wait(
         self, calls: Sequence[Call], *, count: int = 1, seconds: float | None = None
     ) -> tuple[list[Call], list[Call]]:
-        """Waits until some calls are done."""
         end = None if seconds is None else time.monotonic() + seconds
         self._take(0.0)
         while sum(call.is_done for call in calls) < count:
@@ -194,7 +190,6 @@ class LocalActors(Actors):
         return ready, [call for call in calls if id(call) not in chosen]
 
     def kill(self, actor: Line) -> None:
-        """Ends an actor at once."""
         if actor.death is None:
             self._bury(actor, ActorError("its process was ended by its pool"))
             actor.process.kill()
@@ -204,7 +199,6 @@ class LocalActors(Actors):
         return StoredValue.of(value, self.folder)
 
     def answers(self, calls: Sequence[Call]) -> list[Any]:
-        """Returns the answers of calls that are done."""
         try:
             return [call.get() for call in calls]
         except ActorTaskError:

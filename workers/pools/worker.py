@@ -48,7 +48,6 @@ class Worker:
 
     @property
     def description(self) -> EvaluatorDescription:
-        """What is measured."""
         return self.evaluator.description
 
     def load(
@@ -134,7 +133,6 @@ class Worker:
             return None  # the user knows of the point's own failure
 
     def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
-        """Goes on with fitting a curve."""
         return fit_curve(self.evaluator, task, begun, seconds)
 
     def measure_curvature(self, read: ReadWeights, settings: CurvatureSettings) -> CurvatureOutcome:
