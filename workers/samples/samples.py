@@ -17,8 +17,7 @@ from collectors.networks.batches import leaves
 
 from ..errors import SamplesError
 from ..users_code import warn_user
-from .batches import Batch, cut, map_batch, picked
-from .digest import SampleDigest
+from .batches import Batch, SampleDigest, cut, map_batch, picked
 
 Groups: TypeAlias = Sequence[Sequence[Batch]]
 _FEW_GROUPS, _FEW_SAMPLES = 3, 64

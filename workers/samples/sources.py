@@ -16,8 +16,7 @@ from ..errors import SampleMemoryError, SamplesError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..users_code import warn_user
-from .batches import Batch, MakeBatch, as_batch, cut, same_leaves
-from .digest import quick_mark
+from .batches import Batch, MakeBatch, as_batch, cut, quick_mark, same_leaves
 from .samples import Samples, count_samples, no_samples
 from .store import SampleWriter, hold_store, open_held
 from .streaming import PassFacts, SampleStream, first_pass
