@@ -27,20 +27,16 @@ def place_of(error: Exception) -> str:
 
 
 def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warns at the line of the user's own code that led here; where there is none, at the line that called ours."""
+    """Warns at the line of the user's own code that led here."""
     frame = inspect.currentframe()
-    outside = None
     while frame is not None and not _is_users(frame.f_code.co_filename):
-        if outside is None and not _is_our_file(frame.f_code.co_filename):
-            outside = frame
         frame = frame.f_back
-    frame = frame or outside
-    if frame is None:
+    if frame is None:  # as from the command line, or in a thread of ours
         warnings.warn(text, category, stacklevel=2)
         return
-    place, names = frame.f_code.co_filename, frame.f_globals
+    names = frame.f_globals
     registry = names.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(text, category, place, frame.f_lineno, names.get("__name__"), registry)
+    warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry)
 
 
 def is_ours(error: Exception) -> bool:
