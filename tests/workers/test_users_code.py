@@ -32,8 +32,8 @@ def door():
 
 
 def test_the_line_that_called_us_is_named(door):
+    line = inspect.currentframe().f_lineno + 2
     with pytest.warns(UserWarning, match="the CPU measures") as caught:
-        line = inspect.currentframe().f_lineno + 1
         door()
     (found,) = caught
     assert (found.filename, found.lineno) == (__file__, line)
