@@ -7,7 +7,7 @@ from test_evaluator_contract import open_evaluator, own_plane
 
 from workers.evaluator import Evaluator
 from workers.measuring.sample_loss import mean_and_stderr
-from workers.pools.worker import Worker
+from workers.pools.in_process import Worker
 
 
 @pytest.mark.parametrize("case", all_cases("EVALUATOR_CASES"), ids=lambda case: case.name)

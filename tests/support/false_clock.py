@@ -12,7 +12,6 @@ _READERS = (
     "workers.measuring.network_evaluator",
     "workers.measuring.measured_set",
     "workers.pools.in_process",
-    "workers.pools.worker",
 )
 
 

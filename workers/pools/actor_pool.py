@@ -34,7 +34,7 @@ from .chunks import KILLS_BEFORE_SPLIT
 from .crew import DEATHS_BEFORE_DROP, Crew
 from .crew_run import CrewRun, CurvatureRun
 from .crew_worker import CrewWorker, raise_failures
-from .worker import fit_in_parts, measure_curvature_at, ones
+from .in_process import fit_in_parts, measure_curvature_at, ones
 
 if TYPE_CHECKING:
     from jaxtyping import Float64

@@ -1,26 +1,218 @@
-"""A pool in this process: nothing to start, nothing open."""
+"""How a worker of any pool measures: points, sets of weights, the origin, curvature; and the pool of this process."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from collectors.networks.weight_space import State
 
 from ..callback_fn import call_callback, make_evaluator
+from ..curvature.measuring import CurvatureSettings, CurvatureValues, measure_state_curvature
+from ..curvature.products import SHARES, Layout, ProductSettings, ShareProducts, add_in_order
 from ..curves.curve import CurveTask, Fitting
-from ..evaluator import EvaluatorDescription, MeasurementSetup, PassCost, SampleMemory
+from ..errors import ChangedSamplesError, PointsFailedError, PoolError
+from ..evaluator import (
+    Evaluator,
+    EvaluatorDescription,
+    MeasurementSetup,
+    OriginMeasurement,
+    Partition,
+    PassCost,
+    SampleMemory,
+    fit_curve,
+    products_of,
+)
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
+from ..measuring.kept_samples import samples_at, values_at
+from ..measuring.memory_shortage import getting_ready, use_batch_size, within_memory
 from ..pool import CurvatureResult, CurvatureTask, OriginValues, PointTask, Pool, Result, Task
-from ..sample_losses import SampleLosses
+from ..sample_losses import DENOMINATORS, NUMERATORS, SampleLosses
 from .devices import available_cores, gpu_ids
-from .worker import Worker, fit_in_parts
+
+if TYPE_CHECKING:
+    from jaxtyping import Float32
 
 # What an interruption may cost in this process, and how many points an evaluator may need at once to be fast.
 _CHUNK_SECONDS = 0.1
 _LONGEST_CHUNK = 64
+
+ReadWeights: TypeAlias = Callable[[], tuple[State, "State | None"]]
+CurvatureOutcome: TypeAlias = tuple[CurvatureValues | None, str | None]
+"""The curvature, or the traceback of what went wrong."""
+
+
+class Outcome(NamedTuple):
+    """What became of a task; ``Result`` explains it."""
+
+    values: dict[str, float] | None
+    error: str | None = None
+    samples: dict[str, Float32[np.ndarray, " samples"]] | None = None
+
+
+class Worker:
+    """An evaluator and its plane; its network is as it was found after each call but ``open_shares``."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self._origin: OriginMeasurement | None = None
+        self._checked: ProductSettings | None = None
+        self._shares: ShareProducts | None = None
+        self._is_at: object = None
+
+    @property
+    def description(self) -> EvaluatorDescription:
+        return self.evaluator.description
+
+    def load(
+        self,
+        origin: State,
+        directions: Sequence[State],
+        buffers: State,
+        end_buffers: Sequence[State] = (),
+        far_points: Sequence[Sequence[float]] | None = None,
+        partition: Partition | None = None,
+    ) -> None:
+        """Puts a plane on the devices; finds out how the loss is added up there, or takes what another worker did."""
+        far_points = far_points or ones(len(directions))
+        self._far = far_points[0]
+        vectors = sum(array.nbytes for state in (origin, *directions) for array in state.values())
+        size = f"{len(directions)} direction{'' if len(directions) == 1 else 's'}, {vectors / 1e9:.2g} GB"
+        with getting_ready(f"a plane was loaded: beside the network, each worker holds the origin and {size}"):
+            # A user's evaluator need not know buffers that are interpolated, nor that a loss may belong to its batches.
+            further: dict[str, Any] = {"end_buffers": end_buffers} if end_buffers else {}
+            if self.description.partition is not None:
+                further |= {"far_points": far_points, "partition": partition}
+            self._origin = self.evaluator.load(origin, directions, buffers, **further)
+
+    def measure_origin(self) -> OriginMeasurement:
+        """Returns the loaded plane's origin: measured while it was loaded, else twice, and far from it in between."""
+        if self._origin is not None:
+            return self._origin
+
+        def measure(point: Sequence[float]) -> dict[str, float]:
+            points = np.array([point], np.float64)
+            return values_at(within_memory(self.evaluator, lambda: self.evaluator.measure(points)), 0)
+
+        origin, start = [0.0] * len(self._far), time.perf_counter()
+        first = measure(origin)
+        try:
+            elsewhere = measure(self._far)
+        except Exception:
+            elsewhere = {}  # a point that raises is a failed one, which ends no survey
+        values = (first, measure(origin))
+        return OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
+
+    def measure_points(self, points: Sequence[tuple[float, ...]]) -> list[Outcome]:
+        """Measures points; one that raises costs nothing but itself.
+
+        Raises:
+            ChangedSamplesError: the data set gave other samples than before, which concerns all points.
+        """
+        evaluator = self.evaluator
+        try:
+            columns = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64)))
+            return [Outcome(values_at(columns, row), None, samples_at(columns, row)) for row in range(len(points))]
+        except ChangedSamplesError:
+            raise
+        except PointsFailedError as error:
+            return [Outcome(*found) for found in zip(error.values, error.errors, strict=True)]
+        except Exception:
+            if len(points) == 1:
+                return [Outcome(None, traceback.format_exc())]
+        return [self.measure_points([point])[0] for point in points]
+
+    def measure_state(self, read: ReadWeights) -> Outcome:
+        """Measures one set of weights; any exception but a ChangedSamplesError becomes its traceback."""
+        try:
+            parameters, buffers = read()
+            evaluator = self.evaluator
+            return Outcome(within_memory(evaluator, lambda: evaluator.measure_state(parameters, buffers)))
+        except ChangedSamplesError:
+            raise
+        except Exception:
+            return Outcome(None, traceback.format_exc())
+
+    def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
+        """Measures the loss of each sample at a few points; None where there is none, or a point raises."""
+        if not self.description.splits:
+            return None
+        evaluator = self.evaluator
+        try:
+            found = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64), sums=True))
+            return SampleLosses(found[NUMERATORS], found.get(DENOMINATORS))
+        except ChangedSamplesError:
+            raise
+        except Exception:
+            return None  # the user knows of the point's own failure
+
+    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
+        return fit_curve(self.evaluator, task, begun, seconds)
+
+    def measure_curvature(self, read: ReadWeights, settings: CurvatureSettings) -> CurvatureOutcome:
+        """Measures the curvature at one set of weights; the first time the products are tried for symmetry."""
+        self.close_shares()
+        with products_of(self.evaluator, settings.products) as shares:
+            values, error = measure_curvature_at(shares, read, settings, check=self._checked != settings.products)
+        if values is not None:
+            self._checked = settings.products
+        return values, error
+
+    def open_shares(self, settings: ProductSettings) -> tuple[Layout, list[int]]:
+        """Gets ready for shares of the samples; returns how vectors are made, and the samples in each share."""
+        self.close_shares()
+        self._shares = products_of(self.evaluator, settings)
+        return self._shares.layout, [self._shares.samples_in(share) for share in range(SHARES)]
+
+    def add_shares(
+        self,
+        where: tuple[object, ProductSettings, ReadWeights],
+        method: str,
+        parts: Sequence[range],
+        options: Mapping[str, Any],
+        *arguments: Any,
+    ) -> list[Any]:
+        """Returns what a method of ``ShareProducts`` gives for some shares, added up for each part of them."""
+        # Which weights these are; settings, for a worker that is not open; and what reads the weights.
+        key, settings, read = where
+        if self._shares is None:
+            self.open_shares(settings)
+        opened = self._shares
+        assert opened is not None
+        if self._is_at != key:
+            opened.move(*read())
+            self._is_at = key
+
+        def made() -> Iterator[Any]:
+            numbers = [share for part in parts for share in part]
+            if method == "product" and not options:
+                (vector,) = arguments
+                return opened.products(vector, numbers)
+            return (getattr(opened, method)(*arguments, share, **options) for share in numbers)
+
+        with opened.together():
+            found = made()  # in the order in which they are added
+            return [add_in_order(part, found) for part in parts]
+
+    def close_shares(self) -> tuple[str, ...]:
+        """Leaves the network as it was found; returns what the user should know of what was done since it was open."""
+        if self._shares is None:
+            return ()
+        notes = self._shares.notes
+        self._shares.close()
+        self._shares = self._is_at = None
+        return notes
+
+    def use_batch_size(self, batch_size: int) -> None:
+        """Measures in batches no larger than another worker could hold."""
+        if (self.description.plan.batch_size or 0) > batch_size:
+            use_batch_size(self.evaluator, batch_size)
+            self._origin = None  # it was measured in larger ones
 
 
 class InProcessPool(Pool):
@@ -103,3 +295,27 @@ class InProcessPool(Pool):
         seconds = (time.perf_counter() - start) / len(chunk)
         self._chunk_length = max(1, min(int(_CHUNK_SECONDS / max(seconds, 1e-9)), _LONGEST_CHUNK))
         return [Result(task.key, *outcome) for task, outcome in zip(chunk, outcomes, strict=True)]
+
+
+def measure_curvature_at(
+    shares: ShareProducts, read: ReadWeights, settings: CurvatureSettings, *, check: bool
+) -> CurvatureOutcome:
+    """Measures the curvature at one set of weights; any exception but a PoolError becomes its traceback."""
+    try:
+        return measure_state_curvature(shares, *read(), settings, check=check), None
+    except PoolError:
+        raise
+    except Exception:
+        return None, traceback.format_exc()
+
+
+def fit_in_parts(task: CurveTask, begun: Fitting | None, fit: Callable[[Fitting | None], Fitting]) -> Iterator[Fitting]:
+    """Yields how far a curve is fitted until all steps are done; ``fit`` goes on for a while from there."""
+    while begun is None or begun.step < task.settings.steps:
+        begun = fit(begun)
+        yield begun
+
+
+def ones(axes: int) -> list[tuple[float, ...]]:
+    """Returns the point at which a plane is looked at beside its origin, where nobody says which."""
+    return [(1.0,) * axes]

@@ -28,7 +28,7 @@ from ..users_code import warn_user
 from .actor_pool import ActorPool
 from .actors import ActorError, Actors, ActorTaskError
 from .crew import Crew
-from .crew_worker import ActorRecipe, mentioned_frameworks, pickled_function
+from .crew_worker import ActorRecipe, MeasurementActor, mentioned_frameworks, pickled_function
 from .devices import WorkerLayout, available_cores
 from .local_processes import (
     ForkedProcesses,
@@ -39,7 +39,6 @@ from .local_processes import (
     framed,
     how_it_ended,
 )
-from .measurement_actor import MeasurementActor
 from .placement import place_workers, workers_on
 
 _STATUS_SECONDS = 1.0

@@ -22,9 +22,8 @@ from workers.errors import CallbackFunctionError, MemoryShortageError
 from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
 from workers.measuring.memory_shortage import halved, is_memory_shortage, within_memory
-from workers.pools.in_process import InProcessPool
-from workers.pools.measurement_actor import MeasurementActor
-from workers.pools.worker import Worker
+from workers.pools.crew_worker import MeasurementActor
+from workers.pools.in_process import InProcessPool, Worker
 
 PLAN = MeasurementPlan(64)
 GRID = {"x": np.linspace(-1, 1, 4), "y": np.linspace(-1, 1, 5), "progress": False, "compile": False, "plan": PLAN}

@@ -12,7 +12,7 @@ from worker_cases import classes, evaluator_of, features, mlp, plane_of
 
 from collectors import Loss, Model
 from workers.errors import CallbackFunctionError
-from workers.pools.worker import Worker
+from workers.pools.in_process import Worker
 
 POINTS = np.array([[0.0, 0.0], [0.4, -0.2]])
 
