@@ -273,7 +273,7 @@ def _small_and_on_loopback() -> Iterator[dict[str, str]]:
     # Ray has no public switches for these, so this leaves alone what its internals no longer know.
     from ray._private import parameter, services, utils
 
-    instead = [
+    instead: list[tuple[Any, str, Callable[..., Any]]] = [
         # Actors, tasks and objects do without the dashboard's server and its agent, for which Ray would wait: so Ray
         # works where the dashboard's web framework is not installed. No address, no process.
         (services, "start_api_server", lambda *_, **__: ("", None)),
