@@ -285,13 +285,13 @@ def _small_and_on_loopback() -> Iterator[dict[str, str]]:
     parameters, wanted = getattr(parameter, "RayParams", None), {"no_monitor": True, "include_log_monitor": False}
     if parameters is not None and set(wanted) <= set(inspect.signature(parameters).parameters):
         instead.append((parameter, "RayParams", functools.partial(parameters, **wanted)))
-    before = [(module, name, getattr(module, name)) for module, name, _ in instead if hasattr(module, name)]
-    stays_on_loopback = hasattr(services, "resolve_ip_for_localhost")
-    for module, name, function in instead:
-        if hasattr(module, name):
-            setattr(module, name, function)
+    present = [item for item in instead if hasattr(*item[:2])]
+    before = [(module, name, getattr(module, name)) for module, name, _ in present]
+    options = {"_node_ip_address": "127.0.0.1"} if hasattr(services, "resolve_ip_for_localhost") else {}
+    for module, name, function in present:
+        setattr(module, name, function)
     try:
-        yield {"_node_ip_address": "127.0.0.1"} if stays_on_loopback else {}
+        yield options
     finally:
         for module, name, original in before:
             setattr(module, name, original)
