@@ -34,7 +34,7 @@ from .chunks import KILLS_BEFORE_SPLIT
 from .crew import DEATHS_BEFORE_DROP, Crew
 from .crew_run import CrewRun, CurvatureRun
 from .crew_worker import CrewWorker, raise_failures
-from .in_process import fit_in_parts, measure_curvature_at, ones
+from .in_process import fit_in_parts, measure_curvature_at
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -74,7 +74,7 @@ class ActorPool(Pool):
         several = [[dict(item) for item in states] for states in (directions, end_buffers)]
         vectors = [put(dict(origin)), put(several[0]), put(dict(buffers)), put(several[1])]
         before = self.description.notes
-        self._crew.load(vectors, far_points or ones(len(directions)))
+        self._crew.load(vectors, far_points)
         for note in self.description.notes:
             if note not in before:
                 warn_user(note)

@@ -87,7 +87,7 @@ class Crew:
         held = (item.held for item in descriptions if item.held)
         self._memory = replace(self._memory, held=(*self._memory.held, *held))
 
-    def load(self, vectors: Sequence[Any], far_points: Sequence[Sequence[float]]) -> None:
+    def load(self, vectors: Sequence[Any], far_points: Sequence[Sequence[float]] | None) -> None:
         """Puts a plane (origin, directions, buffers) on all workers, which add the loss up as the first finds right."""
         self.plane = LoadedPlane(vectors, far_points)
         # All at once, which takes no longer than one alone; rounding may differ between kinds of devices.

@@ -79,7 +79,7 @@ class Worker:
         partition: Partition | None = None,
     ) -> None:
         """Puts a plane on the devices; finds out how the loss is added up there, or takes what another worker did."""
-        far_points = far_points or ones(len(directions))
+        far_points = far_points or [(1.0,) * len(directions)]
         self._far = far_points[0]
         vectors = sum(array.nbytes for state in (origin, *directions) for array in state.values())
         size = f"{len(directions)} direction{'' if len(directions) == 1 else 's'}, {vectors / 1e9:.2g} GB"
@@ -314,8 +314,3 @@ def fit_in_parts(task: CurveTask, begun: Fitting | None, fit: Callable[[Fitting 
     while begun is None or begun.step < task.settings.steps:
         begun = fit(begun)
         yield begun
-
-
-def ones(axes: int) -> list[tuple[float, ...]]:
-    """Returns the point at which a plane is looked at beside its origin, where nobody says which."""
-    return [(1.0,) * axes]
