@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from collectors.validation import check_instance, wrong_type, wrong_value
 from workers.measuring.checks import check_determinism
 from workers.pool import PointTask
+from workers.users_code import warn_user
 
 from .grid.measuring import check_same_network
 from .planes.plane import Plane, buffer_policy
@@ -80,9 +80,8 @@ def measure_points(
                 found[name][row] = value
     if failures:
         row, text = min(failures)
-        warnings.warn(
+        warn_user(
             f"{len(failures)} of {len(places)} points failed and are NaN; the first one is points[{row}]:\n{text}",
-            stacklevel=2,
         )
     return found
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import numpy as np
 from collectors.files.places import AnyPath
 from collectors.files.remote_path import RemotePath
 from collectors.validation import check_instance, check_int, wrong_type, wrong_value
+from workers.users_code import warn_user
 
 from .grid.data import LandscapeData
 from .grid.experiment import GridExperiment
@@ -194,12 +194,10 @@ def _to_size(data: LandscapeData, size: object, output: object) -> _Change:
         return _Change(lambda _plane: finer, points)
     beside = path.parent / f"{path.stem}_{'x'.join(map(str, sizes))}.h5"
     nested = sizes_that_keep_all(data, sizes)
-    warnings.warn(
+    warn_user(
         f"a grid of {_sizes_text(sizes)} points shares {kept:,} of the {measured:,} measured points with the file, "
         f"{grid_text(data.x, data.y)}; a size of {_sizes_text(nested)} would keep all of them. {path} stays as "
         f"it is, and the new landscape goes to {beside if output is None else output}.",
-        UserWarning,
-        stacklevel=3,
     )
     return _Change(lambda _plane: finer, points, beside)
 

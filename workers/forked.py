@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
+
+from .users_code import warn_user
 
 _begun = os.getpid()
 
@@ -19,10 +20,9 @@ def threads_of(wanted: int) -> int:
     """Returns how many threads PyTorch may use: one in a forked process, which would wait for the others for ever."""
     if wanted == 1 or os.getpid() == _begun:
         return wanted
-    warnings.warn(
+    warn_user(
         "this process was forked from one in which PyTorch may have computed, and its threads do not come along: it "
         'measures with one thread. Start it with multiprocessing.get_context("spawn") for all.',
-        stacklevel=2,
     )
     return 1
 

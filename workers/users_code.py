@@ -1,9 +1,12 @@
-"""Tells the user's own code from ours and from what is installed."""
+"""Tells the user's own code from ours and from what is installed, and warns at the user's own line."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sysconfig
 import traceback
+import warnings
 from pathlib import Path
 
 OUR_PACKAGES = ("collectors", "workers", "landscape")
@@ -23,16 +26,29 @@ def place_of(error: Exception) -> str:
     return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
 
 
+def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warns at the line of the user's own code that led here."""
+    frame = inspect.currentframe()
+    while frame is not None and not _is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:  # as from the command line, or in a thread of ours
+        warnings.warn(text, category, stacklevel=2)
+        return
+    names = frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry)
+
+
 def is_ours(error: Exception) -> bool:
     """Returns whether an error was raised by our own code: neither by the user's nor by what either of them calls."""
     steps = traceback.extract_tb(error.__traceback__)
-    return not steps or _is_our_file(Path(steps[-1].filename))
+    return not steps or _is_our_file(steps[-1].filename)
 
 
+@functools.lru_cache(maxsize=4096)
 def _is_users(filename: str) -> bool:
-    path = Path(filename)
-    return not (_is_our_file(path) or filename.startswith("<frozen") or is_installed(path))
+    return not (_is_our_file(filename) or filename.startswith("<frozen") or is_installed(Path(filename)))
 
 
-def _is_our_file(path: Path) -> bool:
-    return any(path.is_relative_to(_PACKAGES / name) for name in OUR_PACKAGES)
+def _is_our_file(filename: str) -> bool:
+    return any(Path(filename).is_relative_to(_PACKAGES / name) for name in OUR_PACKAGES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -12,6 +11,7 @@ import numpy as np
 from collectors.networks.batches import sample_count
 from collectors.validation import check_float, check_instance, check_int
 from workers.metric_names import name_in_group
+from workers.users_code import warn_user
 
 from ..errors import error_message
 from ..record.checks import PointStatus, check_axis
@@ -100,10 +100,9 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
         joined.attributes |= {"recipes": recipes, "paired": [name for name in recipes if name in paired]}
         if further:
             shown = ", ".join(f"{joined.recipe[row]} {names[row]}" for row in further[:_NAMED])
-            warnings.warn(
+            warn_user(
                 f"the file holds {len(further)} more networks than were given, which count too: {shown}"
                 f"{', ...' if len(further) > _NAMED else ''}. {_OTHER_PAIRS}",
-                stacklevel=6,
             )
         return joined
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from collectors.errors import CheckpointError, LandscapeError
 from collectors.weights.aligned import AlignedState
 from workers.errors import CurvatureError, SampleLossesError
 from workers.pool import Pool
+from workers.users_code import warn_user
 
 from ..errors import PlaneError
 from ..planes.from_checkpoints import check_spannable
@@ -184,7 +184,7 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         if record.errors and not record.status_counts[PointStatus.MEASURED]:
             raise LandscapeError(f"no network could be measured: {_reasons(record)}")
         if left_out(record) and (record.complete or not run.stopped):
-            warnings.warn(f"left out of the comparison: {_reasons(record)}", stacklevel=5)
+            warn_user(f"left out of the comparison: {_reasons(record)}")
 
     def _find_out_how_losses_add_up(self, pool: Pool) -> None:
         """Puts the first finite network on the workers, who find out whether the loss splits into samples."""

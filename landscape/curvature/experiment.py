@@ -6,7 +6,6 @@ import contextlib
 import functools
 import itertools
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -20,6 +19,7 @@ from collectors.weights.safetensors_file import portable
 from workers.curvature.measuring import CurvatureSettings
 from workers.errors import CurvatureError
 from workers.pool import CurvatureResult, CurvatureTask, Pool
+from workers.users_code import warn_user
 
 from ..errors import PlaneError, error_message
 from ..planes.directions import NORMALIZATIONS
@@ -161,18 +161,16 @@ class CurvatureExperiment(Experiment[CurvatureData]):
         if texts and not counts[PointStatus.MEASURED]:
             raise CurvatureError(f"the curvature could be measured nowhere: {listed}")
         if counts[PointStatus.FAILED]:
-            warnings.warn(
+            warn_user(
                 f"the curvature at {counts[PointStatus.FAILED]} of {self._counted(len(record.number))} could not be "
                 f"measured:\n  {listed}",
-                stacklevel=6,
             )
         rows = np.flatnonzero((record.status == PointStatus.MEASURED) & (record.converged == 0).any(axis=1))
         if len(rows):
-            warnings.warn(
+            warn_user(
                 f"eigenvalues at {self.unit} {', '.join(str(record.number[row]) for row in rows[:8])} are known less "
                 f"well than the tolerance of {self.settings.tolerance:g} asks for: `converged` and `residuals` say "
                 "which and how well. Raise max_products, or the tolerance.",
-                stacklevel=6,
             )
 
     def _counted(self, count: int) -> str:

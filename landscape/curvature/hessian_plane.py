@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from workers.curvature.products import MATRICES, ProductSettings
 from workers.errors import CurvatureError
 from workers.evaluator import EvaluatorDescription
 from workers.pool import Pool
+from workers.users_code import warn_user
 
 from ..errors import error_message
 from ..grid.kept_plane import read_kept
@@ -210,12 +210,10 @@ def plane_along_eigenvectors(
         settings.rise,
     )
     if not found.converged[rows].all():
-        warnings.warn(
+        warn_user(
             f"the eigenvectors {', '.join(settings.which)} have not converged after {found.products} products: "
             f"eigenvalues {_listed(curvature.eigenvalues)}, residuals {_listed(curvature.residuals)}. Raise "
             "max_products, or the tolerance.",
-            UserWarning,
-            stacklevel=3,
         )
     if progress:
         text = f"eigenvalues {_listed(curvature.eigenvalues)} ({', '.join(settings.which)})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from workers.curvature.probes import Trace
 from workers.curvature.products import Layout, Vector
 from workers.errors import CurvatureError
 from workers.pool import Pool, StateTask
+from workers.users_code import warn_user
 
 from ..errors import error_message
 from ..record.workers import open_workers
@@ -118,10 +118,9 @@ class _Lines:
             if np.abs(halved - found).mean() <= _AGREE * np.abs(halved).mean():
                 return step
             step, found = step / 2, halved
-        warnings.warn(
+        warn_user(
             f"along random lines the loss is no parabola, also not over a step of {step:.1g}: the trace depends on the "
             "step. Kinks (ReLU, max pooling) do that; where derivatives exist, measure_curvature leaves them out.",
-            stacklevel=4,
         )
         return step
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +15,7 @@ from collectors.validation import check_int, wrong_type, wrong_value
 from collectors.weights.aligned import AlignedState, Weights, align, as_reader
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import Matrix, ProductSettings
+from workers.users_code import warn_user
 
 from ..record.driver import carry_out, open_record
 from ..record.options import CurvatureOptions, RunCurvatureOptions, documented, with_defaults
@@ -164,9 +164,8 @@ def _numbers(run: RunDirectory, numbers: Iterable[int] | None) -> list[int]:
         every = tuple(sorted(run.metadata.files))
         present, missing = run.present(every), run.missing(every)
         if missing:
-            warnings.warn(
+            warn_user(
                 f"{run.path} has no checkpoints of {unit}s {missing}; the curvature is measured without them.",
-                stacklevel=4,
             )
         if not present:
             raise RunDirectoryError(f"{run.path} has no checkpoint at which curvature could be measured. Train first.")

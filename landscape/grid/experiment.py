@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import numpy as np
 from workers.evaluator import EvaluatorDescription
 from workers.measuring.checks import check_determinism, check_same_values, closeness_elsewhere
 from workers.pool import OriginValues, Pool, Result, Task
+from workers.users_code import warn_user
 
 from ..planes.curved_line import CurvedLine
 from ..planes.networks import columns_of
@@ -147,16 +147,14 @@ class GridExperiment(Experiment[LandscapeData]):
     def warn(self, record: LandscapeData, run: Run) -> None:
         if failed := record.status_counts[PointStatus.FAILED]:
             place, text = next(iter(record.errors.items()))
-            warnings.warn(
+            warn_user(
                 f"{failed} of {record.status.size} points failed and are marked so in the file; the first one is "
                 f"{place}:\n{text}",
-                stacklevel=5,
             )
         if (record.status == PointStatus.MEASURED).any() and not np.isfinite(record.loss).any():
-            warnings.warn(
+            warn_user(
                 "the loss is NaN or infinite at every point; it is stored as it is. Check the data and the checkpoint "
                 "that the plane is centred on, or measure a smaller region.",
-                stacklevel=5,
             )
 
     def ended(self, record: LandscapeData) -> str:

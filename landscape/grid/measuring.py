@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath
 from collectors.networks.weight_space import WeightSpace
 from workers.pool import Pool
+from workers.users_code import warn_user
 
 from ..planes.plane import Axes, Plane, buffer_policy
 from ..planes.plane_file import check_directions, write_directions
@@ -110,10 +110,8 @@ def warn_of_other_losses(plane: Plane, data: LandscapeData) -> None:
     with np.errstate(invalid="ignore"):
         far = np.abs(own - drawn) > rounding * np.maximum(1e-2, np.fmax(np.abs(own), np.abs(drawn)))
     for row in np.flatnonzero(far).tolist():
-        warnings.warn(
+        warn_user(
             f"the loss drawn at {found.label(row, 'network')} is {drawn[row]:.6g}, but its own is {own[row]:.6g}: "
             "something that is no trainable weight differs between the networks (a frozen parameter, or buffers that "
             "are the first network's everywhere).",
-            UserWarning,
-            stacklevel=4,
         )

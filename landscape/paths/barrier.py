@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from collectors.weights.aligned import Weights
 from workers.measuring.sample_loss import mean_and_stderr
 from workers.pool import Pool
 from workers.pools.first_call import FirstCall
+from workers.users_code import warn_user
 
 from ..grid.data import LandscapeData
 from ..grid.measuring import measure_plane
@@ -202,13 +202,11 @@ def _warn_about(result: Barrier) -> None:
     landscape = result.landscape
     missing = int((~np.isfinite(landscape.loss)).sum())
     if math.isnan(result.height):
-        warnings.warn(
+        warn_user(
             "the loss is not finite at one of the two networks, so there is no barrier between them to speak of.",
-            stacklevel=4,
         )
     elif missing:
-        warnings.warn(
+        warn_user(
             f"the loss is not finite, or was not measured, at {missing} of {len(landscape.x)} points between the two "
             "networks; the barrier is that of the others, and may be higher.",
-            stacklevel=4,
         )

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import shlex
 import time
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from collectors.progress_bar import progress_bar
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.memory_shortage import shortage_text
 from workers.pool import Pool
+from workers.users_code import warn_user
 
 from ..errors import LandscapeNotFoundError
 from .checks import PointStatus
@@ -187,7 +187,7 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
                     continue
                 bar.update(writer.update(functools.partial(experiment.keep, record, result)))
                 if pool.description.plan != plan:
-                    warnings.warn(shortage_text(plan.batch_size, pool.description.plan.batch_size), stacklevel=4)
+                    warn_user(shortage_text(plan.batch_size, pool.description.plan.batch_size))
                     plan = pool.description.plan
                     writer.update(functools.partial(record.attributes.update, measurement_plan=plan.to_json()))
             if not run.stopped:
@@ -200,7 +200,7 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
     experiment.warn(record, run)
     unfinished = (PointStatus.PENDING, PointStatus.INTERPOLATED)
     if run.stopped and np.isin(_all(record)[todo.reshape(-1)], unfinished).any():
-        warnings.warn(budget_text(run.budget, experiment.ended(record), kept=stored.path is not None), stacklevel=4)
+        warn_user(budget_text(run.budget, experiment.ended(record), kept=stored.path is not None))
     measured = int((_all(record) == PointStatus.MEASURED).sum())
     return record, MeasurementReport(measured - before, before, time.perf_counter() - start, pool.workers)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Protocol
@@ -17,6 +16,7 @@ from workers.measurement_plan import MeasurementPlan
 from workers.pool import Pool
 from workers.pools.first_call import space_before_devices
 from workers.pools.open_pool import open_pool
+from workers.users_code import warn_user
 
 from .identity import REMEDY
 from .options import OPTIONS
@@ -101,11 +101,9 @@ class Workers(contextlib.ExitStack):
         return pool
 
     def _warn(self, why: str) -> None:
-        warnings.warn(
+        warn_user(
             f"the workers' devices wait for the planes, which could not be computed before: {why}. Build the same "
             "network on the CPU; workers move it to their devices.",
-            UserWarning,
-            stacklevel=4,
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,6 +16,7 @@ from collectors.files.local_files import unsent_folder
 from collectors.files.places import AnyPath, check_can_be_directory, check_can_be_file, check_directory
 from collectors.files.remote_path import RemotePath
 from collectors.validation import check_bool, check_path
+from workers.users_code import warn_user
 
 from ..errors import LandscapeWriteError
 from ..replacing import already_there, check_no_input
@@ -113,10 +113,9 @@ class RemoteStore:
             was_kept = self._kept is not None
             kept = self._keep(image)
             if not was_kept:
-                warnings.warn(
+                warn_user(
                     f"{self._kind.word} file {self._path} cannot be written at the moment: {error.strerror}. What is "
                     f"measured is kept in {kept}, and the next write in a few seconds tries again.",
-                    stacklevel=2,
                 )
         else:
             self._has_worked = True

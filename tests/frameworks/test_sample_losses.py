@@ -7,7 +7,7 @@ from test_evaluator_contract import open_evaluator, own_plane
 
 from workers.evaluator import Evaluator
 from workers.measuring.sample_loss import mean_and_stderr
-from workers.pools.in_process import measure_sample_losses
+from workers.pools.in_process import Worker
 
 
 @pytest.mark.parametrize("case", all_cases("EVALUATOR_CASES"), ids=lambda case: case.name)
@@ -15,11 +15,11 @@ def test_the_losses_of_single_samples_make_the_loss_and_its_error(case):
     built = case.build()
     evaluator = open_evaluator(built)
     if isinstance(built, Evaluator):
-        assert measure_sample_losses(evaluator, np.zeros((1, 2))) is None
+        assert Worker(evaluator).sample_losses(np.zeros((1, 2))) is None
         return
     evaluator.load(*own_plane(built, evaluator), far_points=[(1.0, 1.0)])
     points = np.array([[0.0, 0.0], [0.5, -0.5]])
-    measured, found = evaluator.measure(points), measure_sample_losses(evaluator, points)
+    measured, found = evaluator.measure(points), Worker(evaluator).sample_losses(points)
     evaluator.close()
     if found is None:
         assert "loss_stderr" not in measured

@@ -233,3 +233,12 @@ def found(network):
 
 def _bits(tensor):
     return tensor.detach().clone().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def values(results):
+    """Results by key; each key once, none failed, and floats that compare bit for bit."""
+    results = list(results)
+    assert [result.error for result in results] == [None] * len(results)
+    found = {result.key: {name: value.hex() for name, value in result.values.items()} for result in results}
+    assert len(found) == len(results)
+    return found

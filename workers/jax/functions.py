@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from collectors.networks.weight_space import numpy_dtype
 
 from ..errors import first_line
 from ..samples.batches import Batch
+from ..users_code import warn_user
 from .losses import JaxTotal
 
 POINTS_AT_ONCE = 8
@@ -130,7 +130,7 @@ def find_device(device: str, notes: list[str]) -> Any:
     except (RuntimeError, IndexError) as error:
         reason = first_line(error)
         notes.append(f"JAX cannot use the device {device!r}, so the CPU measures: {reason}")
-        warnings.warn(notes[-1], stacklevel=4)
+        warn_user(notes[-1])
         return jax.local_devices(backend="cpu")[0]
 
 

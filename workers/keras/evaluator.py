@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from typing import Any
 
 import keras
@@ -16,6 +15,7 @@ from ..measuring.checks import callback_errors
 from ..measuring.totals import Total, batch_loss
 from ..samples.batches import cut
 from ..samples.data_sets import read_sets
+from ..users_code import warn_user
 from .loss import SampleLoss, find_loss, rounding_notes
 from .metrics import find_metrics, make_metrics
 from .network import KerasNetwork
@@ -52,7 +52,7 @@ class KerasEvaluator(ArrayEvaluator):
                 totals = make_metrics(model, further_metrics, network, prediction, probe.targets)
             for note in rounding_notes(judge):
                 notes.append(note)
-                warnings.warn(note, stacklevel=2)
+                warn_user(note)
         except BaseException:
             arrays.close()
             raise

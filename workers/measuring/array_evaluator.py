@@ -121,7 +121,6 @@ class ArrayEvaluator(NetworkEvaluator):
         self.leave()
 
     def _measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
-        """Measures points of the loaded plane, shape (points, axes)."""
         points = check_points(points, self._axes)
         rows = []
         with self.settings():
@@ -131,7 +130,6 @@ class ArrayEvaluator(NetworkEvaluator):
         return as_columns(rows, self.description.metrics)
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
-        """Measures one full set of weights, off the plane; the loaded plane stays in place."""
         check_loaded(self._axes)
         with self.settings():
             try:
@@ -144,7 +142,6 @@ class ArrayEvaluator(NetworkEvaluator):
                 self.leave()
 
     def close(self) -> None:
-        """Leaves the user's network as it was found, bit for bit."""
         initial_state, self._initial_state = self._initial_state, None
         if initial_state is not None:
             self._network.write(initial_state)
@@ -155,20 +152,16 @@ class ArrayEvaluator(NetworkEvaluator):
         return self._network.forward
 
     def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
-        """Moves the network to a point of the loaded plane."""
         moved = move_along(self.space, self._origin, self._directions, coordinates)
         self._network.write({**moved, **self._buffers, **self._between.at(coordinates)})
 
     def leave(self) -> None:
-        """Moves the network back to the plane's origin."""
         self._network.write({**self._origin, **self._buffers})
 
     def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
-        """Measures batches where the network is."""
         return run_batches(self._network.forward, batches, loss, metrics)
 
     def settings(self) -> contextlib.AbstractContextManager[None]:
-        """Returns the context in which everything is computed."""
         return self._network.settings(self._threads)
 
     def _measure_set(self, item: MeasuredSet) -> dict[str, Any]:

@@ -89,7 +89,6 @@ class WithExtremes(Evaluator):
     def measure(
         self, points: Float64[np.ndarray, "points axes"], **options: Any
     ) -> dict[str, Float64[np.ndarray, " points"]]:
-        """Measures points of the loaded plane."""
         origin, directions, buffers, end_buffers = check_loaded(self._plane)
         checked, space = check_points(points, len(directions)), self.description.space
         between = BuffersBetween(space, buffers, end_buffers)
@@ -105,22 +104,18 @@ class WithExtremes(Evaluator):
         return values | {name: np.array([ends[name] for ends in ends_of_points], np.float64) for name in EXTREMES}
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
-        """Measures one full set of weights, off the plane."""
         values = self._inner.measure_state(parameters, buffers)
         with products_of(self._inner, ProductSettings()) as shares:
             shares.move(parameters, check_loaded(self._plane)[2] if buffers is None else buffers)
             return values | self._ends(shares, parameters)[0]
 
     def use_batch_size(self, batch_size: int) -> None:
-        """Measures in smaller batches from now on."""
         use_batch_size(self._inner, batch_size)
 
     def products(self, settings: ProductSettings) -> ShareProducts:
-        """Returns the other evaluator's products."""
         return products_of(self._inner, settings)
 
     def close(self) -> None:
-        """Leaves the user's network as it was found."""
         self._inner.close()
 
     def _ends(self, shares: ShareProducts, parameters: State) -> tuple[dict[str, float], int]:

@@ -31,11 +31,9 @@ class DetailedLoss(Total):
         self.adds_up = loss.adds_up
 
     def reset(self) -> None:
-        """Starts a new sum."""
         self._loss.reset()
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
         self._loss.add(outputs, batch)
 
     def pending(self) -> Pending:

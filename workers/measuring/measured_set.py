@@ -21,6 +21,7 @@ from ..metric_names import name_in_set
 from ..samples.batches import Batch
 from ..samples.data_sets import note_of_set
 from ..samples.samples import Samples
+from ..users_code import warn_user
 from . import checks
 from .groups import SampleGroups, check_splits
 from .kept_samples import DetailedLoss, values_at
@@ -168,7 +169,7 @@ class MeasuredSet:
             device: where it is computed.
         """
         for text in self.partition.notes:
-            warnings.warn(text, stacklevel=4)
+            warn_user(text)
         self._chosen_plan = chosen_plan(plan, setup)
         self.description = EvaluatorDescription(
             space=self._network.space,
@@ -193,7 +194,6 @@ class MeasuredSet:
         self.describe(names, setup, chosen, "")
 
     def use_batch_size(self, batch_size: int) -> None:
-        """Lets all sets be measured in smaller batches."""
         self._network.use_batch_size(batch_size)
 
     def change_plan(self, **changes: Any) -> None:
@@ -271,7 +271,6 @@ class MeasuredSet:
             self.description = replace(self.description, notes=(*self.description.notes, self.notes[-1]))
 
     def warn(self, *texts: str) -> None:
-        """Tells the user something, now and in the description."""
         warn(self.notes, *texts)
 
     def _own_batches(self) -> Partition:
@@ -345,7 +344,7 @@ class MeasuredSet:
         )
         for text in partition.notes:
             if text not in before.notes:
-                warnings.warn(text, stacklevel=4)
+                warn_user(text)
         return True
 
     def _with_groups(self, metrics: tuple[str, ...]) -> tuple[str, ...]:
@@ -363,7 +362,7 @@ def warn(notes: list[str], *texts: str) -> None:
     """Warns the user, and adds it to the notes."""
     notes.extend(texts)
     for text in texts:
-        warnings.warn(text, stacklevel=4)
+        warn_user(text)
 
 
 def places_to_look_at(far_points: Sequence[Sequence[float]]) -> Iterator[list[float]]:

@@ -63,7 +63,6 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
 
     @property
     def description(self) -> EvaluatorDescription:
-        """What this evaluator measures, and how."""
         main, *further = self._sets
         whole = replace(
             main.description,
@@ -116,11 +115,9 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
     def measure(
         self, points: Float64[np.ndarray, "points axes"], *, sums: bool = False
     ) -> dict[str, Float64[np.ndarray, " points"]]:
-        """Measures points of the loaded plane, shape (points, axes)."""
         return self._sums_of_samples(self._main, points) if sums else self._measure(points)
 
     def use_batch_size(self, batch_size: int) -> None:
-        """Measures in smaller batches from now on."""
         for item in self._sets:
             item.change_plan(batch_size=batch_size)
 

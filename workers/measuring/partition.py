@@ -67,7 +67,6 @@ class _Sum(Total):
             self.error = error
 
     def pending(self) -> Pending:
-        """Returns the value over all batches."""
         return self._total.pending()
 
     def finish(self) -> None:

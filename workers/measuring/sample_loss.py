@@ -26,7 +26,6 @@ class SummedLoss(Total):
         self.reset()
 
     def reset(self) -> None:
-        """Starts a new sum."""
         self._numerators: list[Any] = []
         self._denominators: list[Any] = []
         self._has_stderr = True
@@ -43,7 +42,6 @@ class SummedLoss(Total):
         return _concatenate(self._numerators), denominators
 
     def pending(self) -> Pending:
-        """Returns the result as a few numbers, still on the device."""
         weight, mean, stderr = mean_and_stderr(
             _concatenate(self._numerators), _concatenate(self._denominators), self._reduction
         )
@@ -78,7 +76,6 @@ class SampleLossTotal(SummedLoss):
         self._ignore_index = ignore_index
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
         elements = self._elementwise(outputs, batch.targets)
         if not is_array(elements) or elements.ndim == 0:
             raise ValueError("the loss has no elements although its reduction is off")
@@ -97,7 +94,6 @@ class SampleLossTotal(SummedLoss):
         self._denominators.append(denominators)
 
     def differentiable(self, outputs: Any, batch: Batch) -> tuple[Any, Any]:
-        """Returns the batch's sum of losses, and how much it counts."""
         elements = in_float64(self._elementwise(outputs, batch.targets))
         if self._reduction == "sum":
             weight: Any = None

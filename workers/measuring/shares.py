@@ -60,7 +60,6 @@ class SharedBatches:
             self.shares.append(range(first, len(self._pieces)))
 
     def batch(self, number: int) -> Batch:
-        """Returns a piece."""
         piece = self._pieces[number]
         batch = self._batches[piece.batch]
         return batch if self._whole else cut(batch, piece.start, piece.stop)
@@ -95,7 +94,6 @@ class BatchedProducts(ShareProducts):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the user should know."""
         return tuple(self._notes)
 
     @property
@@ -104,7 +102,6 @@ class BatchedProducts(ShareProducts):
         return SHARE_FOR_VECTORS * free_memory() / self._settings.neighbours
 
     def samples_in(self, share: int) -> int:
-        """Returns how many samples a share holds."""
         return sum(self._samples.size(number) for number in self._samples.shares[share])
 
     @abstractmethod

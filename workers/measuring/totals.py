@@ -38,7 +38,6 @@ class Pending:
     samples: Mapping[str, Any] = field(default_factory=dict)
 
     def read(self) -> dict[str, float]:
-        """Returns the result."""
         return self.finish([float(number) for number in self.numbers])
 
     def renamed(self, data_set: str, rename: Callable[[str], str]) -> Pending:
@@ -129,19 +128,16 @@ class BatchMean(Total):
         self.reset()
 
     def reset(self) -> None:
-        """Starts a new sum."""
         self._values: list[Any] = []
         self._weights: list[Any] = []
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
         value = self._function(outputs, batch.targets)
         self.low_precision = low_precision(value)
         self._values.append(scalar(self._label, value))
         self._weights.append(self._weight(batch))
 
     def differentiable(self, outputs: Any, batch: Batch) -> tuple[Any, Any]:
-        """Returns the batch's value times its weight, and that weight."""
         value, weight = self._function(outputs, batch.targets), self._weight(batch)
         scalar(self._label, value)
         if not is_tensor(value):
@@ -150,7 +146,6 @@ class BatchMean(Total):
         return in_float64(value.reshape(())) * weight, weight
 
     def pending(self) -> Pending:
-        """Returns the mean over all batches."""
         weights = np.array(self._weights, np.float64)
         return Pending(self._values, lambda numbers: {self._name: float(np.dot(numbers, weights) / weights.sum())})
 
@@ -262,22 +257,18 @@ class MetricObject(Total):
         self._reset, self._update, self._compute = (getattr(metric, method) for method in methods)
 
     def reset(self) -> None:
-        """Starts a new sum."""
         self._reset()
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
         self._update(outputs, self._targets(batch.targets))
 
     def fresh(self) -> Total:
-        """Returns a new sum for the metric, with a state of its own."""
         # Not a copy of the one that is in use: not every device lets tensors be copied in that way.
         fresh = MetricObject(self._name, self._make, self._methods, self._targets)
         fresh.reset()
         return fresh
 
     def pending(self) -> Pending:
-        """Returns the result over all batches."""
         value = scalar(f"metric {self._name!r}", self._compute())
         return Pending([value], lambda numbers: {self._name: numbers[0]})
 
@@ -290,21 +281,17 @@ class NamedMetric(Total):
         self.adds_up = metric.adds_up
 
     def reset(self) -> None:
-        """Starts a new sum."""
         self._metric.reset()
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
         named_call(self._label, self._metric.add, outputs, batch)
 
     def fresh(self) -> Total:
-        """Returns a new sum of this metric."""
         fresh = copy.copy(self)
         fresh._metric = self._metric.fresh()
         return fresh
 
     def pending(self) -> Pending:
-        """Returns the result over all batches."""
         return named_call(self._label, self._metric.pending)
 
 

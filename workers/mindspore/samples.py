@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from ..samples.array_samples import read_array_samples
 from ..samples.random_state import random_state_kept
 from ..samples.samples import Samples
 from ..samples.sources import Stream, read_source, stream_source
+from ..users_code import warn_user
 
 
 def read_mindspore_samples(
@@ -104,6 +104,6 @@ def _without_draws(sampler: Any, notes: list[str]) -> Any:
             "set: all samples that it chooses from are measured, each once. To choose them yourself, give the pipeline "
             "a SubsetSampler in place of this sampler, or use num_samples of the landscape."
         )
-        warnings.warn(text, stacklevel=2)
+        warn_user(text)
         notes.append(text)
     return fixed

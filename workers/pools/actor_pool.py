@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -29,12 +28,13 @@ from ..evaluator import EvaluatorDescription
 from ..hardware import free_memory
 from ..pool import CurvatureResult, CurvatureTask, OriginValues, Pool, Result, Task
 from ..sample_losses import SampleLosses
+from ..users_code import warn_user
 from .actors import ActorError, ActorTaskError
 from .chunks import KILLS_BEFORE_SPLIT
 from .crew import DEATHS_BEFORE_DROP, Crew
 from .crew_run import CrewRun, CurvatureRun
 from .crew_worker import CrewWorker, raise_failures
-from .in_process import fit_in_parts, measure_curvature_at, ones
+from .in_process import fit_in_parts, measure_curvature_at
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -51,17 +51,14 @@ class ActorPool(Pool):
 
     @property
     def description(self) -> EvaluatorDescription:
-        """What the workers measure; all of them agree on it."""
         return self._crew.description
 
     @property
     def workers(self) -> int:
-        """How many workers there are."""
         return len(self._crew.workers)
 
     @property
     def process_ids(self) -> list[int]:
-        """The process id of every worker."""
         return [process for _, _, process in self._crew.ask_all("place")]
 
     def load(
@@ -77,10 +74,10 @@ class ActorPool(Pool):
         several = [[dict(item) for item in states] for states in (directions, end_buffers)]
         vectors = [put(dict(origin)), put(several[0]), put(dict(buffers)), put(several[1])]
         before = self.description.notes
-        self._crew.load(vectors, far_points or ones(len(directions)))
+        self._crew.load(vectors, far_points)
         for note in self.description.notes:
             if note not in before:
-                warnings.warn(note, stacklevel=3)
+                warn_user(note)
 
     def measure_origin(self) -> list[OriginValues]:
         """Returns the loaded plane's origin as every worker measured it."""
@@ -96,8 +93,7 @@ class ActorPool(Pool):
         yield from CrewRun(self._crew, tasks)
 
     def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
-        """Measures the loss of each sample at a few points of the loaded plane, on the first worker."""
-        found: SampleLosses | None = raise_failures([self._crew.ask_one("sample_losses", points)])[0]
+        found: SampleLosses | None = raise_failures([self._crew.ask_one("ask", "sample_losses", points)])[0]
         return found
 
     def run_curvature(self, tasks: Iterable[CurvatureTask]) -> Iterator[CurvatureResult]:
@@ -117,7 +113,7 @@ class ActorPool(Pool):
         held = self._crew.actors.put(task)
 
         def fit(so_far: Fitting | None) -> Fitting:
-            found: Fitting = raise_failures([self._crew.ask_one("fit_curve", held, so_far, seconds)])[0]
+            found: Fitting = raise_failures([self._crew.ask_one("ask", "fit_curve", held, so_far, seconds)])[0]
             return found
 
         return fit_in_parts(task, begun, fit)
@@ -139,14 +135,13 @@ class SharedProducts(ShareProducts):
         self._layout: Layout
         self._sizes: list[int]
         try:
-            self._layout, self._sizes = raise_failures(crew.ask_all("open_shares", self._settings))[0]
+            self._layout, self._sizes = raise_failures(crew.ask_all("ask", "open_shares", self._settings))[0]
         except BaseException:
             self.close()
             raise
 
     @property
     def layout(self) -> Layout:
-        """How vectors are made."""
         return self._layout
 
     @property
@@ -160,45 +155,37 @@ class SharedProducts(ShareProducts):
         return SHARE_FOR_VECTORS * free_memory()
 
     def samples_in(self, share: int) -> int:
-        """Returns how many samples a share holds."""
         return self._sizes[share]
 
     def move(self, parameters: State, buffers: State | None) -> None:
-        """Puts the network of every worker at a set of weights."""
         weights = [self._put(dict(parameters)), self._put(None if buffers is None else dict(buffers))]
         self._where = next(_SETS_OF_WEIGHTS), self._settings, weights
 
     def loss(self, share: int) -> tuple[float, float | None]:
-        """Returns a share's sum of losses and its weight."""
         found: tuple[float, float | None] = self._ask_one("loss", share)
         return found
 
     def gradient(self, share: int) -> Float64[np.ndarray, " weights"]:
-        """Returns the gradient of a share's sum of losses."""
         found: Float64[np.ndarray, " weights"] = self._ask_one("gradient", share)
         return found
 
     def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
-        """Returns the matrix of a share's sum of losses times a vector."""
         found: Float64[np.ndarray, " weights"] = self._ask_one("product", share, self._put(vector), few=few)
         return found
 
     def total_losses(self) -> list[tuple[float, float | None]]:
-        """Returns what ``loss`` gives for each share, in order."""
         found = self._ask("loss", [[range(share, share + 1) for share in shares] for shares in self._dealt()])
         return [found[range(share, share + 1)] for share in range(SHARES)]
 
     def total_gradient(self) -> Float64[np.ndarray, " weights"]:
-        """Returns the gradients of all shares, added up."""
         return self._total_of("gradient")
 
     def total_product(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
-        """Returns the products of all shares with a vector, added up."""
         return self._total_of("product", self._put(vector))
 
     def close(self) -> None:
         """Leaves the network of every worker as it was found."""
-        for notes in self._crew.ask_all("close_shares"):
+        for notes in raise_failures(self._crew.ask_all("ask", "close_shares")):
             self._notes |= dict.fromkeys(notes)
 
     def _dealt(self) -> list[range]:

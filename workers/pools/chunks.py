@@ -36,7 +36,6 @@ class Chunk:
         return not isinstance(self.tasks[0], PointTask)
 
     def settle(self) -> None:
-        """Notes that its outcomes are no longer awaited."""
         self.settled = True
         self.weights = None
 
@@ -133,7 +132,6 @@ class MeasuredSpeed:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything was measured yet."""
         return bool(self._chunks)
 
     @property
@@ -142,7 +140,6 @@ class MeasuredSpeed:
         return self._pace
 
     def add(self, points: int, seconds: float) -> None:
-        """Notes that ``points`` points took ``seconds`` seconds."""
         self._chunks.append((points, max(seconds, 1e-6)))
         self._pace = statistics.median_high(seconds / points for points, seconds in self._chunks)
 

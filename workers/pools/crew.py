@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import PoolError
+from ..errors import NondeterministicLossError, PoolError
 from ..evaluator import EvaluatorDescription, PassCost, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
+from ..users_code import warn_user
 from .actors import ActorError, Actors, ActorTaskError
-from .crew_worker import CrewWorker, LoadedPlane, check_same_description, raise_failures
+from .crew_worker import CrewWorker, LoadedPlane, raise_failures
 from .placement import PLACEMENT_SECONDS
 
 DEATHS_BEFORE_DROP = 12
@@ -66,7 +66,7 @@ class Crew:
             starts = [worker.start(description.plan, None, self._memory) for worker in group]
             answers = raise_failures(self._get(starts))
             for worker, found in zip(group, answers, strict=True):
-                check_same_description(worker.label, description, found)
+                _check_same_description(worker.label, description, found)
                 own = (f"{worker.label}: {note}" for note in found.notes if note not in description.notes)
                 self._others_notes += tuple(own)
             self._hold(answers)
@@ -87,7 +87,7 @@ class Crew:
         held = (item.held for item in descriptions if item.held)
         self._memory = replace(self._memory, held=(*self._memory.held, *held))
 
-    def load(self, vectors: Sequence[Any], far_points: Sequence[Sequence[float]]) -> None:
+    def load(self, vectors: Sequence[Any], far_points: Sequence[Sequence[float]] | None) -> None:
         """Puts a plane (origin, directions, buffers) on all workers, which add the loss up as the first finds right."""
         self.plane = LoadedPlane(vectors, far_points)
         # All at once, which takes no longer than one alone; rounding may differ between kinds of devices.
@@ -174,7 +174,7 @@ class Crew:
             return
         worker.starting = []
         found = next(answer for answer in answers if isinstance(answer, EvaluatorDescription))
-        check_same_description(worker.label, self._started, found)
+        _check_same_description(worker.label, self._started, found)
 
     def start_again(self, worker: CrewWorker) -> None:
         """Starts a worker's actor, up to the loaded plane."""
@@ -197,7 +197,6 @@ class Crew:
         return max(Counter(node for node, *_ in self.ask_all("place")).values()) + len(self.late)
 
     def end(self) -> None:
-        """Ends the actors."""
         for worker in (*self.workers, *self.late):
             worker.leave()
         self.workers.clear()
@@ -232,9 +231,8 @@ class Crew:
         # The next plane is not loaded on it meanwhile, so nothing may be asked of its actor yet.
         worker.seek_place()
         self.late.append(worker)
-        warnings.warn(
+        warn_user(
             f"{worker.label}{_died(worker)} has no place yet; {self._others()}, and it joins when it finds one.",
-            stacklevel=2,
         )
 
     def _drop(self, worker: CrewWorker, error: Exception) -> None:
@@ -248,7 +246,7 @@ class Crew:
                 f"the last worker{end}. What was measured is in the file; run the same call again to go on. "
                 f"The last error was: {error}"
             ) from error
-        warnings.warn(f"{worker.label}{_died(worker)} is given up; {self._others()}. {error}", stacklevel=2)
+        warn_user(f"{worker.label}{_died(worker)} is given up; {self._others()}. {error}")
 
     def _others(self) -> str:
         return "the other one goes on" if len(self.workers) == 1 else f"the other {len(self.workers)} go on"
@@ -268,3 +266,29 @@ def _may_be_compiled(plan: MeasurementPlan | None, workload: Workload | None) ->
     if workload is None:
         return False
     return workload.compile is True or (workload.compile == "auto" and workload.points >= _POINTS_WORTH_COMPILING)
+
+
+def _check_same_description(label: str, expected: EvaluatorDescription, found: EvaluatorDescription) -> None:
+    """Raises NondeterministicLossError when callback_fn gave two workers different things."""
+    differences = expected.space.differences(found.space)
+    if found.samples_sha256 != expected.samples_sha256:
+        differences.append(f"samples {expected.samples_sha256[:12]} against {found.samples_sha256[:12]}")
+    theirs_by_name = {item.name: item for item in found.datasets}
+    for data_set in expected.datasets[1:]:
+        other = theirs_by_name.get(data_set.name)
+        if other is not None and other.samples_sha256 != data_set.samples_sha256:
+            digests = f"{data_set.samples_sha256[:12]} against {other.samples_sha256[:12]}"
+            differences.append(f"samples of data set {data_set.name!r} {digests}")
+    names = [[item.name for item in description.datasets] for description in (expected, found)]
+    if names[0] != names[1]:
+        differences.append(f"data sets {names[0]} against {names[1]}")
+    for name in ("metrics", "num_samples", "partition_dependent"):
+        ours, theirs = getattr(expected, name), getattr(found, name)
+        if ours != theirs:
+            differences.append(f"{name} {ours} against {theirs}")
+    if differences:
+        raise NondeterministicLossError(
+            f"callback_fn must build the same network and samples on every worker, but {label} has others:\n  "
+            + "\n  ".join(differences[:20])
+            + "\nSet the seeds of whatever is random in it, and switch random augmentation off."
+        )

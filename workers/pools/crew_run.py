@@ -46,7 +46,6 @@ class CrewRun:
         self._next_theft = -math.inf
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields one result for every task."""
         for worker in self._crew.workers:
             worker.cannot_read = None  # other weights may lie elsewhere
             for item in worker.in_flight:
@@ -216,7 +215,6 @@ class CurvatureRun(CrewRun):
         self._neighbours = crew.most_on_one_node()
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields one result for every task."""
         self._forget_speeds()
         try:
             yield from super().__iter__()

@@ -1,26 +1,201 @@
-"""One device's actor as the driver sees it: started, started again after a death, given work."""
+"""One worker of a crew: its actor, which has an evaluator on its devices, and that actor as the driver sees it."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
+import pickle
 import sys
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..errors import CallbackFunctionError, NondeterministicLossError
-from ..evaluator import EvaluatorDescription, Partition, SampleMemory
+from collectors.errors import LandscapeError
+from collectors.networks.weight_space import State, WeightSpace
+
+from ..callback_fn import call_callback, make_evaluator, space_of
+from ..curvature.measuring import CurvatureSettings
+from ..curvature.products import ProductSettings
+from ..errors import IN_THE_WORKER, CallbackFunctionError, CurvatureError
+from ..evaluator import EvaluatorDescription, MeasurementSetup, OriginMeasurement, Partition, SampleMemory
+from ..hardware import pin_process
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from .actors import Actors
 from .chunks import Chunk, MeasuredSpeed
-from .devices import WorkerLayout, WorkerPlace
-from .measurement_actor import MeasurementActor
+from .devices import WorkerLayout, WorkerPlace, gpu_numbers
+from .in_process import CurvatureOutcome, Outcome, Worker
 
 _FRAMEWORKS = ("torch", "lightning", "transformers", "composer", "keras", "jax", "flax", "mindspore")
+
+
+class MeasurementActor:
+    """One worker of a pool."""
+
+    _worker: Worker | None = None
+
+    def __init__(
+        self,
+        cores: tuple[int, ...] | None,
+        threads: int,
+        devices: Sequence[str],
+        search_path: Sequence[str],
+        workers_per_device: int = 1,
+    ) -> None:
+        # Without cores it stays where the cluster put it.
+        if cores is not None:
+            pin_process(cores)
+        if workers_per_device > 1:
+            # JAX sets three quarters of a GPU's memory aside for itself, whoever else is there.
+            os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.75 / workers_per_device:.3f}")
+        self._threads = threads
+        # The framework's names; a network on one device is on the first.
+        self._devices = tuple(devices)
+        # Where the driver looks for modules, so that those of callback_fn are found.
+        sys.path.extend(path for path in search_path if path not in sys.path)
+
+    def place(self) -> tuple[str, tuple[int, ...], int]:
+        """Returns where this worker is: node, ids of its GPUs, process id."""
+        import ray
+
+        context = ray.get_runtime_context()
+        # Ray has replaced the variable by this worker's own part, and has no public way to ask for what was there.
+        offered = getattr(getattr(context, "worker", None), "original_visible_accelerator_ids", None) or {}
+        gpus = gpu_numbers(context.get_accelerator_ids().get("GPU", ()), offered.get("GPU") or ())
+        return context.get_node_id(), gpus, os.getpid()
+
+    def prepare(self, callback: bytes, frameworks: Sequence[str]) -> Exception | None:
+        """Loads callback_fn and the frameworks it will need; what goes wrong is returned."""
+        for framework in frameworks:
+            # All workers do this at once; within callback_fn they would do it one after another.
+            with contextlib.suppress(ImportError):
+                importlib.import_module(framework)
+        try:
+            self._callback_fn = pickle.loads(callback)
+            return None
+        except Exception as error:
+            return CallbackFunctionError(
+                f"callback_fn could not be loaded by a worker ({type(error).__name__}: {error}); define it in a "
+                "module that workers can import, or in the script itself. To a Ray that you initialize yourself, your "
+                'modules go with ray.init(runtime_env={"working_dir": "."}).'
+            )
+
+    def call(self) -> Exception | None:
+        """Calls callback_fn; what goes wrong is returned."""
+        try:
+            self._result = call_callback(self._callback_fn)
+            return None
+        except Exception as error:  # also that callback_fn could not be loaded
+            return _portable(error)
+
+    def space(self) -> WeightSpace | Exception:
+        """Calls callback_fn and returns the description of its network."""
+        try:
+            return space_of(call_callback(self._callback_fn))
+        except LandscapeError as error:
+            return _portable(error)
+
+    def load_compiler(self) -> None:
+        """Loads PyTorch's compiler, which takes seconds, while the first worker still tunes."""
+        if "torch" in sys.modules:
+            with contextlib.suppress(ImportError):
+                importlib.import_module("torch._inductor.compile_fx")
+
+    def start(
+        self,
+        options: MeasurementOptions,
+        plan: MeasurementPlan | None,
+        workload: Workload | None = None,
+        memory: SampleMemory = SampleMemory(),  # noqa: B008
+    ) -> EvaluatorDescription | Exception:
+        """Builds the evaluator; what goes wrong is returned."""
+        try:
+            devices = self._devices
+            setup = MeasurementSetup(options, self._threads, devices[0], plan, False, workload, memory, devices)
+            self._worker = Worker(make_evaluator(self._result, setup))
+            return self._worker.description
+        except (LandscapeError, TypeError, ValueError) as error:
+            return _portable(error)
+        except Exception as error:
+            return _could_not_start(error)
+        finally:
+            self._result = None
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """Calls a method of the worker; errors of ours are returned, as Ray would wrap them beyond recognition."""
+        try:
+            return getattr(self._started, method)(*arguments)
+        except LandscapeError as error:
+            return _portable(error)
+
+    def load(self, *arguments: Any) -> EvaluatorDescription | Exception:
+        """Puts a plane on the devices; returns what is measured there."""
+        error: Exception | None = self.ask("load", *arguments)
+        return error or replace(self._started.description, held=b"")
+
+    def measure_origin(self) -> tuple[str, OriginMeasurement] | Exception:
+        """Returns the type of device, and the origin, a part of it again, and a far point."""
+        found: OriginMeasurement | Exception = self.ask("measure_origin")
+        return found if isinstance(found, Exception) else (self._started.description.device, found)
+
+    def measure_points(self, points: Sequence[tuple[float, ...]]) -> tuple[list[Outcome], float, int | None]:
+        """Measures points; returns their outcomes, the seconds it took and the batch size that memory allowed."""
+        start = time.perf_counter()
+        outcomes = self._started.measure_points(points)
+        return outcomes, time.perf_counter() - start, self._started.description.plan.batch_size
+
+    def measure_state(
+        self, parameters: State, buffers: State | None, settings: CurvatureSettings | None
+    ) -> tuple[list[Outcome | CurvatureOutcome], float, int | None] | Exception:
+        """Measures one set of weights, or with settings the curvature there; returns what ``measure_points`` does."""
+        start, worker = time.perf_counter(), self._started
+        if settings is None:
+            outcome: Outcome | CurvatureOutcome = worker.measure_state(lambda: (parameters, buffers))
+            return [outcome], time.perf_counter() - start, worker.description.plan.batch_size
+        try:
+            outcome = worker.measure_curvature(lambda: (parameters, buffers), settings)
+        except CurvatureError as error:
+            return _portable(error)
+        return [outcome], time.perf_counter() - start, None
+
+    def measure_source(self, source: bytes, settings: CurvatureSettings | None) -> Any:
+        """Reads weights (a pickled ``StateTask.source``) and measures there; None where they are not in reach."""
+        try:
+            parameters, buffers = pickle.loads(source)()
+        except Exception:
+            # Whatever keeps this process from reading, the driver tries next, and says what is wrong if it fails too.
+            return None
+        return self.measure_state(parameters, buffers, settings)
+
+    def add_shares(self, where: tuple[int, ProductSettings, Sequence[Any]], *arguments: Any) -> list[Any]:
+        """Returns what ``Worker.add_shares`` does; weights are references, which are fetched where they are new."""
+        key, settings, weights = where
+
+        def read() -> tuple[State, State | None]:
+            parameters, buffers = self._fetched(weights)
+            return parameters, buffers
+
+        return self._started.add_shares((key, settings, read), *arguments)
+
+    def use_batch_size(self, batch_size: int) -> None:
+        """Measures in batches no larger than another worker could hold; there is no worker before it has started."""
+        if self._worker is not None:
+            self._worker.use_batch_size(batch_size)
+
+    @property
+    def _started(self) -> Worker:
+        assert self._worker is not None
+        return self._worker
+
+    def _fetched(self, references: Sequence[Any]) -> list[Any]:
+        import ray
+
+        found: list[Any] = ray.get(list(references))
+        return found
 
 
 @dataclass(frozen=True)
@@ -41,7 +216,7 @@ class LoadedPlane:
     """The plane that all actors have."""
 
     vectors: Sequence[Any]  # origin, directions and buffers, stored for all actors
-    far_points: Sequence[Sequence[float]]
+    far_points: Sequence[Sequence[float]] | None
     partition: Partition | None = None  # how the loss is added up there, once the first worker has found it out
 
 
@@ -74,7 +249,6 @@ class CrewWorker:
 
     @property
     def label(self) -> str:
-        """Its name in error texts."""
         return self.place.label
 
     def create(self) -> Any:
@@ -124,7 +298,6 @@ class CrewWorker:
             self.starting.append(self.call("load", *plane.vectors, plane.far_points, plane.partition))
 
     def end(self) -> None:
-        """Ends the actor."""
         if self.actor is not None:
             with contextlib.suppress(Exception):
                 self.recipe.actors.kill(self.actor)
@@ -185,27 +358,30 @@ def raise_failures(answers: Sequence[Any]) -> Sequence[Any]:
     return answers
 
 
-def check_same_description(label: str, expected: EvaluatorDescription, found: EvaluatorDescription) -> None:
-    """Raises NondeterministicLossError when callback_fn gave two workers different things."""
-    differences = expected.space.differences(found.space)
-    if found.samples_sha256 != expected.samples_sha256:
-        differences.append(f"samples {expected.samples_sha256[:12]} against {found.samples_sha256[:12]}")
-    theirs_by_name = {item.name: item for item in found.datasets}
-    for data_set in expected.datasets[1:]:
-        other = theirs_by_name.get(data_set.name)
-        if other is not None and other.samples_sha256 != data_set.samples_sha256:
-            digests = f"{data_set.samples_sha256[:12]} against {other.samples_sha256[:12]}"
-            differences.append(f"samples of data set {data_set.name!r} {digests}")
-    names = [[item.name for item in description.datasets] for description in (expected, found)]
-    if names[0] != names[1]:
-        differences.append(f"data sets {names[0]} against {names[1]}")
-    for name in ("metrics", "num_samples", "partition_dependent"):
-        ours, theirs = getattr(expected, name), getattr(found, name)
-        if ours != theirs:
-            differences.append(f"{name} {ours} against {theirs}")
-    if differences:
-        raise NondeterministicLossError(
-            f"callback_fn must build the same network and samples on every worker, but {label} has others:\n  "
-            + "\n  ".join(differences[:20])
-            + "\nSet the seeds of whatever is random in it, and switch random augmentation off."
-        )
+def _portable(error: Exception) -> Exception:
+    """Returns an error that reaches the driver whole, with a note of where it was raised."""
+    # Of our own errors, the cause alone says what the user has to mend.
+    origin = error.__cause__ if isinstance(error, LandscapeError) else error
+    if origin is not None:
+        error.add_note(IN_THE_WORKER + "".join(traceback.format_exception(origin)).rstrip())
+    # What these refer to may hold anything.
+    error.__cause__ = error.__traceback__ = None
+    return error if _travels(error) else _could_not_start(error)
+
+
+def _could_not_start(error: Exception) -> CallbackFunctionError:
+    wrapped = CallbackFunctionError(f"a worker could not start: {type(error).__name__}: {error}")
+    notes = getattr(error, "__notes__", None) or [IN_THE_WORKER + "".join(traceback.format_exception(error)).rstrip()]
+    for note in notes:
+        wrapped.add_note(note)
+    return wrapped
+
+
+def _travels(error: Exception) -> bool:
+    """Returns whether an error is the same, with its notes, once it was sent; the user's own classes need not be."""
+    try:
+        arrived = pickle.loads(pickle.dumps(error))
+    except Exception:
+        return False
+    notes = getattr(error, "__notes__", [])
+    return (type(arrived), str(arrived), getattr(arrived, "__notes__", [])) == (type(error), str(error), notes)

@@ -9,7 +9,6 @@ import importlib.util
 import itertools
 import os
 import subprocess
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from collectors.files import system
 from collectors.validation import check_int, wrong_value
 
 from .. import hardware
+from ..users_code import warn_user
 
 CORES_PER_SLOT = 4
 _NO_DRIVER = "neither its library NVML nor nvidia-smi is there"
@@ -33,7 +33,6 @@ class WorkerPlace:
 
     @property
     def label(self) -> str:
-        """The worker's name in error texts."""
         worker = "the worker" if self.part is None else f"worker {self.part}"
         ids = ", ".join(str(device) for device in self.devices)
         return f"{worker} of device{'s' if len(self.devices) > 1 else ''} {ids}"
@@ -145,10 +144,10 @@ def why_the_cpu(*, of_ray: bool = False) -> str:
     )
 
 
-def tell_why_the_cpu(*, of_ray: bool = False, stacklevel: int = 4) -> None:
+def tell_why_the_cpu(*, of_ray: bool = False) -> None:
     """Warns, once for each run, where the CPU measures on a machine that may have a GPU."""
     if why := why_the_cpu(of_ray=of_ray):
-        warnings.warn(f"the CPU measures: {why}.", stacklevel=stacklevel)
+        warn_user(f"the CPU measures: {why}.")
 
 
 def _shown(files: Sequence[str]) -> str:
@@ -211,11 +210,10 @@ def tell_of_devices(asked: Sequence[int]) -> None:
     if gpu_ids() or max(asked) < cores:
         return
     workers = "one worker computes on all of them" if len(asked) == 1 else f"{len(asked)} workers share them"
-    warnings.warn(
+    warn_user(
         f"device_ids {list(asked)} go beyond this machine, which has no NVIDIA GPU and {cores} CPU "
         f"core{'' if cores == 1 else 's'}: without these an id is only the number of a slot, so {workers}. "
         f"Ids from 0 to {cores - 1} use everything that is here.",
-        stacklevel=3,
     )
 
 

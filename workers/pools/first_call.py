@@ -48,10 +48,9 @@ class FirstCall:
     def _described(self, options: Mapping[str, Any] | None) -> WeightSpace:
         if isinstance(self.func, FirstCall):
             return self.func.space
-        if options is not None:
+        if options is not None and _reserves_devices(options):
             with contextlib.suppress(LandscapeError):  # what is wrong shows here too, unless only a GPU is missing
-                if space := space_before_devices(self.func, options):
-                    return space
+                return describe_without_gpus(self.func)
         return space_of(self._result())
 
     def _result(self) -> Any:
@@ -99,16 +98,20 @@ def space_before_devices(callback_fn: Callable[[], Any], options: Mapping[str, A
 
     GPUs and the nodes of a cluster would wait for whatever is computed between the description and the first task.
     """
+    return describe_without_gpus(callback_fn) if _reserves_devices(options) else None
+
+
+def _reserves_devices(options: Mapping[str, Any]) -> bool:
+    """Returns whether a pool of these options reserves GPUs or nodes; raises what would end it hours later."""
     layout = WorkerLayout.checked(options.get("devices_per_worker", 1), options.get("workers_per_device", 1))
     asked = check_device_ids("device_ids", options.get("device_ids"))
     where, _, _ = where_it_runs(asked, layout, options.get("address"))
     if where != "cluster" and (where == "in process" or local_processes_suffice()):
-        return None
-    # What would be refused after hours of computing planes.
+        return False
     check_ray(options.get("address"))
     if asked is not None:
         layout.check_devices(asked)
-    return describe_without_gpus(callback_fn)
+    return True
 
 
 def describe_without_gpus(callback_fn: Callable[[], Any]) -> WeightSpace:

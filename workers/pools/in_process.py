@@ -1,4 +1,4 @@
-"""A pool in this process, and how a worker of any pool measures: points, sets of weights, the origin, curvature."""
+"""How a worker of any pool measures: points, sets of weights, the origin, curvature; and the pool of this process."""
 
 from __future__ import annotations
 
@@ -30,17 +30,8 @@ from ..evaluator import (
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring.kept_samples import samples_at, values_at
-from ..measuring.memory_shortage import getting_ready, within_memory
-from ..pool import (
-    CurvatureResult,
-    CurvatureTask,
-    OriginValues,
-    PointTask,
-    Pool,
-    Result,
-    StateTask,
-    Task,
-)
+from ..measuring.memory_shortage import getting_ready, use_batch_size, within_memory
+from ..pool import CurvatureResult, CurvatureTask, OriginValues, PointTask, Pool, Result, Task
 from ..sample_losses import DENOMINATORS, NUMERATORS, SampleLosses
 from .devices import available_cores, gpu_ids
 
@@ -51,7 +42,7 @@ if TYPE_CHECKING:
 _CHUNK_SECONDS = 0.1
 _LONGEST_CHUNK = 64
 
-
+ReadWeights: TypeAlias = Callable[[], tuple[State, "State | None"]]
 CurvatureOutcome: TypeAlias = tuple[CurvatureValues | None, str | None]
 """The curvature, or the traceback of what went wrong."""
 
@@ -64,39 +55,19 @@ class Outcome(NamedTuple):
     samples: dict[str, Float32[np.ndarray, " samples"]] | None = None
 
 
-class InProcessPool(Pool):
-    """Measures in this process: nothing to start, nothing open."""
+class Worker:
+    """An evaluator and its plane; its network is as it was found after each call but ``open_shares``."""
 
-    def __init__(
-        self,
-        callback_fn: Callable[[], Any],
-        options: MeasurementOptions,
-        *,
-        device_id: int = 0,
-        device: str = "",
-        plan: MeasurementPlan | None = None,
-        workload: Workload | None = None,
-        memory: SampleMemory = SampleMemory(),  # noqa: B008
-    ) -> None:
-        # PyTorch's name of a device that is not NVIDIA's goes before a number.
-        device = device or (f"cuda:{device_id}" if gpu_ids() else "cpu")
-        threads = len(available_cores())
-        setup = MeasurementSetup(options, threads, device, plan, workload=workload, memory=memory, devices=(device,))
-        self._evaluator = make_evaluator(call_callback(callback_fn), setup)
-        self._curvature = WorkerCurvature(self._evaluator)
-        self._chunk_length = 1
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
         self._origin: OriginMeasurement | None = None
-        self._pass_cost: PassCost | None = None
+        self._checked: ProductSettings | None = None
+        self._shares: ShareProducts | None = None
+        self._is_at: object = None
 
     @property
     def description(self) -> EvaluatorDescription:
-        """What is measured."""
-        return self._evaluator.description
-
-    @property
-    def workers(self) -> int:
-        """One: this process."""
-        return 1
+        return self.evaluator.description
 
     def load(
         self,
@@ -105,191 +76,102 @@ class InProcessPool(Pool):
         buffers: State,
         end_buffers: Sequence[State] = (),
         far_points: Sequence[Sequence[float]] | None = None,
+        partition: Partition | None = None,
     ) -> None:
-        """Puts a plane on the device, and finds out there how the loss is added up."""
-        self._far_points = far_points or ones(len(directions))
-        self._origin = load_plane(self._evaluator, origin, directions, buffers, end_buffers, self._far_points)
+        """Puts a plane on the devices; finds out how the loss is added up there, or takes what another worker did."""
+        far_points = far_points or [(1.0,) * len(directions)]
+        self._far = far_points[0]
+        vectors = sum(array.nbytes for state in (origin, *directions) for array in state.values())
+        size = f"{len(directions)} direction{'' if len(directions) == 1 else 's'}, {vectors / 1e9:.2g} GB"
+        with getting_ready(f"a plane was loaded: beside the network, each worker holds the origin and {size}"):
+            # A user's evaluator need not know buffers that are interpolated, nor that a loss may belong to its batches.
+            further: dict[str, Any] = {"end_buffers": end_buffers} if end_buffers else {}
+            if self.description.partition is not None:
+                further |= {"far_points": far_points, "partition": partition}
+            self._origin = self.evaluator.load(origin, directions, buffers, **further)
 
-    def measure_origin(self) -> list[OriginValues]:
-        """Returns the loaded plane's origin, again a part of it, and the first far point."""
-        measured = self._origin or measure_origin(self._evaluator, self._far_points[0])
-        self._pass_cost = measured.pass_cost
-        return [OriginValues("this process", self.description.device, measured)]
+    def measure_origin(self) -> OriginMeasurement:
+        """Returns the loaded plane's origin: measured while it was loaded, else twice, and far from it in between."""
+        if self._origin is not None:
+            return self._origin
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
-        """Measures tasks in order, points a few at a time where they are fast."""
-        chunk: list[PointTask] = []
-        for task in tasks:
-            if isinstance(task, PointTask):
-                chunk.append(task)
-                if len(chunk) < self._points_at_once:
-                    continue
-            yield from self._measure_chunk(chunk)
-            chunk = []
-            if not isinstance(task, PointTask):
-                yield Result(task.key, *self._measure_state(task))
-        yield from self._measure_chunk(chunk)
+        def measure(point: Sequence[float]) -> dict[str, float]:
+            points = np.array([point], np.float64)
+            return values_at(within_memory(self.evaluator, lambda: self.evaluator.measure(points)), 0)
 
-    def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
-        """Measures the loss of each sample at a few points of the loaded plane."""
-        return measure_sample_losses(self._evaluator, points)
-
-    def run_curvature(self, tasks: Iterable[CurvatureTask]) -> Iterator[CurvatureResult]:
-        """Measures the curvature at sets of weights, in order."""
-        for task in tasks:
-            yield CurvatureResult(task.key, *self._curvature.measure(task.read, task.settings))
-
-    def fit_curve(self, task: CurveTask, begun: Fitting | None = None, seconds: float = 5.0) -> Iterator[Fitting]:
-        """Fits a curve."""
-        return fit_in_parts(task, begun, lambda held: fit_curve(self._evaluator, task, held, seconds))
-
-    def close(self) -> None:
-        """Leaves the user's network as it was found."""
-        self._evaluator.close()
-
-    @property
-    def _points_at_once(self) -> int:
-        return self._chunk_length if self._pass_cost is None else self._pass_cost.points
-
-    def _measure_chunk(self, chunk: Sequence[PointTask]) -> list[Result]:
-        if not chunk:
-            return []
-        start = time.perf_counter()
-        outcomes = measure_points(self._evaluator, [task.coordinates for task in chunk])
-        seconds = (time.perf_counter() - start) / len(chunk)
-        self._chunk_length = max(1, min(int(_CHUNK_SECONDS / max(seconds, 1e-9)), _LONGEST_CHUNK))
-        return [Result(task.key, *outcome) for task, outcome in zip(chunk, outcomes, strict=True)]
-
-    def _measure_state(self, task: StateTask) -> Outcome:
+        origin, start = [0.0] * len(self._far), time.perf_counter()
+        first = measure(origin)
         try:
-            parameters, buffers = task.read()
+            elsewhere = measure(self._far)
+        except Exception:
+            elsewhere = {}  # a point that raises is a failed one, which ends no survey
+        values = (first, measure(origin))
+        return OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
+
+    def measure_points(self, points: Sequence[tuple[float, ...]]) -> list[Outcome]:
+        """Measures points; one that raises costs nothing but itself.
+
+        Raises:
+            ChangedSamplesError: the data set gave other samples than before, which concerns all points.
+        """
+        evaluator = self.evaluator
+        try:
+            columns = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64)))
+            return [Outcome(values_at(columns, row), None, samples_at(columns, row)) for row in range(len(points))]
+        except ChangedSamplesError:
+            raise
+        except PointsFailedError as error:
+            return [Outcome(*found) for found in zip(error.values, error.errors, strict=True)]
+        except Exception:
+            if len(points) == 1:
+                return [Outcome(None, traceback.format_exc())]
+        return [self.measure_points([point])[0] for point in points]
+
+    def measure_state(self, read: ReadWeights) -> Outcome:
+        """Measures one set of weights; any exception but a ChangedSamplesError becomes its traceback."""
+        try:
+            parameters, buffers = read()
+            evaluator = self.evaluator
+            return Outcome(within_memory(evaluator, lambda: evaluator.measure_state(parameters, buffers)))
+        except ChangedSamplesError:
+            raise
         except Exception:
             return Outcome(None, traceback.format_exc())
-        return measure_task_state(self._evaluator, parameters, buffers)
 
+    def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
+        """Measures the loss of each sample at a few points; None where there is none, or a point raises."""
+        if not self.description.splits:
+            return None
+        evaluator = self.evaluator
+        try:
+            found = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64), sums=True))
+            return SampleLosses(found[NUMERATORS], found.get(DENOMINATORS))
+        except ChangedSamplesError:
+            raise
+        except Exception:
+            return None  # the user knows of the point's own failure
 
-def load_plane(
-    evaluator: Evaluator,
-    origin: State,
-    directions: Sequence[State],
-    buffers: State,
-    end_buffers: Sequence[State],
-    far_points: Sequence[Sequence[float]],
-    partition: Partition | None = None,
-) -> OriginMeasurement | None:
-    """Puts a plane on an evaluator's device; returns the origin, where the evaluator measured it on the way."""
-    vectors = sum(array.nbytes for state in (origin, *directions) for array in state.values())
-    held = f"the origin and {len(directions)} direction{'' if len(directions) == 1 else 's'}, {vectors / 1e9:.2g} GB"
-    with getting_ready(f"a plane was loaded: beside the network, each worker holds {held}"):
-        # A user's evaluator need not know buffers that are interpolated, nor that a loss may belong to its batches.
-        further: dict[str, Any] = {"end_buffers": end_buffers} if end_buffers else {}
-        if evaluator.description.partition is not None:
-            further |= {"far_points": far_points, "partition": partition}
-        return evaluator.load(origin, directions, buffers, **further)
+    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
+        return fit_curve(self.evaluator, task, begun, seconds)
 
-
-def measure_points(evaluator: Evaluator, points: Sequence[tuple[float, ...]]) -> list[Outcome]:
-    """Measures points; one that raises costs nothing but itself.
-
-    Raises:
-        ChangedSamplesError: the data set gave other samples than before, which concerns all points.
-    """
-    try:
-        columns = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64)))
-        return [Outcome(values_at(columns, row), None, samples_at(columns, row)) for row in range(len(points))]
-    except ChangedSamplesError:
-        raise
-    except PointsFailedError as error:
-        return [Outcome(*found) for found in zip(error.values, error.errors, strict=True)]
-    except Exception:
-        if len(points) == 1:
-            return [Outcome(None, traceback.format_exc())]
-    return [measure_points(evaluator, [point])[0] for point in points]
-
-
-def measure_task_state(evaluator: Evaluator, parameters: State, buffers: State | None) -> Outcome:
-    """Measures one set of weights; any exception but a ChangedSamplesError becomes its traceback."""
-    try:
-        return Outcome(within_memory(evaluator, lambda: evaluator.measure_state(parameters, buffers)))
-    except ChangedSamplesError:
-        raise
-    except Exception:
-        return Outcome(None, traceback.format_exc())
-
-
-def measure_sample_losses(evaluator: Evaluator, points: Sequence[Sequence[float]]) -> SampleLosses | None:
-    """Measures the loss of each sample at a few points; None where there is none, or a point raises."""
-    if not evaluator.description.splits:
-        return None
-    try:
-        found = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64), sums=True))
-        return SampleLosses(found[NUMERATORS], found.get(DENOMINATORS))
-    except ChangedSamplesError:
-        raise
-    except Exception:
-        return None  # the point's own failure has been told
-
-
-def fit_in_parts(task: CurveTask, begun: Fitting | None, fit: Callable[[Fitting | None], Fitting]) -> Iterator[Fitting]:
-    """Yields how far a curve is fitted until all steps are done; ``fit`` goes on for a while from there."""
-    while begun is None or begun.step < task.settings.steps:
-        begun = fit(begun)
-        yield begun
-
-
-def ones(axes: int) -> list[tuple[float, ...]]:
-    """Returns the point at which a plane is looked at beside its origin, where nobody says which."""
-    return [(1.0,) * axes]
-
-
-def measure_origin(evaluator: Evaluator, far: Sequence[float]) -> OriginMeasurement:
-    """Returns the loaded plane's origin, measured twice, and far from it in between."""
-
-    def measure(point: Sequence[float]) -> dict[str, float]:
-        columns = within_memory(evaluator, lambda: evaluator.measure(np.array([point], np.float64)))
-        return values_at(columns, 0)
-
-    origin, start = [0.0] * len(far), time.perf_counter()
-    first, elsewhere = measure(origin), _attempted(lambda: measure(far))
-    values = (first, measure(origin))
-    return OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
-
-
-def _attempted(measure: Callable[[], dict[str, float]]) -> dict[str, float]:
-    # A point that raises is a failed one, which ends no survey.
-    try:
-        return measure()
-    except Exception:
-        return {}
-
-
-class WorkerCurvature:
-    """Measures curvature with an evaluator, whose network is as it was found after each call but ``open``."""
-
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator = evaluator
-        self._checked: ProductSettings | None = None
-        self._shares: ShareProducts | None = None
-        self._is_at: object = None
-
-    def measure(self, read: Callable[[], tuple[State, State | None]], settings: CurvatureSettings) -> CurvatureOutcome:
+    def measure_curvature(self, read: ReadWeights, settings: CurvatureSettings) -> CurvatureOutcome:
         """Measures the curvature at one set of weights; the first time the products are tried for symmetry."""
-        self.close()
-        with products_of(self._evaluator, settings.products) as shares:
+        self.close_shares()
+        with products_of(self.evaluator, settings.products) as shares:
             values, error = measure_curvature_at(shares, read, settings, check=self._checked != settings.products)
         if values is not None:
             self._checked = settings.products
         return values, error
 
-    def open(self, settings: ProductSettings) -> tuple[Layout, list[int]]:
+    def open_shares(self, settings: ProductSettings) -> tuple[Layout, list[int]]:
         """Gets ready for shares of the samples; returns how vectors are made, and the samples in each share."""
-        self.close()
-        self._shares = products_of(self._evaluator, settings)
+        self.close_shares()
+        self._shares = products_of(self.evaluator, settings)
         return self._shares.layout, [self._shares.samples_in(share) for share in range(SHARES)]
 
-    def add(
+    def add_shares(
         self,
-        where: tuple[object, ProductSettings, Callable[[], tuple[State, State | None]]],
+        where: tuple[object, ProductSettings, ReadWeights],
         method: str,
         parts: Sequence[range],
         options: Mapping[str, Any],
@@ -299,7 +181,7 @@ class WorkerCurvature:
         # Which weights these are; settings, for a worker that is not open; and what reads the weights.
         key, settings, read = where
         if self._shares is None:
-            self.open(settings)
+            self.open_shares(settings)
         opened = self._shares
         assert opened is not None
         if self._is_at != key:
@@ -317,8 +199,8 @@ class WorkerCurvature:
             found = made()  # in the order in which they are added
             return [add_in_order(part, found) for part in parts]
 
-    def close(self) -> tuple[str, ...]:
-        """Leaves the network as it was found; returns what the user should know of what was done since ``open``."""
+    def close_shares(self) -> tuple[str, ...]:
+        """Leaves the network as it was found; returns what the user should know of what was done since it was open."""
         if self._shares is None:
             return ()
         notes = self._shares.notes
@@ -326,9 +208,97 @@ class WorkerCurvature:
         self._shares = self._is_at = None
         return notes
 
+    def use_batch_size(self, batch_size: int) -> None:
+        """Measures in batches no larger than another worker could hold."""
+        if (self.description.plan.batch_size or 0) > batch_size:
+            use_batch_size(self.evaluator, batch_size)
+            self._origin = None  # it was measured in larger ones
+
+
+class InProcessPool(Pool):
+    """Measures in this process."""
+
+    def __init__(
+        self,
+        callback_fn: Callable[[], Any],
+        options: MeasurementOptions,
+        *,
+        device_id: int = 0,
+        device: str = "",
+        plan: MeasurementPlan | None = None,
+        workload: Workload | None = None,
+        memory: SampleMemory = SampleMemory(),  # noqa: B008
+    ) -> None:
+        # PyTorch's name of a device that is not NVIDIA's goes before a number.
+        device = device or (f"cuda:{device_id}" if gpu_ids() else "cpu")
+        threads = len(available_cores())
+        setup = MeasurementSetup(options, threads, device, plan, workload=workload, memory=memory, devices=(device,))
+        self._worker = Worker(make_evaluator(call_callback(callback_fn), setup))
+        self._chunk_length = 1
+        self._pass_cost: PassCost | None = None
+
+    @property
+    def description(self) -> EvaluatorDescription:
+        return self._worker.description
+
+    @property
+    def workers(self) -> int:
+        return 1
+
+    def load(
+        self,
+        origin: State,
+        directions: Sequence[State],
+        buffers: State,
+        end_buffers: Sequence[State] = (),
+        far_points: Sequence[Sequence[float]] | None = None,
+    ) -> None:
+        self._worker.load(origin, directions, buffers, end_buffers, far_points)
+
+    def measure_origin(self) -> list[OriginValues]:
+        measured = self._worker.measure_origin()
+        self._pass_cost = measured.pass_cost
+        return [OriginValues("this process", self.description.device, measured)]
+
+    def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
+        """Measures tasks in order, points a few at a time where they are fast."""
+        chunk: list[PointTask] = []
+        for task in tasks:
+            if isinstance(task, PointTask):
+                chunk.append(task)
+                if len(chunk) < (self._chunk_length if self._pass_cost is None else self._pass_cost.points):
+                    continue
+            yield from self._measure_chunk(chunk)
+            chunk = []
+            if not isinstance(task, PointTask):
+                yield Result(task.key, *self._worker.measure_state(task.read))
+        yield from self._measure_chunk(chunk)
+
+    def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
+        return self._worker.sample_losses(points)
+
+    def run_curvature(self, tasks: Iterable[CurvatureTask]) -> Iterator[CurvatureResult]:
+        for task in tasks:
+            yield CurvatureResult(task.key, *self._worker.measure_curvature(task.read, task.settings))
+
+    def fit_curve(self, task: CurveTask, begun: Fitting | None = None, seconds: float = 5.0) -> Iterator[Fitting]:
+        return fit_in_parts(task, begun, lambda fitted: self._worker.fit_curve(task, fitted, seconds))
+
+    def close(self) -> None:
+        self._worker.evaluator.close()
+
+    def _measure_chunk(self, chunk: Sequence[PointTask]) -> list[Result]:
+        if not chunk:
+            return []
+        start = time.perf_counter()
+        outcomes = self._worker.measure_points([task.coordinates for task in chunk])
+        seconds = (time.perf_counter() - start) / len(chunk)
+        self._chunk_length = max(1, min(int(_CHUNK_SECONDS / max(seconds, 1e-9)), _LONGEST_CHUNK))
+        return [Result(task.key, *outcome) for task, outcome in zip(chunk, outcomes, strict=True)]
+
 
 def measure_curvature_at(
-    shares: ShareProducts, read: Callable[[], tuple[State, State | None]], settings: CurvatureSettings, *, check: bool
+    shares: ShareProducts, read: ReadWeights, settings: CurvatureSettings, *, check: bool
 ) -> CurvatureOutcome:
     """Measures the curvature at one set of weights; any exception but a PoolError becomes its traceback."""
     try:
@@ -337,3 +307,10 @@ def measure_curvature_at(
         raise
     except Exception:
         return None, traceback.format_exc()
+
+
+def fit_in_parts(task: CurveTask, begun: Fitting | None, fit: Callable[[Fitting | None], Fitting]) -> Iterator[Fitting]:
+    """Yields how far a curve is fitted until all steps are done; ``fit`` goes on for a while from there."""
+    while begun is None or begun.step < task.settings.steps:
+        begun = fit(begun)
+        yield begun

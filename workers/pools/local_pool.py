@@ -10,7 +10,6 @@ import selectors
 import socket
 import tempfile
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,10 +24,11 @@ from ..errors import PoolError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
+from ..users_code import warn_user
 from .actor_pool import ActorPool
 from .actors import ActorError, Actors, ActorTaskError
 from .crew import Crew
-from .crew_worker import ActorRecipe, mentioned_frameworks, pickled_function
+from .crew_worker import ActorRecipe, MeasurementActor, mentioned_frameworks, pickled_function
 from .devices import WorkerLayout, available_cores
 from .local_processes import (
     ForkedProcesses,
@@ -39,7 +39,6 @@ from .local_processes import (
     framed,
     how_it_ended,
 )
-from .measurement_actor import MeasurementActor
 from .placement import place_workers, workers_on
 
 _STATUS_SECONDS = 1.0
@@ -65,7 +64,6 @@ class Call:
         self.answer, self.error, self.is_done, self._arguments = answer, error, True, ()
 
     def get(self) -> Any:
-        """Returns the answer."""
         if self.error is not None:
             raise self.error
         return self.answer
@@ -162,7 +160,6 @@ class LocalActors(Actors):
         return None if self._folder is None else str(self._folder.path)
 
     def start(self, kind: type, arguments: Sequence[Any], needs: Mapping[str, Any]) -> Line:
-        """Starts an actor, which has the cores that its pool gives it."""
         self._check_alive()
         ours, theirs = socket.socketpair()
         with theirs:
@@ -173,13 +170,11 @@ class LocalActors(Actors):
         return line
 
     def call(self, actor: Line, method: str, *arguments: Any) -> Call:
-        """Calls a method."""
         return actor.call(method, arguments)
 
     def wait(
         self, calls: Sequence[Call], *, count: int = 1, seconds: float | None = None
     ) -> tuple[list[Call], list[Call]]:
-        """Waits until some calls are done."""
         end = None if seconds is None else time.monotonic() + seconds
         self._take(0.0)
         while sum(call.is_done for call in calls) < count:
@@ -194,7 +189,6 @@ class LocalActors(Actors):
         return ready, [call for call in calls if id(call) not in chosen]
 
     def kill(self, actor: Line) -> None:
-        """Ends an actor at once."""
         if actor.death is None:
             self._bury(actor, ActorError("its process was ended by its pool"))
             actor.process.kill()
@@ -204,7 +198,6 @@ class LocalActors(Actors):
         return StoredValue.of(value, self.folder)
 
     def answers(self, calls: Sequence[Call]) -> list[Any]:
-        """Returns the answers of calls that are done."""
         try:
             return [call.get() for call in calls]
         except ActorTaskError:
@@ -323,4 +316,4 @@ class LocalPool(ActorPool):
             self.close()
             raise
         for note in self.description.notes:
-            warnings.warn(note, stacklevel=3)
+            warn_user(note)

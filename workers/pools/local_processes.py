@@ -24,7 +24,7 @@ from collectors.files import system
 
 from ..errors import PoolError, SampleMemoryError
 from ..forked import begin_anew
-from ..samples.sample_file import FileHandle, SampleFile
+from ..samples.store import FileHandle, SampleFile
 from .actors import python_path
 
 _HEAD = struct.Struct("<Q")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ..errors import PoolError
+from ..users_code import warn_user
 from .actors import ActorError, Actors
 from .crew_worker import ActorRecipe, CrewWorker, SharedDevice
 from .devices import WorkerLayout
@@ -144,9 +144,7 @@ def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = Non
     can_join = not (of_cluster and asked is not None)
     if behind:
         then = "the run begins, and each joins when it finds one" if can_join else "going on without"
-        warnings.warn(
-            f"{len(behind)} of {len(workers)} workers found no place soon after the others; {then}.", stacklevel=3
-        )
+        warn_user(f"{len(behind)} of {len(workers)} workers found no place soon after the others; {then}.")
     for call, worker in behind.items():
         workers.remove(worker)
         if can_join:

@@ -8,7 +8,6 @@ import os
 import socket
 import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from ..errors import PoolError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
-from ..users_code import OUR_PACKAGES, is_installed
+from ..users_code import OUR_PACKAGES, is_installed, warn_user
 from .actor_pool import ActorPool
 from .actors import ActorError, Actors, ActorTaskError
 from .crew import Crew
@@ -46,17 +45,14 @@ class RayActors(Actors):
         self._next_look = time.monotonic() + _LOOK_SECONDS
 
     def start(self, kind: type, arguments: Sequence[Any], needs: Mapping[str, Any]) -> Any:
-        """Starts an actor."""
         return self.ray.remote(kind).options(**needs).remote(*arguments)
 
     def call(self, actor: Any, method: str, *arguments: Any) -> Any:
-        """Calls a method."""
         return getattr(actor, method).remote(*arguments)
 
     def wait(
         self, calls: Sequence[Any], *, count: int = 1, seconds: float | None = None
     ) -> tuple[list[Any], list[Any]]:
-        """Waits until some calls are done."""
         end = math.inf if seconds is None else time.monotonic() + seconds
         while True:
             timeout = min(max(end - time.monotonic(), 0.0), _LOOK_SECONDS)
@@ -68,15 +64,12 @@ class RayActors(Actors):
                 return done, late
 
     def kill(self, actor: Any) -> None:
-        """Ends an actor at once."""
         self.ray.kill(actor)
 
     def put(self, value: Any) -> Any:
-        """Stores a value in Ray's object store."""
         return self.ray.put(value)
 
     def answers(self, calls: Sequence[Any]) -> list[Any]:
-        """Returns the answers of calls that are done."""
         try:
             return list(self.ray.get(list(calls)))
         except self.ray.exceptions.RayTaskError as error:
@@ -152,7 +145,7 @@ class RayPool(ActorPool):
             self.close()
             raise
         for note in self.description.notes:
-            warnings.warn(note, stacklevel=3)
+            warn_user(note)
 
 
 class LateNodes:

@@ -139,7 +139,7 @@ class RaySession:
             **python_path(),
         }
         try:
-            with _environment(environment), _without_monitors(), _without_dashboard(), _on_loopback() as loopback:
+            with _environment(environment), _small_and_on_loopback() as loopback:
                 ray.init(
                     address="local",
                     num_cpus=slots,
@@ -268,62 +268,33 @@ def _termination_as_before() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _without_monitors() -> Iterator[None]:
-    """Keeps Ray from starting its autoscaler's and its log monitor."""
-    # Neither serves a private Ray; they cost about a second at the start and another at the end. Ray has no public
-    # switch for them, so this does nothing if its internals have changed.
-    from ray._private import parameter
+def _small_and_on_loopback() -> Iterator[dict[str, str]]:
+    """Keeps Ray from starting what a private one does not need; yields options that bind its ports to loopback only."""
+    # Ray has no public switches for these, so this leaves alone what its internals no longer know.
+    from ray._private import parameter, services, utils
 
-    original = getattr(parameter, "RayParams", None)
-    wanted = {"no_monitor": True, "include_log_monitor": False}
-    if original is None or not set(wanted) <= set(inspect.signature(original).parameters):
-        yield
-        return
-    parameter.RayParams = functools.partial(original, **wanted)
-    try:
-        yield
-    finally:
-        parameter.RayParams = original
-
-
-@contextlib.contextmanager
-def _without_dashboard() -> Iterator[None]:
-    """Keeps Ray from starting the server of its dashboard, and keeps that server's agent small."""
-    # Ray would wait for both, but actors, tasks and objects do without: so Ray works where the dashboard's web
-    # framework is not installed. It has no public switch, so this leaves in place what its internals no longer know.
-    from ray._private import services, utils
-
-    instead = (
-        (services, "start_api_server", lambda *_, **__: ("", None)),  # no address, no process
+    instead: list[tuple[Any, str, Callable[..., Any]]] = [
+        # Actors, tasks and objects do without the dashboard's server and its agent, for which Ray would wait: so Ray
+        # works where the dashboard's web framework is not installed. No address, no process.
+        (services, "start_api_server", lambda *_, **__: ("", None)),
         (utils, "get_dashboard_dependency_error", lambda: ImportError("not wanted")),
-    )
-    before = [(module, name, getattr(module, name)) for module, name, _ in instead if hasattr(module, name)]
-    for module, name, function in instead:
-        if hasattr(module, name):
-            setattr(module, name, function)
+        # Ray replaces 127.0.0.1 by an address that other machines can reach.
+        (services, "resolve_ip_for_localhost", lambda host: host),
+    ]
+    # The autoscaler's monitor and that of the logs cost about a second at the start and another at the end.
+    parameters, wanted = getattr(parameter, "RayParams", None), {"no_monitor": True, "include_log_monitor": False}
+    if parameters is not None and set(wanted) <= set(inspect.signature(parameters).parameters):
+        instead.append((parameter, "RayParams", functools.partial(parameters, **wanted)))
+    present = [item for item in instead if hasattr(*item[:2])]
+    before = [(module, name, getattr(module, name)) for module, name, _ in present]
+    options = {"_node_ip_address": "127.0.0.1"} if hasattr(services, "resolve_ip_for_localhost") else {}
+    for module, name, function in present:
+        setattr(module, name, function)
     try:
-        yield
+        yield options
     finally:
         for module, name, original in before:
             setattr(module, name, original)
-
-
-@contextlib.contextmanager
-def _on_loopback() -> Iterator[dict[str, str]]:
-    """Yields the options that make Ray bind its ports to the loopback interface only."""
-    # Ray replaces 127.0.0.1 by an address that other machines can reach, and has no public switch for that: this yields
-    # no options if its internals have changed.
-    from ray._private import services
-
-    original = getattr(services, "resolve_ip_for_localhost", None)
-    if original is None:
-        yield {}
-        return
-    services.resolve_ip_for_localhost = lambda host: host
-    try:
-        yield {"_node_ip_address": "127.0.0.1"}
-    finally:
-        services.resolve_ip_for_localhost = original
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import copy
 import hashlib
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, overload
@@ -17,8 +16,8 @@ from numpy.typing import NDArray
 from collectors.networks.batches import leaves
 
 from ..errors import SamplesError
-from .batches import Batch, cut, map_batch, picked
-from .digest import SampleDigest
+from ..users_code import warn_user
+from .batches import Batch, SampleDigest, cut, map_batch, picked
 
 Groups: TypeAlias = Sequence[Sequence[Batch]]
 _FEW_GROUPS, _FEW_SAMPLES = 3, 64
@@ -111,27 +110,24 @@ class Samples:
 
     def all_at_once(self, at_once: bool) -> Samples:
         """Returns the same samples; those without batches as one batch, or as they were read, to save memory."""
-        changed = copy.copy(self)
-        changed._at_once = at_once and self.without_batches and self.can_be_cut
-        return changed
+        return self._with(_at_once=at_once and self.without_batches and self.can_be_cut)
 
     def head_of(self, passes: Passes) -> Samples:
         """Returns the same samples, which are the first of all those."""
-        changed = copy.copy(self)
-        changed.passes = passes
-        return changed
+        return self._with(passes=passes)
 
     def without_store(self) -> Samples:
         """Returns the same samples, kept for nobody else; on another device they take no memory of the host's."""
-        changed = copy.copy(self)
-        changed.store = None
-        return changed
+        return self._with(store=None)
 
     def without_own_batches(self) -> Samples:
         """Returns the same samples, whose batches so far are not the user's choice."""
+        return self._with(without_batches=True).all_at_once(True)
+
+    def _with(self, **changes: Any) -> Samples:
         changed = copy.copy(self)
-        changed.without_batches = True
-        return changed.all_at_once(True)
+        vars(changed).update(changes)
+        return changed
 
     def is_one_batch(self, at_once: bool) -> bool:
         """Returns whether a loss that belongs to its batches is that of all samples together."""
@@ -178,11 +174,11 @@ class Samples:
 
     def changed_on_use(self, function: Callable[[Batch], Batch], *, moves: bool = False) -> Samples:
         """Returns the samples with batches changed on each use, as a changed copy of all takes as much memory again."""
-        changed = copy.copy(self)
-        changed._on_use = (*self._on_use, function)
-        changed.moved_on_use = self.moved_on_use or moves
-        changed.passes = None if self.passes is None else self.passes.changed(function)
-        return changed
+        return self._with(
+            _on_use=(*self._on_use, function),
+            moved_on_use=self.moved_on_use or moves,
+            passes=None if self.passes is None else self.passes.changed(function),
+        )
 
     def sha256(self, *, with_batches: bool) -> str:
         """Returns the SHA-256 of all samples and, with batches, of the sizes of the loader's own batches."""
@@ -202,15 +198,12 @@ class Samples:
 
     def map_batches(self, function: Callable[[Batch], Batch]) -> Samples:
         """Returns the samples with inputs and targets replaced; their number and batches stay."""
-        same = {"without_batches": self.without_batches, "digest": self._digest, "store": self.store}
+        passes = None if self.passes is None else self.passes.changed(function)
         if self._whole is None:
-            mapped = Samples([function(batch) for batch in self._read_batches], None, **same)  # type: ignore[arg-type]
-        else:
-            mapped = Samples(self._read_batches, function(self._whole), **same)  # type: ignore[arg-type]
-            mapped = mapped.all_at_once(self._at_once)
-        mapped._on_use, mapped.moved_on_use = self._on_use, self.moved_on_use
-        mapped.passes = None if self.passes is None else self.passes.changed(function)
-        return mapped
+            return self._with(_read_batches=[function(batch) for batch in self._read_batches], passes=passes)
+        whole = function(self._whole)
+        parts = _cut_like(whole, [batch.size for batch in self._read_batches])
+        return self._with(_whole=whole, _read_batches=parts, passes=passes)
 
     def map_targets(self, function: Callable[[Any], Any]) -> Samples:
         """Returns the samples with the targets of each batch replaced by others of the same lengths."""
@@ -284,7 +277,7 @@ def count_samples(available: int, asked: int | None, notes: list[str]) -> int:
     """Returns how many samples are used; fewer than asked is a warning and a note."""
     if asked is not None and asked > available:
         text = f"num_samples is {asked}, but the data set has {available}; all of them are used."
-        warnings.warn(text, stacklevel=2)
+        warn_user(text)
         notes.append(text)
     return available if asked is None else min(asked, available)
 

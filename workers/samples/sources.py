@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -15,8 +14,8 @@ from ..errors import SampleMemoryError, SamplesError
 from ..evaluator import SampleMemory
 from ..hardware import free_memory
 from ..measurement_options import MeasurementOptions
-from .batches import Batch, MakeBatch, as_batch, cut, same_leaves
-from .digest import quick_mark
+from ..users_code import warn_user
+from .batches import Batch, MakeBatch, as_batch, cut, quick_mark, same_leaves
 from .samples import Samples, count_samples, no_samples
 from .store import SampleWriter, hold_store, open_held
 from .streaming import PassFacts, SampleStream, first_pass
@@ -208,7 +207,7 @@ def _streamed(
         "the samples take more memory than sample_memory allows, so that they are read anew for each group of points; "
         "each batch is then measured at all of them."
     )
-    warnings.warn(text, stacklevel=2)
+    warn_user(text)
     notes.append(text)
     return samples
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..errors import ChangedSamplesError
-from .batches import Batch, map_batch
-from .digest import SampleDigest, quick_mark
+from .batches import Batch, SampleDigest, map_batch, quick_mark
 from .random_state import OwnRandomState
 from .samples import Samples, no_samples
 from .store import SampleWriter

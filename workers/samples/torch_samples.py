@@ -21,10 +21,9 @@ from ..errors import SamplesError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from .batches import Batch, MakeBatch, as_batch, float64_device, map_batch, same_leaves
-from .own_iteration import own_iteration
 from .samples import Samples
 from .sources import SampleSource, Stream, indexed_source, read_source, stream_source
-from .torch_samplers import visited_indices
+from .torch_samplers import own_iteration, visited_indices
 
 _CHECKED_TWICE = 16
 _BATCH_SIZE = 128

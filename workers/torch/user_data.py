@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +24,7 @@ from ..samples.batches import WRAP, Batch, MakeBatch, as_batch, as_whole_batch, 
 from ..samples.data_sets import find_data_sets
 from ..samples.samples import Samples
 from ..samples.torch_samples import read_samples
+from ..users_code import warn_user
 from .own_loss import OwnLoss, own_loss_of, whole
 
 _TARGETS = ("targets", "target", "labels", "label", "y")
@@ -96,7 +96,7 @@ def _batch_maker(network: nn.Module, notes: list[str]) -> MakeBatch:
         inputs, targets, text = found
         if text not in notes:
             notes.append(text)
-            warnings.warn(text, stacklevel=2)
+            warn_user(text)
         return as_batch((inputs, targets))
 
     return make

@@ -190,8 +190,9 @@ def whole(request, tmp_path):
 @over(ALL)
 @pytest.mark.usefixtures("clock")
 def test_a_budget_ends_it_and_the_same_call_goes_on_to_the_same_bytes(case, whole, tmp_path):
-    with pytest.warns(UserWarning, match=r"the budget of .* ended .* The same call continues from here\."):
+    with pytest.warns(UserWarning, match=r"the budget of .* ended .* The same call continues from here\.") as caught:
         half = case(tmp_path / "half", budget=case.stop)
+    assert {item.filename for item in caught if "the budget of" in str(item.message)} == {__file__}, "the user's line"
     assert case.bytes(tmp_path / "half") != whole
     assert (tmp_path / "half" / case.file).exists()
     again = case(tmp_path / "half")

@@ -22,8 +22,8 @@ from workers.errors import CallbackFunctionError, MemoryShortageError
 from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
 from workers.measuring.memory_shortage import halved, is_memory_shortage, within_memory
-from workers.pools.in_process import InProcessPool, measure_points
-from workers.pools.measurement_actor import MeasurementActor
+from workers.pools.crew_worker import MeasurementActor
+from workers.pools.in_process import InProcessPool, Worker
 
 PLAN = MeasurementPlan(64)
 GRID = {"x": np.linspace(-1, 1, 4), "y": np.linspace(-1, 1, 5), "progress": False, "compile": False, "plan": PLAN}
@@ -156,7 +156,7 @@ class Greedy(Paraboloid):
 def test_an_evaluator_without_batches_fails_at_the_point_alone():
     evaluator = Greedy()
     evaluator.load(*paraboloid_plane())
-    (first, third) = measure_points(evaluator, [(1.0, 0.0), (3.0, 0.0)])
+    (first, third) = Worker(evaluator).measure_points([(1.0, 0.0), (3.0, 0.0)])
     assert (first.values, first.error) == ({"loss": 1.0}, None)
     assert third.values is None
     assert "memory ran out while a point was measured in the data set's own batches, which cannot be cut" in third.error

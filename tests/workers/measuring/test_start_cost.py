@@ -130,7 +130,7 @@ def test_the_origin_that_is_kept_is_that_of_the_points(tmp_path, monkeypatch):
     with InProcessPool(counted_callback(tmp_path, with_metric=True), MeasurementOptions()) as pool:
         pool.load(plane.origin, plane.directions, plane.buffers)
         (found,) = pool.measure_origin()
-        again = pool._evaluator.measure(np.zeros((1, 2)))
+        again = pool._worker.evaluator.measure(np.zeros((1, 2)))
         assert found.measured.values[0] == {name: column[0] for name, column in again.items()}
         assert found.measured.elsewhere["loss"] != found.measured.repeated[0]["loss"]
         batches = SAMPLES / pool.description.plan.batch_size

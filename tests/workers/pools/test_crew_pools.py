@@ -27,6 +27,7 @@ from worker_cases import (
     plane_of,
     seeded,
     state_of,
+    values,
     weighted_from_zeros,
 )
 
@@ -126,15 +127,6 @@ def tasks():
         StateTask(("own", 0), lambda: other),
         StateTask(("on plane", 0), lambda: (other[0], None)),
     ]
-
-
-def values(results):
-    """Results by key; each key once, and floats that compare bit for bit."""
-    results = list(results)
-    keys = [result.key for result in results]
-    assert len(set(keys)) == len(keys)
-    assert [result.error for result in results] == [None] * len(results)
-    return {result.key: {name: value.hex() for name, value in result.values.items()} for result in results}
 
 
 @pytest.fixture(scope="module")

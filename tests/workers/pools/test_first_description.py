@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,14 @@ def test_nodes_of_a_cluster(described, monkeypatch):
 @pytest.mark.parametrize("how", [{}, {"device_ids": [0, 1]}, {"address": "local"}])
 def test_cpus_of_this_machine(described, how):
     assert space_before_devices(Paraboloid, how) is None
+    assert described == []
+
+
+@pytest.mark.parametrize("describe", [space_before_devices, FirstCall])
+def test_an_absent_ray_is_noticed_before_the_network_is_described(two_gpus, described, describe, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(PoolError, match=r"Ray cannot be imported"):
+        describe(Paraboloid, {"device_ids": [0, 1]})
     assert described == []
 
 

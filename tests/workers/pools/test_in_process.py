@@ -43,7 +43,7 @@ def test_results_are_the_evaluators():
         pool.load(*plane_of(network))
         tasks = [PointTask(("a", 1), (0.0, 0.0)), StateTask("b", lambda: state_of(other)), PointTask(3, (0.1, 0.2))]
         results = list(pool.run(iter(tasks)))
-        evaluator = pool._evaluator
+        evaluator = pool._worker.evaluator
         expected = evaluator.measure(np.array([[0.0, 0.0], [0.1, 0.2]]))["loss"]
         own = evaluator.measure_state(*state_of(other))
     assert [result.key for result in results] == [("a", 1), "b", 3]

@@ -270,7 +270,7 @@ class TestLoopback:
         from ray._private import services
 
         original = services.resolve_ip_for_localhost
-        with ray_session._on_loopback() as given:
+        with ray_session._small_and_on_loopback() as given:
             assert given == {"_node_ip_address": "127.0.0.1"}
             assert services.resolve_ip_for_localhost("127.0.0.1") == "127.0.0.1"
         assert services.resolve_ip_for_localhost is original
@@ -279,7 +279,7 @@ class TestLoopback:
         from ray._private import services
 
         monkeypatch.delattr(services, "resolve_ip_for_localhost")
-        with ray_session._on_loopback() as given:
+        with ray_session._small_and_on_loopback() as given:
             assert given == {}
         assert not hasattr(services, "resolve_ip_for_localhost")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from paraboloid import Paraboloid, paraboloid_plane
 from simulated_ray import SimulatedActor, SimulatedCrew, SimulatedRay, use_clock
-from worker_cases import ConvNet, case, plane_of, seeded, state_of
+from worker_cases import ConvNet, case, plane_of, seeded, state_of, values
 
 from collectors.networks.readers import describe_network
 from collectors.networks.weight_space import describe_arrays
@@ -27,15 +27,6 @@ from workers.pools.ray_pool import RayPool
 from workers.pools.ray_session import RaySession
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray")
-
-
-def values(results):
-    """Results by key; each key once, and floats that compare bit for bit."""
-    results = list(results)
-    assert [result.error for result in results] == [None] * len(results)
-    found = {result.key: {name: value.hex() for name, value in result.values.items()} for result in results}
-    assert len(found) == len(results)
-    return found
 
 
 def number_of(number):

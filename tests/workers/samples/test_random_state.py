@@ -64,34 +64,21 @@ DATA = {
 
 
 # Python's generator is looked at below: the tests' checks of annotations draw from it too.
-@pytest.mark.parametrize("kind", DATA)
-def test_a_landscape_leaves_the_random_state(kind):
+@pytest.mark.filterwarnings("ignore:the samples take more memory:UserWarning")
+@pytest.mark.parametrize(
+    ("kind", "memory"), [*((kind, "auto") for kind in DATA), ("loader of a stream", 400), ("loader", 400)]
+)
+def test_a_landscape_leaves_the_random_state(kind, memory):
     network, data = mlp(), DATA[kind]()
     plane = random_plane(network, seed=0)
     before = torch.get_rng_state(), np.random.get_state()[1:3]  # noqa: NPY002
-    evaluate(plane, lambda: (nn.CrossEntropyLoss(), network, data, {}), size=3, device_ids=[0], progress=False)
+    callback = lambda: (nn.CrossEntropyLoss(), network, data, {})  # noqa: E731
+    found = evaluate(plane, callback, size=3, device_ids=[0], sample_memory=memory, progress=False)
+    assert any("read anew" in note for note in found.attributes["notes"]) == (memory == 400)
     assert torch.equal(torch.get_rng_state(), before[0])
     after = np.random.get_state()[1:3]  # noqa: NPY002
     assert after[1] == before[1][1]
     np.testing.assert_array_equal(after[0], before[1][0])
-
-
-@pytest.mark.filterwarnings("ignore:the samples take more memory:UserWarning")
-@pytest.mark.parametrize("kind", ["loader of a stream", "loader"])
-def test_passes_leave_the_random_state(kind):
-    network, data = mlp(), DATA[kind]()
-    plane = random_plane(network, seed=0)
-    before = torch.get_rng_state()
-    landscape = evaluate(
-        plane,
-        lambda: (nn.CrossEntropyLoss(), network, data, {}),
-        size=3,
-        device_ids=[0],
-        sample_memory=400,
-        progress=False,
-    )
-    assert any("read anew" in note for note in landscape.attributes["notes"])
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_loaders_own_generator_stays():

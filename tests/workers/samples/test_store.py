@@ -18,12 +18,10 @@ from collectors.files import system
 from workers.errors import SampleMemoryError
 from workers.evaluator import SampleMemory
 from workers.measurement_options import MeasurementOptions
-from workers.samples.batches import Batch
-from workers.samples.digest import quick_mark
-from workers.samples.sample_file import SampleFile
+from workers.samples.batches import Batch, quick_mark
 from workers.samples.samples import Samples
 from workers.samples.sources import hold
-from workers.samples.store import SampleWriter, open_held
+from workers.samples.store import SampleFile, SampleWriter, open_held
 from workers.samples.torch_samples import place_samples, read_samples
 
 MEGABYTE = 1 << 20
@@ -54,9 +52,15 @@ def written(batches: list[Batch], **options: bool) -> Samples:
     return writer.finish(without_batches=False, **options)
 
 
-def test_arrays_of_every_kind_come_back_as_they_were():
-    batches = every_kind_of_array()
+def shared_names() -> set[Path]:
+    return set(Path("/dev/shm").iterdir()) if Path("/dev/shm").exists() else set()
+
+
+def test_arrays_of_every_kind_come_back_as_they_were_and_no_folder_lists_them():
+    batches, before = every_kind_of_array(), shared_names()
     samples = written(batches)
+    assert shared_names() == before
+    assert samples.count == 8
     (whole,) = samples.batches(100)
     for start, expected in zip((0, 5), batches, strict=True):
         found = samples.own_batches[0 if start == 0 else 1]
@@ -71,22 +75,6 @@ def test_arrays_of_every_kind_come_back_as_they_were():
         assert torch.equal(found.targets[0], expected.targets[0])
         assert found.targets[1].dtype == np.dtype(">i2")
         np.testing.assert_array_equal(found.targets[1], expected.targets[1])
-
-
-def test_batches_of_other_lengths_stay_apart():
-    batches = [Batch(torch.rand(3, length), torch.zeros(3), 3) for length in (4, 9)]
-    samples = written(batches)
-    assert not samples.can_be_cut
-    for found, expected in zip(samples.own_batches, batches, strict=True):
-        assert torch.equal(found.inputs, expected.inputs)
-
-
-def test_uint8_stays_uint8():
-    pictures = torch.randint(0, 256, (40, 3, 4, 4), dtype=torch.uint8)
-    samples, _ = read_samples(TensorDataset(pictures, torch.zeros(40)), MeasurementOptions())
-    (batch,) = samples.own_batches
-    assert batch.inputs.dtype == torch.uint8
-    assert torch.equal(batch.inputs, pictures)
 
 
 def test_what_is_written_to_a_batch_reaches_no_other_process():
@@ -133,20 +121,6 @@ def test_reading_and_hashing_take_no_second_copy(kind):
     program = textwrap.dedent(_PEAK.format(count=2048, kind=kind))
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert float(result.stdout) < 1.15
-
-
-def test_the_hash_is_of_the_samples_not_of_their_batches():
-    features, targets = torch.rand(50, 3), torch.arange(50)
-
-    def digest(dataset: object) -> str:
-        return read_samples(dataset, MeasurementOptions())[0].sha256(with_batches=False)
-
-    data = TensorDataset(features, targets)
-    same = {digest(data), digest(DataLoader(data, batch_size=7)), digest((features, targets))}
-    assert len(same) == 1
-    assert digest((features.flip(0), targets)) not in same
-    assert digest((features.double(), targets)) not in same
-    assert digest((features.reshape(50, 3, 1), targets)) not in same
 
 
 def test_quick_marks_tell_batches_apart():
@@ -295,14 +269,6 @@ def test_no_room_is_an_error_that_says_what_to_do():
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "there is no room for the samples" in result.stdout
     assert "num_samples" in result.stdout
-
-
-def test_no_folder_lists_the_samples():
-    before = set(Path("/dev/shm").iterdir()) if Path("/dev/shm").exists() else set()
-    samples = written(every_kind_of_array())
-    after = set(Path("/dev/shm").iterdir()) if Path("/dev/shm").exists() else set()
-    assert samples.count == 8
-    assert after == before
 
 
 def test_many_images_are_laid_out_as_they_are_used(monkeypatch):

@@ -17,7 +17,6 @@ from torch.utils.data import (
     RandomSampler,
     Sampler,
     SequentialSampler,
-    Subset,
     SubsetRandomSampler,
     TensorDataset,
     WeightedRandomSampler,
@@ -267,10 +266,6 @@ def test_frameworks_that_take_arrays_see_the_same_samples():
             DataLoader(DATA, 2, sampler=RandomSampler(DATA, num_samples=5)), MeasurementOptions()
         )
     assert len(notes) == 1
-
-
-def test_the_remedy_is_one():
-    assert read(DataLoader(Subset(DATA, [3, 1, 2]), 2, shuffle=True)) == ([3, 1, 2], [])
 
 
 def test_indices_that_are_listed_twice_count_twice():

@@ -20,6 +20,7 @@ from torch.utils.data import (
 )
 from worker_cases import sentence_loader
 
+from collectors.networks.batches import leaves
 from workers.errors import SamplesError
 from workers.measurement_options import MeasurementOptions
 from workers.samples import sources
@@ -350,6 +351,9 @@ def test_ragged_batches_are_kept():
     assert not samples.can_be_cut
     assert samples.count == 23
     assert [batch.size for batch in samples.batches(64)] == [5, 5, 5, 5, 3]
+    for found, (inputs, targets) in zip(samples.own_batches, sentence_loader(5), strict=True):
+        assert torch.equal(found.targets, targets)
+        assert all(map(torch.equal, leaves(found.inputs), leaves(inputs)))
     assert sum(piece.size for _, pieces in samples.partitions().groups for piece in pieces) == 23
     other, _ = read_samples(sentence_loader(4), MeasurementOptions())
     assert samples.sha256(with_batches=False) != other.sha256(with_batches=False)

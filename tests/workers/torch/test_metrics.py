@@ -12,7 +12,7 @@ from worker_cases import classes, evaluator_of, features, mlp, plane_of
 
 from collectors import Loss, Model
 from workers.errors import CallbackFunctionError
-from workers.pools.in_process import measure_points
+from workers.pools.in_process import Worker
 
 POINTS = np.array([[0.0, 0.0], [0.4, -0.2]])
 
@@ -188,7 +188,7 @@ def test_a_point_where_a_metric_raises_names_it_and_keeps_the_traceback():
     network = mlp()
     evaluator = evaluator_of(nn.CrossEntropyLoss(), network, loader(), {"accuracy": accuracy, "best": best_class})
     evaluator.load(*plane_of(network))
-    (values, nothing, _), (none, text, _) = measure_points(evaluator, [(0.0, 0.0), (1e4, 0.0)])
+    (values, nothing, _), (none, text, _) = Worker(evaluator).measure_points([(0.0, 0.0), (1e4, 0.0)])
     evaluator.close()
     assert (nothing, none) == (None, None)
     assert set(values) == {"loss", "loss_stderr", "accuracy", "best"}
@@ -207,7 +207,7 @@ def test_memory_that_a_metric_wants_is_had_by_smaller_batches():
     evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), loader(), {"hungry": hungry})
     evaluator.load(*plane_of(mlp()))
     evaluator.use_batch_size(50)
-    ((values, error, _),) = measure_points(evaluator, [(0.0, 0.0)])
+    ((values, error, _),) = Worker(evaluator).measure_points([(0.0, 0.0)])
     assert error is None
     assert np.isfinite(values["hungry"])
     assert evaluator.description.plan.batch_size == 13

@@ -19,7 +19,7 @@ from workers.errors import (
 from workers.evaluator import MeasurementSetup, SampleMemory
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
-from workers.pools.in_process import InProcessPool, measure_points
+from workers.pools.in_process import InProcessPool, Worker
 from workers.samples.sources import hold
 from workers.torch.evaluator import TorchEvaluator
 from workers.torch.own_loss import OwnLoss
@@ -251,7 +251,7 @@ def test_passes_that_differ_are_an_error(how):
     with pytest.raises(
         ChangedSamplesError, match=r"batch 8 \(samples 400 to 449\) is another one now.*augmentation off"
     ):
-        [measure_points(streamed, [tuple(point) for point in POINTS]) for _ in range(5)]
+        [Worker(streamed).measure_points([tuple(point) for point in POINTS]) for _ in range(5)]
 
 
 def test_a_stream_that_gives_fewer_samples_later_is_an_error():
@@ -275,7 +275,7 @@ def test_a_point_that_raises_fails_alone():
 
     streamed = evaluator(nn.CrossEntropyLoss(), DataLoader(Rows(), batch_size=50), metrics={"picky": picky})
     good, bad = (0.1, 0.1), (1e4, 1e4)
-    outcomes = measure_points(streamed, [good, bad, good])
+    outcomes = Worker(streamed).measure_points([good, bad, good])
     assert outcomes[0] == outcomes[2]
     assert outcomes[0][0]["loss"] > 0
     assert outcomes[1][0] is None
