@@ -14,9 +14,9 @@ import numpy as np
 from workers.metric_names import MetricName, other_datasets
 
 from ..grid.data import LOSS_ERROR
+from ..planes.pca import is_almost_nothing, percentages
 from ..record.checks import PointStatus
 from ..roles import CHECKPOINT
-from ..shares import is_almost_nothing, percentages
 from .eigenvectors import (
     MATRIX_NAMES,
     eigenvector_label,

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from landscape import measure_curvature
+from landscape.functions import measure_curvature
 
 GENERATOR = torch.Generator().manual_seed(0)
 INPUTS, TARGETS = torch.randn(9, 4, generator=GENERATOR), torch.randn(9, 2, generator=GENERATOR)

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from landscape import connect, evaluate, measure_curvature, random_plane
+from landscape import evaluate, random_plane
+from landscape.functions import connect, measure_curvature
 
 WORDS = torch.randint(10, (8, 5), generator=torch.Generator().manual_seed(0))
 TARGETS = torch.arange(8) % 3
