@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from landscape import Measure, MeasurementPlan, SummaryLandscape, random_plane
 from landscape.cli import app
+from landscape.planes import random_line
 from landscape.planes.pca import CENTERINGS
 from landscape.record.options import (
     OPTIONS,
@@ -217,7 +218,7 @@ def test_a_door_refuses_a_wrong_option_before_it_looks_at_anything_else(door, na
 def test_what_a_measurement_has_no_use_for_is_refused(method, given, name):
     asked = {"points": (random_plane, [[0, 0]]), "connect": ("a", "b")}.get(method, ("a",))
     more = {"factor": 2} if method == "regrid" else {}
-    plane = random_plane(torch.nn.Linear(2, 2)) if method == "points" else None
+    plane = random_line(torch.nn.Linear(2, 2)) if method == "points" else None
     with pytest.raises(ValueError, match=f"^{name} must be left out for {method}: "):
         getattr(Measure(list, **given), method)(*((plane, asked[1]) if plane else asked), **more)
 
