@@ -13,20 +13,12 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 
-from landscape import (
-    Comparison,
-    Landscape,
-    SummaryLandscape,
-    evaluate,
-    hessian_plane,
-    pca_plane,
-    plane_through,
-    random_line,
-    random_plane,
-)
+from landscape import Comparison, Landscape, SummaryLandscape, evaluate, pca_plane, random_plane
 from landscape.demo import callback_fn, digits, digits_network
 from landscape.figures import plot_multiples, save_figure
+from landscape.functions import hessian_plane
 from landscape.grid.landscape_file import read_landscape
+from landscape.planes import plane_through, random_line
 from landscape.record.checks import PointStatus
 from landscape.sampling.sampling import full_grid
 

@@ -60,11 +60,20 @@ class SharedOptions(griffe.Extension):
 
     def on_function(self, *, func: griffe.Function, **_details: Any) -> None:
         """Takes the docstring and the parameters from the function itself, which its decorator has completed."""
-        if "options" not in func.parameters or not any("documented" in str(item.value) for item in func.decorators):
+        self._complete(func, func)
+
+    def on_class_members(self, *, cls: griffe.Class, **_details: Any) -> None:
+        """Takes them from a class whose constructor has the options."""
+        if "__init__" in cls.members:
+            self._complete(cls, cls.members["__init__"])
+
+    def _complete(self, door: griffe.Object, func: Any) -> None:
+        decorators = getattr(door, "decorators", ())
+        if "options" not in func.parameters or not any("documented" in str(item.value) for item in decorators):
             return
-        function = griffe.dynamic_import(func.path)
-        if func.docstring is not None:
-            func.docstring.value = inspect.getdoc(function) or ""
+        function = griffe.dynamic_import(door.path)
+        if door.docstring is not None:
+            door.docstring.value = inspect.getdoc(function) or ""
         shared = [item for item in inspect.signature(function).parameters.values() if item.name not in func.parameters]
         del func.parameters["options"]
         for item in shared:

@@ -78,7 +78,8 @@ OTHER_GRID = (
 )
 """What to do where the plane of a file is not known."""
 OTHER_GRID_OF_CURVE = (
-    "Call evaluate(Path.load(...), ...) with another size and the same output: points that both grids have are kept."
+    "Call Measure(callback_fn).grid(Path.load(...), ...) with another size and the same output: points that both grids "
+    "have are kept."
 )
 """The same for a curve."""
 OTHER_GRID_ALONG_EIGENVECTORS = (
@@ -86,5 +87,5 @@ OTHER_GRID_ALONG_EIGENVECTORS = (
     "be others. Or pass plane=plane."
 )
 """The same where the directions are eigenvectors."""
-MEASURE_BARRIER = "Measure it with landscape.barrier(a, b, callback_fn)."
+MEASURE_BARRIER = "Measure it with Measure(callback_fn).barrier(a, b)."
 """What to do where a line is not the whole way between two networks."""

@@ -27,10 +27,10 @@ from .errors import error_message
 from .grid.data import LandscapeData
 from .grid.differences import own_values_text
 from .grid.samples import kept_text
+from .planes.pca import percentages
 from .record.checks import PointStatus
 from .roles import CHECKPOINT, ORIGIN
 from .sampling.sampling import first_grid_counts
-from .shares import percentages
 from .topology.words import minima_text
 
 _FAILURES_IN_TEXT = 10

@@ -126,7 +126,7 @@ class Landscape(ReadOnly, LandscapeData):
 
         At a measured point of the grid it is the measurement. Elsewhere it lies between the four points around the
         place (two on a line) and is interpolated linearly in each direction, so that it never leaves their range;
-        ``landscape.measure_points`` measures there instead.
+        ``Measure.points`` measures there instead.
 
         Args:
             x: first coordinate.

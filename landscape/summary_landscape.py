@@ -4,35 +4,42 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collectors.errors import RunDirectoryError
 from collectors.files.places import AnyPath, check_directory
 from collectors.files.remote_path import RemotePath
-from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
+from collectors.run_directory.settings import LandscapeSettings
 from collectors.validation import check_device_ids, wrong_value
+from collectors.weights.safetensors_file import StateReader
+from workers.users_code import warn_user
 
-from .curvature.hessian_plane import EigenvectorSettings
+from .curvature.hessian_plane import EigenvectorSettings, plane_along_eigenvectors
 from .errors import LandscapeWriteError
+from .grid.data import LandscapeData
 from .grid.experiment import GridExperiment
 from .grid.forecast import fewest_points
+from .grid.kept_plane import keep_plane
 from .grid.landscape_file import LANDSCAPE_FILE
-from .grid.measuring import measure_grid
 from .landscape import Landscape
 from .planes.extent import check_extent
-from .planes.further_runs import find_further_runs
-from .planes.plane import buffer_policy
-from .record.driver import forecast, open_record
+from .planes.from_checkpoints import plane_of_runs, random_plane_of
+from .planes.further_runs import FurtherRuns, find_further_runs
+from .planes.networks import checkpoints_of_run
+from .planes.plane import Plane, buffer_policy
+from .planes.plane_file import check_directions
+from .record.driver import Stored, carry_out, open_record
 from .record.options import RunCurvatureOptions, RunOptions, documented, with_defaults
 from .record.provenance import function_attribute, run_attributes
 from .record.run import Run
 from .record.workers import Workers, measurement_options
 from .record.writer import make_output_folder
-from .run_jobs import check_all_is_drawn, find_jobs, plane_of_job
 from .sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
@@ -41,10 +48,8 @@ if TYPE_CHECKING:
     from .curvature.curvature import Curvature
 
 
-_DRY_RUN = (
-    "dry run: reads the data set, times a few batches and measures one landscape's origin; compiles nothing, and "
-    "writes no landscape"
-)
+_NO_FILE_NAME = re.compile(r"[^\w.-]+")
+_LONGEST_JOINED = 100
 
 
 class SummaryLandscape:
@@ -120,31 +125,26 @@ class SummaryLandscape:
         measurement_options(how)
         check_device_ids("device_ids", device_ids)
         limits, margin = check_extent(chosen["limits"], chosen["margin"])
-        rehearsal = whole.rehearsal
         vectors = EigenvectorSettings.of_run(chosen)
         others = find_further_runs(chosen["also"], run)
         spanning = {name: other.path for name, other in others.runs.items()} if chosen["plane_of"] == "all" else {}
         folder = _output_folder(self._path, output)
-        jobs = find_jobs(
-            run, settings, folder, chosen["name"] or "landscape", list(spanning), chosen["directions"], vectors
-        )
-        check_all_is_drawn(jobs, others, chosen["directions"])
-        landscapes: list[Landscape] = []
-        whole.say(_DRY_RUN, timed=False)
-        whole.say("building the network, reading the samples, timing a few batches")
+        stem = chosen["name"] or "landscape"
+        jobs = _find_jobs(run, settings, folder, stem, list(spanning), chosen["directions"], vectors)
+        _check_all_is_drawn(jobs, others, chosen["directions"])
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(open_record(LANDSCAPE_FILE, job.path, whole)) for job in jobs]
-            points = len(jobs) * fewest_points((settings.landscape_size,) * 2, sampling.sampling)
-            workers = stack.enter_context(Workers(callback_fn, how, whole, stored=files, points=points))
 
-            def experiments(space: WeightSpace) -> list[GridExperiment]:
+            def experiments(workers: Workers) -> list[GridExperiment]:
                 # All planes are built before the first point is measured, so that a damaged checkpoint shows at once.
                 # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
+                space, several = workers.space, "s" if len(jobs) > 1 else ""
+                whole.say(f"opening checkpoints, computing the directions of {len(jobs)} landscape{several}")
                 numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
                 readers = {number: run.checkpoint(number, space) for number in numbers}
                 final, grids = run.metadata.final_number, []
                 for job, stored in zip(jobs, files, strict=True):
-                    plane = plane_of_job(job, stored, readers, workers, chosen, final, others, vectors)
+                    plane = _plane_of_job(job, stored, readers, workers, chosen, whole, final, others, vectors)
                     attributes = {
                         "unit": settings.unit,
                         "intervals": [list(job.numbers)],
@@ -156,43 +156,21 @@ class SummaryLandscape:
                         **run_attributes(self._path, spanning if job.kind == "pca" else {}, folder),
                     }
                     axes = plane.axes(settings.landscape_size, margin, limits)
-                    grids.append(GridExperiment(plane, axes, sampling, attributes))
+                    save = chosen["save_directions"]
+                    grids.append(GridExperiment(plane, axes, sampling, attributes, save_directions=save))
                 return grids
 
-            space = workers.space
-            whole.say(
-                f"opening checkpoints, computing the directions of {len(jobs)} landscape{'s' if len(jobs) > 1 else ''}"
-            )
-            grids, pool = experiments(space), workers.pool
-            if workers.space.differences(space):
-                grids = experiments(workers.space)
-            for grid, stored in zip(grids, files, strict=True):
-                # A night may pass before the last one's turn.
-                grid.check(stored, pool)
-            whole.say(f"measuring a point: a pass over {pool.description.num_samples:,} samples, a part twice")
-            for index, (grid, job, stored) in enumerate(zip(grids, jobs, files, strict=True)):
-                part = whole.part(len(jobs) - index)
-                if not rehearsal:
-                    data, report = measure_grid(grid, stored, pool, part, save_directions=chosen["save_directions"])
-                    landscapes.append(Landscape(data, job.path, report))
-                    continue
-                # A point of the other landscapes takes as long.
-                grid.origins = grids[0].origins
-                whole.say(f"{job.path.name}: {forecast(grid, stored, pool, part)}", timed=False)
-                if grid.plane.curvature is not None and not grid.plane.curvature.is_known:
-                    whole.say(vectors.cost(max(origin.measured.seconds for origin in grid.origins)), timed=False)
-        return landscapes
+            points = len(jobs) * fewest_points((settings.landscape_size,) * 2, sampling.sampling)
+            measured = carry_out(experiments, files, callback_fn, how, whole, points=points)
+        return [Landscape(data, report=report) for data, report in measured]
 
-    @documented(RunCurvatureOptions)
     def gen_curvature(
         self,
         callback_fn: Callable[[], Any],
         numbers: Iterable[int] | None = None,
         *,
-        device_ids: list[int] | None = None,
         output: str | os.PathLike[str] | None = None,
-        num_samples: int | Mapping[str, int | None] | None = None,
-        **options: Unpack[RunCurvatureOptions],
+        **options: Any,
     ) -> Curvature | None:
         """Measures how the loss bends at the checkpoints: eigenvalues of its Hessian, their sum, their density.
 
@@ -202,10 +180,9 @@ class SummaryLandscape:
         Args:
             callback_fn: takes no argument, returns (model, network, dataset, metrics) of PyTorch or JAX.
             numbers: of the checkpoints (their steps or epochs); None takes all. What the file holds of others stays.
-            device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
             output: the directory for the file, a folder or an fsspec URL; None means summary_dir.
-            num_samples: samples that the loss is a mean over; None takes as many as were collected for landscapes.
-            **options: see ``RunCurvatureOptions``.
+            **options: see ``Measure.curvature`` and ``Measure``, whose ``num_samples`` is by default as many as were
+                collected for landscapes; and ``name``, the beginning of the file's name instead of "curvature".
 
         Returns:
             The curvature, a row for each checkpoint of the file; None after a dry run.
@@ -220,19 +197,11 @@ class SummaryLandscape:
         """
         from .curvature.measuring import measure_run
 
-        name = "SummaryLandscape.gen_curvature"
-        chosen: RunCurvatureOptions = with_defaults(name, RunCurvatureOptions, options)
+        chosen: dict[str, Any] = with_defaults("SummaryLandscape.gen_curvature", RunCurvatureOptions, options)
         run = RunDirectory(self._path)
-        return measure_run(
-            run,
-            callback_fn,
-            numbers,
-            _output_folder(self._path, output),
-            stem=chosen["name"] or "curvature",
-            device_ids=device_ids,
-            num_samples=run.settings.num_samples if num_samples is None else num_samples,
-            chosen=chosen,
-        )
+        if chosen["num_samples"] is None:
+            chosen["num_samples"] = run.settings.num_samples
+        return measure_run(run, callback_fn, numbers, _output_folder(self._path, output), chosen)
 
     def clean_ckpt(self) -> None:
         """Removes the run's checkpoints and their metadata; landscape files stay."""
@@ -252,3 +221,122 @@ def _output_folder(run: AnyPath, output: str | os.PathLike[str] | None) -> AnyPa
             raise LandscapeWriteError(f'{error} Or keep the files on this machine: output="landscapes".') from error
         return folder
     return make_output_folder("output", folder)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One landscape to draw: the plane through an interval, or directions around one checkpoint."""
+
+    kind: str  # "pca", "random", "hessian" or "ggn"
+    numbers: tuple[int, ...]
+    path: AnyPath
+    single: bool = True  # whether the run has no other interval
+
+
+def _find_jobs(
+    run: RunDirectory,
+    settings: LandscapeSettings,
+    folder: AnyPath,
+    stem: str,
+    spanning: Sequence[str],
+    directions: str,
+    vectors: EigenvectorSettings,
+) -> list[_Job]:
+    """Returns what to draw from the checkpoints that exist; warns of missing ones, and raises if nothing is left."""
+    unit = settings.unit
+    usable = []
+    for interval in settings.intervals:
+        present, missing = run.present(interval), run.missing(interval)
+        if len(present) < 3:
+            warn_user(
+                f"{run.path} has only {len(present)} of the checkpoints of {unit}s {list(interval)} (missing: "
+                f"{missing}); a plane needs three, so this interval is left out.",
+            )
+            continue
+        usable.append(tuple(present))
+        if missing:
+            warn_user(
+                f"{run.path} has no checkpoints of {unit}s {missing}; the landscape is drawn without them.",
+            )
+    if not usable:
+        raise RunDirectoryError(
+            f"{run.path} has fewer than three checkpoints in every interval; it has those of {unit}s "
+            f"{sorted(run.metadata.files)}. Train longer, or pass collect_landscape={{'intervals': [[...]]}} with "
+            "numbers that exist."
+        )
+    jobs = []
+    result = settings.create_landscape.result
+    # The result in principal directions is the landscape of the last interval.
+    drawn = usable if settings.create_landscape.train else usable[-1:] if result and directions == "pca" else []
+    if drawn:
+        joined = "".join(f"_and_{_NO_FILE_NAME.sub('-', name)}" for name in spanning)[:_LONGEST_JOINED]
+        ends = [(interval[0], interval[-1]) for interval in usable]
+        for index, interval in list(enumerate(usable))[-len(drawn) :]:
+            label = f"{interval[0]}-{interval[-1]}" + (f"_{index}" if ends.count(ends[index]) > 1 else "")
+            place = folder / f"{stem}_{label}_pca{joined}.h5"
+            jobs.append(_Job("pca", interval, place, single=len(usable) == 1))
+    if result and directions != "pca":
+        last = usable[-1][-1]
+        kind = "random" if directions == "random" else vectors.label
+        jobs.append(_Job(directions, (last,), folder / f"{stem}_{last}_{kind}.h5"))
+    return jobs
+
+
+def _check_all_is_drawn(jobs: Sequence[_Job], others: FurtherRuns, directions: str) -> None:
+    """Raises a ValueError for further runs or directions of landscapes that are not drawn."""
+    kinds = {job.kind for job in jobs}
+    if others and "pca" not in kinds:
+        raise ValueError(
+            "also must be left out where no interval is drawn, because others join the planes of intervals; or pass "
+            "collect_landscape={'create_landscape': {'train': True}}."
+        )
+    if directions not in ("random", "pca") and directions not in kinds:
+        raise ValueError(
+            "directions must be left out where no result is drawn, whose landscape has them; or pass "
+            "collect_landscape={'create_landscape': {'result': True}}."
+        )
+
+
+def _plane_of_job(
+    job: _Job,
+    stored: Stored[LandscapeData],
+    readers: Mapping[int, StateReader],
+    workers: Workers,
+    options: RunOptions,
+    whole: Run,
+    final: int | None,
+    others: FurtherRuns,
+    vectors: EigenvectorSettings,
+) -> Plane:
+    """Returns the plane of a landscape, kept beside it where it goes along eigenvectors."""
+    if options["save_directions"]:
+        check_directions(job.path)
+    name = others.joined if job.kind == "pca" else ""
+    networks = checkpoints_of_run([readers[number] for number in job.numbers], job.numbers, name, final)
+    if job.kind == "pca":
+        further = others.networks(job.numbers, single=job.single)
+        spanning = [network for network in further if network.run is not None and options["plane_of"] == "all"]
+        plane = plane_of_runs([*networks, *spanning], workers.space, centering=options["centering"])
+        added = [network for network in further if network not in spanning]
+        return plane.with_networks(added) if added else plane
+    origin = networks[-1]
+    if job.kind != "random":
+        kept, rehearsal = None if whole.overwrite else job.path, whole.rehearsal
+        plane = plane_along_eigenvectors(
+            workers.pool,
+            origin.weights,
+            vectors,
+            role=origin.role,
+            kept=kept,
+            progress=whole.progress,
+            rehearsal=rehearsal,
+        )
+        return plane if rehearsal else keep_plane(stored, plane, whole)
+    return random_plane_of(
+        origin.weights,
+        workers.space,
+        seed=options["seed"],
+        normalization=options["normalization"],
+        perturb_one_dimensional=options["perturb_one_dimensional"],
+        role=origin.role,
+    )

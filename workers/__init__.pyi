@@ -1,11 +1,4 @@
-from .errors import CallbackFunctionError as CallbackFunctionError
-from .errors import FrozenNetworkError as FrozenNetworkError
-from .errors import NondeterministicLossError as NondeterministicLossError
-from .errors import PoolError as PoolError
-from .errors import SamplesError as SamplesError
 from .evaluator import Evaluator as Evaluator
-from .evaluator import EvaluatorDescription as EvaluatorDescription
 from .function_evaluator import FunctionEvaluator as FunctionEvaluator
-from .measurement_options import MeasurementOptions as MeasurementOptions
 from .measurement_plan import MeasurementPlan as MeasurementPlan
 from .torch.own_loss import OwnLoss as OwnLoss

@@ -296,5 +296,5 @@ def fit_curve(evaluator: Evaluator, task: CurveTask, begun: Fitting | None, seco
         return evaluator.fit_curve(task, begun, seconds)
     raise CurveError(
         f"{type(evaluator).__name__} cannot fit a curve, which needs gradients of the loss, in PyTorch. The barrier on "
-        "the straight line can be measured in any framework (landscape.barrier)."
+        "the straight line can be measured in any framework (Measure.barrier)."
     )

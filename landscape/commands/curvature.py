@@ -95,7 +95,7 @@ def compare(
     **options: Any,
 ) -> None:
     """Says which recipe ends in the flatter minimum; after an interruption the same command continues."""
-    from ..comparison.measuring import compare as measure
+    from ..functions import compare as measure
 
     asked = _recipes(recipes, paired=paired)
     with options_named(_typed(asked)):

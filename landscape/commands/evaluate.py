@@ -80,7 +80,7 @@ def _plane(kind: str, asked: _Asked) -> Plane:
             raise ValueError("--directions is missing: --kind own needs one or two safetensors files of directions.")
         return from_weights.custom_plane(directions=read_directions(asked.directions), **asked.origin())
     if kind in ("hessian", "ggn"):
-        from ..curvature.hessian_plane import hessian_plane
+        from ..functions import hessian_plane
 
         origin = {name: value for name, value in asked.origin().items() if name != "network"}
         return hessian_plane(callback_fn=asked.call.func, matrix=kind, seed=asked.seed, **origin, **asked.measured)
@@ -179,7 +179,7 @@ def evaluate(
     """
     from workers.pools.first_call import FirstCall
 
-    from ..evaluation import evaluate as measure
+    from ..functions import evaluate as measure
     from ..record.hdf5 import LANDSCAPE
     from ..record.writer import output_file
 
@@ -193,12 +193,13 @@ def evaluate(
     output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
     # Without a checkpoint the network is needed here anyway.
     call = FirstCall(load_function(function), options if found else None)
-    shared = ("num_samples", "samples", "seed_each_point", "address", "progress", "device_ids")
+    shared = ("num_samples", "samples", "seed_each_point", "address", "progress", "device_ids", "dry_run")
     # Of the same plane: what an earlier call found is read.
     where = {**{name: options[name] for name in shared}, "kept_beside": None if options["overwrite"] else output}
     plane = _plane(chosen, _Asked(found, call, directions, numbers, options["seed"], of_plane, where))
     landscape = measure(plane, call, size=points, output=output, **options)
-    typer.echo(f"{landscape.path}\n  {landscape!r}")
+    if landscape is not None:
+        typer.echo(f"{landscape.path}\n  {landscape!r}")
 
 
 def _choose(kind: str, count: int, of_plane: Mapping[str, Any]) -> str:
@@ -238,7 +239,7 @@ _OPTIONS: Mapping[str, Option] = {
 }
 _SHARED = (
     "function", "run", "output", "device_ids", "sampling", "tolerance", "relative_tolerance", *WORKER_OPTIONS,
-    "budget", "progress", "plan", "sample_memory", "compile",
+    "budget", "progress", "plan", "sample_memory", "compile", "dry_run",
 )  # fmt: skip
 _CALLED = {
     OTHER_GRID: "Put that file back, if the landscape was moved or copied without it. Or run the command that measured "
@@ -269,7 +270,7 @@ def refine(
     Every point is kept with --factor, and with a size whose cells divide those of the file (79 for 40 points). Any
     other size goes into a new file, after a warning that says how many points are kept.
     """
-    from ..regridding import refine as refine_in_python
+    from ..functions import refine as refine_in_python
 
     example = "2, or two such as 2x1"
     wanted = {"size": one_or_each("--size", size, example), "factor": one_or_each("--factor", factor, example)}
@@ -282,14 +283,15 @@ def widen(file: _File, **options: Any) -> None:
 
     The cells stay as large as they are: whole cells are added until the grid reaches as far as asked.
     """
-    from ..regridding import widen as widen_in_python
+    from ..functions import widen as widen_in_python
 
     _change(widen_in_python, file, **options)
 
 
 def _change(change: Callable[..., Any], file: str, *, function: str | None, **options: Any) -> None:
     landscape = change(file, load_function(_remembered(file) if function is None else function), **options)
-    typer.echo(f"{landscape.path}\n  {landscape!r}")
+    if landscape is not None:
+        typer.echo(f"{landscape.path}\n  {landscape!r}")
 
 
 def _remembered(file: str) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from ..planes.further_runs import as_also
 from ..record.option import Option
-from ..record.options import OPTIONS, RunOptions, SurveyOptions, options_of
+from ..record.options import GridOptions, MeasureOptions, RunOptions, options_of, table_of
 from .arguments import integers, interruptible, numbers, options_named, sample_counts
 
 _Command = Callable[..., None]
@@ -20,8 +20,10 @@ _NOTHING: Mapping[str, str] = {}
 _NO_OPTIONS: Mapping[str, Option] = {}
 
 WORKER_OPTIONS = ("devices_per_worker", "workers_per_device", "address")
-SURVEY_OPTIONS = tuple(options_of(SurveyOptions))
 RUN_OPTIONS = tuple(options_of(RunOptions))
+SURVEY_OPTIONS = tuple(
+    name for name in RUN_OPTIONS if name in {*MeasureOptions.__annotations__, *GridOptions.__annotations__}
+)
 
 RunDirectory = Annotated[
     str, typer.Argument(help="The directory that a SummaryCollector wrote, or its URL such as s3://bucket/run.")
@@ -88,7 +90,7 @@ def with_options(
         table: options of this command alone, or what it says of them.
         called: how errors call further arguments in Python, and what is typed for them, as ``options_named`` takes it.
     """
-    known = {**_COMMON, **OPTIONS, **options_of(kind), **table}
+    known = {**_COMMON, **table_of(kind), **table}
 
     def complete(command: _Command) -> _Command:
         signature = inspect.signature(command, eval_str=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +13,16 @@ from .arguments import load_function
 from .options import SURVEY_OPTIONS, choice, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
+if TYPE_CHECKING:
+    from collectors.networks.weight_space import WeightSpace
+
+    from ..paths.barrier import Barrier
+
 _SHARED = tuple(name for name in SURVEY_OPTIONS if name not in ("limits", "margin", "extremes"))
+# A curve is fitted with the loss alone, by a plan of its own.
+_OF_WAY = (
+    "plan", "groups", "keep_samples", "buffers", "recalibration_batch_size", "precision", "seed_each_point", "samples",
+)  # fmt: skip
 _CALLED = {"a": "A", "b": "B"}
 _COMPARED = 32  # samples on which an alignment is verified
 _NETWORK = "checkpoint file, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER; NAME= in front names it in pictures."
@@ -27,8 +37,6 @@ def barrier(
     b: Second,
     *,
     function: str,
-    device_ids: Any,
-    num_samples: Any,
     output: Annotated[
         str | None, typer.Option("-o", "--output", help="The landscape file of the line to write, or its URL.")
     ] = None,
@@ -42,22 +50,16 @@ def barrier(
     """
     from workers.pools.first_call import FirstCall
 
-    from ..paths.barrier import barrier_on
-    from ..planes.from_weights import line_between
+    from ..functions import barrier as measure
     from ..record.hdf5 import LANDSCAPE
     from ..record.writer import output_file
 
     typed = [TypedCheckpoint.read(text) for text in (a, b)]
     if output is not None:
         output_file(output, [item.place for item in typed], LANDSCAPE, overwrite=options["overwrite"])
-    call = FirstCall(load_function(function), {**options, "device_ids": device_ids})
-    ends = named_weights("A and B", typed, call.space)
-    line = line_between(*([ends] if isinstance(ends, dict) else ends), network=call.space)
-    where = {"device_ids": device_ids, "output": output, "num_samples": num_samples}
-    result = barrier_on(line, call, points, **where, options=options)
-    if result.landscape.path is not None:
-        typer.echo(str(result.landscape.path))
-    typer.echo(f"  {result!r}")
+    call = FirstCall(load_function(function), options)
+    first, last, names = _ends(typed, call.space)
+    _show(measure(first, last, call, points, names=names, output=output, **options))
 
 
 @with_options(
@@ -70,8 +72,6 @@ def connect(
     b: Second,
     *,
     function: str,
-    device_ids: Any,
-    num_samples: Any,
     output: Annotated[
         str,
         typer.Option("-o", "--output", help="The landscape file of the curve, or its URL; the path is kept beside it."),
@@ -94,36 +94,50 @@ def connect(
     """
     from workers.pools.first_call import FirstCall
 
+    from ..measure import Measure
     from ..paths.alignment import align as align_weights
-    from ..paths.connecting import connect as fit
     from ..paths.fitting import curve_beside
     from ..record.hdf5 import LANDSCAPE
-    from ..record.options import CurveOptions, options_of
+    from ..record.options import split_options
     from ..record.run import Run
     from ..record.writer import output_file
     from ..replacing import check_no_input
 
-    where = {"device_ids": device_ids, "num_samples": num_samples}
     typed = [TypedCheckpoint.read(text) for text in (a, b)]
     inputs = [item.place for item in typed]
     place = output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
     check_no_input("output", curve_beside(place), inputs)
     # For alignment it is called here anyway.
-    call = FirstCall(load_function(function), None if align else {**options, "device_ids": device_ids})
-    ends = named_weights("A and B", typed, call.space)
-    first, last = ends.values() if isinstance(ends, dict) else ends
-    names = list(ends) if isinstance(ends, dict) else None
+    call = FirstCall(load_function(function), None if align else options)
+    first, last, names = _ends(typed, call.space)
     if align:
         aligned = align_weights(last, to=first, network=call.network(), example=call.example(_COMPARED))
         typer.echo(aligned.summary())
         last, names = aligned.weights, names or [item.label for item in typed]
     run = Run.checked(options)
-    shared = {name: options[name] for name in options_of(CurveOptions) if name in options and name != "plan"}
-    path = fit(
-        first, last, call, kind, bends, steps, learning_rate, batch_size, options["seed"],
-        names=names, output=str(curve_beside(place)), **where, **shared,
-    )  # fmt: skip
-    if not path.curve.complete:
+    shared, of_way = split_options(options)
+    fitting = {name: value for name, value in shared.items() if name not in _OF_WAY}
+    path = Measure(call, **fitting).connect(
+        first, last, kind, bends, steps, learning_rate, batch_size, names=names, output=str(curve_beside(place))
+    )
+    if path is None or not path.curve.complete:
         return
-    result = path.barrier(call.func, points, output=output, **where, **{**options, "budget": run.left})
-    typer.echo(f"{result.landscape.path}\n  {path!r}\n  {result!r}")
+    result = Measure(call.func, **{**shared, "budget": run.left}).barrier(path, points=points, output=output, **of_way)
+    if result is not None:
+        typer.echo(f"{result.landscape.path}\n  {path!r}\n  {result!r}")
+
+
+def _ends(typed: Sequence[TypedCheckpoint], space: WeightSpace) -> tuple[Any, Any, list[str] | None]:
+    """Returns the two networks and, where they need any, their names."""
+    ends = named_weights("A and B", typed, space)
+    names = list(ends) if isinstance(ends, dict) else None
+    first, last = ends.values() if isinstance(ends, dict) else ends
+    return first, last, names
+
+
+def _show(result: Barrier | None) -> None:
+    if result is None:
+        return
+    if result.landscape.path is not None:
+        typer.echo(str(result.landscape.path))
+    typer.echo(f"  {result!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -30,24 +30,10 @@ _MOST_BYTES = 2**30
 _MOST_DIRECTIONS = 16
 
 
-@dataclass(frozen=True)
-class ComparisonSettings:
-    """What is measured of each network; ``OPTIONS`` explains and checks it."""
-
-    directions: int
-    points: int
-    radius: float
-    normalization: str
-    seed: int
-    confidence: float
-    rise: float
-    trace_lines: int
-
-    @property
-    def t(self) -> Float64[np.ndarray, " points"]:
-        """Places on a line, in lengths of its direction; 0 is exactly in the middle."""
-        half = np.linspace(0, float(self.radius), self.points // 2 + 1)
-        return np.concatenate([-half[:0:-1], half])
+def line_places(points: int, radius: float) -> Float64[np.ndarray, " points"]:
+    """Returns places on a line, in lengths of its direction; 0 is exactly in the middle."""
+    half = np.linspace(0, radius, points // 2 + 1)
+    return np.concatenate([-half[:0:-1], half])
 
 
 @dataclass
@@ -120,31 +106,29 @@ class FailedNetwork:
 class NetworkLines:
     """The lines through a network of finite weights; a point takes ``seconds``, once its loss is measured."""
 
-    def __init__(self, pool: Pool, state: AlignedState, settings: ComparisonSettings) -> None:
+    def __init__(self, pool: Pool, state: AlignedState, settings: Mapping[str, Any]) -> None:
         self._pool, self._state, self._settings = pool, state, settings
         self.seconds: float | None = None
 
     def load(self, directions: Sequence[int]) -> None:
         """Puts the network and some of the directions on the workers."""
         space, settings = self._pool.description.space, self._settings
+        drawn = {name: settings[name] for name in ("seed", "normalization")}
         parameters, buffers = origin_state(self._state, space)
-        vectors = [
-            random_direction(space, self._state, seed=settings.seed, index=number, normalization=settings.normalization)
-            for number in directions
-        ]
+        vectors = [random_direction(space, self._state, index=number, **drawn) for number in directions]
         if not any(values.any() for values in vectors[0].values()):
             raise PlaneError(
                 f"a random direction is zero at {self._state.label}: no trainable tensor of the network "
                 f"{space.network} that may move has two axes and values other than zero."
             )
-        self._pool.load(parameters, vectors, buffers, (), [_at(len(directions), 0, settings.radius)])
+        self._pool.load(parameters, vectors, buffers, (), [_at(len(directions), 0, settings["radius"])])
 
     def measure(self, data: ComparisonData, row: int, run: Run) -> Iterator[MeasuredLine]:
         """Yields each line that was not measured, as soon as it is whole."""
         settings = self._settings
-        wanted = data.status[row, : settings.directions]
+        wanted = data.status[row, : settings["directions"]]
         todo = np.flatnonzero(wanted != PointStatus.MEASURED).tolist()
-        size = _directions_at_once(self._pool.description.space, settings.directions)
+        size = _directions_at_once(self._pool.description.space, settings["directions"])
         origin: dict[str, float] | None = None
         for begin in range(0, len(todo), size):
             chunk = todo[begin : begin + size]
@@ -160,7 +144,7 @@ class NetworkLines:
         settings = self._settings
         if lacks_trace(data, row, settings):
             parameters, buffers = origin_state(self._state, self._pool.description.space)
-            lines, seed, confidence = settings.trace_lines, settings.seed, settings.confidence
+            lines, seed, confidence = settings["trace_lines"], settings["seed"], settings["confidence"]
             trace = find_trace_by_lines(self._pool, parameters, buffers, lines, seed=seed, confidence=confidence)
             yield MeasuredTrace(row, lines, trace.value, trace.low, trace.high)
 
@@ -222,8 +206,8 @@ def _directions_at_once(space: WeightSpace, directions: int) -> int:
     return max(1, min(directions, _MOST_DIRECTIONS, _MOST_BYTES // max(size, 1)))
 
 
-def lacks_trace(data: ComparisonData, row: int, settings: ComparisonSettings) -> bool:
+def lacks_trace(data: ComparisonData, row: int, settings: Mapping[str, Any]) -> bool:
     """Returns whether the trace of a network is asked for, and not known from as many lines."""
-    if not settings.trace_lines:
+    if not settings["trace_lines"]:
         return False
-    return bool(np.isnan(data.trace[row])) or data.trace_lines.get(data.sha256[row]) != settings.trace_lines
+    return bool(np.isnan(data.trace[row])) or data.trace_lines.get(data.sha256[row]) != settings["trace_lines"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -29,20 +28,15 @@ from ..planes.directions import random_direction
 from ..planes.from_checkpoints import plane_of_eigenvectors
 from ..planes.plane import Plane
 from ..record.identity import eigenvectors_identity, identity_of
-from ..record.options import EigenvectorOptions, RunOptions, documented, with_defaults
-from ..record.run import duration_text
+from ..record.options import RunOptions
 from ..record.workers import open_workers
 from ..roles import UNKNOWN, OriginRole, named_origin
 from .experiment import curvature_task, find_out_how_losses_add_up
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from jaxtyping import Float
 
 
-# How long a product takes, in forward passes over all samples.
-_PASSES_FOR_A_PRODUCT = (4, 7)
 _MATRICES = {"hessian": "Hessian", "ggn": "Gauss-Newton matrix"}
 
 
@@ -86,16 +80,6 @@ class EigenvectorSettings:
         """What the file names of such planes end with, so that several lie side by side."""
         return self.matrix if self.which == USUAL else "_".join((self.matrix, *self.which))
 
-    def cost(self, seconds_per_point: float) -> str:
-        """Returns what finding the eigenvectors will cost, in words."""
-        fewest, most = (20, 90) if BOTTOM in self.which else (8, 25)
-        (shortest, longest), names = _PASSES_FOR_A_PRODUCT, " and ".join(self.which)
-        times = [duration_text(seconds_per_point * count) for count in (fewest * shortest, most * longest)]
-        return (
-            f"before that its directions, the eigenvectors {names}: about {fewest} to {most} products, each as long as "
-            f"{shortest} to {longest} points; {times[0]} to {times[1]}"
-        )
-
     @property
     def measured(self) -> CurvatureSettings:
         """The settings with which workers find the eigenvectors."""
@@ -119,54 +103,20 @@ class EigenvectorSettings:
         )
 
 
-@documented(EigenvectorOptions)
-def hessian_plane(
-    origin: Weights,
-    callback_fn: Callable[[], Any],
-    *,
-    name: str | None = None,
-    num_samples: int | Mapping[str, int | None] | None = None,
-    kept_beside: str | os.PathLike[str] | None = None,
-    device_ids: list[int] | None = None,
-    **options: Unpack[EigenvectorOptions],
+def find_hessian_plane(
+    origin: Weights, callback_fn: Callable[[], Any], name: str | None, kept_beside: object, chosen: Mapping[str, Any]
 ) -> Plane:
-    """Returns a plane, or a line, along eigenvectors of the loss's Hessian at a set of weights.
-
-    The directions have length one, so that coordinates are distances in weight space, and the loss bends along each as
-    its eigenvalue says: half the eigenvalue times the distance squared. The plane's own axes reach to where that is
-    ``rise``. Random directions average over all eigenvalues, so that a saddle looks like a minimum in them; along
-    ("top", "bottom") it does not.
-
-    Args:
-        origin: the weights: a network, a state dict, a file, or a ``StateReader``.
-        callback_fn: takes no argument, returns (model, network, dataset, metrics); PyTorch or JAX.
-        name: what pictures call the network, such as "SGD"; None calls it the origin.
-        num_samples: samples that the loss is a mean over; None means all of the data set.
-        kept_beside: a landscape file for which an earlier call found this plane; its vectors are read instead.
-        device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-        **options: see ``EigenvectorOptions``.
-
-    Returns:
-        The plane. ``evaluate`` keeps its vectors beside the landscape file, and continues with those.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong value.
-        CurvatureError: the network or the loss has no second derivatives; the text says what else there is.
-        CheckpointError: the weights do not fit the network or are not finite.
-        LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
-
-    Source: Boettcher and Wheeler 2024 (saddles in random planes); Ghorbani, Krishnan and Xiao 2019.
-    """
-    chosen: EigenvectorOptions = with_defaults("hessian_plane", EigenvectorOptions, options)
-    settings = EigenvectorSettings(**{item.name: chosen[item.name] for item in fields(EigenvectorSettings)})  # type: ignore[literal-required]
-    # Products run eagerly.
-    how = {**chosen, "num_samples": num_samples, "device_ids": device_ids, "compile": False}
+    """Returns the plane along eigenvectors at a set of weights; one along any vectors in a dry run."""
+    settings = EigenvectorSettings(**{item.name: chosen[item.name] for item in fields(EigenvectorSettings)})
     role = named_origin(name)
     kept = None if kept_beside is None else check_directory("kept_beside", kept_beside)
     reader = as_reader("origin", origin)
-    with open_workers(callback_fn, how) as pool:
-        return plane_along_eigenvectors(pool, reader, settings, role=role, kept=kept, progress=chosen["progress"])
+    progress, rehearsal = chosen["progress"], chosen["dry_run"]
+    # Products run eagerly.
+    with open_workers(callback_fn, {**chosen, "compile": False}, rehearsal=rehearsal) as pool:
+        return plane_along_eigenvectors(
+            pool, reader, settings, role=role, kept=kept, progress=progress, rehearsal=rehearsal
+        )
 
 
 def plane_along_eigenvectors(

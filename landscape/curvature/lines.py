@@ -34,43 +34,12 @@ _HALVINGS = 3
 _AGREE = 0.1
 
 
-def trace_by_lines(
-    weights: Weights,
-    callback_fn: Callable[[], Any],
-    lines: int = 30,
-    *,
-    seed: int = 0,
-    num_samples: int | Mapping[str, int | None] | None = None,
-    device_ids: list[int] | None = None,
-) -> Trace:
-    """Estimates the trace of the loss's Hessian (the sum of its eigenvalues) in any framework, without derivatives.
-
-    Each line goes through the weights in a random direction of -1 and 1, and takes two losses; the mean of their second
-    differences is the trace (Hutchinson 1990). The step is chosen so that the loss rises by a thousandth of itself, and
-    tried against its half. Where derivatives exist, ``measure_curvature`` needs fewer passes for the same accuracy.
-
-    Args:
-        weights: a network, a state dict, or the path of a file of weights.
-        callback_fn: takes no argument; returns (model, network, dataset, metrics), or an Evaluator.
-        lines: how many.
-        seed: of their directions.
-        num_samples: samples that the loss is a mean over; None means all of the data set.
-        device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-
-    Returns:
-        The trace, its 95 % interval (Student's t; NaN for one line), and what each line gave.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong value.
-        CurvatureError: the loss is not finite there, or cannot be measured.
-        LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
-    """
+def measure_trace(weights: Weights, callback_fn: Callable[[], Any], lines: int, chosen: Mapping[str, Any]) -> Trace:
+    """Estimates the trace of the Hessian at a set of weights, with workers of its own."""
     check_int("lines", lines, minimum=1)
-    check_int("seed", seed, minimum=0)
     reader = as_reader("weights", weights)
-    how = {"num_samples": num_samples, "seed": seed, "device_ids": device_ids}
-    with open_workers(callback_fn, how, points=2 * lines) as pool:
+    seed = chosen["seed"]
+    with open_workers(callback_fn, chosen, points=2 * lines) as pool:
         space = pool.description.space
         state = align(reader, space)
         find_out_how_losses_add_up(pool, {0: state})

@@ -1,10 +1,9 @@
-"""``measure_curvature``: the curvature at one set of weights, and what it shares with a run's."""
+"""Measures the curvature at one set of weights, or along a run."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from collectors.errors import RunDirectoryError
 from collectors.files.places import AnyPath
@@ -12,25 +11,22 @@ from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import RunDirectory
 from collectors.summary.recorded_values import gradient_descent_rates
 from collectors.validation import check_int, wrong_type, wrong_value
-from collectors.weights.aligned import AlignedState, Weights, align, as_reader
+from collectors.weights.aligned import AlignedState, align
+from collectors.weights.safetensors_file import StateReader
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import Matrix, ProductSettings
 from workers.users_code import warn_user
 
 from ..record.driver import carry_out, open_record
-from ..record.options import CurvatureOptions, RunCurvatureOptions, documented, with_defaults
 from ..record.provenance import function_attribute, run_attributes
 from ..record.record import record_format
 from ..record.run import Run
-from ..record.writer import output_file
+from ..record.workers import Workers
 from ..roles import CHECKPOINT
 from .curvature import Curvature
 from .data import CurvatureData
 from .experiment import CurvatureExperiment
 from .vectors_file import Eigenvectors
-
-if TYPE_CHECKING:
-    from typing import Unpack
 
 _NUMBER = 0  # of a single set of weights
 _MOST_RATES = 1000  # that an attribute holds
@@ -38,50 +34,13 @@ _OF_SETTINGS = (
     "top", "bottom", "trace_probes", "density_probes", "density_steps", "tolerance", "max_products", "keep_vectors",
     "seed",
 )  # fmt: skip
-_DRY_RUN = "dry run: reads the data set and makes a few products at the last checkpoint; writes nothing"
 
 
-@documented(CurvatureOptions)
-def measure_curvature(
-    weights: Weights,
-    callback_fn: Callable[[], Any],
-    *,
-    device_ids: list[int] | None = None,
-    output: str | os.PathLike[str] | None = None,
-    num_samples: int | Mapping[str, int | None] | None = None,
-    **options: Unpack[CurvatureOptions],
-) -> Curvature:
-    """Measures how a loss bends at one set of weights: eigenvalues of its Hessian, their sum, their density.
-
-    Args:
-        weights: a network, a state dict, or the path of a file of weights.
-        callback_fn: takes no argument, returns (model, network, dataset, metrics) of PyTorch or JAX.
-        device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-        output: the curvature file, or its fsspec URL; None keeps all in memory. A file of the same identity is
-            continued.
-        num_samples: samples that the loss is a mean over; None means all of the data set. Where callback_fn returns
-            several data sets by name, that of the first one counts.
-        **options: see ``CurvatureOptions``.
-
-    Returns:
-        The curvature, with one row; its ``path`` is ``output``.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong value.
-        CurvatureError: the loss is not finite, or the network or the loss has no second derivative.
-        LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
-    """
-    chosen: CurvatureOptions = with_defaults("measure_curvature", CurvatureOptions, options)
-    settings, run = _settings(chosen), Run.checked(chosen)
-    reader = as_reader("weights", weights)
-    path = None if output is None else output_file(output, (reader,))
-    how = {**chosen, "device_ids": device_ids, "num_samples": num_samples}
-    measured = _measure(
-        lambda space: {_NUMBER: align(reader, space)}, callback_fn, path, CHECKPOINT, {}, how, settings, run
-    )
-    assert measured is not None
-    return measured
+def measure_weights(
+    reader: StateReader, callback_fn: Callable[[], Any], path: AnyPath | None, chosen: Mapping[str, Any]
+) -> Curvature | None:
+    """Measures the curvature at one set of weights; None after a dry run."""
+    return _measure(lambda space: {_NUMBER: align(reader, space)}, callback_fn, path, CHECKPOINT, {}, chosen)
 
 
 def measure_run(
@@ -89,28 +48,23 @@ def measure_run(
     callback_fn: Callable[[], Any],
     numbers: Iterable[int] | None,
     folder: AnyPath,
-    *,
-    stem: str,
-    device_ids: list[int] | None,
-    num_samples: int | Mapping[str, int | None] | None,
-    chosen: RunCurvatureOptions,
+    chosen: Mapping[str, Any],
 ) -> Curvature | None:
     """Measures the curvature at a run's checkpoints for ``SummaryLandscape.gen_curvature``; None after a dry run."""
-    settings, run = _settings(chosen), Run.checked(chosen)
     measured_numbers = _numbers(directory, numbers)
     span = f"{measured_numbers[0]}-{measured_numbers[-1]}" if len(measured_numbers) > 1 else f"{measured_numbers[0]}"
-    path = folder / f"{stem}_{span}{'' if chosen['matrix'] == 'hessian' else '_' + chosen['matrix']}.h5"
+    matrix = "" if chosen["matrix"] == "hessian" else f"_{chosen['matrix']}"
+    path = folder / f"{chosen['name'] or 'curvature'}_{span}{matrix}.h5"
     attributes = {
         "step_per_epoch": directory.metadata.step_per_epoch,
         **run_attributes(directory.path, {}, folder),
         **_learning_rate(directory),
     }
-    how = {**chosen, "device_ids": device_ids, "num_samples": num_samples}
 
     def weights(space: WeightSpace) -> dict[int, AlignedState]:
         return {number: align(directory.checkpoint(number, space), space) for number in measured_numbers}
 
-    return _measure(weights, callback_fn, path, directory.settings.unit, attributes, how, settings, run)
+    return _measure(weights, callback_fn, path, directory.settings.unit, attributes, chosen)
 
 
 def _learning_rate(run: RunDirectory) -> dict[str, float | dict[str, float]]:
@@ -131,30 +85,21 @@ def _measure(
     path: AnyPath | None,
     unit: str,
     attributes: Mapping[str, Any],
-    options: Mapping[str, Any],
-    settings: CurvatureSettings,
-    run: Run,
+    chosen: Mapping[str, Any],
 ) -> Curvature | None:
     """Returns the curvature at sets of weights, or None after a dry run, which prints a forecast."""
-    run.say(_DRY_RUN, timed=False)
-    vectors: dict[int, Eigenvectors] = {}
-    about = {"samples": options["samples"], **function_attribute(callback_fn), **attributes}
+    products = ProductSettings(cast("Matrix", chosen["matrix"]))
+    settings = CurvatureSettings(products, **{name: chosen[name] for name in _OF_SETTINGS})
+    run, vectors = Run.checked(chosen), dict[int, Eigenvectors]()
+    about = {"samples": chosen["samples"], **function_attribute(callback_fn), **attributes}
 
-    def experiment(space: WeightSpace) -> CurvatureExperiment:
-        return CurvatureExperiment(weights(space), settings, about, unit, vectors)
+    def experiments(workers: Workers) -> list[CurvatureExperiment]:
+        return [CurvatureExperiment(weights(workers.pool.description.space), settings, about, unit, vectors)]
 
     with open_record(record_format(CurvatureData), path, run) as stored:
         # Products run eagerly.
-        measured = carry_out(experiment, stored, callback_fn, {**options, "compile": False}, run)
-    return None if measured is None else Curvature(measured[0], report=measured[1], vectors=vectors)
-
-
-def _settings(chosen: CurvatureOptions) -> CurvatureSettings:
-    """Returns what is measured, checked."""
-    return CurvatureSettings(
-        ProductSettings(cast("Matrix", chosen["matrix"])),
-        **{name: chosen[name] for name in _OF_SETTINGS},  # type: ignore[literal-required]
-    )
+        measured = carry_out(experiments, [stored], callback_fn, {**chosen, "compile": False}, run)
+    return Curvature(measured[0][0], report=measured[0][1], vectors=vectors) if measured else None
 
 
 def _numbers(run: RunDirectory, numbers: Iterable[int] | None) -> list[int]:

@@ -15,9 +15,9 @@ from workers.metric_names import MetricName, other_datasets
 
 from ..grid.data import LOSS_ERROR
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP
+from ..planes.pca import is_almost_nothing, percentages
 from ..record.checks import PointStatus
 from ..roles import CHECKPOINT
-from ..shares import is_almost_nothing, percentages
 
 if TYPE_CHECKING:
     from jaxtyping import UInt8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from workers.users_code import warn_user
 
 from ..drawing.texts import axis_label, full_title, metric_text, printable, value_notes
 from ..errors import LandscapeDamagedError, LandscapeExportError
@@ -101,10 +102,9 @@ def warn_of_interpolated(landscape: LandscapeData, program: str) -> None:
     """Warns where a format that knows no status gets values that were predicted rather than measured."""
     count = landscape.status_counts[PointStatus.INTERPOLATED]
     if count:
-        warnings.warn(
+        warn_user(
             f"{count} of {landscape.status.size} points are interpolated, not measured; {program} has no place to say "
             "so.",
-            stacklevel=2,
         )
 
 
@@ -112,10 +112,9 @@ def warn_of_gaps(values: NDArray[Any], metric: str, program: str, consequence: s
     """Warns of cells without a finite value, which are written as they are."""
     count = int((~np.isfinite(values)).sum())
     if count:
-        warnings.warn(
+        warn_user(
             f"{count} of {values.size} points have no finite {metric}; they are written to {program} as they are. "
             f"{consequence}",
-            stacklevel=2,
         )
 
 

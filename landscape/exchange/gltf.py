@@ -6,7 +6,6 @@ import base64
 import json
 import re
 import struct
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from workers.users_code import warn_user
 
 from ..drawing.texts import metric_text
 from ..meshes.path_mesh import ball_mesh, path_lines, path_marks, path_mesh
@@ -99,9 +100,8 @@ def _as_float32(solid: _Solid) -> dict[str, NDArray[Any]]:
         columns = {name: np.asarray(column, np.float32) for name, column in solid.columns.items()}
     for name in [name for name, column in columns.items() if not np.isfinite(column).all()]:
         del columns[name]
-        warnings.warn(
+        warn_user(
             f"the column {name!r} is left out of {_PROGRAM}, which holds float32 numbers only: some are too large.",
-            stacklevel=2,
         )
     return columns
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from collectors.errors import LandscapeError
 from collectors.weights.safetensors_file import CheckpointFile
 from workers.metric_names import other_datasets
+from workers.users_code import warn_user
 
 from ..errors import LandscapeFormatError
 from ..grid.data import LandscapeData
@@ -81,7 +81,7 @@ def _surface(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
         values["test_loss"] = landscape[f"loss@{test}"]
     for name, metric in landscape.metrics.items():
         if name in _THEIR_NAMES or (name in values and name not in theirs):
-            warnings.warn(f"the metric {name!r} is left out of {_PROGRAM}, which uses that name itself.", stacklevel=3)
+            warn_user(f"the metric {name!r} is left out of {_PROGRAM}, which uses that name itself.")
         elif name not in theirs:
             values[_EIGENVALUES.get(name, name)] = metric
     # Theirs are in percent.
@@ -90,8 +90,8 @@ def _surface(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
         if share in landscape.metrics and percent not in landscape.metrics:
             values[percent] = 100 * landscape[share]
     if landscape.y is None and "train_acc" not in values:
-        warnings.warn(
-            "the landscape has neither 'accuracy' nor 'train_acc', without which plot_1D.py stops.", stacklevel=3
+        warn_user(
+            "the landscape has neither 'accuracy' nor 'train_acc', without which plot_1D.py stops.",
         )
     return values
 
@@ -105,11 +105,10 @@ def _test_set(landscape: LandscapeData) -> str | None:
 def _warn_of_losses_taken_for_missing(loss: NDArray[Any]) -> None:
     count = int((loss <= 0).sum())
     if count:
-        warnings.warn(
+        warn_user(
             f"{count} of {loss.size} points have a loss of 0 or less; they are written as they are, but Li et al.'s "
             "plot_surface.py takes them for missing and would measure them again, and logarithmic plots leave them "
             "out.",
-            stacklevel=3,
         )
 
 
@@ -123,9 +122,8 @@ def _directions(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
 def _vectors(file: CheckpointFile) -> dict[str, NDArray[Any]]:
     """Returns both directions as lists of all parameters in the network's order; frozen ones do not move."""
     if "parameters" not in file.metadata:
-        warnings.warn(
+        warn_user(
             f"the directions in {file.label} are left out: the file does not say the order of the parameters.",
-            stacklevel=4,
         )
         return {}
     parameters = json.loads(file.metadata["parameters"])

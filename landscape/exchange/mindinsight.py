@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 import time
-import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from collectors.files.local_files import naming
 from collectors.summary.event_files import record
+from workers.users_code import warn_user
 
 from ..errors import LandscapeExportError
 from ..roles import CHECKPOINT, FINAL_WEIGHTS
@@ -120,9 +120,8 @@ def _fill_path(loss_path: Any, landscape: LandscapeData, metric: str) -> list[in
     found = landscape.checkpoints
     paths = [] if found is None else found.paths
     if len(paths) > 1:
-        warnings.warn(
+        warn_user(
             f"{_PROGRAM} holds the path of one run, but the landscape has {len(paths)}; it is written without paths.",
-            stacklevel=3,
         )
     if found is None or len(paths) != 1 or found.y is None or metric not in found.projected:
         intervals = landscape.attributes.get("intervals") or [[]]
@@ -132,10 +131,9 @@ def _fill_path(loss_path: Any, landscape: LandscapeData, metric: str) -> list[in
     heights = trajectory.projected[metric]
     known = np.isfinite(heights.astype(np.float32))
     if not known.all():
-        warnings.warn(
+        warn_user(
             f"the checkpoints {trajectory.number[~known].tolist()} are left out of {_PROGRAM}'s path: their projected "
             f"{metric} is no finite number.",
-            stacklevel=3,
         )
     loss_path.intervals.extend(trajectory.number[known].tolist())
     _fill(loss_path.points, trajectory.x[known], trajectory.y[known], heights[known])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from workers.users_code import warn_user
 
 from ..errors import LandscapeExportError
 from ..grid.landscape_file import checkpoint_columns
@@ -79,10 +80,9 @@ def _lifted(space: Space, found: CheckpointsData) -> tuple[NDArray[Any], NDArray
     places = space.place(found.x, found.y, values)
     known = np.isfinite(places).all(axis=1)
     if not known.all():
-        warnings.warn(
+        warn_user(
             f"the checkpoints {found.number[~known].tolist()} are left out of {_PROGRAM}: their projected "
             f"{space.metric} is no finite number.",
-            stacklevel=2,
         )
     rows = np.flatnonzero(known)
     return (rows, _sized(space, places[rows])) if len(rows) else None

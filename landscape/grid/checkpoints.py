@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -77,16 +77,24 @@ class CheckpointsData:
         metric_names: Iterable[str] = ("loss",),
         *,
         has_buffers: bool = False,
-        run: Iterable[int] | None = None,
-        runs: Sequence[str] = ("",),
-        name: Sequence[str] | None = None,
-        final: Iterable[bool] | None = None,
-        sha256: Sequence[str] | None = None,
+        **who: Any,
     ) -> CheckpointsData:
-        """Returns checkpoints with known geometry and all measurements pending; by default, those of one run."""
+        """Returns checkpoints with known geometry and all measurements pending.
+
+        ``who`` is ``run``, ``runs``, ``name``, ``final`` and ``sha256``; by default, they are those of one run.
+        """
         names = tuple(metric_names)
         numbers = np.array(list(number), np.int64)
         count = len(numbers)
+        usual: dict[str, Any] = {
+            "run": (0,) * count, "runs": ("",), "name": ("",) * count, "final": (False,) * count,
+            "sha256": ("",) * count,
+        }  # fmt: skip
+        columns = {**usual, **{column: values for column, values in who.items() if values is not None}}
+        for column, dtype in (("run", np.int64), ("final", np.bool_)):
+            columns[column] = np.array(list(columns[column]), dtype)
+        for column in ("runs", "name", "sha256"):
+            columns[column] = tuple(columns[column])
 
         def pending() -> dict[str, NDArray[Any]]:
             return {name: np.full(count, np.nan) for name in names}
@@ -103,11 +111,7 @@ class CheckpointsData:
             status=np.zeros(count, np.uint8),
             projected_status=np.zeros(count, np.uint8),
             with_plane_buffers_status=np.zeros(count, np.uint8) if has_buffers else None,
-            run=np.zeros(count, np.int64) if run is None else np.array(list(run), np.int64),
-            runs=tuple(runs),
-            name=("",) * count if name is None else tuple(name),
-            final=np.zeros(count, np.bool_) if final is None else np.array(list(final), np.bool_),
-            sha256=tuple(sha256 or ("",) * count),
+            **columns,
         )
 
     @property

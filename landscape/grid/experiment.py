@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collectors.errors import LandscapeError
+from collectors.networks.weight_space import WeightSpace
 from workers.evaluator import EvaluatorDescription
 from workers.measuring.checks import check_determinism, check_same_values, closeness_elsewhere
 from workers.pool import OriginValues, Pool, Result, Task
@@ -19,18 +22,19 @@ from workers.users_code import warn_user
 from ..planes.curved_line import CurvedLine
 from ..planes.networks import columns_of
 from ..planes.plane import Axes, Plane
+from ..planes.plane_file import write_directions
 from ..record.checks import PointStatus
 from ..record.driver import Experiment, Stored
 from ..record.identity import OF_LOSS, identity_of
 from ..record.provenance import data_set_json, measured_attributes
-from ..record.run import Run
+from ..record.run import MeasurementReport, Run
 from ..sampling.adaptive_sampling import AdaptiveSampling
 from ..sampling.sampling import coarse_and_fine, first_grid_counts, pending_points
 from ..sampling.settings import SamplingSettings
 from .checkpoints import CheckpointsData
 from .data import LOSS_ERROR, DirectionsData, LandscapeData
-from .forecast import Forecast, make_forecast
-from .kept_plane import curvature_attribute
+from .forecast import Forecast, SurveyReport, eigenvectors_cost, make_forecast
+from .kept_plane import curvature_attribute, keep_directions
 from .resume import UNDER_WAY, begun_before, check_continues
 from .samples import kept_losses
 from .tasks import (
@@ -50,6 +54,8 @@ if TYPE_CHECKING:
 
 _KINDS = {"pca": "PCA", "random": "random", "hessian": "Hessian", "ggn": "Gauss-Newton", "factors": "factor"}
 _OF_GRID = (*OF_LOSS, "extremes", "keep_samples", "metrics", "groups", "buffers")
+# How far the loss drawn at a network may be from its own, as a share of the larger one.
+_ROUNDING = {"float32": 1e-5, "tf32": 1e-2, "bfloat16": 5e-2}
 _EXTREMES = (
     "max_eigenvalue and min_eigenvalue are the ends of the Hessian's spectrum at each point, each to 1 % of itself, "
     "and convexity_ratio is |min / max|; NaN where an end is not known so well after 200 products."
@@ -71,9 +77,11 @@ class GridExperiment(Experiment[LandscapeData]):
     source: LandscapeData | None = None  # of the same identity on another grid; a new file begins with its points
     closing: Callable[[Pool, LandscapeData], Mapping[str, Any]] | None = None  # attributes while the plane is loaded
     origins: Sequence[OriginValues] = ()  # as each worker measured it; of another plane: a forecast alone
+    save_directions: bool = False  # whether the plane is kept beside the file
     predicted: Forecast | None = None  # what it was expected to cost, once it has begun to measure
     copied: int = 0  # how many losses of checkpoints were known without measuring
     unit: str = "point"
+    trial: str = "measuring a point, a part of it twice"
     _changed_grid: str = ""
     _same: dict[Place, Place] = field(default_factory=dict)
 
@@ -82,7 +90,18 @@ class GridExperiment(Experiment[LandscapeData]):
         self.name = " ".join(item for item in (_KINDS.get(self.plane.decomposition, ""), shape) if item)
 
     def check(self, stored: Stored[LandscapeData], pool: Pool) -> None:
+        """Raises an error where the file or the source holds another experiment, or the plane is of another network."""
+        check_same_network(self.plane, pool.description.space)
         check_continues(stored, self._unmeasured(pool.description), self.source)
+
+    @contextlib.contextmanager
+    def beside(self, stored: Stored[LandscapeData], run: Run) -> Iterator[None]:
+        """Keeps the plane beside the file where that is asked for; along eigenvectors it was kept before."""
+        path = stored.path if self.save_directions and self.plane.curvature is None else None
+        kept = path is None or keep_directions(stored, self.plane, overwrite=run.overwrite)
+        yield
+        if path is not None and not kept:
+            write_directions(path, self.plane)
 
     def begin(self, stored: Stored[LandscapeData], pool: Pool) -> LandscapeData:
         if not self.origins:
@@ -107,7 +126,17 @@ class GridExperiment(Experiment[LandscapeData]):
         return np.concatenate([grid.reshape(-1), *checkpoints])
 
     def forecast(self, record: LandscapeData, todo: Bool[np.ndarray, " tasks"], pool: Pool, run: Run) -> str:
-        return str(self._forecast(record, pool, run, checkpoint_tasks(self.plane, record, self._same)))
+        text = str(self._forecast(record, pool, run, checkpoint_tasks(self.plane, record, self._same)))
+        curvature = self.plane.curvature
+        if curvature is None or curvature.is_known:
+            return text
+        seconds = max(origin.measured.seconds for origin in self.origins)
+        return f"{text}\n{eigenvectors_cost(curvature.which, seconds)}"
+
+    def like(self, measured: Experiment[LandscapeData]) -> None:
+        """Takes over how long a point takes: on another plane it is as long."""
+        assert isinstance(measured, GridExperiment)
+        self.origins = measured.origins
 
     def results(
         self, record: LandscapeData, todo: Bool[np.ndarray, " tasks"], pool: Pool, run: Run
@@ -156,6 +185,13 @@ class GridExperiment(Experiment[LandscapeData]):
                 "the loss is NaN or infinite at every point; it is stored as it is. Check the data and the checkpoint "
                 "that the plane is centred on, or measure a smaller region.",
             )
+        _warn_of_other_losses(self.plane, record)
+
+    def report(self, report: MeasurementReport) -> SurveyReport:
+        """Returns what it cost, and was expected to; the origin is measured in any case, what is copied is not."""
+        assert self.predicted is not None
+        measured = report.measured + 1 - self.copied
+        return SurveyReport(measured, report.resumed, report.seconds, report.workers, self.predicted)
 
     def ended(self, record: LandscapeData) -> str:
         """Returns in words what a budget ended, and what keeps it from being a fine picture."""
@@ -296,3 +332,30 @@ class GridExperiment(Experiment[LandscapeData]):
 def _add(record: LandscapeData, attributes: Mapping[str, Any]) -> int:
     record.attributes.update(attributes)
     return 0
+
+
+def check_same_network(plane: Plane, space: WeightSpace) -> None:
+    """Raises a LandscapeError where a plane is of another network than callback_fn returns."""
+    if differences := space.differences(plane.space):
+        raise LandscapeError(
+            f"the plane was made for another network ({plane.space.network}) than callback_fn returns:\n  "
+            + "\n  ".join(differences[:20])
+            + "\nUse the same network for both, also where callback_fn asks whether there is a GPU."
+        )
+
+
+def _warn_of_other_losses(plane: Plane, data: LandscapeData) -> None:
+    """Warns where a line, a plane or a curve through networks does not meet the loss of one of them."""
+    found, named = data.checkpoints, plane.identity.get("points") or plane.checkpoints
+    if plane.decomposition not in ("points", "path") or found is None:
+        return
+    own, drawn = (part["loss"][: len(named)] for part in (found.metrics, found.projected))
+    rounding = _ROUNDING[data.attributes["measurement_plan"].get("precision", "float32")]
+    with np.errstate(invalid="ignore"):
+        far = np.abs(own - drawn) > rounding * np.maximum(1e-2, np.fmax(np.abs(own), np.abs(drawn)))
+    for row in np.flatnonzero(far).tolist():
+        warn_user(
+            f"the loss drawn at {found.label(row, 'network')} is {drawn[row]:.6g}, but its own is {own[row]:.6g}: "
+            "something that is no trainable weight differs between the networks (a frozen parameter, or buffers that "
+            "are the first network's everywhere).",
+        )

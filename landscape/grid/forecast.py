@@ -12,6 +12,7 @@ from collectors.networks.weight_space import direction_dtype, numpy_dtype
 from workers.measurement_plan import plan_text
 from workers.pool import OriginValues, Pool, StateTask, Task
 
+from ..planes.axis_curvature import BOTTOM
 from ..planes.plane import Plane
 from ..record.checks import PointStatus
 from ..record.driver import cost_text
@@ -22,6 +23,8 @@ from .data import LandscapeData
 _FILE_BASE = 15_000  # bytes of a landscape file without its grid: attributes, checkpoints, HDF5's own
 # Adaptive sampling measures at least its first grid, and this share of the other points to check itself.
 _CHECKED_SHARE = 1 / 50
+# How long a product takes, in forward passes over all samples.
+_PASSES_FOR_A_PRODUCT = (4, 7)
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,17 @@ def make_forecast(
         seconds_per_pass=0.0 if pass_cost is None else pass_cost.reading,
         seconds_of_extremes=origin.measured.seconds_of_extremes,
         products=origin.measured.products,
+    )
+
+
+def eigenvectors_cost(which: Sequence[str], seconds_per_point: float) -> str:
+    """Returns in words what finding eigenvectors will cost."""
+    fewest, most = (20, 90) if BOTTOM in which else (8, 25)
+    shortest, longest = _PASSES_FOR_A_PRODUCT
+    times = [duration_text(seconds_per_point * count) for count in (fewest * shortest, most * longest)]
+    return (
+        f"before that its directions, the eigenvectors {' and '.join(which)}: about {fewest} to {most} products, each "
+        f"as long as {shortest} to {longest} points; {times[0]} to {times[1]}"
     )
 
 

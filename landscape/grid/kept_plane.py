@@ -22,6 +22,7 @@ from ..planes.projection import project
 from ..record.checks import PointStatus
 from ..record.driver import Stored
 from ..record.provenance import FURTHER_RUNS, RUN
+from ..record.run import Run
 from ..record.workers import measurement_options
 from ..record.writer import note_file
 from ..roles import OriginRole
@@ -55,13 +56,13 @@ def read_kept(path: AnyPath, identity: Mapping[str, Any]) -> Plane | None:
     return plane if plane.identity == dict(identity) else None
 
 
-def keep_plane(stored: Stored[LandscapeData], plane: Plane, *, overwrite: bool) -> Plane:
+def keep_plane(stored: Stored[LandscapeData], plane: Plane, run: Run) -> Plane:
     """Keeps a plane along eigenvectors beside its landscape file; returns it, with the vectors kept before, if any."""
     # The vectors of another machine differ in their last digits, and a landscape goes on with those it began with.
     path, record = stored.path, stored.record
     if plane.curvature is None or path is None:
         return plane
-    kept = None if overwrite else read_kept(path, plane.identity)
+    kept = None if run.overwrite else read_kept(path, plane.identity)
     if kept is not None and kept.curvature is not None:
         # How far the axes reach is no part of the vectors.
         bends = replace(kept.curvature, rise=plane.curvature.rise)
@@ -71,7 +72,7 @@ def keep_plane(stored: Stored[LandscapeData], plane: Plane, *, overwrite: bool) 
         return plane
     if record is not None:
         check_vectors(record, curvature_attribute(plane), path)
-    if kept is None:
+    if kept is None and not run.rehearsal:
         write_plane(directions_path(path), plane, "then run again")
         note_file(directions_path(path))
     return plane

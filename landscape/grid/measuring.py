@@ -1,49 +1,93 @@
-"""Measures a plane with workers of its own: from what a user asks for to the data of a landscape."""
+"""Measures a grid over a plane, or single points of it, from what a user asks for to the data."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping
-from typing import Any
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath
-from collectors.networks.weight_space import WeightSpace
-from workers.pool import Pool
+from collectors.validation import check_instance, wrong_type, wrong_value
+from workers.measuring.checks import check_determinism
+from workers.pool import PointTask, Pool, Result
 from workers.users_code import warn_user
 
 from ..planes.plane import Axes, Plane, buffer_policy
-from ..planes.plane_file import check_directions, write_directions
-from ..record.driver import Stored, measure, open_record
-from ..record.options import SurveyOptions
+from ..planes.plane_file import check_directions
+from ..record.checks import PointStatus
+from ..record.driver import Experiment, FileFormat, Stored, carry_out, forecast_text, open_record
+from ..record.hdf5 import LANDSCAPE
 from ..record.provenance import function_attribute
 from ..record.run import Run
-from ..record.workers import open_workers
+from ..record.workers import Workers
 from ..sampling.settings import SamplingSettings
 from .data import LandscapeData
-from .experiment import GridExperiment
+from .experiment import GridExperiment, check_same_network
 from .forecast import SurveyReport, fewest_points
-from .kept_plane import keep_directions, keep_plane
+from .kept_plane import keep_plane
 from .landscape_file import LANDSCAPE_FILE
 
-# How far the loss drawn at a network may be from its own, as a share of the larger one.
-_ROUNDING = {"float32": 1e-5, "tf32": 1e-2, "bfloat16": 5e-2}
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float64, UInt8
+
+A_PLANE = "a Plane (from random_plane, pca_plane, plane_through, line_between)"
+"""What is expected where a plane is, in words."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where the points of a grid are: at given coordinates, or evenly spaced on the plane's own axes."""
+
+    size: int | tuple[int, int] = 40  # points along each axis where the plane's own axes are taken
+    x: Any = None  # coordinates; None takes the plane's own axes
+    y: Any = None
+    limits: tuple[float, ...] | None = None
+    margin: float | None = None
+
+    def __call__(self, plane: Plane) -> Axes:
+        """Returns the axes over a plane."""
+        needs_axes = self.x is None or (self.y is None and plane.dimension == 2)
+        x, y = plane.axes(self.size, self.margin, self.limits) if needs_axes else (None, None)
+        x = x if self.x is None else _axis("x", self.x)
+        assert x is not None
+        return x, y if self.y is None else _axis("y", self.y)
+
+
+def _axis(name: str, values: object) -> Float64[np.ndarray, " n"]:
+    try:
+        axis = np.array(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise wrong_type(name, "an array of numbers", values) from error
+    if axis.ndim != 1 or not len(axis) or not np.isfinite(axis).all() or not (np.diff(axis) > 0).all():
+        raise ValueError(
+            f"{name} must be a one-dimensional array of finite, increasing coordinates, but got shape {axis.shape} "
+            f"with values {np.array2string(axis.reshape(-1)[:6], threshold=6)}."
+        )
+    return axis
 
 
 def measure_plane(
     plane: Plane,
     callback_fn: Callable[[], Any],
     grid: Callable[[Plane], Axes],
-    chosen: SurveyOptions,
-    *,
-    path: AnyPath | None = None,
-    device_ids: list[int] | None = None,
-    num_samples: int | Mapping[str, int | None] | None = None,
+    chosen: Mapping[str, Any],
+    path: AnyPath | None,
     closing: Callable[[Pool, LandscapeData], Mapping[str, Any]] | None = None,
-) -> tuple[LandscapeData, SurveyReport]:
-    """Measures a plane or a line; ``closing`` returns further attributes while the plane is still loaded."""
+) -> tuple[LandscapeData, SurveyReport] | None:
+    """Measures a plane or a line; None after a dry run.
+
+    Args:
+        plane: the plane or the line.
+        callback_fn: of the user.
+        grid: returns the axes of the grid over a plane.
+        chosen: ``MeasureOptions`` and ``GridOptions``, all of them.
+        path: of the landscape file; None keeps it in memory.
+        closing: returns further attributes of the file while the plane is still loaded.
+    """
     axes = grid(plane)
     sampling, run = SamplingSettings.checked(chosen), Run.checked(chosen)
     buffers = buffer_policy(chosen["buffers"], plane.decomposition, plane.end_buffers)
@@ -51,67 +95,143 @@ def measure_plane(
         raise ValueError("save_directions needs output, beside which the directions are kept; give output a path.")
     if save and path is not None:
         check_directions(path)
-    how = {**chosen, "buffers": buffers, "num_samples": num_samples, "device_ids": device_ids}
-    with contextlib.ExitStack() as stack:
-        stored = stack.enter_context(open_record(LANDSCAPE_FILE, path, run))
-        points = fewest_points(tuple(len(axis) for axis in axes[::-1] if axis is not None), sampling.sampling)
-        pool = stack.enter_context(open_workers(callback_fn, how, stored=[stored], points=points, seconds=run.budget))
-        check_same_network(plane, pool.description.space)
-        if chosen["buffers"] not in ("auto", pool.description.options.buffers):
-            raise ValueError(
-                f'buffers="{buffers}" does not reach the Evaluator that callback_fn returns, whose description says '
-                f'"{pool.description.options.buffers}". Leave buffers out, or build the Evaluator with these options.'
-            )
-        if path is not None and plane.curvature is not None:
-            plane = keep_plane(stored, plane, overwrite=run.overwrite)
+    attributes = {"seed": sampling.seed, "samples": chosen["samples"], **function_attribute(callback_fn)}
+    points = fewest_points(tuple(len(axis) for axis in axes[::-1] if axis is not None), sampling.sampling)
+    with open_record(LANDSCAPE_FILE, path, run) as stored:
+
+        def experiments(workers: Workers) -> list[GridExperiment]:
+            description = workers.pool.description
+            check_same_network(plane, description.space)
+            if chosen["buffers"] not in ("auto", description.options.buffers):
+                raise ValueError(
+                    f'buffers="{buffers}" does not reach the Evaluator that callback_fn returns, whose description '
+                    f'says "{description.options.buffers}". Leave buffers out, or build the Evaluator with these '
+                    "options."
+                )
             # Eigenvalues that were kept have other last digits, and so have the ends of the axes.
-            axes = grid(plane)
-        attributes = {"seed": sampling.seed, "samples": chosen["samples"], **function_attribute(callback_fn)}
-        experiment = GridExperiment(plane, axes, sampling, attributes, closing=closing)
-        data, report = measure_grid(experiment, stored, pool, run, save_directions=save)
-    warn_of_other_losses(plane, data)
-    return data, report
+            kept = keep_plane(stored, plane, run)
+            return [
+                GridExperiment(kept, grid(kept), sampling, attributes, closing=closing, save_directions=save)
+            ]  # fmt: skip
+
+        how = {**chosen, "buffers": buffers}
+        return next(iter(carry_out(experiments, [stored], callback_fn, how, run, points=points)), None)
 
 
-def measure_grid(
-    experiment: GridExperiment, stored: Stored[LandscapeData], pool: Pool, run: Run, *, save_directions: bool = False
-) -> tuple[LandscapeData, SurveyReport]:
-    """Measures what a landscape's file lacks, and keeps its plane beside it where that is asked for."""
-    plane, path = experiment.plane, stored.path
-    # Planes along eigenvectors are kept in any case.
-    wanted = path if save_directions and plane.curvature is None else None
-    kept = wanted is None or keep_directions(stored, plane, overwrite=run.overwrite)
-    data, report = measure(experiment, stored, pool, run)
-    if wanted is not None and not kept:
-        write_directions(wanted, plane)
-    assert experiment.predicted is not None
-    # The origin is measured in any case, and what is copied is not.
-    measured = report.measured + 1 - experiment.copied
-    return data, SurveyReport(measured, report.resumed, report.seconds, report.workers, experiment.predicted)
+@dataclass(eq=False)
+class Points:
+    """What is measured at k points; the driver's record of them.
+
+    Attributes:
+        metrics: by name, each of the shape (k,); NaN where not measured.
+        status: ``PointStatus`` of each.
+        errors: traceback by the index of the point.
+    """
+
+    metrics: dict[str, Float64[np.ndarray, " k"]]
+    status: UInt8[np.ndarray, " k"]
+    errors: dict[str, str] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
+    path: AnyPath | None = None
+
+    @property
+    def statuses(self) -> tuple[UInt8[np.ndarray, " k"]]:
+        """``PointStatus`` of every point, in one array."""
+        return (self.status,)
 
 
-def check_same_network(plane: Plane, space: WeightSpace) -> None:
-    """Raises a LandscapeError where a plane is of another network than callback_fn returns."""
-    if differences := space.differences(plane.space):
-        raise LandscapeError(
-            f"the plane was made for another network ({plane.space.network}) than callback_fn returns:\n  "
-            + "\n  ".join(differences[:20])
-            + "\nUse the same network for both, also where callback_fn asks whether there is a GPU."
-        )
+def _of_no_file(_: Any) -> Any:
+    raise AssertionError("points lie in no file")
 
 
-def warn_of_other_losses(plane: Plane, data: LandscapeData) -> None:
-    """Warns where a line, a plane or a curve through networks does not meet the loss of one of them."""
-    found, named = data.checkpoints, plane.identity.get("points") or plane.checkpoints
-    if plane.decomposition not in ("points", "path") or found is None:
-        return
-    own, drawn = (part["loss"][: len(named)] for part in (found.metrics, found.projected))
-    rounding = _ROUNDING[data.attributes["measurement_plan"].get("precision", "float32")]
-    with np.errstate(invalid="ignore"):
-        far = np.abs(own - drawn) > rounding * np.maximum(1e-2, np.fmax(np.abs(own), np.abs(drawn)))
-    for row in np.flatnonzero(far).tolist():
-        warn_user(
-            f"the loss drawn at {found.label(row, 'network')} is {drawn[row]:.6g}, but its own is {own[row]:.6g}: "
-            "something that is no trainable weight differs between the networks (a frozen parameter, or buffers that "
-            "are the first network's everywhere).",
-        )
+_NO_FILE: Stored[Points] = Stored(FileFormat(LANDSCAPE, _of_no_file, _of_no_file), None, None)
+
+
+@dataclass(eq=False)
+class PointsExperiment(Experiment[Points]):
+    """The loss at points, in coordinates of the plane's directions, shape (k, 1) or (k, 2)."""
+
+    plane: Plane
+    places: Float64[np.ndarray, "k d"]
+    unit: str = "point"
+    name: str = "points"
+    again: str = "The next call starts anew."
+    _seconds: float = 0.0
+
+    def check(self, stored: Stored[Points], pool: Pool) -> None:
+        """Raises an error where the plane is of another network."""
+        check_same_network(self.plane, pool.description.space)
+
+    def begin(self, stored: Stored[Points], pool: Pool) -> Points:
+        """Returns points without a value; workers find out at the farthest ones how the loss adds up."""
+        plane, count = self.plane, len(self.places)
+        ends = () if pool.description.options.buffers == "fixed" else plane.end_buffers
+        corners = sorted(self._coordinates, key=lambda place: -math.hypot(*place))
+        pool.load(plane.origin, plane.directions, plane.buffers, ends, corners[:4])
+        metrics = {name: np.full(count, np.nan) for name in pool.description.metrics}
+        return Points(metrics, np.zeros(count, np.uint8))
+
+    def resume(self, record: Points, pool: Pool) -> Bool[np.ndarray, " k"]:
+        """Measures the origin twice, and returns that all points are measured."""
+        origins = pool.measure_origin()
+        check_determinism(origins, pool.description.options.precision)
+        self._seconds = max(origin.measured.seconds for origin in origins)
+        return np.ones(len(self.places), bool)
+
+    def forecast(self, record: Points, todo: Bool[np.ndarray, " k"], pool: Pool, run: Run) -> str:
+        """Returns in words what measuring would cost."""
+        return forecast_text(f"{len(todo)} points", 0, len(todo), "point", self._seconds, pool.workers)
+
+    def results(self, record: Points, todo: Bool[np.ndarray, " k"], pool: Pool, run: Run) -> Iterator[Result]:
+        """Yields the value of each point."""
+        tasks = (PointTask(row, place) for row, place in enumerate(self._coordinates))
+        return pool.run(run.in_time(tasks))
+
+    def keep(self, record: Points, result: Result) -> int:
+        """Writes a result to its place."""
+        row = cast("int", result.key)
+        record.status[row] = PointStatus.FAILED if result.values is None else PointStatus.MEASURED
+        if result.values is None:
+            record.errors[str(row)] = result.error or "no traceback"
+        for name, value in (result.values or {}).items():
+            record.metrics[name][row] = value
+        return 1
+
+    def warn(self, record: Points, run: Run) -> None:
+        """Warns of points that failed."""
+        if record.errors:
+            row = min(record.errors, key=int)
+            warn_user(
+                f"{len(record.errors)} of {len(self.places)} points failed and are NaN; the first one is "
+                f"points[{row}]:\n{record.errors[row]}",
+            )
+
+    @functools.cached_property
+    def _coordinates(self) -> list[tuple[float, ...]]:
+        return [tuple(map(float, place)) for place in self.places]
+
+
+def measure_points(
+    plane: Plane, callback_fn: Callable[[], Any], points: object, chosen: Mapping[str, Any]
+) -> dict[str, Float64[np.ndarray, " k"]] | None:
+    """Measures points of a plane or a line with workers of its own; None after a dry run."""
+    check_instance("plane", plane, Plane, A_PLANE)
+    places = _places(points, plane.dimension)
+    how = {**chosen, "buffers": buffer_policy(chosen["buffers"], plane.decomposition, plane.end_buffers)}
+
+    def experiments(_workers: object) -> list[PointsExperiment]:
+        return [PointsExperiment(plane, places)]
+
+    measured = carry_out(experiments, [_NO_FILE], callback_fn, how, Run.checked(chosen), points=len(places))
+    return measured[0][0].metrics if measured else None
+
+
+def _places(points: object, dimension: int) -> Float64[np.ndarray, "k d"]:
+    expected = f"an array of the shape (k, {dimension}) with finite coordinates, k at least 1"
+    try:
+        places = np.array(points, np.float64)
+    except (TypeError, ValueError) as error:
+        raise wrong_type("points", expected, points) from error
+    if places.ndim != 2 or places.shape[1] != dimension or not len(places) or not np.isfinite(places).all():
+        raise wrong_value("points", expected, places.shape if np.isfinite(places).all() else points)
+    return places

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from collectors.validation import check_path, wrong_type, wrong_value
 from collectors.weights.aligned import Weights, as_reader
 from collectors.weights.aligned import align as under_names_of
 from collectors.weights.safetensors_file import write_checkpoint
+from workers.users_code import warn_user
 
 from ..errors import AlignmentError
 from ..planes.from_checkpoints import origin_state
@@ -151,21 +151,17 @@ def align(
     if permutable is None:
         permutable, unknown = find_groups(check.network, check.example, space)
     if not permutable:
-        warnings.warn(
+        warn_user(
             f"{space.network} has no units that can be permuted"
             + (f": operators that are not known touch all of them ({', '.join(unknown)})" if unknown else "")
             + "; its weights stay as they are.",
-            UserWarning,
-            stacklevel=2,
         )
     matched, dropped, verified = _matched(target, moved, permutable, space, check)
     weights = permuted(moved, matched)
     if dropped:
-        warnings.warn(
+        warn_user(
             "these units were left alone, because the network's outputs changed with their order: "
             + "; ".join(map(str, dropped)),
-            UserWarning,
-            stacklevel=2,
         )
     after = _distance(target, weights, space)
     # Of weights in memory the label is a word.

@@ -1,33 +1,29 @@
-"""``barrier``: how far the loss rises on the way from one network to another."""
+"""How far the loss rises on the way from one network to another."""
 
 from __future__ import annotations
 
 import functools
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collectors.files.places import AnyPath
 from collectors.networks.buffers_between import has_statistics
-from collectors.validation import check_int
-from collectors.weights.aligned import Weights
 from workers.measuring.sample_loss import mean_and_stderr
 from workers.pool import Pool
 from workers.pools.first_call import FirstCall
 from workers.users_code import warn_user
 
 from ..grid.data import LandscapeData
-from ..grid.measuring import measure_plane
+from ..grid.measuring import Grid, measure_plane
 from ..grid.rises import BARRIER, ends_of_way, highest_rise
 from ..grid.tasks import shares
 from ..landscape import Landscape
 from ..planes.from_weights import line_between
 from ..planes.plane import Plane
-from ..record.options import SurveyOptions, documented, with_defaults
-from ..record.writer import output_file
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -96,84 +92,32 @@ class Barrier:
         return plot_barriers({name: way.landscape for name, way in ways.items()}, ax, **look)
 
 
-@documented(SurveyOptions)
-def barrier(
-    a: Weights,
-    b: Weights,
-    callback_fn: Callable[[], Any],
-    points: int = 25,
-    *,
-    names: Sequence[str] | None = None,
-    device_ids: list[int] | None = None,
-    output: str | os.PathLike[str] | None = None,
-    num_samples: int | Mapping[str, int | None] | None = None,
-    **options: Unpack[SurveyOptions],
-) -> Barrier:
-    """Measures the loss on the straight line between two networks, and how far it rises above its ends.
-
-    Statistics of BatchNorm are computed anew at each point (``buffers="recalibrate"``), because those of neither
-    network suit the weights between them (Jordan et al. 2023); where a framework cannot do that they are interpolated.
-
-    Args:
-        a: weights of the first network: a network, a state dict, or the path of a file of weights.
-        b: those of the second.
-        callback_fn: takes no argument, returns (model, network, dataset, metrics) or an Evaluator.
-        points: how many, both ends among them.
-        names: what pictures call the two; by default the names of files, or "a" and "b".
-        device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-        output: the landscape file of the line, or its fsspec URL; None keeps it in memory only. A file of the same
-            identity is continued.
-        num_samples: samples that a value is averaged over; None means all of the data set. Where callback_fn returns
-            several data sets by name, one number for each of them, or a mapping by name; the barrier is that of the
-            first one.
-        **options: see ``SurveyOptions``.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong value.
-        PlaneError: both networks are the same.
-        LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
-    """
-    chosen = with_defaults("barrier", SurveyOptions, options)
-    call = FirstCall(callback_fn, {**chosen, "device_ids": device_ids})
-    line = line_between(a, b, network=call.space, names=names)
-    return barrier_on(line, call, points, device_ids=device_ids, output=output, num_samples=num_samples, options=chosen)
-
-
-def barrier_on(
-    line: Plane,
+def measure_barrier(
+    line: Plane | None,
+    ends: tuple[Any, Any],
+    names: Sequence[str] | None,
     callback_fn: Callable[[], Any],
     points: int,
-    *,
-    device_ids: list[int] | None = None,
-    output: str | os.PathLike[str] | None = None,
-    num_samples: int | Mapping[str, int | None] | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Barrier:
-    """Measures the loss on a line or a curve from 0 to 1; the arguments and the errors are those of ``barrier``."""
-    check_int("points", points, minimum=3)
-    chosen: SurveyOptions = with_defaults("barrier", SurveyOptions, options or {})
-    if chosen["limits"] is not None or chosen["margin"] is not None:
-        raise ValueError("limits and margin must be left out: a barrier is measured from 0 to 1.")
+    path: AnyPath | None,
+    chosen: Mapping[str, Any],
+) -> Barrier | None:
+    """Measures the loss from 0 to 1 on a line or a curve, or between two networks; None after a dry run."""
+    if line is None:
+        call = callback_fn if isinstance(callback_fn, FirstCall) else FirstCall(callback_fn, chosen)
+        callback_fn = call
+        line = line_between(*ends, network=call.space, names=names)
     if chosen["buffers"] == "auto":
-        chosen = {**chosen, "buffers": buffers_between(line)}
-    path = None if output is None else output_file(output, line.checkpoints)
-    data, report = measure_plane(
-        line,
-        callback_fn,
-        lambda _line: (np.linspace(0, 1, points), None),
-        chosen,
-        path=path,
-        device_ids=device_ids,
-        num_samples=num_samples,
-        closing=functools.partial(_find_stderr, line),
-    )
-    result = Barrier.of(Landscape(data, path, report))
+        chosen = {**chosen, "buffers": _buffers_between(line)}
+    grid, closing = Grid(x=np.linspace(0, 1, points)), functools.partial(_find_stderr, line)
+    measured = measure_plane(line, callback_fn, grid, chosen, path, closing)
+    if measured is None:
+        return None
+    result = Barrier.of(Landscape(measured[0], report=measured[1]))
     _warn_about(result)
     return result
 
 
-def buffers_between(line: Plane) -> str:
+def _buffers_between(line: Plane) -> str:
     """Returns how buffers are treated between two networks where nobody says so."""
     if not line.end_buffers:
         return "fixed"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,23 +27,20 @@ from ..planes.from_checkpoints import plane_of_points
 from ..planes.plane import Plane
 from ..planes.side_file import place_to_save
 from ..record.run import MeasurementReport
-from ..record.writer import output_file
-from .barrier import Barrier, barrier_on
 from .fitting import CURVE_FILE, FittedCurve, curve_beside, read_curve, write_curve
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from typing import Self
 
     from jaxtyping import Float64
 
-    from ..record.options import SurveyOptions
 
 _BEND = "bend"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Path:
-    """A curve from one network to another; ``connect`` makes it, ``evaluate`` measures it.
+    """A curve from one network to another: ``Measure.connect`` makes it, ``grid`` and ``barrier`` measure it.
 
     Attributes:
         curve: the control points, and how they were fitted.
@@ -82,7 +80,7 @@ class Path:
 
     @property
     def measurement_plan(self) -> MeasurementPlan:
-        """How the losses of the fitting were computed; ``connect(plan=...)`` takes it."""
+        """How the losses of the fitting were computed; ``Measure(plan=...)`` takes it."""
         return MeasurementPlan.from_json(self.curve.attributes["measurement_plan"])
 
     @cached_property
@@ -123,7 +121,7 @@ class Path:
         return {**first, **{name: array.astype(first[name].dtype) for name, array in bend.items()}}
 
     def line(self) -> CurvedLine:
-        """Returns the curve as what is measured; ``evaluate`` takes the path itself as well."""
+        """Returns the curve as what is measured; ``Measure.grid`` takes the path itself as well."""
         return self._line
 
     def plane(self) -> Plane:
@@ -156,37 +154,19 @@ class Path:
         on_plane = np.linalg.solve(inner, line.products[pair] @ shares.T).T
         return {"straight": np.array([[0.0, 0.0], [1.0, 0.0]]), "curved": on_plane}
 
-    def barrier(
-        self, callback_fn: Callable[[], Any], points: int = 25, *, output: str | os.PathLike[str] | None = None,
-        device_ids: list[int] | None = None, num_samples: int | Mapping[str, int | None] | None = None,
-        **options: Unpack[SurveyOptions],
-    ) -> Barrier:  # fmt: skip
-        """Measures the loss along the curve, and how far it rises above the chord; arguments as of ``barrier``.
-
-        Beside ``output`` the control points are kept, in ``<stem>_path.safetensors``.
-        """
-        place = None if output is None else output_file(output)
-        if place is not None:
-            self.check_beside(place)
-        barrier = barrier_on(
-            self._line, callback_fn, points, device_ids=device_ids, output=output, num_samples=num_samples,
-            options=options,
-        )  # fmt: skip
-        if place is not None:
-            self.keep_beside(place)
-        return barrier
-
-    def keep_beside(self, landscape: AnyPath) -> None:
-        """Writes the control points beside the file of a landscape that was measured along the curve."""
-        write_curve(curve_beside(landscape), self.curve)
-
-    def check_beside(self, landscape: AnyPath) -> None:
-        """Checks that ``keep_beside`` replaces nothing but a path.
+    @contextlib.contextmanager
+    def kept_beside(self, landscape: AnyPath | None, options: Mapping[str, Any]) -> Iterator[None]:
+        """Writes the control points beside the file of a landscape along the curve, once that is measured.
 
         Raises:
-            LandscapeWriteError: another file is there.
+            LandscapeWriteError: another file is there, which is checked first.
         """
-        CURVE_FILE.check(curve_beside(landscape), CURVE_FILE.kind)
+        beside = None if landscape is None else curve_beside(landscape)
+        if beside is not None:
+            CURVE_FILE.check(beside, CURVE_FILE.kind)
+        yield
+        if beside is not None and not options["dry_run"]:
+            write_curve(beside, self.curve)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> AnyPath:
         """Writes the path as a safetensors file, which ``load`` reads, and returns the file's path.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collectors.validation import check_float, check_int, wrong_type, wrong_value
+from workers.users_code import warn_user
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -82,10 +82,8 @@ def axes_around(
             continue
         width = max(lengths, default=0.2 * longest) / norms[index]
         result.append(np.linspace(values[0] - width / 2, values[0] + width / 2, count))
-        warnings.warn(
+        warn_user(
             f"the checkpoints have no range along {'xy'[index]}; that axis was given the width {width:.4g}.",
-            UserWarning,
-            stacklevel=3,
         )
     return result
 

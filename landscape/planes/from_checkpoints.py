@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from collectors.networks.weight_space import TensorInfo, WeightSpace, some_names
 from collectors.validation import check_int
 from collectors.weights.aligned import AlignedState, Weights, align
 from collectors.weights.safetensors_file import StateReader
+from workers.users_code import warn_user
 
 from ..errors import PlaneError
 from ..roles import UNKNOWN, OriginRole
@@ -116,11 +116,9 @@ def random_plane_of(
     notes = (note,) if single and normalization == "filter" else ()
     plane = Plane(space, *origin, directions, "random", normalization, identity, origin_role=role, notes=notes)
     if plane.cosine is not None and abs(plane.cosine) > _LARGE_COSINE:
-        warnings.warn(
+        warn_user(
             f"the two random directions have a cosine of {plane.cosine:.3f}, so the plane is drawn as a parallelogram; "
             "few weights carry most of their length. Another seed or normalization gives another angle.",
-            UserWarning,
-            stacklevel=2,
         )
     return plane
 
@@ -148,7 +146,7 @@ def plane_of_points(weights: Mapping[str, Weights], space: WeightSpace) -> Plane
             f"the buffers {some_names(kept)} differ between the networks and cannot be interpolated (masks, indices, "
             f"values that are not finite): between the networks they are those of {names[0]}."
         )
-        warnings.warn(note, UserWarning, stacklevel=3)
+        warn_user(note)
     return Plane(
         space,
         parameters,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -18,6 +17,7 @@ from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory
 from collectors.validation import check_int, wrong_type, wrong_value
 from collectors.weights.aligned import Weights, align, as_reader
 from collectors.weights.foreign_checkpoint import CHECKPOINT_SUFFIXES
+from workers.users_code import warn_user
 
 from ..roles import CHECKPOINT, FINAL_WEIGHTS, NETWORK, NO_RUN, OriginRole, check_name
 
@@ -258,11 +258,9 @@ def _runs_of_folders(
         assert folder is not None
         by_folder.setdefault(folder, []).append(item)
     if all(len(items) == 1 for items in by_folder.values()):
-        warnings.warn(
+        warn_user(
             f"the {len(by_folder)} checkpoints lie in as many folders, so each is a run of its own, and no path joins "
             "them. If they are one run's, say so with a dict: {'name of the run': [...]}.",
-            UserWarning,
-            stacklevel=5,
         )
     return dict(zip(names_of_folders(list(by_folder)), by_folder.values(), strict=True))
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,9 +13,9 @@ from threadpoolctl import threadpool_limits
 
 from collectors.networks.weight_space import numpy_dtype
 from collectors.validation import check_choice, check_int
+from workers.users_code import warn_user
 
 from ..errors import DegenerateTrajectoryError
-from ..shares import ALMOST_NOTHING, percentages
 from .directions import Direction, empty_direction
 from .projection import BLOCK_BYTES, difference_blocks
 
@@ -26,6 +25,13 @@ if TYPE_CHECKING:
     from collectors.networks.weight_space import WeightSpace
     from collectors.weights.safetensors_file import StateReader
 
+
+ALMOST_NOTHING = 1e-3
+"""Below this share of the path's variance, what lies across the path is hardly the course of the training."""
+
+_MOST_DIGITS = 10
+# What float64 leaves between 1 and shares that add up to it.
+_ROUNDING = 1e-13
 
 CENTERINGS = ("none", "mean")
 
@@ -81,7 +87,7 @@ def principal_directions(
         _check_rank(leading, count, centering)
         note = _short_direction(leading, rounding * math.sqrt(count), total)
         if note is not None:
-            warnings.warn(note, UserWarning, stacklevel=2)
+            warn_user(note)
         coefficients = (eigenvectors[:, ::-1][:, :components] / leading).T
         directions, lengths = _rebuild(checkpoints, space, centering, coefficients, block_bytes)
     singular_values = leading * lengths
@@ -176,3 +182,17 @@ def _scale(direction: Direction, factor: float) -> None:
         flat = values.reshape(-1)
         for start in range(0, len(flat), _SCALE_BLOCK):
             flat[start : start + _SCALE_BLOCK] = flat[start : start + _SCALE_BLOCK].astype(np.float64) * factor
+
+
+def percentages(shares: Iterable[float], digits: int = 1) -> list[str]:
+    """Returns shares as per cent, in as many digits as it takes that none reads as 0 or as 100 without being it."""
+    values = [float(share) for share in shares]
+    distances = [distance for value in values for distance in (value, 1 - value) if _ROUNDING < distance < 1]
+    smallest = 100 * min(distances, default=1.0)
+    needed = next((count for count in range(digits, _MOST_DIGITS) if 10**count * smallest > 0.95), _MOST_DIGITS)
+    return [f"{100 * value:.{needed}f} %" for value in values]
+
+
+def is_almost_nothing(ratio: Sequence[float] | Float64[np.ndarray, " d"]) -> bool:
+    """Returns whether the second direction explains so little of the path that shapes across it are about noise."""
+    return len(ratio) > 1 and float(ratio[1]) < ALMOST_NOTHING

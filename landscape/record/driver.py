@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath
-from collectors.networks.weight_space import WeightSpace
 from collectors.progress_bar import progress_bar
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.memory_shortage import shortage_text
@@ -29,9 +28,9 @@ from .checks import PointStatus
 from .hdf5 import KINDS, FileKind
 from .identity import REMEDY, check_identity
 from .lock import clean_temporaries, lock_landscape
-from .run import MeasurementReport, Run, budget_text, duration_text
+from .run import CONTINUED, LATER, MeasurementReport, Run, budget_text, duration_text
 from .whole_file import Image, check_replaceable
-from .workers import continued_plan, open_workers
+from .workers import Planned, Workers, continued_plan
 from .writer import FLUSH_SECONDS, FileWriter
 
 
@@ -117,11 +116,20 @@ class Experiment(ABC, Generic[R]):
         unit: what a task is, such as "point", "epoch" or "line".
         name: what the progress bar calls it; that of its kind of file where it is empty.
         trial: what a forecast does, in words.
+        again: what to do after a budget ended it, where nothing is written.
     """
 
     unit: str
     name: str = ""
     trial: str = "measuring a point"
+    again: str = LATER
+
+    def check(self, stored: Stored[R], pool: Pool) -> None:
+        """Raises an error where the file holds another experiment, or the workers have another network."""
+
+    def beside(self, stored: Stored[R], run: Run) -> contextlib.AbstractContextManager[None]:
+        """Writes what lies beside the file: before the first result, or after the last one."""
+        return contextlib.nullcontext()
 
     @abstractmethod
     def begin(self, stored: Stored[R], pool: Pool) -> R:
@@ -150,6 +158,13 @@ class Experiment(ABC, Generic[R]):
     def warn(self, record: R, run: Run) -> None:
         """Warns of what a reader of the record should know; raises an error where nothing could be measured."""
 
+    def report(self, report: MeasurementReport) -> MeasurementReport:
+        """Returns what measuring cost, with what this experiment knows beside."""
+        return report
+
+    def like(self, measured: Experiment[R]) -> None:
+        """Takes over for its forecast what ``measured``, another experiment of the same call, found for its own."""
+
     def ended(self, record: R) -> str:
         """Returns in words what a budget has ended."""
         statuses = _all(record)
@@ -157,75 +172,102 @@ class Experiment(ABC, Generic[R]):
         return f"the measurement after {measured} of {statuses.size} {self.unit}s"
 
 
-def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) -> tuple[R, MeasurementReport]:
-    """Measures what an experiment's file lacks, and returns the record; a PoolError where no worker is left."""
+def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) -> tuple[R, Any]:
+    """Measures what an experiment's file lacks; returns the record and the report; a PoolError without workers."""
     start = time.perf_counter()
-    record = experiment.begin(stored, pool)
-    record.path = stored.path
-    plan = pool.description.plan
-    todo = experiment.resume(record, pool)
-    before = int((_all(record)[~todo.reshape(-1)] == PointStatus.MEASURED).sum())
-    format = stored.format
-    writer = FileWriter(stored.path, record, format.encode, format.kind, format.flush_seconds)
-    bar = progress_bar(
-        todo.size,
-        experiment.unit,
-        shown=run.progress,
-        done=int(todo.size - todo.sum()),
-        name=experiment.name or format.kind.word,
-    )
-    is_replaced = False
-    try:
-        with writer, bar:
-            is_replaced = stored.record is None
-            if run.progress and isinstance(stored.path, Path) and format.kind in KINDS:
-                bar.write(f"{bar.desc}: watch it: landscape watch {shlex.quote(str(stored.path))}", file=bar.fp)
-            for result in experiment.results(record, todo, pool, run):
-                if isinstance(result, str):
-                    if run.progress:
-                        bar.write(f"{bar.desc}: {result}", file=bar.fp)
-                    continue
-                bar.update(writer.update(functools.partial(experiment.keep, record, result)))
-                if pool.description.plan != plan:
-                    warn_user(shortage_text(plan.batch_size, pool.description.plan.batch_size))
-                    plan = pool.description.plan
-                    writer.update(functools.partial(record.attributes.update, measurement_plan=plan.to_json()))
-            if not run.stopped:
-                bar.total = bar.n  # adaptive sampling needs fewer points
-    except LandscapeError:
-        holds_something = record.errors or (_all(record) == PointStatus.MEASURED).any()
-        if isinstance(stored.path, Path) and is_replaced and not holds_something:
-            stored.path.unlink(missing_ok=True)
-        raise
-    experiment.warn(record, run)
-    unfinished = (PointStatus.PENDING, PointStatus.INTERPOLATED)
-    if run.stopped and np.isin(_all(record)[todo.reshape(-1)], unfinished).any():
-        warn_user(budget_text(run.budget, experiment.ended(record), kept=stored.path is not None))
-    measured = int((_all(record) == PointStatus.MEASURED).sum())
-    return record, MeasurementReport(measured - before, before, time.perf_counter() - start, pool.workers)
+    with experiment.beside(stored, run):
+        record = experiment.begin(stored, pool)
+        record.path = stored.path
+        plan = pool.description.plan
+        todo = experiment.resume(record, pool)
+        before = int((_all(record)[~todo.reshape(-1)] == PointStatus.MEASURED).sum())
+        format = stored.format
+        writer = FileWriter(stored.path, record, format.encode, format.kind, format.flush_seconds)
+        bar = progress_bar(
+            todo.size,
+            experiment.unit,
+            shown=run.progress,
+            done=int(todo.size - todo.sum()),
+            name=experiment.name or format.kind.word,
+        )
+        is_replaced = False
+        try:
+            with writer, bar:
+                is_replaced = stored.record is None
+                if run.progress and isinstance(stored.path, Path) and format.kind in KINDS:
+                    bar.write(f"{bar.desc}: watch it: landscape watch {shlex.quote(str(stored.path))}", file=bar.fp)
+                for result in experiment.results(record, todo, pool, run):
+                    if isinstance(result, str):
+                        if run.progress:
+                            bar.write(f"{bar.desc}: {result}", file=bar.fp)
+                        continue
+                    bar.update(writer.update(functools.partial(experiment.keep, record, result)))
+                    if pool.description.plan != plan:
+                        warn_user(shortage_text(plan.batch_size, pool.description.plan.batch_size))
+                        plan = pool.description.plan
+                        writer.update(functools.partial(record.attributes.update, measurement_plan=plan.to_json()))
+                if not run.stopped:
+                    bar.total = bar.n  # adaptive sampling needs fewer points
+        except LandscapeError:
+            holds_something = record.errors or (_all(record) == PointStatus.MEASURED).any()
+            if isinstance(stored.path, Path) and is_replaced and not holds_something:
+                stored.path.unlink(missing_ok=True)
+            raise
+        experiment.warn(record, run)
+        unfinished = (PointStatus.PENDING, PointStatus.INTERPOLATED)
+        if run.stopped and np.isin(_all(record)[todo.reshape(-1)], unfinished).any():
+            again = experiment.again if stored.path is None else CONTINUED
+            warn_user(budget_text(run.budget, experiment.ended(record), again))
+        measured = int((_all(record) == PointStatus.MEASURED).sum())
+        report = MeasurementReport(measured - before, before, time.perf_counter() - start, pool.workers)
+    return record, experiment.report(report)
 
 
 def carry_out(
-    experiment_for: Callable[[WeightSpace], Experiment[R]],
-    stored: Stored[R],
+    experiments_for: Callable[[Workers], Sequence[Experiment[R]]],
+    stored: Sequence[Stored[R]],
     callback_fn: Callable[[], Any],
     options: Mapping[str, Any],
     run: Run,
     *,
     points: int = 0,
-) -> tuple[R, MeasurementReport] | None:
-    """Opens workers and measures with them; in a dry run it prints what that would cost, and returns None."""
-    run.say("building the network, reading the samples")
-    with open_workers(
-        callback_fn, options, stored=[stored], points=points, seconds=run.budget, rehearsal=run.rehearsal
-    ) as pool:
-        experiment = experiment_for(pool.description.space)
-        if not run.rehearsal:
-            return measure(experiment, stored, pool, run)
-        run.say(experiment.trial)
-        cost = forecast(experiment, stored, pool, run)
-        run.say(cost if stored.path is None else f"{stored.path.name}: {cost}", timed=False)
-        return None
+    plans: Sequence[Planned] = (),
+) -> list[tuple[R, Any]]:
+    """Measures experiments, one after another on the same workers, and returns their records and reports.
+
+    A dry run prints what each would cost, and returns nothing.
+
+    Args:
+        experiments_for: makes the experiment of each file; once more where the workers have another network than the
+            one that was described before.
+        stored: their files; the first one that has a plan gives the workers'.
+        callback_fn: of the user.
+        options: of the workers and of what they measure.
+        run: what is left of its budget is shared by those that are not measured yet.
+        points: about how many are measured in all.
+        plans: further files whose plan the workers take, after those of ``stored``.
+    """
+    run.say("dry run: reads the data set and measures a little; compiles nothing, and writes nothing", timed=False)
+    run.say("building the network, reading the samples, timing a few batches")
+    with Workers(callback_fn, options, run, stored=[*stored, *plans], points=points) as workers:
+        experiments = experiments_for(workers)
+        pool = workers.pool
+        if workers.differ:
+            experiments = experiments_for(workers)
+        for experiment, file in zip(experiments, stored, strict=True):
+            # A night may pass before the last one's turn.
+            experiment.check(file, pool)
+        run.say(f"{experiments[0].trial}, over {pool.description.num_samples:,} samples")
+        measured = []
+        for index, (experiment, file) in enumerate(zip(experiments, stored, strict=True)):
+            part = run if len(stored) == 1 else run.part(len(stored) - index)
+            if not run.rehearsal:
+                measured.append(measure(experiment, file, pool, part))
+                continue
+            experiment.like(experiments[0])
+            cost = forecast(experiment, file, pool, part)
+            run.say(cost if file.path is None else f"{file.path.name}: {cost}", timed=False)
+        return measured
 
 
 def forecast(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) -> str:

@@ -69,7 +69,7 @@ class Option:
 
 
 def show_options(function: Door, options: Mapping[str, Option], types: Mapping[str, Any]) -> Door:
-    """Puts options into the signature and the text of a function that takes them as ``**options``."""
+    """Puts options into the signature and the text of a function or a class that takes them as ``**options``."""
 
     def explain(line: re.Match[str]) -> str:
         texts = (f"{name}: {option.text}" for name, option in options.items())

@@ -47,46 +47,61 @@ class WorkerOptions(TypedDict, total=False):
     sample_memory: int | str
 
 
-class LossOptions(TypedDict, total=False):
+class LossOptions(WorkerOptions, total=False):
     """Over which samples a loss is a mean, with which random numbers, in place of which file."""
 
+    seed: int
     samples: str
     seed_each_point: bool
     overwrite: bool
+    dry_run: bool
 
 
-class _GridOptions(WorkerOptions, total=False):
+class _SurfaceOptions(LossOptions, total=False):
+    """What is measured at a point, and in which arithmetic."""
+
     groups: str | Callable[[Any, Any], Any] | None
+    extremes: bool
+    keep_samples: bool
+    buffers: str
+    recalibration_batch_size: int
+    precision: str
     compile: bool | str
 
 
-class ChangeOptions(_GridOptions, total=False):
-    """How a landscape is measured on another grid. All else, the file says."""
+class MeasureOptions(_SurfaceOptions, total=False):
+    """What ``Measure`` holds for all that it measures; ``OPTIONS`` explains each."""
+
+    num_samples: int | Mapping[str, int | None] | None
+    device_ids: list[int] | None
+
+
+class SamplingOptions(TypedDict, total=False):
+    """Which points of a grid are measured, and whether its plane is kept."""
+
+    sampling: str
+    tolerance: float
+    relative_tolerance: bool
+    save_directions: bool
+
+
+class GridOptions(SamplingOptions, total=False):
+    """Where a grid ends, beside ``SamplingOptions``."""
+
+    limits: Sequence[float] | None
+    margin: float | None
+
+
+class ChangeOptions(TypedDict, total=False):
+    """Which points are measured on another grid. All else, the file says."""
 
     sampling: str | None
     tolerance: float | None
     relative_tolerance: bool | None
 
 
-class SurveyOptions(_GridOptions, LossOptions, total=False):
-    """How a plane is measured; all of it may be left out. ``OPTIONS`` explains each."""
-
-    seed: int
-    buffers: str
-    recalibration_batch_size: int
-    precision: str
-    extremes: bool
-    keep_samples: bool
-    sampling: str
-    tolerance: float
-    relative_tolerance: bool
-    limits: Sequence[float] | None
-    margin: float | None
-    save_directions: bool
-
-
-class RunOptions(SurveyOptions, total=False):
-    """How the landscapes of a run are measured, beside ``SurveyOptions``."""
+class RunOptions(_SurfaceOptions, GridOptions, total=False):
+    """How the landscapes of a run are measured."""
 
     normalization: str
     perturb_one_dimensional: bool
@@ -97,11 +112,10 @@ class RunOptions(SurveyOptions, total=False):
     name: str | None
     also: Sequence[str | os.PathLike[str]] | Mapping[str, str | os.PathLike[str]] | None
     plane_of: str
-    dry_run: bool
 
 
-class CurvatureOptions(WorkerOptions, LossOptions, total=False):
-    """What is measured of a loss's curvature, and how; ``OPTIONS`` explains each."""
+class CurvatureOptions(TypedDict, total=False):
+    """What is measured of a loss's curvature."""
 
     top: int
     bottom: int
@@ -112,14 +126,14 @@ class CurvatureOptions(WorkerOptions, LossOptions, total=False):
     tolerance: float
     max_products: int
     keep_vectors: bool
-    seed: int
 
 
-class RunCurvatureOptions(CurvatureOptions, total=False):
-    """What is measured of a run, beside ``CurvatureOptions``."""
+class RunCurvatureOptions(CurvatureOptions, LossOptions, total=False):
+    """What is measured of a run's curvature, and how."""
 
+    num_samples: int | Mapping[str, int | None] | None
+    device_ids: list[int] | None
     name: str | None
-    dry_run: bool
 
 
 class EigenvectorOptions(TypedDict, total=False):
@@ -130,47 +144,18 @@ class EigenvectorOptions(TypedDict, total=False):
     rise: float
     tolerance: float
     max_products: int
-    seed: int
-    samples: str
-    seed_each_point: bool
-    address: str | None
-    progress: bool
 
 
-class PointOptions(TypedDict, total=False):
-    """How points are measured that belong to no file."""
-
-    seed: int
-    samples: str
-    buffers: str
-    precision: str
-    plan: MeasurementPlan | str | os.PathLike[str] | None
-    compile: bool | str
-
-
-class CurveOptions(WorkerOptions, total=False):
-    """How a curve is fitted, beside what its bits depend on."""
-
-    names: Sequence[str] | None
-    overwrite: bool
-
-
-class CompareOptions(WorkerOptions, LossOptions, total=False):
-    """How recipes are compared; ``OPTIONS`` explains each."""
+class CompareOptions(TypedDict, total=False):
+    """What is measured of each network of a comparison."""
 
     directions: int
     points: int
     radius: float
     normalization: str
-    seed: int
     confidence: float
     rise: float
     trace_lines: int
-    buffers: str
-    recalibration_batch_size: int
-    precision: str
-    compile: bool | str
-    dry_run: bool
 
 
 OPTIONS: Mapping[str, Option] = {
@@ -341,35 +326,38 @@ _OF_COMPARISON: Mapping[str, Option] = {
     "overwrite": replace(OPTIONS["overwrite"], text="whether a comparison file of another identity is replaced.",
         flags=("--overwrite",)),
 }  # fmt: skip
-_OF_CURVE: Mapping[str, Option] = {
-    "names": Option(None, None, 'what pictures call the two; by default the names of files, or "a" and "b".'),
-    "overwrite": replace(OPTIONS["overwrite"], text="whether a file of another path is replaced."),
-    "progress": replace(OPTIONS["progress"], text="whether a bar is shown."),
-    "budget": replace(OPTIONS["budget"], text='how long the call may take: seconds, or text such as "30min". The path '
-        "is then fitted as far as it came, and the same call continues."),
-    "plan": replace(OPTIONS["plan"], text="a ``MeasurementPlan`` (a path's is ``path.measurement_plan``), or the "
-        "landscape file whose plan is used; by default that of the path which is continued, or one that is chosen. The "
-        "same plan gives the same bits."),
+_OF_MEASURE: Mapping[str, Option] = {
+    "num_samples": replace(OPTIONS["num_samples"], text="samples that a value is averaged over; None means all of the "
+        "data set. Where callback_fn returns several data sets by name, one number for each of them, or a mapping by "
+        "name."),
+    "device_ids": replace(OPTIONS["device_ids"], text="GPU ids or, without GPUs, slots that share the CPU cores; None "
+        "means all."),
+    "seed": replace(OPTIONS["seed"], text="seed of whatever is drawn: a random choice of samples, the points of "
+        "adaptive sampling, directions, starts, batches. A plane that is given has been drawn with a seed of its own."),
+    "budget": replace(OPTIONS["budget"], text='how long a call may take: seconds, or text such as "30min". What is not '
+        "measured by then is pending, or interpolated where enough of a grid is measured around it; the same call with "
+        "the same ``output`` continues."),
+    "overwrite": replace(OPTIONS["overwrite"], text="whether a file of another identity is replaced."),
 }  # fmt: skip
 # What is something else where not a grid is measured.
 _OF_KIND: Mapping[type[Any], Mapping[str, Option]] = {
+    MeasureOptions: _OF_MEASURE,
     ChangeOptions: _OF_CHANGE,
     CurvatureOptions: _OF_CURVATURE,
-    RunCurvatureOptions: _OF_CURVATURE,
-    EigenvectorOptions: {
-        **_OF_CURVATURE,
-        "progress": replace(OPTIONS["progress"], text="whether it is said what was found."),
-    },
-    PointOptions: {"seed": replace(OPTIONS["seed"], text="seed of a random choice of samples.")},
+    RunCurvatureOptions: {**_OF_MEASURE, **_OF_CURVATURE},
+    EigenvectorOptions: _OF_CURVATURE,
     CompareOptions: _OF_COMPARISON,
-    CurveOptions: _OF_CURVE,
 }
+
+
+def table_of(kind: type[Any]) -> Mapping[str, Option]:
+    """Returns all options, each as calls of the kind have it."""
+    return {**OPTIONS, **_OF_KIND.get(kind, {})}
 
 
 def options_of(kind: type[Any]) -> dict[str, Option]:
     """Returns the options of a kind, those that no other kind has first."""
-    of_kind = _OF_KIND.get(kind, {})
-    table = {**of_kind, **OPTIONS, **of_kind}
+    table = {**_OF_KIND.get(kind, {}), **table_of(kind)}
     return {name: option for name, option in table.items() if name in kind.__annotations__}
 
 
@@ -387,6 +375,12 @@ def checked(kind: type[Any], options: Mapping[str, Any]) -> Any:
         name: option.checked(name, options[name]) if name in options else option.default
         for name, option in options_of(kind).items()
     }
+
+
+def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the options that ``Measure`` takes, and those that are left for its method."""
+    shared = {name: value for name, value in options.items() if name in MeasureOptions.__annotations__}
+    return shared, {name: value for name, value in options.items() if name not in shared}
 
 
 def documented(kind: type[Any]) -> Callable[[Door], Door]:

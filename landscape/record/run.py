@@ -111,11 +111,13 @@ class MeasurementReport:
     workers: int
 
 
-def budget_text(budget: float | None, ended: str, *, kept: bool) -> str:
-    """Returns a note that the budget, in seconds, ended after ``ended``; ``kept`` if a file can be continued."""
-    later = "Give output= a path, and a later call can continue; without it, the next one starts anew."
-    remedy = "The same call continues from here." if kept else later
-    return f"the budget of {duration_text(budget or 0)} ended {ended}. {remedy}"
+CONTINUED = "The same call continues from here."
+LATER = "Give output= a path, and a later call can continue; without it, the next one starts anew."
+
+
+def budget_text(budget: float | None, ended: str, again: str) -> str:
+    """Returns a note that the budget, in seconds, ended after ``ended``, and what to do ``again``."""
+    return f"the budget of {duration_text(budget or 0)} ended {ended}. {again}"
 
 
 def duration_seconds(name: str, value: object) -> float:

@@ -14,7 +14,7 @@ from collectors.networks.weight_space import WeightSpace
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import Pool
-from workers.pools.first_call import space_before_devices
+from workers.pools.first_call import FirstCall, space_before_devices
 from workers.pools.open_pool import open_pool
 from workers.users_code import warn_user
 
@@ -49,7 +49,7 @@ def open_workers(
         callback_fn,
         measurement_options(chosen),
         **placed,
-        plan=_given_plan(chosen) or _continued(stored),
+        plan=given_plan(chosen) or _continued(stored),
         points=points,
         seconds=seconds,
         rehearsal=rehearsal,
@@ -70,13 +70,17 @@ class Workers(contextlib.ExitStack):
         super().__init__()
         self._callback_fn, self._run, self._how = callback_fn, run, how
         # What is wrong with a plan shows before planes are computed.
-        self._chosen = {**chosen, "plan": _given_plan(chosen)}
+        self._chosen = {**chosen, "plan": given_plan(chosen)}
         _continued(how.get("stored", ()))
         self._space: WeightSpace | None = None
+        self.differ = False
+        """Whether the workers have another network than the one that was described before them."""
 
     @property
     def space(self) -> WeightSpace:
         """The network's description: the workers', or before GPUs or nodes are reserved, that of a call on a CPU."""
+        if self._space is None and isinstance(self._callback_fn, FirstCall):
+            self._space = self._callback_fn.space
         if self._space is None:
             try:
                 self._space = space_before_devices(self._callback_fn, self._chosen)
@@ -96,6 +100,7 @@ class Workers(contextlib.ExitStack):
         )
         differences = () if self._space is None else self._space.differences(pool.description.space)
         self._space = pool.description.space
+        self.differ = bool(differences)
         if differences:
             self._warn(f"callback_fn's network is another one where there is no GPU ({differences[0]})")
         return pool
@@ -108,11 +113,14 @@ class Workers(contextlib.ExitStack):
 
 
 def measurement_options(chosen: Mapping[str, Any]) -> MeasurementOptions:
-    """Returns those of a call's options that say what is measured, checked."""
-    return MeasurementOptions(**{name: chosen[name] for name in _MEASURED if name in chosen})
+    """Returns those of a call's options that say what is measured, checked together."""
+    found = {name: chosen[name] for name in _MEASURED if name in chosen}
+    # Where no plane is, whose networks would say how buffers are treated.
+    return MeasurementOptions(**{**found, **({"buffers": "fixed"} if found.get("buffers") == "auto" else {})})
 
 
-def _given_plan(chosen: Mapping[str, Any]) -> MeasurementPlan | None:
+def given_plan(chosen: Mapping[str, Any]) -> MeasurementPlan | None:
+    """Returns the plan of a call's options, checked with the others; None where none is given."""
     plan: MeasurementPlan | None = OPTIONS["plan"].checked("plan", chosen.get("plan"))
     precision = measurement_options(chosen).precision
     if plan is not None and plan.precision not in ("float32", precision):

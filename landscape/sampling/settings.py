@@ -11,7 +11,7 @@ from ..record.options import OPTIONS
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """The checked options of sampling; ``SurveyOptions`` explains them."""
+    """The checked options of sampling; ``SamplingOptions`` explains them."""
 
     sampling: str = "full"
     tolerance: float = 0.01

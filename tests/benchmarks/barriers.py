@@ -17,8 +17,10 @@ from networks import LeNet5
 from sklearn.datasets import load_digits
 from torch.nn import functional
 
-from landscape import MeasurementPlan, align, barrier, connect, evaluate
+from landscape import MeasurementPlan, evaluate
 from landscape.figures import plot_barriers, plot_routes, save_figure
+from landscape.functions import barrier, connect
+from landscape.paths.alignment import align
 
 COUNT, EPOCHS = 1024, 12  # 192 steps of 64 samples
 PAIRS = ((0, 1), (2, 3), (4, 5))
@@ -73,7 +75,7 @@ def main(images: Path | None) -> None:
         ways = {
             "straight": barrier(a, b, callback_fn, plan=PLAN, **HERE),
             "aligned": barrier(a, aligned.weights, callback_fn, plan=PLAN, **HERE),
-            "curved": path.barrier(callback_fn, plan=PLAN, **HERE),
+            "curved": Measure(callback_fn, plan=PLAN, **HERE).barrier(path),
         }
         for name, way in ways.items():
             heights[name].append(way.height)

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 from pages import code_blocks, run_page_block, takes_minutes
 
-from collectors import CheckpointWriteError, RunDirectory, RunDirectoryError, SummaryCollector, describe_arrays
+from collectors import SummaryCollector
+from collectors.errors import CheckpointWriteError, RunDirectoryError
+from collectors.networks.weight_space import describe_arrays
+from collectors.run_directory import RunDirectory
 from landscape import evaluate, line_between, random_plane
-from workers import CallbackFunctionError, FunctionEvaluator
+from workers import FunctionEvaluator
+from workers.errors import CallbackFunctionError
 from workers.measurement_options import MeasurementOptions
 
 LANDSCAPE = {"unit": "step", "intervals": [[0, 2, 4]]}

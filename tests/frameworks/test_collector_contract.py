@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from cases import Crash, all_cases, weights
 
-from collectors import RunDirectory, RunDirectoryError, SummaryCollector
+from collectors import SummaryCollector
+from collectors.errors import RunDirectoryError
+from collectors.run_directory import RunDirectory
 
 CASES = all_cases("COLLECTOR_CASES")
 STEPS = {"unit": "step", "intervals": [[0, 2, 4, 6, 12]]}

@@ -7,7 +7,8 @@ from measured_planes import measure_plane
 from test_evaluator_contract import open_evaluator, own_plane
 
 from collectors.networks.readers import read_network
-from landscape import MeasurementPlan, compare
+from landscape import MeasurementPlan
+from landscape.functions import compare
 from workers.evaluator import Evaluator
 
 CASES = all_cases("EVALUATOR_CASES")

@@ -21,9 +21,9 @@ from composer.optim import LinearScheduler
 from event_reading import scalars
 from pages import code_blocks, run_page_block, takes_minutes
 
-from collectors import RunDirectory
 from collectors.composer import SummaryCollector
 from collectors.networks.readers import describe_network
+from collectors.run_directory import RunDirectory
 from workers.callback_fn import make_evaluator
 from workers.composer_loss import evaluator_from
 from workers.evaluator import MeasurementSetup

@@ -15,20 +15,12 @@ from composer.core import Event
 from composer.loggers import InMemoryLogger
 from composer.models import ComposerClassifier
 
-from collectors import (
-    Callback,
-    CheckpointConfig,
-    History,
-    LambdaCallback,
-    Model,
-    ModelCheckpoint,
-    RunDirectory,
-    TimeMonitor,
-)
+from collectors import Callback, CheckpointConfig, History, LambdaCallback, Model, ModelCheckpoint, TimeMonitor
 from collectors.callbacks.callback import EVAL_HOOKS, STEP_EVENTS, TRAIN_HOOKS
 from collectors.composer import SummaryCollector
 from collectors.composer.from_composer import EVENTS, HOOK_EVENTS, FromComposer
 from collectors.composer.in_composer import EVENT_HOOKS, InComposer
+from collectors.run_directory import RunDirectory
 
 
 def linear_model(seed=0):

@@ -17,10 +17,10 @@ from flax.training.train_state import TrainState
 from pages import code_blocks, run_page_block, takes_minutes
 from test_evaluator_contract import own_plane
 
-from collectors import RunDirectory
 from collectors.jax import JaxNetwork
 from collectors.networks.readers import describe_network, read_network
 from collectors.recording.summary_collector import SummaryCollector
+from collectors.run_directory import RunDirectory
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementSetup

@@ -4,7 +4,8 @@ import jax_cases
 import numpy as np
 import pytest
 
-from landscape import MeasurementPlan, evaluate, hessian_plane
+from landscape import MeasurementPlan, evaluate
+from landscape.functions import hessian_plane
 
 HERE = {"device_ids": [0], "progress": False}
 

@@ -19,10 +19,10 @@ from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from keras_cases import BACK_END, CrashAfter, data, halves, saving, small_model, two_inputs
 from pages import code_blocks, run_page_block, takes_minutes
 
-from collectors import RunDirectory
 from collectors.keras import SummaryCollector
 from collectors.networks.keras_network import to_array
 from collectors.networks.readers import describe_network, framework_of, read_network
+from collectors.run_directory import RunDirectory
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, SamplesError
 from workers.evaluator import MeasurementSetup

@@ -22,8 +22,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from waiting import PATIENCE
 from worker_cases import classes, features, found, seeded
 
-from collectors import RunDirectory
 from collectors.lightning import SummaryCollector
+from collectors.run_directory import RunDirectory
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementSetup

@@ -11,7 +11,8 @@ from worker_cases import classes, features, seeded
 
 from collectors import import_checkpoints
 from collectors.networks.readers import describe_network
-from landscape import evaluate, random_line
+from landscape import evaluate
+from landscape.planes import random_line
 from workers.lightning import evaluator_from
 
 

@@ -21,10 +21,12 @@ from mindspore_cases import ConvNet, arrays, build, dataset
 from pages import code_blocks, run_page_block, takes_minutes
 from scripts import run_python
 
-from collectors import CheckpointError, RunDirectory, import_checkpoints
+from collectors import import_checkpoints
+from collectors.errors import CheckpointError
 from collectors.mindspore import SummaryCollector
 from collectors.networks.mindspore_network import read, unwrap
 from collectors.networks.readers import describe_network
+from collectors.run_directory import RunDirectory
 from collectors.weights.safetensors_file import CheckpointFile
 from landscape import SummaryLandscape
 from workers.callback_fn import make_evaluator

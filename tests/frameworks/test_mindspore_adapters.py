@@ -17,13 +17,13 @@ from collectors import (
     LearningRateScheduler,
     LossMonitor,
     ModelCheckpoint,
-    RunDirectory,
     TimeMonitor,
     load_checkpoint,
 )
 from collectors.callbacks.callback import LEGACY_HOOKS
 from collectors.mindspore import InMindSpore, SummaryCollector
 from collectors.networks.mindspore_network import read
+from collectors.run_directory import RunDirectory
 
 MODES = {"graph": mindspore.GRAPH_MODE, "pynative": mindspore.PYNATIVE_MODE}
 FOUR_STEPS = {"unit": "step", "intervals": [[1, 2, 3, 4]], "landscape_size": 3, "num_samples": 48}

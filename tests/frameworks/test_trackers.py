@@ -13,9 +13,10 @@ from pages import code_blocks, run_page_block, takes_minutes
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
-from landscape import Landscape, LandscapeError, log_to_mlflow, log_to_wandb
+from landscape import Landscape, LandscapeError
 from landscape.cli import app
 from landscape.grid.data import DirectionsData, LandscapeData
+from landscape.trackers import log_to_mlflow, log_to_wandb
 
 
 @pytest.fixture

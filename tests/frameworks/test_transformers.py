@@ -23,8 +23,8 @@ from transformers_cases import LENGTH, CrashAfter, build, make_bert, make_gpt2, 
 from waiting import PATIENCE, wait_until
 from worker_cases import seeded
 
-from collectors import RunDirectory
 from collectors.networks.readers import describe_network
+from collectors.run_directory import RunDirectory
 from collectors.transformers import SummaryCollector
 from landscape import Landscape, SummaryLandscape
 from workers.callback_fn import make_evaluator

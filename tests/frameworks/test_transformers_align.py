@@ -6,7 +6,7 @@ import torch
 import transformers
 
 from collectors.networks.readers import read_network
-from landscape import align
+from landscape.paths.alignment import align
 from landscape.paths.matching import permuted
 
 TOKENS = torch.arange(24).reshape(2, 12) * 7 % 99

@@ -79,7 +79,7 @@ def test_what_is_neither_a_commit_nor_a_folder_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.room("landscape.evaluation")
+@pytest.mark.room("landscape.functions")
 def test_equal_commits_are_equal():
     done = same_values("HEAD", "HEAD", *CALLS)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -87,7 +87,7 @@ def test_equal_commits_are_equal():
 
 
 @pytest.mark.slow
-@pytest.mark.room("landscape.evaluation")
+@pytest.mark.room("landscape.functions")
 def test_an_injected_difference_is_found_and_named(tmp_path):
     """One commit adds a little to the mean of the losses, and has no door to lines between networks."""
     for package in ("collectors", "workers", "landscape"):
@@ -112,7 +112,7 @@ def test_an_injected_difference_is_found_and_named(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.room("landscape.evaluation")
+@pytest.mark.room("landscape.functions")
 def test_at_least_sixty_calls_need_no_other_framework():
     names = same_values(".", ".", "--list").stdout.splitlines()
     assert sum("(needs " not in name for name in names) >= 60

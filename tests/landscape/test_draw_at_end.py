@@ -8,7 +8,8 @@ import torch
 from matplotlib import image
 from torch import nn
 
-from collectors import Model, RunDirectory, SummaryCollector
+from collectors import Model, SummaryCollector
+from collectors.run_directory import RunDirectory
 from landscape import DrawAtEnd, Landscape
 
 EPOCHS = {"unit": "epoch", "intervals": [[0, 1, 2, 3]], "landscape_size": 3, "num_samples": 32}

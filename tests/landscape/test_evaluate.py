@@ -8,20 +8,12 @@ import torch
 from examples import ALL, bowl, bowl_loss
 
 from collectors.networks.readers import describe_network, read_network
-from landscape import (
-    Landscape,
-    MeasurementPlan,
-    custom_plane,
-    evaluate,
-    line_between,
-    pca_plane,
-    plane_through,
-    random_plane,
-)
+from landscape import Landscape, MeasurementPlan, evaluate, line_between, pca_plane, random_plane
 from landscape.errors import (
     LandscapeFormatError,
     LandscapeNotFoundError,
 )
+from landscape.planes import custom_plane, plane_through
 from landscape.record.checks import PointStatus
 
 FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -2.0, 1.0]
@@ -175,7 +167,7 @@ def test_nan_everywhere_is_kept_and_said():
 
 class TestContinuing:
     def test_the_origin_must_reproduce_the_files_value(self, tmp_path):
-        from workers import NondeterministicLossError
+        from workers.errors import NondeterministicLossError
 
         path = tmp_path / "landscape.h5"
         evaluate(bowl_plane(), bowl, x=X, y=Y, output=path, progress=False, device_ids=[0])

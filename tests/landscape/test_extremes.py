@@ -16,8 +16,10 @@ from paraboloid import Paraboloid
 from torch import nn
 from worker_cases import found
 
-from landscape import Landscape, custom_plane, evaluate, line_between, random_line, random_plane, refine
+from landscape import Landscape, evaluate, line_between, random_plane
 from landscape.errors import LandscapeIdentityError
+from landscape.functions import refine
+from landscape.planes import custom_plane, random_line
 from workers.errors import CallbackFunctionError, CurvatureError
 from workers.metric_names import EXTREMES
 

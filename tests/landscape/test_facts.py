@@ -11,10 +11,11 @@ from examples import batch_norm
 from surfaces import surface
 from who_is_there import with_networks
 
-from landscape import Landscape, evaluate, random_line, random_plane
+from landscape import Landscape, evaluate, random_plane
 from landscape.facts import page_facts, seeds_text, summary_text
 from landscape.figures import plot_contour, plot_profile
 from landscape.interactive.content import landscape_content
+from landscape.planes import random_line
 from landscape.record.checks import PointStatus
 from landscape.summary_json import summary_json
 

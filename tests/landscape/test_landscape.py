@@ -16,10 +16,10 @@ from landscape_examples import HEADER
 from landscape_examples import build as build_hard
 from who_is_there import with_runs
 
-from landscape.evaluation import evaluate
 from landscape.exchange import export_landscape
 from landscape.facts import failures, summary_text
 from landscape.figures import plot_contour
+from landscape.functions import evaluate
 from landscape.grid.checkpoints import CheckpointsData
 from landscape.grid.data import DirectionsData, LandscapeData
 from landscape.grid.landscape_file import write_landscape

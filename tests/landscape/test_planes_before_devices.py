@@ -12,7 +12,8 @@ from places import SUPPORT
 from ray_environment import AS_OTHERS, without_ray
 from scripts import run_script
 
-from landscape import LandscapeError, SummaryLandscape, refine
+from landscape import LandscapeError, SummaryLandscape
+from landscape.functions import refine
 from landscape.record import workers
 from landscape.record.run import Run
 from landscape.record.workers import Workers
@@ -25,7 +26,8 @@ SETTINGS = {"landscape_size": 3, "num_samples": 32}
 @pytest.fixture
 def events(monkeypatch):
     """What happened, in order, on a machine whose one worker has a GPU that it would reserve."""
-    from landscape import regridding, run_jobs
+    from landscape import summary_landscape
+    from landscape.grid import regridding
     from workers.pools import first_call, open_pool
 
     found = []
@@ -41,8 +43,8 @@ def events(monkeypatch):
 
     for module, name in (
         (workers, "open_pool"),
-        (run_jobs, "plane_of_runs"),
-        (run_jobs, "random_plane_of"),
+        (summary_landscape, "plane_of_runs"),
+        (summary_landscape, "random_plane_of"),
         (regridding, "plane_of"),
     ):
         noted(module, name)

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from examples import BOWL_ORIGIN, bowl, bowl_loss
 
-from landscape import custom_plane, evaluate, measure_points, random_line
+from landscape import evaluate
+from landscape.functions import measure_points
 from landscape.grid.data import LandscapeData
 from landscape.landscape import Landscape
+from landscape.planes import custom_plane, random_line
 from landscape.record.checks import PointStatus
 from workers.errors import NondeterministicLossError
 
@@ -155,3 +157,14 @@ class TestMeasurePoints:
 
         with pytest.raises(NondeterministicLossError):
             measure_points(plane, noisy, [(0.5, 0.5)], device_ids=[0])
+
+
+def test_a_dry_run_of_points_says_what_they_would_cost(plane, capsys):
+    assert measure_points(plane, bowl, [[0, 0], [1, 1]], device_ids=[0], dry_run=True) is None
+    assert "\n2 points: 2 points x " in capsys.readouterr().out
+
+
+def test_a_budget_leaves_points_out(plane):
+    with pytest.warns(UserWarning, match=r"ended the measurement after 0 of 2 points\. The next call starts anew"):
+        found = measure_points(plane, bowl, [[0, 0], [1, 1]], device_ids=[0], budget=1e-9, progress=False)
+    assert np.isnan(found["loss"]).all()

@@ -16,18 +16,7 @@ from places import SUPPORT
 from remote_stores import empty_memory
 from waiting import PATIENCE
 
-from landscape import (
-    Landscape,
-    MeasurementPlan,
-    SummaryLandscape,
-    custom_plane,
-    evaluate,
-    line_between,
-    plane_through,
-    random_line,
-    refine,
-    widen,
-)
+from landscape import Landscape, MeasurementPlan, SummaryLandscape, evaluate, line_between
 from landscape.errors import (
     LandscapeDamagedError,
     LandscapeFormatError,
@@ -36,8 +25,10 @@ from landscape.errors import (
     LandscapeNotFoundError,
     PlaneError,
 )
+from landscape.functions import refine, widen
 from landscape.grid.landscape_file import read_landscape, write_landscape
 from landscape.grid.resume import UNDER_WAY
+from landscape.planes import custom_plane, plane_through, random_line
 from landscape.record.checks import PointStatus
 from workers import FunctionEvaluator
 
@@ -458,7 +449,8 @@ KILLED = """
 import os, sys
 sys.path.insert(0, {support!r})
 import numpy as np
-from landscape import custom_plane, refine
+from landscape.functions import refine
+from landscape.planes import custom_plane
 from workers import FunctionEvaluator
 
 calls = 0
@@ -576,7 +568,8 @@ class TestErrors:
             ({"factor": None, "size": 5}, ValueError, r"size must be at least the number of points .*\(6\)"),
             ({"factor": None, "size": (11, 0)}, ValueError, r"size\[1\] must be an int of at least 1"),
             ({"plane": "plane"}, TypeError, "plane must be a Plane"),
-            ({"seed": 3}, TypeError, r"refine\(\) got an unexpected keyword argument 'seed'"),
+            ({"seed": 3}, ValueError, "seed must be left out for regrid: the file says how it was measured"),
+            ({"sede": 3}, TypeError, r"regrid\(\) got an unexpected keyword argument 'sede'"),
         ],
     )
     def test_arguments(self, tmp_path, change, error, text):
@@ -590,7 +583,7 @@ class TestErrors:
         ("change", "error", "text"),
         [
             ({}, ValueError, "margin= or limits= must be given"),
-            ({"margin": 1, "limits": (0, 1)}, ValueError, "limits= and margin= both say where"),
+            ({"margin": 1, "limits": (0, 1)}, ValueError, "margin= or limits= must be given, and only one of them"),
             ({"margin": -1}, ValueError, "margin must be a finite number of at least 0"),
             ({"limits": (1, 0)}, ValueError, "limits must be coordinates that increase"),
         ],

@@ -5,7 +5,7 @@ import pytest
 from examples import batch_norm
 from remote_stores import empty_memory, run_script, s3_server
 
-from collectors import RunDirectoryError
+from collectors.errors import RunDirectoryError
 from collectors.files import places as run_files
 from landscape import Landscape, MeasurementPlan, SummaryLandscape
 from landscape.errors import LandscapeWriteError

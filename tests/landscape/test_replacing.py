@@ -19,19 +19,10 @@ from collectors import save_checkpoint
 from collectors.errors import FileWriteError
 from collectors.files.places import check_directory
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
-from landscape import (
-    Landscape,
-    barrier,
-    compare,
-    connect,
-    evaluate,
-    figures,
-    line_between,
-    measure_curvature,
-    random_plane,
-)
+from landscape import Landscape, evaluate, figures, line_between, random_plane
 from landscape.cli import app
 from landscape.errors import LandscapeWriteError
+from landscape.functions import barrier, compare, connect, measure_curvature
 from landscape.interactive.page import save_page
 from landscape.record.hdf5 import LANDSCAPE
 from landscape.record.whole_file import check_replaceable

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from collectors.networks.readers import describe_network, read_network
-from landscape import Landscape, pca_plane, plane_through, random_line, random_plane
-from landscape.evaluation import evaluate
+from landscape import Landscape, pca_plane, random_plane
+from landscape.functions import evaluate
 from landscape.grid.landscape_file import read_landscape
+from landscape.planes import plane_through, random_line
 from landscape.planes.networks import Network, networks_text
 
 

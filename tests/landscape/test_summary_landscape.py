@@ -19,9 +19,10 @@ from places import SUPPORT
 from typer.testing import CliRunner
 from waiting import Gate, wait_until
 
-from collectors import CheckpointError, RunDirectory, RunDirectoryError
+from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.files import system
 from collectors.networks.readers import describe_network
+from collectors.run_directory import RunDirectory
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import Landscape, LandscapeError, MeasurementPlan, SummaryLandscape
 from landscape.cli import app
@@ -485,7 +486,7 @@ class TestRunDirectory:
             generate(run, output="/proc/self")
 
     def test_the_callback_raises(self, run):
-        from workers import CallbackFunctionError
+        from workers.errors import CallbackFunctionError
 
         def callback():
             raise OSError("the data set is not mounted")

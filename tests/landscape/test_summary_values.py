@@ -9,7 +9,8 @@ from examples import bowl
 from PIL import Image
 
 from collectors import SummaryRecord
-from landscape import custom_plane, evaluate
+from landscape import evaluate
+from landscape.planes import custom_plane
 
 
 @pytest.mark.slow

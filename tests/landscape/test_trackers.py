@@ -11,9 +11,10 @@ from matplotlib import image
 from torch.utils.tensorboard import SummaryWriter
 from typer.testing import CliRunner
 
-from landscape import Landscape, log_to_mlflow, log_to_tensorboard, log_to_wandb
+from landscape import Landscape
 from landscape.cli import app
 from landscape.figures import figure_pixels
+from landscape.trackers import log_to_mlflow, log_to_tensorboard, log_to_wandb
 
 
 @pytest.fixture

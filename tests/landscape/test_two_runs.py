@@ -12,12 +12,14 @@ from examples import batch_norm, dropout, images, train_run
 from places import SUPPORT
 from typer.testing import CliRunner
 
-from collectors import CheckpointError, RunDirectory
+from collectors.errors import CheckpointError
 from collectors.networks.readers import describe_network
+from collectors.run_directory import RunDirectory
 from collectors.weights.safetensors_file import write_checkpoint
-from landscape import Landscape, MeasurementPlan, SummaryLandscape, refine
+from landscape import Landscape, MeasurementPlan, SummaryLandscape
 from landscape.cli import app
 from landscape.errors import PlaneError
+from landscape.functions import refine
 
 PLAN = MeasurementPlan(batch_size=32)
 SETTINGS = {"landscape_size": 4, "create_landscape": {"result": False}}

@@ -140,7 +140,8 @@ def _measure(options, times=1):
 COLLECTING = {
     "import": "import collectors, workers, landscape\n"
     "from collectors import SummaryCollector, Model, SummaryRecord, ModelCheckpoint\n"
-    "from landscape import SummaryLandscape, evaluate, measure_curvature, connect, compare",
+    "from landscape import SummaryLandscape, evaluate\n"
+    "from landscape.functions import measure_curvature, connect, compare",
     "collect": "import my_training as t; t.train('new')\n"
     "import os; found = sorted(os.listdir('new/ckpt_dir')); assert len(found) == 6, found",
     "collect twice (refusal)": """
@@ -192,7 +193,7 @@ MEASURING = {
     "landscape demo (command)": ["demo", "--output", "demo_output"],
     "curvature": """
 import my_training as t
-from landscape import measure_curvature
+from landscape.functions import measure_curvature
 print(measure_curvature(
     t.make_network(), t.callback_fn, top=2, trace_probes=2, device_ids=[0], progress=False, output="c.h5"))
 """,

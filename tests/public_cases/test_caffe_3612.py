@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from landscape import measure_curvature
+from landscape.functions import measure_curvature
 
 INPUTS = torch.randn(20, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 

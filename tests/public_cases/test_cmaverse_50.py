@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from landscape import compare
+from landscape.functions import compare
 
 DATA = torch.ones(8, 2), torch.ones(8, 1)
 

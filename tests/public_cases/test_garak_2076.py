@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from landscape import barrier
+from landscape.functions import barrier
 
 # The losses of 28 samples rise between the networks, those of 32 fall.
 RISES = np.where(np.arange(60) % 15 < 7, 1.0, -1.0)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from landscape import barrier
 from landscape.errors import LandscapeError
+from landscape.functions import barrier
 
 DATA = torch.ones(8, 2), torch.ones(8, 1)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from collectors import RunDirectory
+from collectors.run_directory import RunDirectory
 from collectors.run_directory.importing import import_checkpoints
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from landscape import barrier
+from landscape.functions import barrier
 
 INPUTS = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
 TARGETS = torch.randn(40, 2, generator=torch.Generator().manual_seed(1))

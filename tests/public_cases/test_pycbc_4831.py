@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from landscape import Curvature, measure_curvature
+from landscape import Curvature
 from landscape.errors import LandscapeDamagedError
+from landscape.functions import measure_curvature
 
 DATA = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)), torch.ones(8, 1)
 

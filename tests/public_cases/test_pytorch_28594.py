@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from landscape import align
+from landscape.paths.alignment import align
 
 INPUTS = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
 ORDER = torch.tensor([3, 0, 5, 1, 4, 2])

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
-from landscape import align
+from landscape.paths.alignment import align
 
 INPUTS = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
 

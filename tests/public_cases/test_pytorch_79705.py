@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from landscape import measure_curvature
+from landscape.functions import measure_curvature
 
 INPUTS = torch.randn(20, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 TARGETS = torch.randn(20, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from landscape import evaluate, measure_curvature, random_line
+from landscape import evaluate
+from landscape.functions import measure_curvature
+from landscape.planes import random_line
 
 PADDED = torch.arange(6) >= torch.tensor([[6], [3], [4], [2]])
 INPUTS = torch.randn(4, 6, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from landscape import measure_curvature
+from landscape.functions import measure_curvature
 
 INPUTS = torch.diag(torch.tensor([3.0, 3.0, 3.0, 2.0, 1.0, 0.5], dtype=torch.float64))
 

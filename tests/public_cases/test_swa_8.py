@@ -3,7 +3,7 @@
 import pytest
 from digits_networks import build, callback_fn, own_loss, train
 
-from landscape import barrier
+from landscape.functions import barrier
 
 
 def test_the_end_of_a_barrier_keeps_its_statistics():

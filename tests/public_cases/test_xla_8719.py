@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from landscape import measure_curvature
+from landscape.functions import measure_curvature
 
 WORDS = torch.randint(6, (8, 1), generator=torch.Generator().manual_seed(0))
 TARGETS = torch.arange(8) % 2

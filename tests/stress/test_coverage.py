@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from many_perceptrons import SAMPLES, perceptron, train
 
-from landscape import MeasurementPlan, compare
+from landscape import MeasurementPlan
 from landscape.comparison.data import rises_of
 from landscape.comparison.statistics import bootstrap_difference, crossed_difference, welch
+from landscape.functions import compare
 
 DIRECTIONS = int(os.environ.get("COVERAGE_DIRECTIONS", "60"))
 NETWORKS = int(os.environ.get("COVERAGE_NETWORKS", "12"))

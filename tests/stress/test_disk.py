@@ -23,9 +23,10 @@ import pytest
 from waiting import PATIENCE, Gate, wait_until
 
 import landscape.record.driver
-from landscape import Landscape, custom_plane, evaluate
+from landscape import Landscape, evaluate
 from landscape.errors import LandscapeLockedError, LandscapeWriteError
 from landscape.grid.landscape_file import landscape_bytes
+from landscape.planes import custom_plane
 from landscape.record.checks import PointStatus
 from landscape.record.hdf5 import LANDSCAPE
 from landscape.record.writer import FileWriter

@@ -231,7 +231,7 @@ class Checkpoints(Play):
     def check(self, place, report):
         import torch
 
-        from collectors import latest_checkpoint
+        from collectors.model_checkpoint.loading import latest_checkpoint
         from collectors.weights.safetensors_file import CheckpointFile
 
         files = [CheckpointFile(file) for file in (place / "run").glob("[!.]*.safetensors")]
@@ -256,7 +256,8 @@ class Survey(Play):
     def act(self, place):
         import numpy as np
 
-        from landscape import custom_plane, evaluate
+        from landscape import evaluate
+        from landscape.planes import custom_plane
         from workers import FunctionEvaluator
 
         def evaluator():

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from landscape_examples import build
 from numpy.typing import NDArray
 
-import landscape
 from collectors.errors import CheckpointError, LandscapeError, RunDirectoryError
 from collectors.networks.weight_space import describe_arrays
 from collectors.run_directory import RunDirectory
@@ -28,15 +27,17 @@ from collectors.run_directory.metadata import NamedFile, RunMetadata
 from collectors.run_directory.settings import LandscapeSettings
 from collectors.weights.foreign_checkpoint import read_state_dict
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
-from landscape import Comparison, Curvature, Landscape, Plane, connect, measure_curvature, pca_plane
+from landscape import Comparison, Curvature, Landscape, Plane, pca_plane
 from landscape.comparison.data import MEASURES, ComparisonData
 from landscape.comparison.facts import comparison_json, comparison_text
 from landscape.curvature.data import CurvatureData
 from landscape.curvature.facts import curvature_json, curvature_text
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdentityError, PlaneError
 from landscape.facts import sampling_text, summary_text
+from landscape.functions import connect, measure_curvature
 from landscape.grid.landscape_file import landscape_bytes
 from landscape.grid.samples import KeptLosses
+from landscape.paths.path import Path as CurvePath
 from landscape.record.attributes import SamplingReport
 from landscape.record.checks import PointStatus
 from landscape.record.hdf5 import COMPARISON, CONTENTS, CURVATURE, LANDSCAPE
@@ -259,7 +260,7 @@ class PathFile(PlaneFile):
         return Path(found.save(self.inside / "path.safetensors"))
 
     def read(self):
-        path = landscape.Path.load(self.path)
+        path = CurvePath.load(self.path)
         with contextlib.suppress(LandscapeError), np.errstate(all="ignore"):
             assert repr(path)
             assert path.point(0.5)

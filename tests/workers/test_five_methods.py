@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from collectors.networks.weight_space import TensorInfo, WeightSpace
-from landscape import connect, custom_plane, evaluate, line_between, measure_curvature, refine, widen
+from landscape import evaluate, line_between
+from landscape.functions import connect, measure_curvature, refine, widen
+from landscape.planes import custom_plane
 from workers.errors import CurvatureError, CurveError
 from workers.evaluator import Evaluator, EvaluatorDescription, FitsCurves, MakesProducts
 from workers.measurement_options import MeasurementOptions

@@ -8,9 +8,11 @@ import torch
 from torch import nn
 
 from landscape.grid.data import DirectionsData, LandscapeData
-from workers import CallbackFunctionError, EvaluatorDescription, FunctionEvaluator, MeasurementOptions, MeasurementPlan
+from workers import FunctionEvaluator, MeasurementPlan
 from workers.callback_fn import make_evaluator
-from workers.evaluator import MeasurementSetup
+from workers.errors import CallbackFunctionError
+from workers.evaluator import EvaluatorDescription, MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.metric_names import MetricName, metric_name_problem, other_datasets
 
 UNUSABLE = [

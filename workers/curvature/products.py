@@ -25,7 +25,9 @@ SHARES = 8
 SHARE_FOR_VECTORS = 0.25
 """Of a machine's free memory."""
 
-WITHOUT_GRADIENTS = "landscape.trace_by_lines measures the trace of the Hessian from losses alone, in any framework"
+WITHOUT_GRADIENTS = (
+    "landscape.functions.trace_by_lines measures the trace of the Hessian from losses alone, in any framework"
+)
 """What there is where nothing can be differentiated."""
 
 ROUNDING = {"float32": 1e-6, "float64": 1e-12}

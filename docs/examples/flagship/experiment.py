@@ -19,7 +19,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from collectors import LearningRateScheduler, Model, SummaryCollector
 from collectors.run_directory import RunDirectory
-from landscape import evaluate, measure_points, random_line, random_plane
+from landscape import evaluate, random_plane
+from landscape.functions import measure_points
+from landscape.planes import random_line
 from workers.measurement_plan import MeasurementPlan
 
 PLANE_SEED = 0

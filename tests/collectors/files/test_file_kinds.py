@@ -13,9 +13,10 @@ import pytest
 import torch
 from safetensors.numpy import save
 
-from collectors import RunDirectory, import_checkpoints
+from collectors import import_checkpoints
 from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.files.file_kinds import other_kind
+from collectors.run_directory import RunDirectory
 from collectors.weights.foreign_checkpoint import read_state_dict
 from collectors.weights.safetensors_file import CheckpointFile
 from landscape import Landscape

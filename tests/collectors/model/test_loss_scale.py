@@ -4,15 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from collectors import (
-    CheckpointConfig,
-    DynamicLossScaleManager,
-    FixedLossScaleManager,
-    LambdaCallback,
-    Model,
-    ModelCheckpoint,
-    latest_checkpoint,
-)
+from collectors import CheckpointConfig, FixedLossScaleManager, LambdaCallback, Model, ModelCheckpoint
+from collectors.model.loss_scale import DynamicLossScaleManager
+from collectors.model_checkpoint.loading import latest_checkpoint
 
 
 def network():

@@ -7,7 +7,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from collectors import CheckpointConfig, CheckpointError, Model, ModelCheckpoint, load_checkpoint, save_checkpoint
+from collectors import CheckpointConfig, Model, ModelCheckpoint, load_checkpoint, save_checkpoint
+from collectors.errors import CheckpointError
 from collectors.model_checkpoint.loading import latest_checkpoint
 
 KEY = b"0123456789abcdef"

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from collectors import CheckpointError, load_checkpoint, save_checkpoint
+from collectors import load_checkpoint, save_checkpoint
+from collectors.errors import CheckpointError
 
 KEY = b"0123456789abcdef"
 

@@ -20,7 +20,8 @@ TRAINING = """
 import json, signal, sys, tempfile
 import torch
 from runs import SmallNetwork, batches, seeded
-from collectors import RunDirectory, SummaryCollector
+from collectors import SummaryCollector
+from collectors.run_directory import RunDirectory
 from collectors.networks.readers import describe_network
 from collectors.run_directory import folder as checkpoint_folder
 from collectors.run_directory import writer as run_writer

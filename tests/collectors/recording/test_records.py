@@ -18,10 +18,11 @@ from runs import SmallNetwork, assert_holds, batches, names, seeded
 from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
-from collectors import Callback, Model, RunDirectory, SummaryCollector
+from collectors import Callback, Model, SummaryCollector
 from collectors.callbacks.function_callbacks import LearningRateScheduler
 from collectors.model_checkpoint.model_checkpoint import ModelCheckpoint
 from collectors.recording.plan import CollectionSteps, tensor_steps
+from collectors.run_directory import RunDirectory
 from collectors.summary.record import SummaryRecord
 
 LANDSCAPE = {"intervals": [range(3)]}

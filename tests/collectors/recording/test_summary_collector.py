@@ -21,10 +21,11 @@ from runs import (
 from torch import nn
 from torch.nn import functional
 
-from collectors import Callback, Model, RunDirectory, SummaryCollector
+from collectors import Callback, Model, SummaryCollector
 from collectors.errors import LandscapeError, RunDirectoryError
 from collectors.networks.readers import describe_network
 from collectors.recording.trainer_collector import TrainerCollector
+from collectors.run_directory import RunDirectory
 
 
 def same(one, other):

@@ -8,7 +8,8 @@ import torch
 from places import ROOT
 from torch import nn
 
-from collectors import RunDirectory, SummaryCollector, thor
+from collectors import SummaryCollector, thor
+from collectors.run_directory import RunDirectory
 from collectors.run_directory.importing import import_checkpoints
 
 FOLDER = ROOT / "tests/data/versions/factors"

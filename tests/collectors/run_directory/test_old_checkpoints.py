@@ -12,10 +12,11 @@ from runs import SmallNetwork, assert_holds, names, seeded, snapshot
 from safetensors.torch import save_file
 from torch.optim.swa_utils import AveragedModel
 
-from collectors import RunDirectory, import_checkpoints
+from collectors import import_checkpoints
 from collectors.errors import CheckpointError
 from collectors.networks.readers import describe_network
 from collectors.networks.torch_network import to_array, to_tensor
+from collectors.run_directory import RunDirectory
 from collectors.weights.aligned import align, as_reader
 from collectors.weights.safetensors_file import MemoryState
 

@@ -13,10 +13,10 @@ from collectors import (
     LambdaCallback,
     Model,
     ModelCheckpoint,
-    ModelThor,
-    latest_checkpoint,
     thor,
 )
+from collectors.model_checkpoint.loading import latest_checkpoint
+from collectors.second_order.conversion import ModelThor
 
 
 def build(network=None, frequency=4, loss_fn=None, **settings):

@@ -8,7 +8,8 @@ import torch
 from thor_networks import Refreshes, assert_same_bits, batches, differentiate, mixed, train, weights
 from torch import nn
 
-from collectors import Thor, thor
+from collectors import thor
+from collectors.second_order.optimizer import Thor
 
 LAYERS = {"conv", "first", "words", "last"}
 

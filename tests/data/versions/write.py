@@ -18,18 +18,8 @@ import torch
 from torch import nn
 
 from collectors import SummaryCollector, thor
-from landscape import (
-    Comparison,
-    Curvature,
-    Landscape,
-    SummaryLandscape,
-    compare,
-    connect,
-    evaluate,
-    line_between,
-    measure_curvature,
-    random_plane,
-)
+from landscape import Comparison, Curvature, Landscape, SummaryLandscape, evaluate, line_between, random_plane
+from landscape.functions import compare, connect, measure_curvature
 
 HOW = {"device_ids": [0], "progress": False}
 GENERATOR = torch.Generator().manual_seed(0)

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import CheckpointFile
-from landscape import align
 from landscape.cli import app
 from landscape.errors import LandscapeWriteError
+from landscape.paths.alignment import align
 
 CALLBACKS = f"""
 import sys

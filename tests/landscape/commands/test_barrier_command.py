@@ -11,8 +11,12 @@ from places import SUPPORT
 from two_networks import INPUTS, callback_fn, trained
 from typer.testing import CliRunner
 
-from landscape import Barrier, Landscape, Path, align, barrier
+from landscape import Landscape
 from landscape.cli import app
+from landscape.functions import barrier
+from landscape.paths.alignment import align
+from landscape.paths.barrier import Barrier
+from landscape.paths.path import Path
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 
 from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import write_checkpoint
-from landscape import Landscape, Plane, evaluate, line_between, pca_plane, plane_through, random_line, random_plane
+from landscape import Landscape, Plane, evaluate, line_between, pca_plane, random_plane
 from landscape.cli import app
 from landscape.facts import summary_text
+from landscape.planes import plane_through, random_line
 
 FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, 2.0, -1.0]
 CALLBACKS = f"""

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import landscape
 from collectors.errors import CheckpointError, RunDirectoryError
-from landscape import evaluate
+from landscape import Measure
 from landscape.cli import app
 from landscape.commands.arguments import as_typed, options_named
 from landscape.commands.curvature import curvature
@@ -34,7 +34,7 @@ from landscape.errors import (
 from landscape.grid.rises import ends_of_way
 from landscape.record.hdf5 import CURVATURE
 from landscape.record.identity import check_identity
-from landscape.record.options import RunOptions, SurveyOptions
+from landscape.record.options import MeasureOptions, RunOptions
 from landscape.record.writer import make_output_folder
 from workers.errors import CallbackFunctionError
 
@@ -207,7 +207,7 @@ def test_no_text_of_a_survey_advises_what_its_front_door_does_not_have():
         option for item in typer.main.get_command(app).commands["run"].params
         for option in (*item.opts, *item.secondary_opts)
     }  # fmt: skip
-    evaluates = {*SurveyOptions.__annotations__, *inspect.signature(evaluate).parameters}
+    evaluates = {*MeasureOptions.__annotations__, *inspect.signature(Measure.grid).parameters}
     everywhere = {*RunOptions.__annotations__, *evaluates}
     seen = []
     for place in (root / "grid", root / "record", root / "planes", root.parent / "workers"):

@@ -17,13 +17,14 @@ from many_perceptrons import (
 from small_curvature import small, train_small
 from torch import nn
 
-from collectors import CheckpointError, RunDirectoryError
+from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.networks.readers import describe_network
 from collectors.weights.aligned import align, as_reader
-from landscape import MeasurementPlan, compare, trace_by_lines
+from landscape import MeasurementPlan
 from landscape.errors import (
     LandscapeIdentityError,
 )
+from landscape.functions import compare, trace_by_lines
 from landscape.planes.directions import random_direction
 from workers.errors import NondeterministicLossError
 from workers.function_evaluator import FunctionEvaluator

@@ -11,7 +11,8 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from landscape import MeasurementPlan, Plane, evaluate, hessian_plane, random_plane
+from landscape import MeasurementPlan, Plane, evaluate, random_plane
+from landscape.functions import hessian_plane
 from workers.errors import CurvatureError
 from workers.function_evaluator import FunctionEvaluator
 

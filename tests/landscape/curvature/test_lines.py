@@ -6,7 +6,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from landscape import measure_curvature, trace_by_lines
+from landscape.functions import measure_curvature, trace_by_lines
 from workers.errors import CurvatureError
 from workers.function_evaluator import FunctionEvaluator
 
@@ -49,7 +49,7 @@ def test_a_functions_trace_has_an_interval_that_covers_it():
 
 
 def test_who_has_no_derivatives_is_sent_here():
-    with pytest.raises(CurvatureError, match=r"FunctionEvaluator makes no products.*landscape\.trace_by_lines"):
+    with pytest.raises(CurvatureError, match=r"FunctionEvaluator makes no products.*functions\.trace_by_lines"):
         measure_curvature(POINT, bowl, device_ids=[0], progress=False)
 
 

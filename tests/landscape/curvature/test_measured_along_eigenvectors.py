@@ -11,12 +11,13 @@ from places import SUPPORT
 from saddles import callback_fn, saddle
 from typer.testing import CliRunner
 
-from landscape import Landscape, MeasurementPlan, Plane, SummaryLandscape, evaluate, hessian_plane, refine, widen
+from landscape import Landscape, MeasurementPlan, Plane, SummaryLandscape, evaluate
 from landscape.cli import app
 from landscape.drawing.texts import axis_label, short_axis_label, title
 from landscape.errors import LandscapeIdentityError, LandscapeLockedError, PlaneError
 from landscape.exchange import export_landscape
 from landscape.facts import summary_text
+from landscape.functions import hessian_plane, refine, widen
 from landscape.grid.landscape_file import read_landscape, write_landscape
 from landscape.interactive.content import landscape_content
 from landscape.record.checks import PointStatus

@@ -8,22 +8,17 @@ import pytest
 from remote_stores import empty_memory
 from small_curvature import NUMBERS, dense_hessian, flat, small, train_small, without_derivatives
 
-from collectors import CheckpointError, RunDirectory, RunDirectoryError
+from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.files import system
-from landscape import (
-    Curvature,
-    MeasurementPlan,
-    SummaryLandscape,
-    evaluate,
-    hessian_plane,
-    measure_curvature,
-)
+from collectors.run_directory import RunDirectory
+from landscape import Curvature, MeasurementPlan, SummaryLandscape, evaluate
 from landscape.errors import (
     LandscapeDamagedError,
     LandscapeIdentityError,
     LandscapeNotFoundError,
     LandscapeWriteError,
 )
+from landscape.functions import hessian_plane, measure_curvature
 from workers.errors import CurvatureError
 
 PLAN = MeasurementPlan(batch_size=40)

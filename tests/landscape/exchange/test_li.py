@@ -16,8 +16,9 @@ from surfaces import landscape, loss, surface
 from who_is_there import with_runs
 
 from collectors.weights.safetensors_file import write_checkpoint
-from landscape import Landscape, custom_plane, evaluate, random_line, random_plane
+from landscape import Landscape, evaluate, random_plane
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeNotFoundError
+from landscape.planes import custom_plane, random_line
 from landscape.planes.plane_file import directions_path
 from landscape.record.checks import PointStatus
 

@@ -12,8 +12,10 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune
 
 from collectors.networks.torch_network import to_tensor
-from landscape import barrier, connect, evaluate, line_between, measure_points, plane_through
+from landscape import Measure, evaluate, line_between
+from landscape.functions import barrier, connect, measure_points
 from landscape.landscape import Landscape
+from landscape.planes import plane_through
 
 GENERATOR = torch.Generator().manual_seed(0)
 INPUTS = torch.randn(60, 6, generator=GENERATOR) * 2 + 1
@@ -120,7 +122,7 @@ def test_a_curve_ends_at_the_networks(kind, normalized):
     a, b = (network(kind, seed, normalized=normalized) for seed in (1, 2))
     callback_fn = callback_of(kind, normalized=normalized)
     path = connect(a, b, callback_fn, steps=3, device_ids=[0], progress=False)
-    found = path.barrier(callback_fn, points=5, **HOW)
+    found = Measure(callback_fn, **HOW).barrier(path, points=5)
     np.testing.assert_allclose(found.landscape.loss[[0, -1]], [own_loss(a), own_loss(b)], rtol=1e-5)
 
 

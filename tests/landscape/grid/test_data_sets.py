@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from two_sets import OPTIONS, both, network, plane
 
-from landscape import evaluate, random_plane, refine
+from landscape import evaluate, random_plane
 from landscape.errors import LandscapeIdentityError
 from landscape.facts import summary_text
+from landscape.functions import refine
 from landscape.grid.landscape_file import read_landscape
 from landscape.record.checks import PointStatus
 

@@ -10,8 +10,9 @@ from digits_networks import build, measure, own_loss, train
 from torch import nn
 
 from collectors.networks.torch_network import to_tensor
-from landscape import Landscape, custom_plane, line_between, plane_through, random_plane
+from landscape import Landscape, line_between, random_plane
 from landscape.errors import LandscapeIdentityError
+from landscape.planes import custom_plane, plane_through
 
 
 @pytest.fixture(scope="module")

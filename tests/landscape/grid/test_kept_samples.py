@@ -11,9 +11,10 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from two_sets import OPTIONS, both, network, plane
 
-from landscape import Landscape, evaluate, line_between, random_plane, refine, widen
+from landscape import Landscape, evaluate, line_between, random_plane
 from landscape.errors import LandscapeError, LandscapeIdentityError
 from landscape.facts import summary_text
+from landscape.functions import refine, widen
 from landscape.grid.landscape_file import read_landscape
 from landscape.record.checks import PointStatus
 from workers import OwnLoss

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from digits_networks import PLAN, build, measure, train
 
-from landscape import Landscape, MeasurementPlan, SummaryLandscape, random_line, random_plane
+from landscape import Landscape, MeasurementPlan, SummaryLandscape, random_plane
 from landscape.errors import LandscapeIdentityError
 from landscape.facts import summary_text
 from landscape.figures import plot_contour, plot_difference, plot_multiples, plot_profile, plot_surface
 from landscape.interactive.content import landscape_content
 from landscape.interactive.notebook import notebook_figure
+from landscape.planes import random_line
 
 GRID = np.linspace(-1, 1, 5).tolist()
 NOTE = "measured in bfloat16"

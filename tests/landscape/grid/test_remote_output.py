@@ -21,6 +21,7 @@ from landscape.errors import (
     LandscapeWriteError,
 )
 from landscape.grid.landscape_file import landscape_bytes, read_landscape
+from landscape.planes import custom_plane
 from landscape.record import driver, lock
 from landscape.record import writer as remote_store
 from landscape.record.checks import PointStatus
@@ -73,7 +74,7 @@ class PromptWriter(remote_store.FileWriter):
 
 def measure(output, callback=bowl, **more):
     directions = [{"weight": np.array([1.0, 0.5, 0.0, 0.0])}, {"weight": np.array([0.0, 0.0, -2.0, 1.0])}]
-    plane = landscape.custom_plane(bowl()[1], directions)
+    plane = custom_plane(bowl()[1], directions)
     axis = np.linspace(-1, 1, 5)
     # A file names the function, if it has a name.
     return landscape.evaluate(plane, lambda: callback(), x=axis, y=axis, output=output, **OPTIONS, **more)

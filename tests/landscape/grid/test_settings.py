@@ -1,7 +1,8 @@
 import pytest
 from false_clock import FalseClock
 
-from landscape.record.options import SurveyOptions, with_defaults
+from landscape.record.options import RunOptions
+from landscape.record.options import checked as checked_options
 from landscape.record.run import Run, duration_seconds, duration_text
 from landscape.sampling.settings import SamplingSettings
 
@@ -15,7 +16,7 @@ def test_durations(given, seconds):
 
 
 def checked(**arguments):
-    options = with_defaults("evaluate", SurveyOptions, arguments)
+    options = checked_options(RunOptions, arguments)
     return SamplingSettings.checked(options), Run.checked(options)
 
 

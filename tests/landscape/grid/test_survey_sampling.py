@@ -8,12 +8,13 @@ import pytest
 from false_clock import FalseClock
 from surfaces import landscape as measured_everywhere
 
-from landscape import Landscape, custom_plane, evaluate
+from landscape import Landscape, evaluate
 from landscape.facts import page_facts, sampling_text, summary_text
 from landscape.figures import plot_difference, plot_multiples
 from landscape.grid.forecast import fewest_points
 from landscape.interactive.content import landscape_content
 from landscape.interactive.notebook import notebook_figure
+from landscape.planes import custom_plane
 from landscape.record.checks import PointStatus
 from landscape.sampling.sampling import full_grid
 from workers import FunctionEvaluator

@@ -8,8 +8,8 @@ from places import ROOT
 from safetensors.numpy import load_file
 
 from landscape import Comparison, Curvature, Landscape, Plane
-from landscape import Path as PathOfNetworks
 from landscape.facts import summary_text
+from landscape.paths.path import Path as PathOfNetworks
 
 FOLDER = ROOT / "tests/data/versions"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())

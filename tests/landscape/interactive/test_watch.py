@@ -21,11 +21,12 @@ from data_sets import with_test_set
 from typer.testing import CliRunner
 from waiting import PATIENCE, wait_until
 
-from landscape import custom_plane, evaluate
+from landscape import evaluate
 from landscape.cli import app
 from landscape.errors import LandscapeFormatError
 from landscape.grid.landscape_file import write_landscape
 from landscape.interactive.watch import FileWatch, WatchServer
+from landscape.planes import custom_plane
 from landscape.record.checks import PointStatus
 from landscape.record.lock import lock_landscape
 from workers import FunctionEvaluator

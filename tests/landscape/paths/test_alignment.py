@@ -12,8 +12,9 @@ from torch import nn
 from collectors.errors import CheckpointError
 from collectors.networks.readers import read_network
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
-from landscape import MeasurementPlan, align, evaluate, line_between
+from landscape import MeasurementPlan, evaluate, line_between
 from landscape.errors import AlignmentError
+from landscape.paths.alignment import align
 from landscape.paths.matching import permuted
 
 SAMPLES = 1024

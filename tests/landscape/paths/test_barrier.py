@@ -11,8 +11,10 @@ import torch
 from torch import nn
 from two_networks import INPUTS, TARGETS, barrier_between, build, callback_fn, outputs_between, trained
 
-from landscape import Barrier, Landscape, barrier, evaluate, line_between, random_plane
+from landscape import Landscape, evaluate, line_between, random_plane
 from landscape.errors import LandscapeIdentityError, PlaneError
+from landscape.functions import barrier
+from landscape.paths.barrier import Barrier
 from workers import FunctionEvaluator, OwnLoss
 
 OPTIONS = {"device_ids": [0], "progress": False}
@@ -169,7 +171,7 @@ def test_wrong_arguments_say_what_is_right():
     a, b = trained(0), trained(1)
     with pytest.raises(ValueError, match="points must be an int of at least 3"):
         barrier(a, b, callback_fn, points=2, **OPTIONS)
-    with pytest.raises(ValueError, match="limits and margin must be left out"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'margin'"):
         barrier(a, b, callback_fn, margin=0.5, **OPTIONS)
     with pytest.raises(PlaneError):
         barrier(a, a, callback_fn, **OPTIONS)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from two_networks import INPUTS, TARGETS, build, callback_fn, trained
 
 from collectors.errors import CheckpointError
-from landscape import Barrier, Landscape, Path, connect, evaluate, line_between, measure_curvature
+from landscape import Landscape, Measure, evaluate, line_between
 from landscape.errors import (
     LandscapeError,
     LandscapeIdentityError,
@@ -21,7 +21,10 @@ from landscape.errors import (
     PlaneError,
 )
 from landscape.figures import plot_routes
+from landscape.functions import connect, measure_curvature
+from landscape.paths.barrier import Barrier
 from landscape.paths.fitting import CURVE_FILE, CurveExperiment, write_curve
+from landscape.paths.path import Path
 from landscape.planes.networks import columns_of
 from landscape.record.driver import forecast, open_record
 from landscape.record.run import Run
@@ -45,7 +48,7 @@ def test_the_best_bend_of_a_curved_valley_is_found():
     a, b = wall.Point(*wall.A), wall.Point(*wall.B)
     path = connect(a, b, wall.callback_fn, steps=400, learning_rate=0.1, **OPTIONS)
     np.testing.assert_allclose(path.curve.fitting.bends, wall.BEST_BEND, atol=2e-2)
-    assert path.barrier(wall.callback_fn, points=9, **OPTIONS).height < 1e-3
+    assert Measure(wall.callback_fn, **OPTIONS).barrier(path, points=9).height < 1e-3
     # The closed form of a parabola's length, from -1 to 1.
     assert path.length == pytest.approx(np.sqrt(5) + np.arcsinh(2) / 2, rel=1e-2)
     assert path.chord == 2
@@ -109,7 +112,7 @@ def test_networks_whose_weights_are_vectors_or_zero():
 def test_curve_goes_round_the_barrier_of_the_line(curved):
     path, _ = curved
     straight = evaluate(line_between(trained(0), trained(1)), callback_fn, x=np.linspace(0, 1, 9), **OPTIONS)
-    found = path.barrier(callback_fn, points=9, **OPTIONS)
+    found = Measure(callback_fn, **OPTIONS).barrier(path, points=9)
     assert Barrier.of(straight).height > 0.3
     assert found.height < 0.1 * Barrier.of(straight).height
     # Both ends are the networks themselves, and the middle is the state that the path gives.
@@ -127,7 +130,7 @@ def test_curve_goes_round_the_barrier_of_the_line(curved):
 def test_landscape_of_a_path_says_what_it_is_and_is_continued(curved, tmp_path):
     path, _ = curved
     file = tmp_path / "curve.h5"
-    first = path.barrier(callback_fn, points=5, output=file, **OPTIONS)
+    first = Measure(callback_fn, **OPTIONS).barrier(path, points=5, output=file)
     kept = Path.load(tmp_path / "curve_path.safetensors")
     again = evaluate(kept, callback_fn, size=9, output=file, **OPTIONS)
     assert again.report.resumed >= 5

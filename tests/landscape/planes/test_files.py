@@ -10,7 +10,8 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-from landscape import evaluate, line_between, random_line
+from landscape import evaluate, line_between
+from landscape.planes import random_line
 
 
 class Module(nn.Module):

@@ -11,7 +11,7 @@ import torch
 from examples import train_run
 from torch import nn
 
-from collectors import CheckpointError
+from collectors.errors import CheckpointError
 from collectors.run_directory import RunDirectory
 from landscape.planes import line_between, pca_plane, plane_through, random_line, random_plane
 from landscape.planes.networks import columns_of

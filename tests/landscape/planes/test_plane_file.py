@@ -11,7 +11,7 @@ import pytest
 from digits_networks import PLAN, build, callback_fn, own_loss, train
 from examples import train_run
 
-from collectors import CheckpointError
+from collectors.errors import CheckpointError
 from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint

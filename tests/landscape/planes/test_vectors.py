@@ -5,7 +5,8 @@ import pytest
 from examples import bowl, train_run
 
 from collectors.weights.safetensors_file import CheckpointFile
-from landscape import SummaryLandscape, custom_plane, evaluate
+from landscape import SummaryLandscape, evaluate
+from landscape.planes import custom_plane
 
 
 def test_evaluate_keeps_the_directions_when_asked(tmp_path):

@@ -17,7 +17,7 @@ import torch
 from small_curvature import other_samples, small, train_small
 from torch import nn
 
-from landscape import MeasurementPlan, SummaryLandscape, barrier, compare, connect, evaluate, random_plane, refine
+from landscape import MeasurementPlan, SummaryLandscape, evaluate, random_plane
 from landscape.commands.view import charts
 from landscape.errors import (
     LandscapeError,
@@ -26,6 +26,7 @@ from landscape.errors import (
     LandscapeLockedError,
     LandscapeWriteError,
 )
+from landscape.functions import barrier, compare, connect, measure_curvature, refine
 from landscape.interactive.watch import WatchServer
 from landscape.paths import fitting
 from landscape.paths.fitting import CURVE_FILE
@@ -68,7 +69,7 @@ class Case:
         file: that it writes into a folder.
         measure: measures it there, of (folder, callback_fn, options), and returns what the user holds.
         stop: after how many looks at the clock part of it is measured.
-        forecast: what a dry run says, where there is one.
+        forecast: what a dry run says; of an adaptive grid it says so each time.
     """
 
     file: str
@@ -86,8 +87,7 @@ class Case:
     @property
     def unbuilt(self):
         """The same, to be refused before the network is built; a way between two networks asks it for its names."""
-        ask = self.measure in (line, curve)
-        return self if ask else replace(self, callbacks=(never_called,) * 2)
+        return self if self.measure is line else replace(self, callbacks=(never_called,) * 2)
 
     def bytes(self, folder):
         return (folder / self.file).read_bytes()
@@ -123,6 +123,11 @@ def of_run(folder, callback_fn, **options):
     return SummaryLandscape(run).gen_landscapes_with_multi_process(callback_fn, what, output=folder, **options)
 
 
+def of_weights(folder, callback_fn, **options):
+    how = {**options, "plan": MeasurementPlan(batch_size=40)}
+    return measure_curvature(callback_fn()[1], callback_fn, output=folder / "curvature.h5", top=1, **how)
+
+
 def comparison(folder, callback_fn, **options):
     recipes = {name: [network(first + seed) for seed in range(3)] for name, first in (("a", 0), ("b", 3))}
     return compare(recipes, callback_fn, directions=4, points=3, output=folder / "compared.h5", **options)
@@ -133,12 +138,12 @@ def curve(folder, callback_fn, **options):
 
 
 RECORDS = {
-    "grid": Case("grid.h5", LANDSCAPE, grid, 12),
+    "grid": Case("grid.h5", LANDSCAPE, grid, 12, forecast="grid.h5: 25 points x "),
     "adaptive grid": Case(
         "grid.h5", LANDSCAPE, lambda *where, **how: grid(*where, sampling="adaptive", tolerance=0.2, **how), 12
     ),
-    "line": Case("line.h5", LANDSCAPE, line, 6),
-    "refined": Case("fine.h5", LANDSCAPE, refined, 8),
+    "line": Case("line.h5", LANDSCAPE, line, 6, forecast="line.h5: "),
+    "refined": Case("fine.h5", LANDSCAPE, refined, 8, forecast="fine.h5: 16 points x "),
     "curvature": Case(
         "curvature_0-3.h5",
         CURVATURE,
@@ -150,14 +155,20 @@ RECORDS = {
     "comparison": Case(
         "compared.h5", COMPARISON, comparison, 6, forecast="compared.h5: 6 networks x 4 lines: 54 points x "
     ),
+}  # fmt: skip
+ALL = {
+    **RECORDS,
+    "curve": Case("curve.safetensors", CURVE_FILE.kind, curve, 3, forecast="curve.safetensors: 6 steps: 6 steps x "),
 }
 FORECAST = {
-    **{name: case for name, case in RECORDS.items() if case.forecast},
+    **{name: case for name, case in ALL.items() if case.forecast},
+    "curvature at weights": Case(
+        "curvature.h5", CURVATURE, of_weights, 2, (small, other_samples), "curvature.h5: 1 checkpoint: "
+    ),
     "landscape of a run": Case(
         "landscape_3_random.h5", LANDSCAPE, of_run, 12, (small, other_samples), "landscape_3_random.h5: 9 points x "
     ),
 }
-ALL = {**RECORDS, "curve": Case("curve.safetensors", CURVE_FILE.kind, curve, 3)}
 REPLACED = {name: case for name, case in ALL.items() if name != "refined"}
 
 

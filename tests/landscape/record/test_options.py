@@ -5,23 +5,13 @@ import re
 import typing
 
 import pytest
+import torch
 import typer
 from typer.testing import CliRunner
 
-from landscape import (
-    MeasurementPlan,
-    SummaryLandscape,
-    compare,
-    evaluate,
-    hessian_plane,
-    measure_curvature,
-    measure_points,
-    random_plane,
-    refine,
-    widen,
-)
+from landscape import Measure, MeasurementPlan, SummaryLandscape, random_plane
 from landscape.cli import app
-from landscape.draw_at_end import DrawAtEnd
+from landscape.planes import random_line
 from landscape.planes.pca import CENTERINGS
 from landscape.record.options import (
     OPTIONS,
@@ -29,31 +19,33 @@ from landscape.record.options import (
     CompareOptions,
     CurvatureOptions,
     EigenvectorOptions,
-    PointOptions,
+    GridOptions,
+    MeasureOptions,
     RunCurvatureOptions,
     RunOptions,
-    SurveyOptions,
+    SamplingOptions,
     checked,
     options_of,
 )
+from landscape.trackers import DrawAtEnd
 
 COMMANDS = typer.main.get_command(app).commands
-RUN, CURVATURE, RECIPES = (
+RUN, CURVATURE, RECIPES, SHARED = (
     (RunOptions, ["run", "nowhere"]),
     (RunCurvatureOptions, ["curvature", "nowhere"]),
     (CompareOptions, ["compare", "a=x", "b=y"]),
+    (MeasureOptions, ["compare", "a=x", "b=y"]),
 )
 DOORS = [
-    (evaluate, SurveyOptions),
-    (refine, ChangeOptions),
-    (widen, ChangeOptions),
-    (measure_points, PointOptions),
+    (Measure, MeasureOptions),
+    (Measure.grid, GridOptions),
+    (Measure.barrier, SamplingOptions),
+    (Measure.regrid, ChangeOptions),
+    (Measure.curvature, CurvatureOptions),
+    (Measure.hessian_plane, EigenvectorOptions),
+    (Measure.compare, CompareOptions),
     (SummaryLandscape.gen_landscapes_with_multi_process, RunOptions),
     (DrawAtEnd.__init__, RunOptions),
-    (hessian_plane, EigenvectorOptions),
-    (measure_curvature, CurvatureOptions),
-    (SummaryLandscape.gen_curvature, RunCurvatureOptions),
-    (compare, CompareOptions),
 ]
 DURATION, SHARE = 'a number of seconds above 0, or text such as "90s", "30min"', "a number above 0 and below 1, such as"
 MEMORY, STEM = '"auto" (half of what is free), a number of bytes, or text such as "8GB"', "the beginning of a file name"
@@ -64,15 +56,15 @@ WHICH, LIMITS = (
 # Whose option, its name, a wrong value, what is expected of it, and what is typed where that is possible.
 WRONG = [
     *((of, name, value, "an int of at least 1", f"--{name.replace('_', '-')}={value}")
-      for of in (RUN, CURVATURE, RECIPES) for name, value in (("devices_per_worker", 0), ("workers_per_device", -1))),
-    *((of, name, value, f"one of {words}", f"--{flag}={value}") for of, name, value, words, flag in (
+      for of in (RUN, CURVATURE, SHARED) for name, value in (("devices_per_worker", 0), ("workers_per_device", -1))),
+    *((of, name, value, f"one of {words}", flag and f"--{flag}={value}") for of, name, value, words, flag in (
         (RUN, "samples", "last", "'first', 'random'", "sample-choice"),
         (CURVATURE, "samples", "last", "'first', 'random'", "sample-choice"),
-        (RECIPES, "samples", "last", "'first', 'random'", "sample-choice"),
+        (SHARED, "samples", "last", "'first', 'random'", "sample-choice"),
         (RUN, "buffers", "moving", "'auto', 'fixed', 'recalibrate', 'interpolate'", "buffers"),
-        (RECIPES, "buffers", "auto", "'fixed', 'recalibrate'", "buffers"),
+        (SHARED, "buffers", "moving", "'auto', 'fixed', 'recalibrate', 'interpolate'", ""),
         (RUN, "precision", "half", "'float32', 'tf32', 'bfloat16'", "precision"),
-        (RECIPES, "precision", "half", "'float32', 'tf32', 'bfloat16'", "precision"),
+        (SHARED, "precision", "half", "'float32', 'tf32', 'bfloat16'", "precision"),
         (RUN, "sampling", "half", "'full', 'adaptive'", "sampling"),
         (RUN, "normalization", "unit", "'filter', 'layer', 'weight', 'none'", "normalization"),
         (RECIPES, "normalization", "unit", "'filter', 'layer', 'weight', 'none'", "normalization"),
@@ -82,7 +74,7 @@ WRONG = [
         (CURVATURE, "matrix", "fisher", "'hessian', 'ggn'", "matrix"),
     )),
     *((of, name, -1, "an int of at least 0", f"--{flag}=-1") for of, name, flag in (
-        (RUN, "seed", "seed"), (CURVATURE, "seed", "seed"), (RECIPES, "seed", "seed"),
+        (RUN, "seed", "seed"), (CURVATURE, "seed", "seed"), (SHARED, "seed", "seed"),
         (CURVATURE, "top", "top"), (CURVATURE, "bottom", "bottom"),
         (CURVATURE, "trace_probes", "trace"), (RECIPES, "trace_lines", "trace-lines"),
     )),
@@ -92,19 +84,19 @@ WRONG = [
     (CURVATURE, "tolerance", float("nan"), "a finite number", "--tolerance=nan"),
     (CURVATURE, "tolerance", 2.0, "a number between 0 and 1", "--tolerance=2"),
     (RUN, "recalibration_batch_size", 1, "an int of at least 2", "--recalibration-batch-size=1"),
-    (RECIPES, "recalibration_batch_size", 1, "an int of at least 2", "--recalibration-batch-size=1"),
+    (SHARED, "recalibration_batch_size", 1, "an int of at least 2", "--recalibration-batch-size=1"),
     *((RUN, "tolerance", value, SHARE, typed) for value, typed in (
         (0, "--tolerance=0"), (1, "--tolerance=1"), (2.0, "--tolerance=2"), ("1%", ""), (True, ""))),
-    *((of, "budget", value, DURATION, typed) for of in (RUN, CURVATURE, RECIPES) for value, typed in (
+    *((of, "budget", value, DURATION, typed) for of in (RUN, CURVATURE, SHARED) for value, typed in (
         ("soon", "--budget=soon"), ("30 parsecs", "--budget=30 parsecs"), (0, "--budget=0"), (-1.0, "--budget=-1"),
         (float("nan"), "--budget=nan"), (True, ""), ([1], ""))),
-    *((of, name, value, expected, typed) for of in (RUN, CURVATURE, RECIPES) for name, value, expected, typed in (
+    *((of, name, value, expected, typed) for of in (RUN, CURVATURE, SHARED) for name, value, expected, typed in (
         ("address", 6379, "the address of a Ray cluster (str) or None", ""),
         ("plan", 3, "a MeasurementPlan, the path of a landscape file, or None", ""),
         ("plan", "", "a path that is not blank", "--plan="),
         ("sample_memory", 0, MEMORY, "--sample-memory=0"), ("sample_memory", "200%", MEMORY, "--sample-memory=200%"),
         ("sample_memory", True, MEMORY, ""))),
-    *((of, "compile", value, 'True, False or "auto"', "") for of in (RUN, RECIPES) for value in ("yes", 1, None)),
+    *((of, "compile", value, 'True, False or "auto"', "") for of in (RUN, SHARED) for value in ("yes", 1, None)),
     *((of, "name", value, STEM, typed) for of in (RUN, CURVATURE) for value, typed in (
         ("a/b", "--name=a/b"), (".a", "--name=.a"), ("\0", ""), (" ", "--name= "), (3, ""))),
     *((RUN, "which", value, WHICH, typed) for value, typed in (
@@ -117,13 +109,16 @@ WRONG = [
     (RECIPES, "points", 4, "an odd number, so that the network itself is in the middle", "--points=4"),
     (RECIPES, "radius", 0, "a number above 0", "--radius=0"),
     *((RECIPES, "confidence", value, "a number between 0 and 1", f"--confidence={value}") for value in (0.0, 1.0)),
-    (RUN, "groups", "class", '"target", a function of (inputs, targets), or None', "--groups=class"),
+    *((of, "groups", "class", '"target", a function of (inputs, targets), or None', typed)
+      for of, typed in ((RUN, "--groups=class"), (SHARED, ""))),
+    *((of, "num_samples", 0, "an int of at least 1", "--samples=0") for of in (CURVATURE, SHARED)),
+    *((of, "device_ids", "0", "a list of ints or None", "") for of in (CURVATURE, SHARED)),
     (RUN, "limits", (1, 2, 3), LIMITS, "--limits=1,2,3"), (RUN, "limits", 1, LIMITS, ""),
     (RUN, "limits", (1, 0), "coordinates that increase from each lowest to its highest", "--limits=1,0"),
     (RUN, "margin", -0.1, "a finite number of at least 0.0", "--margin=-0.1"),
     (RUN, "margin", "0.1", "a finite number", ""),
     (RUN, "also", "run", "a list of run directories, or a dict from names to them", ""),
-    *((of, name, 1, "a bool, but got int: 1", "") for of in (RUN, CURVATURE, RECIPES)
+    *((of, name, 1, "a bool, but got int: 1", "") for of in (RUN, CURVATURE, SHARED)
       for name, option in options_of(of[0]).items() if isinstance(option.default, bool)),
 ]  # fmt: skip
 
@@ -158,7 +153,7 @@ def test_a_wrong_part_is_named(name, value, expected):
 
 
 def test_every_option_has_a_check_and_a_wrong_value_above():
-    for kind, _ in (RUN, CURVATURE, RECIPES):
+    for kind, _ in (RUN, CURVATURE, RECIPES, SHARED):
         assert {row[1] for row in WRONG if row[0][0] is kind} == set(options_of(kind))
 
 
@@ -191,17 +186,46 @@ def test_a_door_shows_checks_and_takes_every_option_of_its_kind(door, kind):
     assert "**options:" not in told
 
 
-@pytest.mark.parametrize(("door", "kind"), DOORS)
-def test_a_door_refuses_a_wrong_option_before_it_looks_at_anything_else(door, kind):
+@pytest.mark.parametrize(
+    ("door", "name"),
+    [
+        (Measure, "seed"),
+        (SummaryLandscape.gen_landscapes_with_multi_process, "seed"),
+        (DrawAtEnd, "seed"),
+        (SummaryLandscape.gen_curvature, "top"),
+    ],
+)
+def test_a_door_refuses_a_wrong_option_before_it_looks_at_anything_else(door, name):
     needed = [item for item in inspect.signature(door).parameters.values() if item.default is item.empty]
-    name = "seed" if "seed" in kind.__annotations__ else "workers_per_device"
+    needed = [item for item in needed if item.kind is not item.VAR_KEYWORD]
     with pytest.raises(ValueError, match=f"^{name} must be an int of at least"):
         door(*(list for _ in needed), **{name: -1})
 
 
+@pytest.mark.parametrize(
+    ("method", "given", "name"),
+    [
+        ("points", {"keep_samples": True}, "keep_samples"),
+        ("regrid", {"precision": "tf32"}, "precision"),
+        ("regrid", {"overwrite": True}, "overwrite"),
+        ("curvature", {"groups": "target"}, "groups"),
+        ("hessian_plane", {"budget": 60}, "budget"),
+        ("trace", {"dry_run": True}, "dry_run"),
+        ("compare", {"extremes": True}, "extremes"),
+        ("connect", {"buffers": "recalibrate"}, "buffers"),
+    ],
+)
+def test_what_a_measurement_has_no_use_for_is_refused(method, given, name):
+    asked = {"points": (random_plane, [[0, 0]]), "connect": ("a", "b")}.get(method, ("a",))
+    more = {"factor": 2} if method == "regrid" else {}
+    plane = random_line(torch.nn.Linear(2, 2)) if method == "points" else None
+    with pytest.raises(ValueError, match=f"^{name} must be left out for {method}: "):
+        getattr(Measure(list, **given), method)(*((plane, asked[1]) if plane else asked), **more)
+
+
 def test_an_option_that_is_left_out_has_its_default_and_one_that_is_given_is_read():
-    assert checked(SurveyOptions, {}) == {name: OPTIONS[name].default for name in SurveyOptions.__annotations__}
-    assert checked(ChangeOptions, {"budget": "1min"})["budget"] == 60.0
+    assert checked(MeasureOptions, {}) == {name: OPTIONS[name].default for name in MeasureOptions.__annotations__}
+    assert checked(MeasureOptions, {"budget": "1min"})["budget"] == 60.0
 
 
 def test_the_words_are_those_of_planes():
@@ -216,8 +240,10 @@ def test_the_run_takes_its_first_arguments_by_position():
 
 
 def test_an_unknown_option_is_named(tmp_path):
-    with pytest.raises(TypeError, match=r"^evaluate\(\) got an unexpected keyword argument 'sede'"):
-        evaluate(random_plane, list, sede=1)
+    with pytest.raises(TypeError, match=r"^Measure\(\) got an unexpected keyword argument 'sede'"):
+        Measure(list, sede=1)
+    with pytest.raises(TypeError, match=r"^Measure.grid\(\) got an unexpected keyword argument 'sise'"):
+        Measure(list).grid(random_plane, sise=1)
     (tmp_path / "ckpt_dir").mkdir()
     run = SummaryLandscape(tmp_path)
     with pytest.raises(TypeError, match=r"gen_landscapes_with_multi_process\(\) got an unexpected .* argument 'size'"):
@@ -233,18 +259,21 @@ def flags(command):
     ("command", "kind", "left_out"),
     [
         ("run", RunOptions, set()),
-        ("evaluate", SurveyOptions, set()),
+        ("evaluate", MeasureOptions, set()),
+        ("evaluate", GridOptions, set()),
         # Typed as one text, --density 4x40.
         ("curvature", RunCurvatureOptions, {"density_probes", "density_steps"}),
         ("compare", CompareOptions, set()),
-        # A function of another module, or the file's own groups.
-        ("refine", ChangeOptions, {"groups"}),
-        ("widen", ChangeOptions, {"groups"}),
+        ("compare", MeasureOptions, {"groups", "extremes", "keep_samples"}),
+        ("refine", ChangeOptions, set()),
+        ("widen", ChangeOptions, set()),
     ],
 )
 def test_a_command_offers_everything_that_python_has(command, kind, left_out):
     """What is left out has its reason here."""
-    spelled = {"samples": "--sample-choice", "trace_probes": "--trace"}
+    spelled = {
+        "samples": "--sample-choice", "trace_probes": "--trace", "num_samples": "--samples", "device_ids": "--devices",
+    }  # fmt: skip
     wanted = {spelled.get(name, f"--{name.replace('_', '-')}") for name in kind.__annotations__.keys() - left_out}
     assert wanted <= flags(command)
     if command == "evaluate":

@@ -1,13 +1,14 @@
 """Calls that measure anything else: curvature, comparisons, curves and barriers, aligned networks, trainings."""
 
+import door
 import networks as net
 import torch
 from grids import FILE, OPTIONS, measured
 from torch import nn
 from values import of_barrier, of_comparison, of_curvature, of_landscape, of_path, of_plane
 
-import landscape as door
-from landscape import Path, SummaryLandscape
+from landscape import SummaryLandscape
+from landscape.paths.path import Path
 
 
 def curvature(**options):
@@ -112,7 +113,7 @@ def barrier(build=net.perceptron, callback_fn=net.plain, **options):
 
 def barrier_of_curve():
     path = connected(net.normalized, net.batch_norm)
-    return of_barrier(path.barrier(net.batch_norm, 7, output=FILE, **OPTIONS))
+    return of_barrier(door.barrier_of_path(path, net.batch_norm, 7, output=FILE, **OPTIONS))
 
 
 def aligned():

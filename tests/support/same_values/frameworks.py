@@ -2,6 +2,7 @@
 
 import functools
 
+import door
 import networks as net
 import numpy as np
 from grids import OPTIONS, measured
@@ -9,7 +10,6 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from values import of_barrier, of_curvature
 
-import landscape as door
 from landscape import MeasurementPlan
 
 # Each framework says itself how it computes.

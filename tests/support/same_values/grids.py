@@ -3,11 +3,11 @@
 import warnings
 from pathlib import Path
 
+import door
 import networks as net
 import numpy as np
 from values import of_landscape, of_plane
 
-import landscape as door
 from landscape import MeasurementPlan, SummaryLandscape
 
 PLAN = MeasurementPlan(batch_size=16, threads=1)
@@ -76,7 +76,7 @@ def function_line():
 
 
 def _plane_of_arrays():
-    from collectors import describe_arrays
+    from collectors.networks.weight_space import describe_arrays
 
     space = describe_arrays(net.ARRAYS)
     return door.random_plane(net.ARRAYS, network=space, seed=1, normalization="none", perturb_one_dimensional=True)
@@ -154,7 +154,7 @@ def with_network():
 
 
 def of_directory(**options):
-    from collectors import RunDirectory
+    from collectors.run_directory import RunDirectory
 
     return measured(door.pca_plane(RunDirectory(net.collect("run")), network=net.perceptron(), **options))
 

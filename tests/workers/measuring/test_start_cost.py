@@ -161,13 +161,13 @@ def test_a_dry_run_says_what_it_does_and_compiles_nothing(tmp_path, monkeypatch,
         sampling="full",
     )
     said = capsys.readouterr().out
-    assert said.startswith("dry run: reads the data set, times a few batches and measures one landscape's origin; ")
+    assert said.startswith("dry run: reads the data set and measures a little; compiles nothing, and writes nothing")
     assert re.search(r"_pca\.h5: 65,5\d\d points x .*; in batches of .* not compiled \(", said), said
     assert "_random.h5: 65,536 points x " in said, "its points take as long, so nothing of it is measured"
     steps = [
         "building the network",
         "opening checkpoints, computing the directions of 2",
-        "measuring a point: a pass over",
+        "measuring a point, a part of it twice, over",
     ]
     assert [said.index(step) for step in steps] == sorted(said.index(step) for step in steps)
     assert ("a dry run compiles nothing; a run would: asked for" in said) is (compile is True), said

@@ -15,8 +15,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import classes, features, seeded
 
-from landscape import connect, evaluate, line_between, measure_curvature, random_plane
+from landscape import evaluate, line_between, random_plane
 from landscape.errors import LandscapeError
+from landscape.functions import connect, measure_curvature
 from workers import OwnLoss
 from workers.measurement_plan import MeasurementPlan
 from workers.pools import open_pool

@@ -13,7 +13,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from collectors.networks.readers import read_network
 from landscape import evaluate, random_plane
 from landscape.planes import custom_plane
-from workers import CallbackFunctionError, OwnLoss
+from workers import OwnLoss
+from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload

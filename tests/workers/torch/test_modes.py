@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from landscape import evaluate, measure_curvature, random_plane
+from landscape import evaluate, random_plane
+from landscape.functions import measure_curvature
 from workers.errors import CallbackFunctionError
 from workers.torch.snapshot import evaluate_mode
 

@@ -10,11 +10,12 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from landscape import evaluate, random_plane, refine
+from landscape import evaluate, random_plane
 from landscape.errors import LandscapeIdentityError
 from landscape.facts import summary_text
-from workers import NondeterministicLossError, OwnLoss
-from workers.errors import SampleMemoryError
+from landscape.functions import refine
+from workers import OwnLoss
+from workers.errors import NondeterministicLossError, SampleMemoryError
 from workers.evaluator import MeasurementSetup, SampleMemory
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload

@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 from collectors.networks.batches import map_leaves
 from landscape import evaluate, random_plane
-from workers import CallbackFunctionError, OwnLoss, SamplesError
+from workers import OwnLoss
+from workers.errors import CallbackFunctionError, SamplesError
 from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
 from workers.torch.evaluator import TorchEvaluator

@@ -161,7 +161,7 @@ class CurveFitter(MovedNetwork):
                 f"the loss or its gradient is not finite at t = {t:.3f} of the curve, in step {step + 1} of "
                 f"{self._task.settings.steps} (loss {value:g}). Use a lower learning_rate (it is "
                 f"{self._task.settings.learning_rate:g}); if it is step 1, look at the loss on the straight line first "
-                "(landscape.barrier)."
+                "(Measure.barrier)."
             )
         return value
 

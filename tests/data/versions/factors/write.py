@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from collectors import RunDirectory, SummaryCollector, thor
+from collectors import SummaryCollector, thor
+from collectors.run_directory import RunDirectory
 from landscape import SummaryLandscape
 
 GENERATOR = torch.Generator().manual_seed(0)

@@ -17,7 +17,7 @@ from landscape.facts import explained_variance_text, page_facts, summary_text
 from landscape.figures import plot_contour
 from landscape.grid.data import DirectionsData
 from landscape.interactive import save_page
-from landscape.shares import is_almost_nothing, percentages
+from landscape.planes.pca import is_almost_nothing, percentages
 
 
 def explaining(*ratio: float) -> Landscape:
