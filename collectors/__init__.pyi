@@ -13,12 +13,12 @@ from .errors import RunDirectoryError as RunDirectoryError
 from .model.loss_scale import DynamicLossScaleManager as DynamicLossScaleManager
 from .model.loss_scale import FixedLossScaleManager as FixedLossScaleManager
 from .model.model import Model as Model
+from .model_checkpoint.checkpoint_file import Checkpoint as Checkpoint
+from .model_checkpoint.checkpoint_file import latest_checkpoint as latest_checkpoint
+from .model_checkpoint.checkpoint_file import load_checkpoint as load_checkpoint
+from .model_checkpoint.checkpoint_file import save_checkpoint as save_checkpoint
 from .model_checkpoint.config import CheckpointConfig as CheckpointConfig
-from .model_checkpoint.loading import Checkpoint as Checkpoint
-from .model_checkpoint.loading import latest_checkpoint as latest_checkpoint
-from .model_checkpoint.loading import load_checkpoint as load_checkpoint
 from .model_checkpoint.model_checkpoint import ModelCheckpoint as ModelCheckpoint
-from .model_checkpoint.saving import save_checkpoint as save_checkpoint
 from .named_metrics import Loss as Loss
 from .networks.weight_space import describe_arrays as describe_arrays
 from .recording.summary_collector import SummaryCollector as SummaryCollector

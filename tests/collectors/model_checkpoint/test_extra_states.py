@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from collectors import CheckpointConfig, CheckpointError, Model, ModelCheckpoint, load_checkpoint, save_checkpoint
-from collectors.model_checkpoint.loading import latest_checkpoint
+from collectors.model_checkpoint.checkpoint_file import latest_checkpoint
 
 KEY = b"0123456789abcdef"
 
