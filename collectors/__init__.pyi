@@ -9,10 +9,10 @@ from .callbacks.time_monitor import TimeMonitor as TimeMonitor
 from .errors import LandscapeError as LandscapeError
 from .model.loss_scale import FixedLossScaleManager as FixedLossScaleManager
 from .model.model import Model as Model
+from .model_checkpoint.checkpoint_file import load_checkpoint as load_checkpoint
+from .model_checkpoint.checkpoint_file import save_checkpoint as save_checkpoint
 from .model_checkpoint.config import CheckpointConfig as CheckpointConfig
-from .model_checkpoint.loading import load_checkpoint as load_checkpoint
 from .model_checkpoint.model_checkpoint import ModelCheckpoint as ModelCheckpoint
-from .model_checkpoint.saving import save_checkpoint as save_checkpoint
 from .named_metrics import Loss as Loss
 from .recording.summary_collector import SummaryCollector as SummaryCollector
 from .run_directory.importing import import_checkpoints as import_checkpoints

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from .callbacks.callback import Callback, CallbackParameters, RunContext
+from .callbacks.callback import EVAL_HOOKS, TRAIN_HOOKS, Callback, CallbackParameters, RunContext, add_hooks
 from .callbacks.callback_manager import CallbackManager
 from .recording.summary_collector import SummaryCollector as _SummaryCollector
 from .recording.trainer_collector import TrainerCollector
@@ -168,37 +168,12 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
             self._manager.on_train_begin(self._context)
         self._call("on_train_epoch_begin", run_context)
 
-    def on_train_step_begin(self, run_context: Any) -> None:
-        self._call("on_train_step_begin", run_context)
-
-    def on_train_step_end(self, run_context: Any) -> None:
-        self._call("on_train_step_end", run_context)
-
-    def on_train_epoch_end(self, run_context: Any) -> None:
-        """Ends an epoch, after its evaluation."""
-        self._call("on_train_epoch_end", run_context)
-
-    def on_train_end(self, run_context: Any) -> None:
-        self._call("on_train_end", run_context)
-
     def on_eval_begin(self, run_context: Any) -> None:
         if self._context is None:
             self._context = _Context(CallbackParameters())
         elif "train_network" in self._params:
             self._audience = self._manager.for_fit_evaluation()
         self._call("on_eval_begin", run_context)
-
-    def on_eval_epoch_begin(self, run_context: Any) -> None:
-        self._call("on_eval_epoch_begin", run_context)
-
-    def on_eval_step_begin(self, run_context: Any) -> None:
-        self._call("on_eval_step_begin", run_context)
-
-    def on_eval_step_end(self, run_context: Any) -> None:
-        self._call("on_eval_step_end", run_context)
-
-    def on_eval_epoch_end(self, run_context: Any) -> None:
-        self._call("on_eval_epoch_end", run_context)
 
     def on_eval_end(self, run_context: Any) -> None:
         """Ends an evaluation; its metrics are there."""
@@ -241,6 +216,9 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
             params.epoch_num = self._epochs_before + given["epoch_num"]
             params.cur_step_num = self._steps_before + given["cur_step_num"]
             self._context.exhausted = _epoch_is_whole(given)
+
+
+add_hooks(InMindSpore, InMindSpore._call, {*TRAIN_HOOKS, *EVAL_HOOKS} - set(vars(InMindSpore)))
 
 
 class _Context(RunContext):

@@ -6,9 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from workers.curvature.probes import Trace
-
 from collectors.weights.aligned import Weights
+from workers.curvature.probes import Trace
 
 from .comparison.comparison import Comparison
 from .curvature.curvature import Curvature

@@ -7,10 +7,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from workers.curvature.probes import Trace
-
 from collectors.validation import check_instance, check_int
 from collectors.weights.aligned import Weights, as_reader
+from workers.curvature.probes import Trace
 from workers.curves.curve import CurveShape, FittingSettings
 
 from .comparison.comparison import Comparison

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, MutableMapping
-from types import TracebackType
+from collections import UserDict
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -52,28 +52,11 @@ class CallbackParameters(_KeysAsAttributes, dict[str, Any]):
     """A dictionary whose keys are attributes as well: ``parameters.mode`` is ``parameters["mode"]``."""
 
 
-class _PlainParameters(_KeysAsAttributes, MutableMapping[str, Any]):
+class _PlainParameters(_KeysAsAttributes, UserDict[str, Any]):
     """The entries of a plain dictionary, live, as attributes too."""
 
-    _entries: dict[str, Any]
-
     def __init__(self, entries: dict[str, Any]) -> None:
-        object.__setattr__(self, "_entries", entries)
-
-    def __getitem__(self, name: str) -> Any:
-        return self._entries[name]
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._entries[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        del self._entries[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
+        object.__setattr__(self, "data", entries)
 
 
 class RunContext:
@@ -122,12 +105,7 @@ class Callback:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
+    def __exit__(self, exception_type: Any, exception: BaseException | None, traceback: Any) -> bool | None:
         return None
 
     def begin(self, run_context: RunContext) -> None:
@@ -198,6 +176,21 @@ class Callback:
 
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
         """Runs instead of the end hook when the run fails or is interrupted, before callbacks are left."""
+
+
+def add_hooks(kind: type[Any], call: Callable[[Any, str, Any], None], names: Iterable[str] = HOOKS) -> None:
+    """Gives a class hooks that all do the same, methods that a subclass may override: ``call`` with the hook's name."""
+
+    def hook_called(name: str) -> Callable[[Any, Any], None]:
+        def hook(self: Any, run_context: Any) -> None:
+            call(self, name, run_context)
+
+        # So that the text of the overridden method is found.
+        hook.__module__, hook.__name__, hook.__qualname__ = kind.__module__, name, f"{kind.__name__}.{name}"
+        return hook
+
+    for name in names:
+        setattr(kind, name, hook_called(name))
 
 
 class BuiltInCallback(Callback):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 from ..validation import check_bool, check_instance, wrong_type
-from .callback import HOOKS, LEGACY_HOOKS, BuiltInCallback, Callback, RunContext, StepListener
+from .callback import LEGACY_HOOKS, BuiltInCallback, Callback, RunContext, StepListener, add_hooks
 
 Tell = Callable[..., None]
 """Called with the name of an event within a step, and what it brought by name."""
@@ -146,6 +146,10 @@ class CallbackManager(Callback):
         if error is not None and not run_failed:
             raise error
 
+    def _pass_on(self, hook: str, run_context: RunContext) -> None:
+        for callback in self._active:
+            getattr(callback, hook)(run_context)
+
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
         """Tells every callback of the error; what one of them raises becomes a note of that error."""
         for callback in self._active:
@@ -156,18 +160,7 @@ class CallbackManager(Callback):
                     _add_note(error, callback, "on_exception", raised)
 
 
-def _passing_on(hook: str) -> Callable[[CallbackManager, RunContext], None]:
-    def pass_on(self: CallbackManager, run_context: RunContext) -> None:
-        for callback in self._active:
-            getattr(callback, hook)(run_context)
-
-    pass_on.__name__, pass_on.__qualname__ = hook, f"CallbackManager.{hook}"
-    pass_on.__doc__ = f"Passes ``{hook}`` on."
-    return pass_on
-
-
-for _hook in HOOKS:
-    setattr(CallbackManager, _hook, _passing_on(_hook))
+add_hooks(CallbackManager, CallbackManager._pass_on)
 
 
 def silent(event: str, **values: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..validation import check_bool, check_float, wrong_type
-from .callback import HOOKS, BuiltInCallback, RunContext, in_evaluation
+from .callback import HOOKS, BuiltInCallback, RunContext, add_hooks, in_evaluation
 
 Hook = Callable[[RunContext], Any]
 
@@ -57,23 +57,15 @@ class LambdaCallback(BuiltInCallback):
                 raise wrong_type(name, "a function of one argument (the run context) or None", function)
             self._functions[name] = function
 
-
-def _calling(hook: str) -> Callable[[LambdaCallback, RunContext], None]:
-    def call(self: LambdaCallback, run_context: RunContext) -> None:
+    def _call(self, hook: str, run_context: RunContext) -> None:
         function = self._functions.get(hook)
         if function is None:
-            getattr(super(LambdaCallback, self), hook)(run_context)
+            getattr(super(), hook)(run_context)
         else:
             function(run_context)
 
-    call.__name__, call.__qualname__ = hook, f"LambdaCallback.{hook}"
-    call.__doc__ = f"Calls the function that was given as ``{hook}``."
-    return call
 
-
-# Methods of the class, so that a subclass may override them.
-for _hook in HOOKS:
-    setattr(LambdaCallback, _hook, _calling(_hook))
+add_hooks(LambdaCallback, LambdaCallback._call)
 
 
 class LearningRateScheduler(BuiltInCallback):

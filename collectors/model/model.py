@@ -13,7 +13,7 @@ from torch import nn
 
 from ..callbacks.callback import Callback, CallbackParameters, RunContext
 from ..callbacks.callback_manager import CallbackManager
-from ..model_checkpoint.loading import Checkpoint
+from ..model_checkpoint.checkpoint_file import Checkpoint
 from ..model_checkpoint.resuming import Resumption, TrainingContext
 from ..named_metrics import Loss
 from ..networks.torch_network import unwrap

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,49 @@ from ..networks.readers import framework_of
 from ..networks.weight_space import State, canonical_name, extra_states_left_out, numpy_dtype, state_sha256
 from ..weights.safetensors_file import RESERVED_PREFIX, STORABLE_DTYPES, CheckpointFile, write_checkpoint
 from .encryption import decrypt, encrypt
-from .training_state import TrainingState
 
 _FORMAT, _VERSION = "summary-landscape checkpoint", "1"
 _SEALED = RESERVED_PREFIX + "encrypted"
 _PLAIN = (bool, int, float, str)
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """Where a training was and all that it needs, beside the weights, to go on as if nothing had happened."""
+
+    epoch: int  # the number (the first is 1) of the epoch that the training was in
+    epoch_steps: int  # how many batches of that epoch were done
+    epoch_complete: bool  # whether the epoch's evaluation and end hooks were done, too
+    step: int  # how many batches of all epochs were done
+    batch_num: int | None  # how many batches an epoch has, None where that was not known
+    optimizer: dict[str, Any]  # its class's name and its state dict
+    scaler: dict[str, Any]
+    gradients: dict[str, Any]  # the gradients that no optimizer step had used, and their counters; mostly empty
+    loss_fn: dict[str, Any]
+    callbacks: list[Any]  # of each with a state: class name, state dict, whether it is needed
+    random: dict[str, Any]
+    epoch_random: dict[str, Any]  # their states when the epoch's first batch was about to be drawn
+    net_outputs: Any = None  # the last step's, None before the first; hooks of an epoch's end may ask for it
+    network: dict[str, Any] | None = None  # of the network that trained, where the checkpoint's weights are another's
+
+    @property
+    def epochs_done(self) -> int:
+        return self.epoch if self.epoch_complete else self.epoch - 1
+
+    @classmethod
+    def from_tree(cls, tree: Any) -> TrainingState:
+        expected = {name: getattr(hint, "__origin__", hint) for name, hint in get_type_hints(cls, localns={}).items()}
+        wrong = [
+            name
+            for name, kind in expected.items()
+            if not isinstance(tree, dict)
+            or name not in tree
+            or (kind in (int, bool, dict, list) and type(tree[name]) is not kind)
+        ]
+        if wrong or set(tree) != set(expected):
+            wrong = wrong or sorted(set(tree) - set(expected))
+            raise ValueError(f"of the training state, {wrong} are missing, wrong or unknown")
+        return cls(**tree)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from ..callbacks.callback import BuiltInCallback, RunContext, in_evaluation, par
 from ..callbacks.callback_manager import has_state
 from ..process_rank import is_first_rank
 from ..validation import check_instance, wrong_type
+from .checkpoint_file import check_directory
 from .config import CheckpointConfig
 from .resuming import TrainingContext
-from .run import CheckpointRun, TextFromParameters, check_directory, check_prefix
+from .run import CheckpointRun, TextFromParameters, check_prefix
 
 
 class ModelCheckpoint(BuiltInCallback):

@@ -15,8 +15,8 @@ from ..errors import CheckpointError
 from ..networks.weight_space import State, is_extra_state
 from ..process_rank import is_first_rank
 from ..validation import wrong_type
-from .loading import Checkpoint, load_checkpoint, load_weights
-from .training_state import TrainingState, loss_state
+from .archive import TrainingState
+from .checkpoint_file import Checkpoint, load_checkpoint, load_weights
 
 if TYPE_CHECKING:
     import torch
@@ -26,18 +26,11 @@ class PendingUpdate(Protocol):
     """Gradients that wait for an optimizer step, as ``model.update.OptimizerUpdate`` keeps them."""
 
     @property
-    def pending(self) -> bool:
-        """Whether there are gradients that no optimizer step has used."""
-
+    def pending(self) -> bool: ...
     @property
-    def is_moving(self) -> bool:
-        """Whether an optimizer step has begun and not ended."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns those gradients, and of how much they are; empty without any."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on with what ``state_dict`` returned."""
+    def is_moving(self) -> bool: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -148,7 +141,7 @@ class TrainingContext(RunContext):
             optimizer={"class": type(optimizer).__name__, "state": optimizer.state_dict()},
             scaler={} if scaler is None else scaler.state_dict(),
             gradients=gradients,
-            loss_fn=loss_state(params["loss_fn"]),
+            loss_fn=_loss_state(params["loss_fn"]),
             callbacks=[
                 [name, callback.state_dict(), bool(getattr(callback, "state_is_needed", True))]
                 for name, callback in callbacks_with_state(params.get("list_callback", ()))
@@ -229,7 +222,7 @@ class Resumption:
             if state.scaler and params["loss_scale_manager"] is not None:
                 params["loss_scale_manager"].load_state_dict(state.scaler)
             update.load_state_dict(state.gradients)
-            if state.loss_fn or loss_state(loss_fn):
+            if state.loss_fn or _loss_state(loss_fn):
                 loss_fn.load_state_dict(state.loss_fn)
         except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
             raise CheckpointError(
@@ -280,6 +273,10 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -
             f"the checkpoint's optimizer state does not fit the optimizer {name}: {error}. Resume with the optimizer "
             "that was trained with, built alike."
         ) from error
+
+
+def _loss_state(loss_fn: Any) -> dict[str, Any]:
+    return dict(loss_fn.state_dict()) if hasattr(loss_fn, "state_dict") else {}
 
 
 def another_dataset(found: int | None, expected: int | None) -> ValueError:

@@ -14,12 +14,11 @@ from typing import Any
 from ..callbacks.callback import RunContext
 from ..files import system
 from ..files.local_files import naming, remove_stale_temporaries
-from ..files.places import check_can_be_directory
 from ..networks.readers import read_network
-from ..validation import check_path, wrong_type, wrong_value
+from ..validation import wrong_type, wrong_value
 from .archive import Archive, storable_extra_states
+from .checkpoint_file import CHECKPOINT_NAME, SUFFIX, check_directory, make_directory, parse_name
 from .config import CheckpointConfig
-from .loading import CHECKPOINT_NAME, SUFFIX, parse_name
 from .resuming import Moment, TrainingContext
 from .writer import CheckpointWriter, Retention, SavePolicy
 
@@ -177,20 +176,6 @@ def _has_unused_gradients(run_context: RunContext) -> bool:
 def _is_of(prefix: str, name: str) -> bool:
     parts = parse_name(name)
     return parts is not None and parts[0] == prefix
-
-
-def check_directory(value: Any) -> Path:
-    """Returns a directory's real path; nothing is created."""
-    folder = Path(os.path.realpath(check_path("directory", value)))
-    check_can_be_directory("directory", folder, writable=True)
-    return folder
-
-
-def make_directory(folder: Path) -> None:
-    """Creates a directory, readable for the user alone, unless it is there."""
-    with naming(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    check_directory(folder)
 
 
 def unused_prefix(folder: Path, prefix: str, used_prefixes: Collection[str]) -> str:

@@ -16,8 +16,7 @@ from ..summary.graph import is_torch_network
 from ..summary.lineage import custom_lineage_with_environment
 from ..summary.record import SummaryRecord
 from ..summary.writer import SummaryWriteError
-from . import training_facts
-from .dataset_facts import EpochSamples, dataset_batch_size, dataset_graph, dataset_size
+from . import facts
 from .plan import FILE_SUFFIX, HISTOGRAMS, Parameters, SummaryPlan
 
 # Only the last event file grows, so this is the most that a long training uploads again and again.
@@ -46,21 +45,21 @@ class SummaryCollection:
         self._rate_changed = False
         self._histograms: dict[str, Any] | None = None
         self._batch_size: int | None = None
-        self._samples: EpochSamples | None = None
+        self._samples: facts.EpochSamples | None = None
         self._custom_is_recorded = False
         self._failure_is_told = False
 
     def begin_training(self, params: Parameters) -> None:
         self._learn(params)
         dataset = params.get("train_dataset")
-        if dataset is not None and "collect_train_lineage" in self._items and dataset_size(dataset) is None:
-            self._samples = EpochSamples()
+        if dataset is not None and "collect_train_lineage" in self._items and facts.dataset_size(dataset) is None:
+            self._samples = facts.EpochSamples()
 
     def begin_step(self, params: Parameters) -> None:
         """Looks at the learning rate that the step will use: callbacks may set the next one before it ends."""
         self._learn(params)
         if self._is_first or self._plan.steps.collects(int(params["cur_step_num"])):
-            self._rates = training_facts.learning_rates(params.get("optimizer"))
+            self._rates = facts.learning_rates(params.get("optimizer"))
 
     def end_step(self, params: Parameters) -> None:
         """Records a step if it is due; the first one always is."""
@@ -84,11 +83,11 @@ class SummaryCollection:
     def end_training(self, params: Parameters) -> None:
         if "collect_train_lineage" not in self._items:
             return
-        for rate in training_facts.learning_rates(params.get("optimizer"))[:1]:
+        for rate in facts.learning_rates(params.get("optimizer"))[:1]:
             self._rate_changed |= self._first_rate is not None and float(rate) != self._first_rate
         rate = None if self._rate_changed else self._first_rate
         counted = None if self._samples is None else self._samples.total
-        lineage = functools.partial(training_facts.train_lineage, params, rate, self._batch_size, counted)
+        lineage = functools.partial(facts.train_lineage, params, rate, self._batch_size, counted)
         self._add("collect_train_lineage", "train_lineage", "train_lineage", lineage)
         self._write()
 
@@ -101,7 +100,7 @@ class SummaryCollection:
         self._evaluating = False
         self._record_custom_lineage()
         if "collect_eval_lineage" in self._items:
-            lineage = functools.partial(training_facts.eval_lineage, params)
+            lineage = functools.partial(facts.eval_lineage, params)
             self._add("collect_eval_lineage", "eval_lineage", "eval_lineage", lineage)
             self._write()
 
@@ -130,12 +129,12 @@ class SummaryCollection:
         self._total = None if epochs is None or batches is None else epochs * batches
 
     def _record_once(self, params: Parameters) -> None:
-        self._batch_size = dataset_batch_size(params.get("train_dataset"), params.get("train_dataset_element"))
+        self._batch_size = facts.dataset_batch_size(params.get("train_dataset"), params.get("train_dataset_element"))
         if is_torch_network(self._network):
             self._try("collect_graph", self._add_graph)
         dataset = params.get("train_dataset")
         if dataset is not None:
-            graph = functools.partial(dataset_graph, dataset)
+            graph = functools.partial(facts.dataset_graph, dataset)
             self._add("collect_dataset_graph", "dataset_graph", "train_dataset", graph)
         self._record_custom_lineage()
 
@@ -159,7 +158,7 @@ class SummaryCollection:
 
     def _add_values(self, params: Parameters) -> None:
         if self._rates is None:
-            self._rates = training_facts.learning_rates(params.get("optimizer"))
+            self._rates = facts.learning_rates(params.get("optimizer"))
         rates, self._rates = [float(rate) for rate in self._rates], None
         if rates:
             self._first_rate = rates[0] if self._first_rate is None else self._first_rate
@@ -177,7 +176,7 @@ class SummaryCollection:
 
     def _add_images(self, params: Parameters) -> None:
         element = params.get("train_dataset_element")
-        images = training_facts.input_images(element)
+        images = facts.input_images(element)
         if images is not None:
             self._record.add_value("image", "input_data/auto", images)
             return
@@ -194,7 +193,7 @@ class SummaryCollection:
     def _add_histograms(self, params: Parameters) -> None:
         if self._histograms is None:
             pattern = self._plan.pattern
-            self._histograms = training_facts.histogram_parameters(self._network, params.get("optimizer"), pattern)
+            self._histograms = facts.histogram_parameters(self._network, params.get("optimizer"), pattern)
             if not self._histograms and HISTOGRAMS in self._plan.asked:
                 matching = "" if pattern is None else f" whose name begins with a match of {pattern.pattern!r}"
                 raise ValueError(f"the optimizer moves no parameter of the network{matching}")
@@ -206,8 +205,8 @@ class SummaryCollection:
         # The record has warned when it returns False.
         self._failure_is_told |= not self._record.record(self._step)
 
-    def _add(self, item: str, plugin: str, name: str, facts: Callable[[], Any]) -> None:
-        self._try(item, lambda: self._record.add_value(plugin, name, facts()))
+    def _add(self, item: str, plugin: str, name: str, read: Callable[[], Any]) -> None:
+        self._try(item, lambda: self._record.add_value(plugin, name, read()))
 
     def _try(self, item: str, add: Callable[[], None]) -> None:
         if item not in self._items:

@@ -14,7 +14,7 @@ from ..networks.weight_space import WeightSpace, some_names
 from ..weights.aligned import FrozenParameters
 from ..weights.safetensors_file import CheckpointFile, StateReader
 from .directory import METADATA_NAME, RunDirectory, check_lies_in_folder
-from .folder import LocalCheckpointFolder, RemoteCheckpointFolder
+from .folder import CheckpointFolder
 from .metadata import NamedFile, RunMetadata
 
 EXISTING = ("error", "resume", "overwrite")
@@ -30,11 +30,7 @@ def checkpoint_name(network: str, ending: str) -> str:
 
 
 def take_over(
-    folder: LocalCheckpointFolder | RemoteCheckpointFolder,
-    new: RunMetadata,
-    space: WeightSpace,
-    existing: str,
-    start: int,
+    folder: CheckpointFolder, new: RunMetadata, space: WeightSpace, existing: str, start: int
 ) -> FrozenParameters | None:
     """Prepares a locked folder for a training, adds a resumed run's files to ``new``; returns its frozen parameters."""
     path, run = folder.path / METADATA_NAME, folder.path.parent
@@ -67,7 +63,7 @@ def take_over(
     return frozen
 
 
-def remove_run(folder: LocalCheckpointFolder | RemoteCheckpointFolder, run: RunMetadata) -> None:
+def remove_run(folder: CheckpointFolder, run: RunMetadata) -> None:
     # The metadata goes first: it must never name files that are gone.
     (folder.path / METADATA_NAME).unlink(missing_ok=True)
     folder.remove(run.file_names)
@@ -85,7 +81,7 @@ class _Stray:
 
 # The metadata is written at most once a second, so a killed training leaves checkpoints that it does not list. Their
 # header tells: it has the network and the number of which the file's name is made.
-def _strays(folder: LocalCheckpointFolder | RemoteCheckpointFolder, runs: Iterable[RunMetadata]) -> list[_Stray]:
+def _strays(folder: CheckpointFolder, runs: Iterable[RunMetadata]) -> list[_Stray]:
     """Returns whole files of the runs' networks which the runs' metadata do not list."""
     listed = {name for run in runs for name in run.file_names}
     networks = {str(run.network.get("name")) for run in runs}
@@ -109,9 +105,7 @@ def _strays(folder: LocalCheckpointFolder | RemoteCheckpointFolder, runs: Iterab
     return found
 
 
-def _check_names(
-    folder: LocalCheckpointFolder | RemoteCheckpointFolder, new: RunMetadata, existing: str, known: set[str]
-) -> None:
+def _check_names(folder: CheckpointFolder, new: RunMetadata, existing: str, known: set[str]) -> None:
     """Checks that no file which is no checkpoint has the name of one that the run will write."""
     network = str(new.network.get("name"))
     for path in folder.files():
@@ -134,11 +128,7 @@ def _check_names(
 
 
 def _resume(
-    folder: LocalCheckpointFolder | RemoteCheckpointFolder,
-    old: RunMetadata,
-    new: RunMetadata,
-    space: WeightSpace,
-    start: int,
+    folder: CheckpointFolder, old: RunMetadata, new: RunMetadata, space: WeightSpace, start: int
 ) -> FrozenParameters | None:
     run, settings = folder.path.parent, new.settings
     if old.settings != settings:

@@ -158,7 +158,10 @@ class RemoteCheckpointFolder:
             raise
 
 
-def checkpoint_folder(run: AnyPath) -> LocalCheckpointFolder | RemoteCheckpointFolder:
+CheckpointFolder = LocalCheckpointFolder | RemoteCheckpointFolder
+
+
+def checkpoint_folder(run: AnyPath) -> CheckpointFolder:
     """Returns the folder of a run directory's checkpoints; each file in it is whole or absent."""
     return RemoteCheckpointFolder(run) if isinstance(run, RemotePath) else LocalCheckpointFolder(run)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -11,18 +12,22 @@ from typing import Any, cast
 import numpy as np
 
 from ..errors import CheckpointError, RunDirectoryError, reason_of
+from ..files.file_kinds import ENOUGH_BYTES, begins_as_pytorch
 from ..files.places import AnyPath, check_directory
+from ..files.remote_path import RemotePath
 from ..networks.weight_space import TensorInfo, WeightSpace, state_sha256
-from ..validation import check_choice, check_instance
-from ..weights.foreign_checkpoint import read_checkpoint
+from ..validation import check_choice, check_instance, wrong_type
+from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES, read_checkpoint
+from ..weights.pretrained_folder import ADAPTER_FILES, WEIGHT_FILES, is_beside
+from ..weights.sharded_folder import METADATA, find_sharded_folder, find_zero_folder
 from .directory import CHECKPOINT_FOLDER, METADATA_NAME, RunDirectory
 from .existing_run import EXISTING
-from .found_checkpoints import find_checkpoints
-from .import_order import SeenCheckpoint, import_order
 from .metadata import RunMetadata
-from .numbering import Unit
+from .numbering import SeenCheckpoint, Unit, import_order, natural_key
 from .settings import UNITS, LandscapeSettings, check_interval
 from .writer import RunWriter
+
+_PATTERN = re.compile(r"[*?\[]")
 
 
 def import_checkpoints(
@@ -75,7 +80,7 @@ def import_checkpoints(
         RunDirectoryError: the directory already holds a run.
     """
     target = check_directory("run_directory", run_directory)
-    places = find_checkpoints(paths)
+    places = _find_checkpoints(paths)
     if len(places) < 3:
         names = f": {', '.join(map(str, places))}" if places else ""
         raise ValueError(
@@ -122,6 +127,85 @@ def import_checkpoints(
                 path.rmdir()
         raise
     return RunDirectory(target)
+
+
+def _find_checkpoints(paths: object) -> list[AnyPath]:
+    """Returns the checkpoints that paths name, in order; those of a folder or a pattern are sorted as people count."""
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    if isinstance(paths, bytes) or not isinstance(paths, Sequence):
+        raise wrong_type("paths", "a list of paths, or the path of a folder", paths)
+    found: list[AnyPath] = []
+    for index, item in enumerate(paths):
+        place = check_directory(f"paths[{index}]", item)
+        try:
+            found += _found_at(place, is_alone=len(paths) == 1)
+        except OSError as error:
+            raise CheckpointError(f"checkpoint {place} cannot be read: {reason_of(error)}.") from error
+    return found
+
+
+def _found_at(place: AnyPath, *, is_alone: bool) -> list[AnyPath]:
+    if place.is_dir():
+        # A folder of a Trainer has the last weights beside the folders of earlier ones.
+        inside = [folder for folder in _folders(place) if _is_checkpoint(folder)]
+        if _is_checkpoint(place):
+            return _sorted(inside) if is_alone and inside else [place]
+        files = [
+            file
+            for file in _files(place)
+            if not file.name.startswith(".") and not is_beside(file.name) and _may_hold_weights(file)
+        ]
+        if not inside and not files:
+            raise CheckpointError(
+                f"{place} is a folder without checkpoints: no file there ends with {', '.join(CHECKPOINT_SUFFIXES)}, "
+                f"no PyTorch file with {', '.join(AMBIGUOUS_SUFFIXES)}, and no folder there is a checkpoint of "
+                "Transformers, torch.distributed.checkpoint or DeepSpeed."
+            )
+        return _sorted([*inside, *files])
+    if not _PATTERN.search(str(place)) or place.exists():
+        return [place]
+    matching = place.glob() if isinstance(place, RemotePath) else _matching(place)
+    checkpoints = [match for match in matching if not is_beside(match.name)]
+    if not checkpoints:
+        raise CheckpointError(f"nothing matches {place}; check the pattern.")
+    return _sorted(checkpoints)
+
+
+def _matching(pattern: Path) -> list[Path]:
+    # What is there is meant as it is written: folders may have brackets in their names.
+    folder = next(above for above in pattern.parents if above.exists())
+    return [*folder.glob(str(pattern.relative_to(folder)))]
+
+
+def _may_hold_weights(file: AnyPath) -> bool:
+    suffix = file.suffix.lower()
+    if suffix not in AMBIGUOUS_SUFFIXES:
+        return suffix in CHECKPOINT_SUFFIXES
+    with file.open("rb") as content:
+        return begins_as_pytorch(content.read(ENOUGH_BYTES))
+
+
+def _is_checkpoint(folder: AnyPath) -> bool:
+    names = {*WEIGHT_FILES, *ADAPTER_FILES, METADATA}
+    if isinstance(folder, RemotePath):
+        return any(file.name in names or file.name.endswith("_model_states.pt") for file in folder.files())
+    with contextlib.suppress(OSError):
+        is_divided = find_zero_folder(folder) is not None or find_sharded_folder(folder) is not None
+        return is_divided or any((folder / name).is_file() for name in names)
+    return False
+
+
+def _folders(place: AnyPath) -> list[AnyPath]:
+    return [*place.folders()] if isinstance(place, RemotePath) else [item for item in place.iterdir() if item.is_dir()]
+
+
+def _files(place: AnyPath) -> list[AnyPath]:
+    return [*place.files()] if isinstance(place, RemotePath) else [item for item in place.iterdir() if item.is_file()]
+
+
+def _sorted(places: Sequence[AnyPath]) -> list[AnyPath]:
+    return sorted(places, key=lambda place: natural_key(str(place)))
 
 
 def _settings(numbers: Sequence[int], unit: str, shared: Mapping[str, int]) -> LandscapeSettings:

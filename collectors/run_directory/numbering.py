@@ -1,13 +1,16 @@
-"""Which epoch or step each of a folder's checkpoints is of: from their names, or from what they say of themselves."""
+"""Which epoch or step each checkpoint is of, by its name or by what it says of itself, and in which order they come."""
 
 from __future__ import annotations
 
+import itertools
 import re
+import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ..files.places import AnyPath, with_slashes
 from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES
 
 Unit = Literal["epoch", "step"]
@@ -24,24 +27,9 @@ _UNITS: Mapping[str, Unit] = {
     **dict.fromkeys(("step", "steps", "globalstep", "iter", "iters", "iteration", "iterations", "it", "itr"), "step"),
 }
 # What other numbers in names count: trainings, not how far one was.
-_OF_TRAININGS = frozenset(
-    (
-        "seed",
-        "fold",
-        "run",
-        "rank",
-        "version",
-        "v",
-        "trial",
-        "rep",
-        "replica",
-        "worker",
-        "exp",
-        "experiment",
-        "lr",
-        "bs",
-    )
-)
+_OF_TRAININGS = {
+    "seed", "fold", "run", "rank", "version", "v", "trial", "rep", "replica", "worker", "exp", "experiment", "lr", "bs",
+}  # fmt: skip
 _DIGITS = re.compile(r"(\d+)")
 _LONGEST_NUMBER = 18
 
@@ -112,6 +100,85 @@ def numbers_inside(counters: Sequence[Mapping[str, int]], unit: Unit | None = No
     return next((way for way in several if way.is_complete), several[0] if several else None)
 
 
+@dataclass(frozen=True)
+class SeenCheckpoint:
+    """A checkpoint without values: shapes by the plain network's names; ``said`` tells what was removed or left out."""
+
+    place: AnyPath
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, str]
+    counters: Mapping[str, int]
+    said: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ImportOrder:
+    """Which checkpoints are imported, by number; left out are ``copies``, each with the one of the same weights."""
+
+    chosen: tuple[tuple[int, SeenCheckpoint], ...]
+    unit: Unit
+    source: str
+    copies: tuple[tuple[AnyPath, AnyPath], ...] = ()
+
+    def table(self) -> str:
+        """Returns the numbers, where they come from and the files, and what was removed or left out, in lines."""
+        places = [item.place for _, item in self.chosen]
+        short = dict(zip(map(str, places), short_names(places), strict=True))
+        width = max(len(self.source), len("from"))
+        lines = [f"{self.unit:>8}  {'from':<{width}}  checkpoint"]
+        lines += [f"{number:>8}  {self.source:<{width}}  {short[str(item.place)]}" for number, item in self.chosen]
+        lines += [f"Left out: {copy} has the same weights as {short[str(of)]}." for copy, of in self.copies]
+        notes = dict.fromkeys(text for _, item in self.chosen for text in item.said)
+        for text in notes:
+            by = [short[str(item.place)] for _, item in self.chosen if text in item.said]
+            # Sentences begin with what was removed or with a small letter.
+            everywhere = len(by) == len(self.chosen)
+            lines.append(f"{text[:1].upper()}{text[1:]}" if everywhere else f"In {', '.join(by[:5])}: {text}")
+        return "\n".join(lines)
+
+
+def import_order(
+    found: Sequence[SeenCheckpoint],
+    digest: Callable[[SeenCheckpoint], str],
+    *,
+    numbers: Sequence[int] | None = None,
+    unit: Unit | None = None,
+) -> ImportOrder:
+    """Returns the checkpoints in the order of training; ``digest`` (of weights) is called where two may be alike."""
+    by_name = numbers_of_names([_parts(item.place) for item in found], unit)
+    inside = numbers_inside([item.counters for item in found], unit)
+    if numbers is not None:
+        _warn_of_another_order(found, numbers, by_name)
+        given = Numbers(tuple(numbers), unit, "given")
+        same = next((way for way in (by_name, inside) if way is not None and way.found == given.found), given)
+        return _complete(found, given, unit or same.unit)
+    ways = [way for way in (by_name, inside) if way is not None]
+    for way in ways:
+        if way.is_complete:
+            return _complete(found, way, unit or way.unit)
+    digests: dict[int, str] = {}
+
+    def digest_of(index: int) -> str:
+        if index not in digests:
+            digests[index] = digest(found[index])
+        return digests[index]
+
+    for way in ways:
+        order = _without_copies(found, way, unit, digest_of)
+        if order is not None:
+            return order
+    raise _unclear(found, ways, unit)
+
+
+def short_names(places: Sequence[AnyPath]) -> list[str]:
+    """Returns the paths without the folders that all of them share."""
+    parts = [_parts(place) for place in places]
+    shared = len(
+        [*itertools.takewhile(lambda names: len({*names}) == 1, zip(*(item[:-1] for item in parts), strict=False))]
+    )
+    return ["/".join(item[shared:]) for item in parts]
+
+
 def _counts(name: str) -> tuple[str, list[_Count]]:
     """Returns the text around a name's numbers, and the whole numbers with the word that each belongs to."""
     counts = []
@@ -143,3 +210,88 @@ def _several_trainings(parsed: Sequence[tuple[str, Sequence[_Count]]]) -> bool:
             if count.word in _OF_TRAININGS:
                 values.setdefault(count.word, set()).add(count.value)
     return any(len(found) > 1 for found in values.values())
+
+
+def _complete(found: Sequence[SeenCheckpoint], way: Numbers, unit: Unit | None) -> ImportOrder:
+    chosen = sorted(
+        ((number, item) for number, item in zip(way.found, found, strict=True) if number is not None),
+        key=lambda pair: pair[0],
+    )
+    steps = all(item.counters.get("step") == number for number, item in chosen)
+    return ImportOrder(tuple(chosen), unit or ("step" if steps else "epoch"), way.source)
+
+
+def _without_copies(
+    found: Sequence[SeenCheckpoint], way: Numbers, unit: Unit | None, digest_of: Callable[[int], str]
+) -> ImportOrder | None:
+    """Returns the order without files such as "last" and "best" that have the weights of a numbered one; else None."""
+    kept: dict[int, int] = {}
+    copies: list[tuple[int, int]] = []
+    for index, number in enumerate(way.found):
+        if number is None:
+            continue
+        if number not in kept:
+            kept[number] = index
+        elif digest_of(index) == digest_of(kept[number]):
+            copies.append((index, kept[number]))
+        else:
+            return None
+    for index, number in enumerate(way.found):
+        if number is None:
+            same = next((other for other in kept.values() if digest_of(other) == digest_of(index)), None)
+            if same is None:
+                return None
+            copies.append((index, same))
+    if len(kept) < 3:
+        return None
+    numbers = Numbers(tuple(kept), way.unit, way.source)
+    order = _complete([found[index] for index in kept.values()], numbers, unit or way.unit)
+    left_out = tuple((found[index].place, found[same].place) for index, same in copies)
+    return ImportOrder(order.chosen, order.unit, order.source, left_out)
+
+
+def _warn_of_another_order(found: Sequence[SeenCheckpoint], numbers: Sequence[int], by_name: Numbers | None) -> None:
+    if by_name is None or not by_name.is_complete:
+        return
+    named = [number for number in by_name.found if number is not None]
+    order = sorted(range(len(found)), key=lambda index: numbers[index])
+    for earlier, later in itertools.pairwise(order):
+        if named[earlier] > named[later]:
+            names = short_names([found[earlier].place, found[later].place])
+            warnings.warn(
+                f"numbers put {names[0]} ({numbers[earlier]}) before {names[1]} ({numbers[later]}), the other way "
+                "round than the numbers in the names. They belong to the files in the order in which those are given; "
+                "a shell gives ep_10 before ep_2.",
+                stacklevel=4,
+            )
+            return
+
+
+def _unclear(found: Sequence[SeenCheckpoint], ways: Sequence[Numbers], unit: Unit | None) -> ValueError:
+    names = short_names([item.place for item in found])
+    width = max(len(way.source) for way in ways) if ways else 0
+    header = "  ".join(f"{way.source:>{max(width, 6)}}" for way in ways)
+    lines = [f"  {header}  checkpoint"] if ways else []
+    for index, name in enumerate(names):
+        cells = [f"{'-' if way.found[index] is None else way.found[index]:>{max(width, 6)}}" for way in ways]
+        lines.append("  " + "  ".join([*cells, name]))
+    other: Unit = "step" if unit == "epoch" else "epoch"
+    remedy = ""
+    if unit is not None and numbers_of_names([_parts(item.place) for item in found], other) is not None:
+        remedy = f' The names count {other}s; pass unit="{other}".'
+    why = (
+        "the numbers are missing or repeated, and the weights differ"
+        if ways
+        else "no one number differs in their names, and they hold no epoch and no step"
+    )
+    return ValueError(
+        f"paths must say which epoch or step each checkpoint is of, but {why}:\n"
+        + "\n".join(lines[:60])
+        + (f"\n  ... and {len(lines) - 60} more" if len(lines) > 60 else "")
+        + "\nPass numbers= with one number for each of them in this order (such as 1,2,3), or name only those of one "
+        f"training.{remedy}"
+    )
+
+
+def _parts(place: AnyPath) -> list[str]:
+    return with_slashes(place).rstrip("/").split("/")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,6 @@ from ..process_rank import is_first_rank, on_first_rank
 from ..validation import check_int, wrong_type
 from .settings import LandscapeSettings
 from .writer import RunWriter
-
-if TYPE_CHECKING:
-    from ..networks.torch_readers import ShardedReader
 
 
 class TrajectoryRecorder:
@@ -44,14 +41,14 @@ class TrajectoryRecorder:
         # After a resume in the middle of an epoch, the first epoch's end would teach a wrong number of steps.
         self._epoch_is_whole = start_step == 0
         self._writer: RunWriter | None = None
+        self._read: Callable[[], dict[str, NDArray[Any]]]
         # Where parameters are divided among processes, all make the same calls: weights are gathered to rank 0, and
         # what fails there is raised on every rank, so that none waits for ever.
         self._shards = sharded_reader(network, keeps=is_first_rank())
         if self._shards is not None:
-            space = self._shards.describe()
+            self._read, space = self._shards, self._shards.describe()
         elif is_first_rank():
-            self._read = repeated_reader(network)
-            space = describe_network(network)
+            self._read, space = repeated_reader(network), describe_network(network)
         else:
             return
 
@@ -111,35 +108,28 @@ class TrajectoryRecorder:
 
     def _save_if_asked(self, unit: str) -> None:
         is_due = unit == self._settings.unit and self._number in self._numbers
-        if self._shards is not None:
-            # Every rank knows without a message whether a number is due, so that between them nobody waits.
-            if is_due:
-                self._save_shards(self._shards)
-        elif self._writer is not None:
+        # Where parameters are divided, every rank knows without a message whether a number is due, so nobody waits.
+        if not is_due if self.is_sharded else self._writer is None:
+            return
+        self._on_first_rank(self._prepare)
+        if is_due:
+            self._on_first_rank(self._save, self._read())
+
+    def _prepare(self) -> None:
+        if self._writer is not None:
             self._writer.check()
-            if is_due:
-                self._writer.save(self._number, self._read())
+        if self._shards is not None:
+            self._shards.make_room()
 
-    def _save_shards(self, shards: ShardedReader) -> None:
-        def prepare() -> None:
-            if self._writer is not None:
-                self._writer.check()
-            shards.make_room()
+    def _save(self, state: dict[str, NDArray[Any]]) -> None:
+        if self._writer is not None:
+            self._writer.save(self._number, state)
 
-        on_first_rank(prepare)
-        state = shards()
-
-        def save() -> None:
-            if self._writer is not None:
-                self._writer.save(self._number, state)
-
-        on_first_rank(save)
-
-    def _on_first_rank(self, action: Callable[[], None]) -> None:
+    def _on_first_rank(self, action: Callable[..., None], *arguments: Any) -> None:
         if self.is_sharded:
-            on_first_rank(action)
+            on_first_rank(lambda: action(*arguments))
         else:
-            action()
+            action(*arguments)
 
 
 class Snapshots:

@@ -111,7 +111,11 @@ class RunWriter:
         """Closes at the end of a training and warns of missing checkpoints; a failure becomes a note on ``error``."""
         try:
             # None where training ended with the weights of no number, or where that is not known.
-            self._set_trained_to(trained_to)
+            if trained_to is not None and self._jobs.is_open:
+                self._metadata.trained_to = trained_to
+                # An error of the writing thread is raised by close, which waits for the thread as well.
+                with contextlib.suppress(CheckpointWriteError):
+                    self._jobs.touch()
             self.close()
         except Exception as failure:
             if error is None:
@@ -140,13 +144,6 @@ class RunWriter:
         finally:
             self._lock.release()
 
-    def _set_trained_to(self, number: int | None) -> None:
-        if number is not None and self._jobs.is_open:
-            self._metadata.trained_to = number
-            # An error of the writing thread is raised by close, which waits for the thread as well.
-            with contextlib.suppress(CheckpointWriteError):
-                self._jobs.touch()
-
     def _warn_of_change(self, number: int, state: dict[str, NDArray[Any]]) -> None:
         before = {tensor.name: tensor.shape for tensor in self._space.tensors}
         now = {name: array.shape for name, array in state.items()}
@@ -159,7 +156,7 @@ class RunWriter:
             f"network has other tensors at {unit} {number} than when collecting began ({some_names(changed)}): no "
             "landscape can be drawn through checkpoints of before and after. Collect each part of the training in a "
             "summary_dir of its own.",
-            stacklevel=7,
+            stacklevel=9,
         )
 
     def _write_metadata(self) -> None:
@@ -180,16 +177,14 @@ class RunWriter:
 
     def _write_checkpoint(self, number: int, state: dict[str, NDArray[Any]]) -> None:
         if self._frozen is None:
-            self._frozen = self._write_frozen_parameters(frozen_state(self._space, state))
+            parameters = frozen_state(self._space, state)
+            if parameters:
+                name = checkpoint_name(self._space.network, "frozen")
+                digest = self._folder.write_checkpoint(name, parameters, {"network": self._space.network})
+                self._metadata.frozen = NamedFile(name, digest)
+            self._frozen = FrozenParameters(MemoryState(parameters))
         name = checkpoint_name(self._space.network, f"{number}_{self._metadata.settings.unit}")
         information = {"network": self._space.network, "number": str(number)}
         digest = self._folder.write_checkpoint(name, self._frozen.moved_or_trained(state), information)
         self._metadata.files[number] = name
         self._metadata.sha256[number] = digest
-
-    def _write_frozen_parameters(self, state: dict[str, NDArray[Any]]) -> FrozenParameters:
-        if state:
-            name = checkpoint_name(self._space.network, "frozen")
-            digest = self._folder.write_checkpoint(name, state, {"network": self._space.network})
-            self._metadata.frozen = NamedFile(name, digest)
-        return FrozenParameters(MemoryState(state))

@@ -9,8 +9,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import ConvNet, classes, features, found, images, mlp, seeded
 
 from collectors import Callback, Model, ModelCheckpoint, SummaryCollector
+from collectors.model_checkpoint.checkpoint_file import latest_checkpoint
 from collectors.model_checkpoint.config import CheckpointConfig
-from collectors.model_checkpoint.loading import latest_checkpoint
 
 
 def build_mlp():

@@ -9,8 +9,7 @@ from collectors import validation
 from collectors.files import places, system
 from collectors.files.places import check_can_be_directory, check_can_be_file, check_directory, has_lost_slashes, is_url
 from collectors.model_checkpoint.run import check_prefix
-from collectors.run_directory.import_order import _parts
-from collectors.run_directory.numbering import numbers_of_names
+from collectors.run_directory.numbering import _parts, numbers_of_names
 from collectors.validation import check_path
 from landscape.commands.typed_checkpoint import TypedCheckpoint
 from landscape.planes.further_runs import as_also

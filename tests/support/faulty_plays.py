@@ -231,7 +231,7 @@ class Checkpoints(Play):
     def check(self, place, report):
         import torch
 
-        from collectors.model_checkpoint.loading import latest_checkpoint
+        from collectors.model_checkpoint.checkpoint_file import latest_checkpoint
         from collectors.weights.safetensors_file import CheckpointFile
 
         files = [CheckpointFile(file) for file in (place / "run").glob("[!.]*.safetensors")]

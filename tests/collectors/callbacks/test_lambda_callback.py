@@ -79,15 +79,6 @@ def test_the_new_name_wins_in_its_phase():
     assert diary == [("on_train_step_end", "train"), ("step_end", "eval")]
 
 
-def test_several_runs_with_one_callback():
-    diary = []
-    callback = LambdaCallback(on_train_begin=diary.append, on_eval_end=diary.append)
-    for runs in (1, 2):
-        model().train(1, batches([1.0]), callback)
-        model().eval(batches([1.0]), callback)
-        assert len(diary) == 2 * runs
-
-
 def test_the_documented_six_by_position():
     diary = []
     functions = [lambda run_context, name=name: diary.append(name) for name in ORDER]

@@ -46,11 +46,6 @@ def halve(rate, step):
     return rate / 2
 
 
-def scheduled(result):
-    """Trains one step with a function that returns this."""
-    model().train(1, batches([1.0]), LearningRateScheduler(lambda rate, step: result))
-
-
 @pytest.mark.parametrize("wrong", [None, 0.1, "cosine", [0.1, 0.2]])
 def test_the_function_must_be_callable(wrong):
     text = r"learning_rate_function must be a function of \(learning rate, number of steps done\).*but got"
@@ -172,7 +167,7 @@ def test_allowed_results(result, rate):
 def test_wrong_results(result, error, got):
     text = "the result of learning_rate_function for parameter group 0 after step 1 must be a finite number of at least"
     with pytest.raises(error, match=f"{re.escape(text)}.*but got {re.escape(got)}"):
-        scheduled(result)
+        model().train(1, batches([1.0]), LearningRateScheduler(lambda rate, step: result))
 
 
 @pytest.mark.parametrize("optimizer", [None, nn.Linear(1, 1), "SGD"])
@@ -188,17 +183,5 @@ def test_does_nothing_in_evaluation():
     trained.eval(batches([1.0]), LearningRateScheduler(keep, before_first_step=True))
     assert keep.calls == []
     assert trained.optimizer.param_groups[0]["lr"] == 0.5
-
-
-def test_fit_schedules_by_training_steps_alone():
-    keep = Calls()
     model().fit(2, batches([1.0, 1.0]), batches([1.0] * 3), callbacks=LearningRateScheduler(keep))
     assert keep.steps == [1, 2, 3, 4]
-
-
-def test_a_second_run_counts_from_the_beginning():
-    keep = Calls()
-    scheduler = LearningRateScheduler(keep)
-    for _ in range(2):
-        model().train(1, batches([1.0, 1.0]), scheduler)
-    assert keep.steps == [1, 2, 1, 2]

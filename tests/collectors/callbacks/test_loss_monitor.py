@@ -50,21 +50,12 @@ def on_accelerator(value):
 # The constructor
 
 
-@pytest.mark.parametrize("allowed", [0, 1, 1875, np.int64(3)])
-def test_per_print_times_allows(allowed):
-    LossMonitor(allowed)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
         ({"per_print_times": -1}, ValueError, "per_print_times must be an int of at least 0, but got -1"),
         ({"per_print_times": 1.0}, TypeError, r"per_print_times must be an int of at least 0, but got float: 1\.0"),
-        ({"per_print_times": True}, TypeError, "per_print_times must be an int of at least 0, but got bool"),
-        ({"per_print_times": None}, TypeError, "per_print_times must be an int of at least 0, but got NoneType"),
-        ({"per_print_times": "1"}, TypeError, "per_print_times must be an int of at least 0, but got str"),
         ({"non_finite_action": "stop"}, ValueError, "non_finite_action must be one of 'raise', 'request_stop', 'warn'"),
-        ({"non_finite_action": None}, TypeError, "non_finite_action must be one of 'raise', 'request_stop', 'warn'"),
     ],
 )
 def test_wrong_arguments(arguments, error, text):
@@ -130,9 +121,9 @@ def test_outputs_without_a_number(wrong):
         step_loss(wrong)
 
 
-def test_the_step_loss_imports_no_framework():
+def test_no_callback_imports_a_framework():
     code = """import sys
-from collectors.callbacks import callback, function_callbacks, history, loss_monitor, time_monitor
+from collectors.callbacks import callback, callback_manager, function_callbacks, history, loss_monitor, time_monitor
 assert callback.step_loss([2.0, 1.0]) == 2.0
 sys.exit('torch' in sys.modules)"""
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -186,18 +177,8 @@ def test_prints_the_metrics_of_evaluated_epochs_in_fit(capsys):
         "Eval result: epoch 2, metrics: {'mean_target': 7.5}",
         "epoch: 3 step: 1, loss is 1.0",
     ]
-
-
-def test_zero_prints_no_metrics_either(capsys):
     model().fit(1, batches([1.0]), batches([7.0]), callbacks=LossMonitor(0))
     assert capsys.readouterr().out == ""
-
-
-def test_a_second_run_starts_anew(capsys):
-    monitor = LossMonitor(2)
-    for _ in range(2):
-        model().train(1, batches([1.0, 2.0, 3.0]), monitor)
-        assert capsys.readouterr().out == "epoch: 1 step: 2, loss is 2.0\n"
 
 
 def test_a_resumed_run_counts_from_its_beginning(capsys):

@@ -1,14 +1,12 @@
 import copy
 import subprocess
 import sys
-import warnings
 from collections import namedtuple
 
 import numpy as np
 import pytest
 import torch
 import torchmetrics
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, TensorDataset
 
@@ -119,29 +117,18 @@ def fail(run_context):
 # The order of hooks
 
 
-def test_order_in_train():
-    recorder = Recorder()
-    build().train(2, batches(), recorder)
+def test_the_order_of_hooks():
+    trained, evaluated, fitted = Recorder(), Recorder(), Recorder()
+    build().train(2, batches(), trained)
+    build().eval(batches(), evaluated)
+    build().fit(3, batches(), batches((4,)), valid_frequency=2, callbacks=fitted)
     epoch = ["on_train_epoch_begin", *STEP, *STEP, "on_train_epoch_end"]
-    assert recorder.diary == ["enter", "on_train_begin", *epoch, *epoch, "on_train_end", "exit"]
-    assert len(set(map(id, recorder.contexts))) == 1
-
-
-def test_order_in_eval():
-    recorder = Recorder()
-    build().eval(batches(), recorder)
-    steps = EVALUATION[2:4] * 2
-    assert recorder.diary == ["enter", *EVALUATION[:2], *steps, *EVALUATION[4:], "exit"]
-
-
-def test_order_in_fit():
-    recorder = Recorder()
-    build().fit(3, batches(), batches((4,)), valid_frequency=2, callbacks=recorder)
-    without = ["on_train_epoch_begin", *STEP, *STEP, "on_train_epoch_end"]
-    within = [*without[:-1], *EVALUATION, "on_train_epoch_end"]
-    expected = ["enter", "on_train_begin", *without, *within, *without, "on_train_end", "exit"]
-    assert recorder.diary == expected
-    assert len(set(map(id, recorder.contexts))) == 1
+    assert trained.diary == ["enter", "on_train_begin", *epoch, *epoch, "on_train_end", "exit"]
+    assert evaluated.diary == ["enter", *EVALUATION[:2], *EVALUATION[2:4] * 2, *EVALUATION[4:], "exit"]
+    within = [*epoch[:-1], *EVALUATION, "on_train_epoch_end"]
+    assert fitted.diary == ["enter", "on_train_begin", *epoch, *within, *epoch, "on_train_end", "exit"]
+    for recorder in (trained, fitted):
+        assert len(set(map(id, recorder.contexts))) == 1
 
 
 @pytest.mark.parametrize(
@@ -238,18 +225,6 @@ def test_an_error_in_an_evaluation_leaves_training_as_it_was():
     params = recorder.contexts[0].original_args()
     assert (params.mode, params.cur_step_num, params.batch_num) == ("train", 3, 3)
     assert all(module.training for module in model.network.modules())
-
-
-def test_a_failing_enter_runs_nothing():
-    diary = []
-
-    class Broken(Recorder):
-        def __enter__(self):
-            raise OSError("no disk")
-
-    with pytest.raises(OSError, match="no disk"):
-        build().train(1, batches(), [Recorder(diary, "a"), Broken(diary, "b"), Recorder(diary, "c")])
-    assert diary == ["a.enter", "a.exit"]
 
 
 def test_a_true_exit_value_does_not_hide_an_error():
@@ -409,12 +384,13 @@ def test_parameters_in_eval():
     assert end.metrics == result
 
 
-def test_outputs_alone_without_a_loss_function():
-    snapshots = Snapshots()
-    model = build(loss_fn=None)
-    data = batches()
+def test_without_a_loss_function_there_are_outputs_alone_and_no_eval_loss():
+    snapshots, data = Snapshots(), [({"inputs": inputs, "labels": labels}, None) for inputs, labels in batches()]
+    model = build(net=OwnLoss("mean"), loss_fn=None, metrics={"loss": lambda outputs, targets: outputs})
     model.eval(data, snapshots)
-    assert torch.equal(snapshots.taken["on_eval_step_end"][0].net_outputs, model.network(data[0][0]))
+    assert torch.equal(snapshots.taken["on_eval_step_end"][0].net_outputs, model.network(**data[0][0]))
+    model.fit(1, data, data, callbacks=snapshots)
+    assert set(snapshots.taken["on_eval_end"][-1].eval_results) == {"loss"}
 
 
 def test_parameters_in_fit():
@@ -453,14 +429,53 @@ def test_the_raw_network_of_a_wrapped_one():
 # Training
 
 
-@pytest.mark.parametrize("kind", ["list", "loader"])
+class Unsized:
+    """Re-iterable, of unknown length."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def __iter__(self):
+        return iter(self.items)
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        yield from zip(*(torch.cat(part) for part in zip(*batches((4, 4, 2)), strict=True)), strict=True)
+
+
+class MapStyle(Dataset):
+    """Whole batches by their numbers."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        if index >= 3:
+            raise IndexError
+        return batches((4, 4, 2))[index]
+
+
+DATA_SETS = {
+    "list": lambda: batches((4, 4, 2)),
+    "loader": lambda: DataLoader(
+        TensorDataset(*(torch.cat(part) for part in zip(*batches((4, 4, 2)), strict=True))), batch_size=4
+    ),
+    "unsized": lambda: Unsized(batches((4, 4, 2))),
+    "stream": lambda: DataLoader(Stream(), batch_size=4),
+    "map-style": MapStyle,
+}
+
+
+@pytest.mark.parametrize("kind", DATA_SETS)
 def test_training_equals_a_plain_loop_bit_for_bit(kind):
-    data = batches((4, 4, 2))
-    if kind == "loader":
-        data = DataLoader(TensorDataset(*(torch.cat(part) for part in zip(*data, strict=True))), batch_size=4)
-    model = build()
-    model.train(3, data)
-    assert_equal_weights(model.network, plain_training(network(), data, 3))
+    model, seen = build(), Snapshots()
+    model.fit(2, DATA_SETS[kind](), DATA_SETS[kind](), callbacks=seen)
+    assert_equal_weights(model.network, plain_training(network(), batches((4, 4, 2)), 2))
+    known = kind not in ("unsized", "stream")
+    steps = seen.taken["on_train_step_end"]
+    assert [taken.batch_num for taken in steps] == [3 if known else None] * 3 + [3] * 3
+    assert [taken.cur_step_num for taken in steps] == [1, 2, 3, 4, 5, 6]
 
 
 def test_resuming_equals_going_on():
@@ -471,28 +486,19 @@ def test_resuming_equals_going_on():
     assert_equal_weights(whole.network, parts.network)
 
 
+@pytest.mark.parametrize("sized", [True, False])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize(
     ("sizes", "groups"), [((4, 4, 4, 4), (8, 8)), ((4, 4, 4, 2), (8, 6)), ((4, 4, 4), (8, 4)), ((4, 2, 1), (6, 1))]
 )
-def test_accumulated_gradients_equal_the_big_batch(sizes, groups, reduction):
+def test_accumulated_gradients_equal_the_big_batch(sizes, groups, reduction, sized):
     data = batches(sizes)
     inputs, targets = (torch.cat(part) for part in zip(*data, strict=True))
     big = list(zip(inputs.split(list(groups)), targets.split(list(groups)), strict=True))
     accumulated = build(gradient_accumulation_steps=2, loss_fn=reduction)
     reference = build(loss_fn=reduction)
-    accumulated.train(3, data)
+    accumulated.train(3, data if sized else Unsized(data))
     reference.train(3, big)
-    assert_equal_weights(accumulated.network, reference.network, rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.parametrize("sized", [True, False])
-def test_the_last_small_group_is_used(sized):
-    data = batches((4, 4, 4)) if sized else Unsized(batches((4, 4, 4)))
-    accumulated, reference = build(gradient_accumulation_steps=2), build()
-    inputs, targets = (torch.cat(part) for part in zip(*batches((4, 4, 4)), strict=True))
-    accumulated.train(1, data)
-    reference.train(1, list(zip(inputs.split([8, 4]), targets.split([8, 4]), strict=True)))
     assert_equal_weights(accumulated.network, reference.network, rtol=1e-12, atol=1e-14)
 
 
@@ -537,20 +543,23 @@ def test_leftover_gradients_do_not_count():
     assert_equal_weights(model.network, plain_training(network(), batches(), 1))
 
 
-@pytest.mark.parametrize("kind", ["mean", "none", "tuple", "list", "tuple of one for each sample"])
+class OwnLoss(nn.Module):
+    """A network that returns its loss in one of several forms."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.inner, self.kind = network(), kind
+
+    def forward(self, inputs, labels):
+        outputs = self.inner(inputs)
+        loss = nn.functional.cross_entropy(outputs, labels, reduction="none" if "each" in self.kind else "mean")
+        kind = self.kind.split()[0]
+        return [loss, outputs] if kind == "list" else (loss, outputs) if kind == "tuple" else loss
+
+
+@pytest.mark.parametrize("kind", ["mean", "each", "tuple", "list", "tuple of one for each sample"])
 def test_a_network_that_returns_its_loss(kind):
-    class Loss(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = network()
-
-        def forward(self, inputs, labels):
-            outputs = self.inner(inputs)
-            reduction = "none" if kind in ("none", "tuple of one for each sample") else "mean"
-            loss = nn.functional.cross_entropy(outputs, labels, reduction=reduction)
-            return [loss, outputs] if kind == "list" else (loss, outputs) if kind.startswith("tuple") else loss
-
-    model = build(net=Loss(), loss_fn=None)
+    model = build(net=OwnLoss(kind), loss_fn=None)
     model.train(2, [({"inputs": inputs, "labels": labels}, None) for inputs, labels in batches()])
     assert_equal_weights(model.network.inner, plain_training(network(), batches(), 2))
 
@@ -577,34 +586,6 @@ def test_several_inputs(kind):
     model = build(net=TwoInputs())
     model.train(2, data)
     assert_equal_weights(model.network.inner, plain_training(network(), batches(), 2))
-
-
-class Unsized:
-    """Re-iterable, of unknown length."""
-
-    def __init__(self, items):
-        self.items = items
-
-    def __iter__(self):
-        return iter(self.items)
-
-
-def test_a_data_set_without_length():
-    snapshots, model = Snapshots(), build()
-    model.fit(2, Unsized(batches((4, 4, 4))), Unsized(batches()), callbacks=snapshots)
-    assert [taken.batch_num for taken in snapshots.taken["on_train_step_end"]] == [None] * 3 + [3] * 3
-    assert [taken.cur_step_num for taken in snapshots.taken["on_train_step_end"]] == [1, 2, 3, 4, 5, 6]
-    assert_equal_weights(model.network, plain_training(network(), batches((4, 4, 4)), 2))
-
-
-def test_an_iterable_data_set_in_a_loader():
-    class Stream(IterableDataset):
-        def __iter__(self):
-            yield from zip(*(torch.cat(part) for part in zip(*batches(), strict=True)), strict=True)
-
-    model = build()
-    model.train(2, DataLoader(Stream(), batch_size=4))
-    assert_equal_weights(model.network, plain_training(network(), batches(), 2))
 
 
 def test_a_distributed_sampler_hears_the_epoch():
@@ -636,37 +617,11 @@ def test_training_puts_the_network_in_train_mode_before_callbacks_begin():
 
 
 def test_nan_stays_nan():
-    model = build(learning_rate=float("inf"))
     recorder = Snapshots()
-    model.fit(1, batches(), batches(), callbacks=recorder)
-    assert recorder.taken["on_train_epoch_end"][0].net_outputs.isnan()
-    assert np.isnan(recorder.taken["on_train_epoch_end"][0].eval_results["eval_loss"])
-
-
-def test_digits_are_learnt():
-    digits = load_digits()
-    inputs = torch.tensor(digits.data / 16, dtype=torch.float32)
-    targets = torch.tensor(digits.target)
-    # The data are sorted by writer; without mixing, validation would be about writers never seen.
-    order = torch.from_numpy(np.random.default_rng(0).permutation(len(inputs)))
-    inputs, targets = inputs[order], targets[order]
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-    generator = torch.Generator().manual_seed(0)
-    train = DataLoader(TensorDataset(inputs[:1400], targets[:1400]), 64, shuffle=True, generator=generator)
-    valid = DataLoader(TensorDataset(inputs[1400:], targets[1400:]), 128)
-    losses = []
-
-    class Losses(Callback):
-        def on_train_epoch_end(self, run_context):
-            losses.append(run_context.original_args().eval_results["eval_loss"])
-
-    metric = torchmetrics.Accuracy(task="multiclass", num_classes=10)
-    model = Model(net, nn.CrossEntropyLoss(), torch.optim.Adam(net.parameters(), lr=3e-3), {"accuracy": metric})
-    model.fit(15, train, valid, callbacks=Losses())
-    assert model.eval(valid)["accuracy"] > 0.9
-    assert losses[-1] < 0.3 * losses[0]
+    build(learning_rate=float("inf")).fit(1, batches(), batches(), callbacks=recorder)
+    (end,) = recorder.taken["on_train_epoch_end"]
+    assert end.net_outputs.isnan()
+    assert np.isnan(end.eval_results["eval_loss"])
 
 
 # Evaluation and metrics
@@ -718,21 +673,6 @@ def test_metrics_in_a_set_and_a_collection():
     assert build(metrics={"all": collection}).eval(batches()) == {"all/accuracy": result["MulticlassAccuracy"]}
 
 
-def test_eval_loss_only_with_a_loss_function():
-    class Loss(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = network()
-
-        def forward(self, inputs):
-            return self.inner(inputs).square().mean()
-
-    snapshots = Snapshots()
-    model = build(net=Loss(), loss_fn=None, metrics={"loss": lambda outputs, targets: outputs})
-    model.fit(1, batches(), batches(), callbacks=snapshots)
-    assert set(snapshots.taken["on_eval_end"][0].eval_results) == {"loss"}
-
-
 def test_evaluation_changes_nothing():
     net = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, 2)).double()
     net[1].eval()
@@ -745,13 +685,6 @@ def test_evaluation_changes_nothing():
     for name, tensor in net.state_dict().items():
         assert torch.equal(tensor, before[name])
     assert all(parameter.grad is None for parameter in net.parameters())
-
-
-def test_the_mode_is_restored_after_an_error():
-    model = build(metrics={"broken": lambda outputs, targets: 1 / 0})
-    with pytest.raises(ZeroDivisionError):
-        model.eval(batches())
-    assert model.network.training
 
 
 def test_gradients_can_be_taken_in_evaluation_hooks():
@@ -875,17 +808,11 @@ def test_sinks_warn_and_change_nothing(mode):
 # Errors
 
 
-@pytest.mark.parametrize("wrong", [None, nn.Linear, "network", lambda inputs: inputs])
-def test_the_network_is_a_module(wrong):
-    with pytest.raises(TypeError, match=r"network must be a torch\.nn\.Module, but got"):
-        Model(wrong)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
+        ({"network": nn.Linear}, TypeError, r"network must be a torch\.nn\.Module, but got type"),
         ({"loss_fn": 3}, TypeError, r"loss_fn must be a function \(an object, not its class\) or None, but got int"),
-        ({"loss_fn": nn.CrossEntropyLoss}, TypeError, "loss_fn must be a function .* but got type"),
         (
             {"optimizer": torch.optim.SGD},
             TypeError,
@@ -902,9 +829,7 @@ def test_the_network_is_a_module(wrong):
             "metrics has two items called 'MeanMetric'; give names",
         ),
         ({"amp_level": "O1"}, ValueError, "amp_level must be one of 'O0', 'O2', 'O3', 'auto', but got 'O1'"),
-        ({"amp_level": 2}, TypeError, "amp_level must be one of"),
         ({"gradient_accumulation_steps": 0}, ValueError, "gradient_accumulation_steps must be an int of at least 1"),
-        ({"gradient_accumulation_steps": 1.0}, TypeError, "gradient_accumulation_steps must be an int of at least 1"),
         ({"device": 0}, TypeError, "device must be a device name"),
         ({"device": "gpu"}, ValueError, "device must be a device that PyTorch knows"),
         ({"clip_gradients": 1.0}, TypeError, "clip_gradients must be a function"),
@@ -912,7 +837,7 @@ def test_the_network_is_a_module(wrong):
 )
 def test_constructor_errors(arguments, error, match):
     with pytest.raises(error, match=match):
-        Model(network(), **arguments)
+        Model(**{"network": network(), **arguments})
 
 
 @pytest.mark.parametrize("method", ["train", "fit"])
@@ -920,20 +845,16 @@ def test_constructor_errors(arguments, error, match):
     ("arguments", "error", "match"),
     [
         ({"epoch": 0}, ValueError, "epoch must be an int of at least 1, but got 0"),
-        ({"epoch": True}, TypeError, "epoch must be an int of at least 1, but got bool"),
-        ({"epoch": 2.0}, TypeError, "epoch must be an int"),
         ({"initial_epoch": -1}, ValueError, "initial_epoch must be an int of at least 0"),
-        ({"initial_epoch": None}, TypeError, "initial_epoch must be an int"),
         ({"initial_epoch": 2}, ValueError, r"initial_epoch must be less than epoch \(2\)"),
         ({"sink_size": 0}, ValueError, "sink_size must be -1 or an int of at least 1, but got 0"),
-        ({"sink_size": -2}, ValueError, "sink_size must be -1 or"),
-        ({"sink_size": "1"}, TypeError, "sink_size must be an int"),
         ({"dataset_sink_mode": 1}, TypeError, "dataset_sink_mode must be a bool"),
         ({"progress": None}, TypeError, "progress must be a bool"),
         ({"callbacks": [3]}, TypeError, r"callbacks\[0\] must be a Callback"),
         ({"callbacks": "x"}, TypeError, "callbacks must be a Callback, a list or tuple of them, or None"),
         ({"train_dataset": []}, ValueError, "train_dataset must yield at least one batch, but got none"),
         ({"train_dataset": Unsized([])}, ValueError, "train_dataset must yield at least one batch"),
+        ({"train_dataset": DataLoader([0], 4, drop_last=True)}, ValueError, "at least one batch.*drop_last=True"),
         ({"train_dataset": 3}, TypeError, "train_dataset must be a DataLoader or another iterable"),
         (
             {"train_dataset": iter(batches())},
@@ -974,12 +895,9 @@ def test_training_needs_an_optimizer():
     ("frequency", "error", "match"),
     [
         ("1", TypeError, "valid_frequency must be an int or a list of epoch numbers, but got str"),
-        (1.0, TypeError, "valid_frequency must be an int or a list"),
         (True, TypeError, "valid_frequency must be an int or a list"),
-        (None, TypeError, "valid_frequency must be an int or a list"),
         (0, ValueError, "valid_frequency must be an int of at least 1"),
         ([1, 0], ValueError, r"valid_frequency\[1\] must be an int of at least 1"),
-        ([1, "2"], TypeError, r"valid_frequency\[1\] must be an int"),
     ],
 )
 def test_frequency_errors(frequency, error, match):
@@ -1007,12 +925,6 @@ def test_validation_needs_metrics_and_batches():
         build().fit(1, batches(), batches(), valid_dataset_sink_mode=1)
 
 
-def test_a_loader_that_drops_its_only_batch():
-    loader = DataLoader(TensorDataset(torch.ones(3, 3), torch.ones(3)), batch_size=4, drop_last=True)
-    with pytest.raises(ValueError, match=r"train_dataset must yield at least one batch.*drop_last=True"):
-        build().train(1, loader)
-
-
 @pytest.mark.parametrize(
     ("value", "shown"),
     [(lambda outputs: outputs[:, 0], r"Tensor of shape \(4,\)"), (lambda outputs: None, "NoneType"), (str, "str")],
@@ -1031,23 +943,6 @@ def test_the_loss_is_a_scalar_tensor():
             getattr(build(loss_fn=lambda outputs, targets: 1.0), method)(1, batches())
         with pytest.raises(ValueError, match=r"network \(as there is no loss_fn\) must return a scalar tensor"):
             getattr(build(loss_fn=None), method)(1, batches())
-
-
-def test_a_map_style_data_set_of_batches():
-    class Batches(Dataset):
-        def __len__(self):
-            return 2
-
-        def __getitem__(self, index):
-            if index >= 2:
-                raise IndexError
-            return batches()[index]
-
-    model = build()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.train(2, Batches())
-    assert_equal_weights(model.network, plain_training(network(), batches(), 2))
 
 
 WARNED = """

@@ -130,13 +130,10 @@ def test_both_ways_at_once(names):
     [
         ({"integrated_save": 1}, TypeError, "integrated_save must be a bool, but got int"),
         ({"async_save": 1}, TypeError, "async_save must be a bool or 'thread', but got int"),
-        ({"async_save": None}, TypeError, "async_save must be a bool or 'thread', but got NoneType"),
         ({"async_save": "fork"}, ValueError, "async_save must be one of 'thread', but got 'fork'"),
         ({"async_save": "process"}, ValueError, r"async_save must be a bool or 'thread' \(a forked process can hang"),
         ({"saved_network": "network"}, TypeError, r"saved_network must be a torch\.nn\.Module or None, but got str"),
-        ({"saved_network": nn.Linear}, TypeError, r"saved_network must be a torch\.nn\.Module or None, but got type"),
         ({"append_info": "epoch_num"}, TypeError, "append_info must be a list of .* but got str"),
-        ({"append_info": {"a": 1}}, TypeError, "append_info must be a list of .* but got dict"),
         ({"append_info": [1]}, TypeError, r'append_info\[0\] must be "epoch_num", "step_num" or a dict, but got int'),
         (
             {"append_info": ["epoch"]},
@@ -146,25 +143,18 @@ def test_both_ways_at_once(names):
         ({"append_info": [{"a": 1}, {"b": 1}]}, TypeError, r"append_info\[1\] is a second dict"),
         ({"append_info": [{1: 1}]}, TypeError, r"a key of append_info\[0\] must be a str, but got int"),
         ({"append_info": [{"a": [1]}]}, TypeError, r"append_info\[0\]\['a'\] must be an int, float, bool, str, tensor"),
-        ({"append_info": [{"a": None}]}, TypeError, r"append_info\[0\]\['a'\] must be an int"),
         (
             {"append_info": [{"step_num": 1.5}]},
             TypeError,
             r"append_info\[0\]\['step_num'\] must be an int, but got float",
         ),
         ({"enc_key": "k" * 16}, TypeError, "enc_key must be bytes of length 16, 24 or 32, or None, but got str.$"),
-        ({"enc_key": bytearray(16)}, TypeError, "enc_key must be bytes .* but got bytearray"),
         ({"enc_key": b""}, ValueError, r"enc_key must have 16, 24 or 32 bytes .* but got 0\. secrets\.token_bytes"),
-        ({"enc_key": bytes(15)}, ValueError, "enc_key must have 16, 24 or 32 bytes .* but got 15"),
-        ({"enc_key": bytes(33)}, ValueError, "enc_key must have 16, 24 or 32 bytes .* but got 33"),
         ({"enc_mode": "SM4-CBC"}, ValueError, "enc_mode must be one of 'AES-GCM', 'AES-CBC', but got 'SM4-CBC'"),
-        ({"enc_mode": "aes-gcm"}, ValueError, "enc_mode must be one of"),
-        ({"enc_mode": None}, TypeError, "enc_mode must be one of 'AES-GCM', 'AES-CBC', but got NoneType"),
         ({"exception_save": 0}, TypeError, "exception_save must be a bool"),
         ({"crc_check": "no"}, TypeError, "crc_check must be a bool"),
         ({"remove_redundancy": 1}, TypeError, "remove_redundancy must be a bool"),
         ({"format": "ckpt"}, ValueError, "format must be one of 'safetensors', but got 'ckpt'"),
-        ({"format": 1}, TypeError, "format must be one of 'safetensors'"),
         ({"training_state": None}, TypeError, "training_state must be a bool"),
         ({"anything": 1}, TypeError, "anything"),
     ],
@@ -172,18 +162,6 @@ def test_both_ways_at_once(names):
 def test_wrong_arguments(given, error, match):
     with pytest.raises(error, match=match):
         CheckpointConfig(**given)
-
-
-def test_the_key_is_in_no_error():
-    with pytest.raises(TypeError) as caught:
-        CheckpointConfig(enc_key="my secret")
-    assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("length", [16, 24, 32])
-@pytest.mark.parametrize("mode", ["AES-GCM", "AES-CBC"])
-def test_keys_and_modes(length, mode):
-    assert CheckpointConfig(enc_key=bytes(length), enc_mode=mode).enc_key == bytes(length)
 
 
 def test_the_missing_package_is_named(monkeypatch):
@@ -236,13 +214,6 @@ def test_append_info_takes_tensors_and_arrays():
 # When to save
 
 
-def test_saving_by_steps():
-    policy = SavePolicy(3, None, 10, 0.0)
-    assert [step for step in range(11, 14) if policy.due(step, 1e9)] == [13]
-    policy.saved(14, 0.0)
-    assert [policy.due(step, 0.0) for step in (16, 17, 18)] == [False, True, True]
-
-
 def test_saving_by_time():
     policy = SavePolicy(None, 10, 0, 100.0)
     assert [policy.due(1, now) for now in (100.0, 110.0, 110.5)] == [False, False, True]
@@ -252,23 +223,6 @@ def test_saving_by_time():
 
 
 # What to keep
-
-
-def test_keeping_the_newest(tmp_path):
-    paths = [tmp_path / str(number) for number in range(6)]
-    retention = Retention(2, None)
-    assert [retention.add(path, 0.0) for path in paths[:4]] == [[], [], [paths[0]], [paths[1]]]
-    assert retention.files == paths[2:4]
-    # A file that is written anew is the newest.
-    assert retention.add(paths[2], 0.0) == []
-    assert retention.add(paths[4], 0.0) == [paths[3]]
-    assert retention.files == [paths[2], paths[4]]
-
-
-def test_a_smaller_maximum_shrinks_at_the_next_file(tmp_path):
-    paths = [tmp_path / str(number) for number in range(6)]
-    assert Retention(2, None, paths[:5]).add(paths[5], 0.0) == paths[:4]
-    assert Retention(1, None, paths[:5]).add(paths[5], 0.0) == paths[:5]
 
 
 def test_keeping_one_file_of_every_few_minutes(tmp_path):

@@ -9,7 +9,7 @@ from torch import nn
 
 from collectors import CheckpointConfig, Model, ModelCheckpoint, load_checkpoint, save_checkpoint
 from collectors.errors import CheckpointError
-from collectors.model_checkpoint.loading import latest_checkpoint
+from collectors.model_checkpoint.checkpoint_file import latest_checkpoint
 
 KEY = b"0123456789abcdef"
 

@@ -28,8 +28,8 @@ from collectors.errors import CheckpointError
 from collectors.model.model import Model
 from collectors.model.update import OptimizerUpdate
 from collectors.model_checkpoint.archive import Archive
+from collectors.model_checkpoint.checkpoint_file import latest_checkpoint, load_checkpoint
 from collectors.model_checkpoint.config import CheckpointConfig
-from collectors.model_checkpoint.loading import latest_checkpoint, load_checkpoint
 from collectors.model_checkpoint.model_checkpoint import ModelCheckpoint
 from collectors.model_checkpoint.resuming import Resumption, TrainingContext
 

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from collectors import load_checkpoint, save_checkpoint
-from collectors.errors import CheckpointError
 
 KEY = b"0123456789abcdef"
 
@@ -70,9 +69,3 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
     with pytest.raises(PermissionError):
         save_checkpoint(nn.Linear(1, 1), tmp_path / "a")
-
-
-def test_another_network_is_named(tmp_path):
-    path = save_checkpoint(nn.Linear(1, 1), tmp_path / "a")
-    with pytest.raises(CheckpointError, match="missing"):
-        load_checkpoint(path).load_into(network())

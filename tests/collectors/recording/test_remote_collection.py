@@ -1,6 +1,5 @@
 """Collecting into run directories behind URLs: the same run as on disk, whatever the network does."""
 
-import contextlib
 import json
 import os
 import re
@@ -115,15 +114,6 @@ def test_named_arrays(memory, tmp_path):
     assert stored(memory) == contents(tmp_path)
 
 
-def test_the_run_is_one_before_the_first_step():
-    with SummaryCollector(URL, keep_default_action=False, collect_landscape={"intervals": [[4, 5, 6]]}).watch(
-        SmallNetwork()
-    ) as run:
-        assert RunDirectory(URL).metadata.files == {}
-        for _ in range(6):
-            run.step()
-
-
 def test_the_address(memory):
     collector = SummaryCollector(URL, collect_landscape=LANDSCAPE)
     assert collector.summary_dir == "memory:///bucket/run"
@@ -141,51 +131,6 @@ def test_an_existing_run_is_an_error_and_stays(memory):
     ):
         collected(URL)
     assert stored(memory) == before
-
-
-def test_overwriting_starts_from_nothing(memory, tmp_path):
-    collected(URL)
-    memory.pipe_file("/bucket/run/ckpt_dir/notes.txt", b"mine")
-    memory.pipe_file("/bucket/run/landscape.h5", b"mine")
-    collected(URL, seeded(SmallNetwork, 1), existing="overwrite", intervals=[range(4)], epochs=1)
-    collected(tmp_path, seeded(SmallNetwork, 1), intervals=[range(4)], epochs=1)
-    assert stored(memory) == {**contents(tmp_path), "notes.txt": b"mine"}
-    assert memory.cat_file("/bucket/run/landscape.h5") == b"mine"
-
-
-@pytest.mark.parametrize("start", [0, 3, 100])
-@pytest.mark.filterwarnings('ignore:existing="resume", but training begins:UserWarning')
-def test_resuming_drops_what_came_after_the_restart(memory, tmp_path, start):
-    collected(tmp_path)
-    collected(URL)
-    writer(tmp_path, existing="resume", start=start).close()
-    remote_writer(existing="resume", start=start).close()
-    assert stored(memory) == contents(tmp_path)
-    assert sorted(RunDirectory(URL).metadata.files) == list(range(min(start, 8) + 1))
-
-
-def test_resuming_goes_on(memory, tmp_path):
-    collected(tmp_path)
-    network = seeded(SmallNetwork)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
-    for existing, start, stop in (("error", 0, 3), ("resume", 3, 8)):
-        collector = SummaryCollector(URL, keep_default_action=False, collect_landscape=LANDSCAPE, existing=existing)
-        run = collector.watch(network, start_step=start, steps_per_epoch=4)
-        with contextlib.suppress(ArithmeticError):
-            train_between(run, network, optimizer, start, stop)
-    assert stored(memory) == contents(tmp_path)
-
-
-def train_between(run, network, optimizer, start, stop):
-    with run:
-        for step in range(start, stop):
-            inputs, targets = batches()[step % 4]
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(network(inputs), targets).backward()
-            optimizer.step()
-            run.step()
-        if stop < 8:
-            raise ArithmeticError("the training is stopped here")
 
 
 def test_resuming_with_another_network_or_other_settings(memory):
@@ -395,11 +340,6 @@ def test_a_path_object_has_lost_slashes(tmp_path, monkeypatch):
     assert SummaryCollector(Path("s3://b/run")).summary_dir == str(tmp_path / "s3:" / "b" / "run")
 
 
-def test_a_file_url_is_a_folder_of_this_machine(tmp_path):
-    collected((tmp_path / "my run").as_uri())
-    assert len(contents(tmp_path / "my run")) == 10
-
-
 # Records
 
 
@@ -463,17 +403,6 @@ def test_unchanged_files_are_not_sent_again(memory, failing, monkeypatch):
     assert sorted(file.name for file in check_directory("summary_dir", URL).files()) == [
         "events.1", "events.2", "events.3",
     ]  # fmt: skip
-
-
-def test_an_evaluation_alone_has_a_lineage(memory, tmp_path):
-    network = seeded(SmallNetwork)
-    Model(network, nn.CrossEntropyLoss(), metrics={"error": torch.nn.functional.cross_entropy}).eval(
-        batches(), callbacks=[SummaryCollector(URL)]
-    )
-    assert [path.name.endswith("_lineage") for path in event_files(downloaded(memory, tmp_path / "there"))] == [
-        True,
-        False,
-    ]
 
 
 def test_records_that_cannot_be_uploaded_are_kept_with_a_warning(memory, tmp_path, failing):

@@ -22,7 +22,6 @@ from torch import nn
 from torch.nn import functional
 
 from collectors import Callback, Model, SummaryCollector
-from collectors.errors import LandscapeError, RunDirectoryError
 from collectors.networks.readers import describe_network
 from collectors.recording.trainer_collector import TrainerCollector
 from collectors.run_directory import RunDirectory
@@ -56,22 +55,19 @@ class Snapshots(Callback):
 # What is saved
 
 
-def test_steps_of_a_hand_written_loop(tmp_path):
-    run, steps, _ = collected(tmp_path / "run", intervals=[[0, 1, 3], [3, 5, 8]])
-    assert sorted(run.metadata.files) == [0, 1, 3, 5, 8]
-    for number in run.metadata.files:
-        assert_holds(run.checkpoint(number, describe_network(SmallNetwork())), steps[number])
+@pytest.mark.parametrize(
+    ("unit", "intervals"), [("step", [[0, 1, 3], [3, 5, 8]]), ("epoch", [[0, 1, 3]])], ids=["steps", "epochs"]
+)
+def test_a_hand_written_loop(tmp_path, unit, intervals):
+    run, steps, epochs = collected(tmp_path / "run", intervals=intervals, unit=unit, epochs=3)
+    numbers = sorted({number for interval in intervals for number in interval})
+    assert sorted(run.metadata.files) == numbers
+    for number in numbers:
+        expected = (steps if unit == "step" else epochs)[number]
+        assert_holds(run.checkpoint(number, describe_network(SmallNetwork())), expected)
     assert not same(steps[0], steps[1])
     assert run.metadata.step_per_epoch == 4
-    assert run.settings.intervals == ((0, 1, 3), (3, 5, 8))
-
-
-def test_epochs_of_a_hand_written_loop(tmp_path):
-    run, _, epochs = collected(tmp_path / "run", intervals=[[0, 1, 3]], unit="epoch", epochs=3)
-    assert sorted(run.metadata.files) == [0, 1, 3]
-    for number in run.metadata.files:
-        assert_holds(run.checkpoint(number), epochs[number])
-    assert run.metadata.step_per_epoch == 4
+    assert run.settings.intervals == tuple(map(tuple, intervals))
 
 
 def test_files_of_a_run(tmp_path):
@@ -92,87 +88,59 @@ def test_files_of_a_run(tmp_path):
     assert all(len(digest) == 64 for digest in content["sha256"].values())
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=str)
-def test_other_precisions(tmp_path, dtype):
-    network = seeded(lambda: nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))).to(dtype)
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(9)]})
-    with collector.watch(network) as run:
-        steps, _ = train(network, run, data=batches(dtype=dtype))
-    for number in range(9):
-        assert_holds(RunDirectory(tmp_path).checkpoint(number), steps[number])
+def layers(dtype=torch.float32):
+    return nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2)).to(dtype)
 
 
-def test_a_mixed_precision_network(tmp_path):
-    network = seeded(SmallNetwork)
+def mixed():
+    network = SmallNetwork()
     network[3].to(torch.float64)
     network.append(nn.Identity())
     network.register_buffer("scale", torch.tensor(3, dtype=torch.uint8))
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
-    with pytest.warns(UserWarning, match=r"without saving \[1, 2\]"), collector.watch(network):
-        pass
-    assert_holds(RunDirectory(tmp_path).checkpoint(0), snapshot(network))
+    return network
 
 
-def test_a_network_with_tied_embedding_saves_it_once(tmp_path):
-    network = seeded(TiedNetwork)
-    generator = torch.Generator().manual_seed(0)
-    data = [(tokens[:, :-1], tokens[:, 1:]) for tokens in torch.randint(0, 11, (3, 4, 7), generator=generator)]
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(7)]})
+def not_finite():
+    network = nn.Linear(3, 2)
+    values = torch.tensor([[float("nan"), float("inf"), -0.0], [-float("inf"), 1e-42, 3.0]])
+    with torch.no_grad():
+        network.weight.copy_(values)
+    return network
+
+
+def move(network, factor):
+    with torch.no_grad():
+        for tensor in network.state_dict().values():
+            tensor.mul_(factor)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: layers(torch.float64),
+        lambda: layers(torch.bfloat16),
+        lambda: layers(torch.float16),
+        mixed,
+        TiedNetwork,
+        not_finite,
+    ],
+    ids=["float64", "bfloat16", "float16", "mixed", "tied", "not finite"],
+)
+def test_networks_of_all_kinds_are_saved_bit_for_bit(tmp_path, build):
+    network = seeded(build)
+    states, collector = [snapshot(network)], SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
     with collector.watch(network) as run:
-        steps, _ = train(network, run, data=data)
-    for number in range(7):
-        state = steps[number]
-        assert torch.equal(state["head.weight"], state["embedding.weight"])
+        for train in (True, False):
+            network.train(train)
+            move(network, 3)
+            run.step()
+            # The mode does not matter, and stays as it was.
+            assert network.training is train
+            states.append(snapshot(network))
+    for number, state in enumerate(states):
+        # Tied weights are saved once.
         expected = {name: tensor for name, tensor in state.items() if name != "head.weight"}
         assert_holds(RunDirectory(tmp_path).checkpoint(number, describe_network(network)), expected)
-
-
-def test_values_that_are_not_finite_stay_as_they_are(tmp_path):
-    network = nn.Linear(3, 2)
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
-    values = torch.tensor([[float("nan"), float("inf"), -0.0], [-float("inf"), 1e-42, 3.0]])
-    with collector.watch(network) as run:
-        with torch.no_grad():
-            network.weight.copy_(values)
-        run.step()
-        run.step()
-    for number in (1, 2):
-        assert RunDirectory(tmp_path).checkpoint(number).read("weight").tobytes() == raw_bytes(values)
-
-
-def test_the_state_does_not_depend_on_the_mode(tmp_path):
-    network = seeded(SmallNetwork)
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
-    with collector.watch(network) as run:
-        network.eval()
-        run.step()
-        assert not network.training
-        network.train()
-        run.step()
-        assert network.training
-    for number in range(3):
-        assert_holds(RunDirectory(tmp_path).checkpoint(number), snapshot(network))
-
-
-def test_training_is_the_same_with_and_without_a_collector(tmp_path):
-    def run(watched):
-        torch.manual_seed(3)
-        np.random.seed(3)  # noqa: NPY002
-        network = SmallNetwork()
-        network.insert(1, nn.Dropout(0.5))
-        if watched:
-            collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(9)]})
-            with collector.watch(network) as context:
-                steps, _ = train(network, context)
-        else:
-            steps, _ = train(network)
-        return steps, torch.get_rng_state(), np.random.get_state()[1]  # noqa: NPY002
-
-    with torch.random.fork_rng():
-        plain, watched = run(False), run(True)
-    assert all(same(plain[0][number], watched[0][number]) for number in range(9))
-    assert torch.equal(plain[1], watched[1])
-    assert np.array_equal(plain[2], watched[2])
 
 
 def test_gradients_survive_a_checkpoint(tmp_path):
@@ -190,44 +158,25 @@ def test_gradients_survive_a_checkpoint(tmp_path):
 # As a callback of Model
 
 
-@pytest.mark.parametrize("method", ["train", "fit"])
-def test_steps_of_a_model(tmp_path, method):
-    trained, snapshots = model(), Snapshots()
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(9)]})
-    valid = {"valid_dataset": batches(2, seed=1)} if method == "fit" else {}
-    getattr(trained, method)(2, batches(), callbacks=[collector, snapshots], **valid)
-    run = RunDirectory(tmp_path)
-    assert sorted(run.metadata.files) == list(range(9))
-    assert run.metadata.step_per_epoch == 4
-    for number in range(9):
-        assert_holds(run.checkpoint(number), snapshots.steps[number])
+class Stream:
+    """Batches of unknown number."""
+
+    def __iter__(self):
+        return iter(batches())
 
 
-def test_epochs_of_fit_are_those_before_and_after_an_evaluation(tmp_path):
+@pytest.mark.parametrize("unit", ["step", "epoch"])
+@pytest.mark.parametrize("data", [batches(), Stream()], ids=["list", "stream"])
+def test_a_model(tmp_path, data, unit):
     trained, snapshots = model(), Snapshots()
-    landscape = {"intervals": [range(4)], "unit": "epoch"}
+    landscape = {"intervals": [range(9 if unit == "step" else 3)], "unit": unit}
     collector = SummaryCollector(tmp_path, collect_specified_data={"collect_landscape": landscape})
-    trained.fit(3, batches(), batches(2, seed=1), callbacks=[snapshots, collector])
-    for number in range(4):
-        assert_holds(RunDirectory(tmp_path).checkpoint(number), snapshots.epochs[number])
-
-
-def test_the_numbers_of_a_model_with_a_data_set_without_a_length(tmp_path):
-    class Stream:
-        def __iter__(self):
-            return iter(batches())
-
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(9)]})
-    model().train(2, Stream(), collector)
-    assert sorted(RunDirectory(tmp_path).metadata.files) == list(range(9))
-    assert RunDirectory(tmp_path).metadata.step_per_epoch == 4
-
-
-def test_a_model_trains_the_same_with_and_without_a_collector(tmp_path):
-    plain, watched = model(), model()
-    plain.train(2, batches())
-    watched.train(2, batches(), SummaryCollector(tmp_path, collect_landscape={"intervals": [range(9)]}))
-    assert same(plain.network.state_dict(), watched.network.state_dict())
+    trained.fit(2, data, batches(2, seed=1), callbacks=[snapshots, collector])
+    run = RunDirectory(tmp_path)
+    assert sorted(run.metadata.files) == list(*landscape["intervals"])
+    assert run.metadata.step_per_epoch == 4
+    for number in run.metadata.files:
+        assert_holds(run.checkpoint(number), (snapshots.steps if unit == "step" else snapshots.epochs)[number])
 
 
 def test_nothing_is_written_in_an_evaluation_or_without_collect_landscape(tmp_path):
@@ -274,6 +223,7 @@ def test_a_model_that_raises_leaves_what_was_reached(tmp_path, error):
     assert run.missing(run.settings.intervals[0]) == [7, 8]
     for number in range(7):
         assert_holds(run.checkpoint(number), snapshots.steps[number])
+    assert run.metadata.trained_to is None
 
 
 def test_a_loop_that_raises_leaves_what_was_reached(tmp_path):
@@ -283,12 +233,6 @@ def test_a_loop_that_raises_leaves_what_was_reached(tmp_path):
     assert sorted(RunDirectory(tmp_path).metadata.files) == list(range(5))
     for number in range(5):
         assert_holds(RunDirectory(tmp_path).checkpoint(number), steps[number])
-
-
-def test_a_stop_on_request_names_what_is_missing(tmp_path):
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(6)]})
-    with pytest.warns(UserWarning, match=r"training ended at step 3 without saving \[4, 5\]"):
-        model().train(2, batches(), [collector, stop_after(3)])
 
 
 @pytest.mark.parametrize(("last_step", "epochs"), [(3, [0]), (4, [0, 1]), (6, [0, 1]), (8, [0, 1, 2])])
@@ -315,13 +259,6 @@ def test_the_final_weights_are_those_that_training_ended_with(tmp_path, interval
     assert (run.metadata.trained_to, run.metadata.final_number) == (3, final)
     if final is not None:
         assert_holds(run.checkpoint(final), epochs[3])
-
-
-def test_a_training_that_failed_has_no_final_weights(tmp_path):
-    with pytest.raises(OSError, match="unplugged"):
-        collected(tmp_path, error=OSError("unplugged"))
-    assert sorted(RunDirectory(tmp_path).metadata.files) == list(range(9))
-    assert RunDirectory(tmp_path).metadata.trained_to is None
 
 
 def test_a_resumed_run_has_the_final_weights_of_its_last_training(tmp_path):
@@ -447,9 +384,7 @@ def test_the_loop_must_be_inside_the_context(tmp_path):
     ("arguments", "error", "match"),
     [
         ({"steps_per_epoch": 0}, ValueError, "steps_per_epoch must be an int of at least 1, but got 0"),
-        ({"steps_per_epoch": 2.0}, TypeError, "steps_per_epoch must be an int of at least 1, but got float"),
         ({"start_epoch": -1}, ValueError, "start_epoch must be an int of at least 0, but got -1"),
-        ({"start_step": True}, TypeError, "start_step must be an int of at least 0, but got bool"),
         ({"start_epoch": 2}, ValueError, "start_step must be given with start_epoch=2"),
     ],
 )
@@ -468,20 +403,15 @@ def test_only_networks_are_watched(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_steps_per_epoch_that_are_given_are_kept(tmp_path):
-    network = SmallNetwork()
+@pytest.mark.parametrize("given", [7, None])
+def test_steps_per_epoch_that_are_given_are_kept_and_are_unknown_before_the_first_epoch_ends(tmp_path, given):
     collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
-    with collector.watch(network, steps_per_epoch=7) as run:
-        train(network, run)
-    assert RunDirectory(tmp_path).metadata.step_per_epoch == 7
-
-
-def test_steps_per_epoch_are_unknown_before_the_first_epoch_ends(tmp_path):
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
-    with collector.watch(SmallNetwork()) as run:
-        run.step()
-        run.step()
-    assert RunDirectory(tmp_path).metadata.step_per_epoch is None
+    with collector.watch(SmallNetwork(), steps_per_epoch=given) as run:
+        for _ in range(2):
+            run.step()
+        if given:
+            run.end_epoch()
+    assert RunDirectory(tmp_path).metadata.step_per_epoch == given
 
 
 def test_steps_per_epoch_are_learnt_from_the_first_whole_epoch(tmp_path):
@@ -554,57 +484,27 @@ def test_landscapes_are_asked_for_in_either_place(tmp_path):
     ("arguments", "error", "match"),
     [
         ({"summary_dir": 3}, TypeError, r"summary_dir must be a path \(str or os.PathLike\), but got int"),
-        ({"summary_dir": None}, TypeError, "summary_dir must be a path"),
-        ({"summary_dir": " "}, ValueError, "summary_dir must be a path that is not blank"),
-        ({"summary_dir": "x" * 300}, ValueError, "summary_dir must be a path of at most"),
         ({"summary_dir": __file__}, NotADirectoryError, "summary_dir must be a directory, but .* is a file"),
-        ({"summary_dir": __file__ + "/below"}, NotADirectoryError, "summary_dir must be a directory, but .*py is a"),
         ({"collect_freq": 0}, ValueError, "collect_freq must be an int of at least 1, but got 0"),
-        ({"collect_freq": 1.5}, TypeError, "collect_freq must be an int of at least 1, but got float"),
-        ({"collect_freq": True}, TypeError, "collect_freq must be an int of at least 1, but got bool"),
         ({"collect_specified_data": 3}, TypeError, "collect_specified_data must be a dict, but got int"),
         ({"collect_specified_data": {"collect_gradient": True}}, ValueError, r"unknown keys \['collect_gradient'\]"),
-        ({"collect_specified_data": {3: True}}, TypeError, "a key of collect_specified_data must be a str"),
         ({"collect_specified_data": {"collect_metric": 1}}, TypeError, r"\['collect_metric'\] must be a bool"),
-        ({"collect_specified_data": {"collect_graph": None}}, TypeError, r"\['collect_graph'\] must be a bool"),
-        ({"collect_specified_data": {"collect_train_lineage": "y"}}, TypeError, "must be a bool, but got str"),
-        ({"collect_specified_data": {"collect_eval_lineage": 0}}, TypeError, "must be a bool, but got int"),
-        ({"collect_specified_data": {"collect_input_data": []}}, TypeError, "must be a bool, but got list"),
-        ({"collect_specified_data": {"collect_dataset_graph": 2}}, TypeError, "must be a bool, but got int"),
         ({"collect_specified_data": {"histogram_regular": 3}}, TypeError, "must be a regular expression"),
         ({"collect_specified_data": {"histogram_regular": "("}}, ValueError, "must be a valid regular expression"),
         ({"collect_specified_data": {"collect_landscape": {}}}, ValueError, r"lacks the keys \['intervals'\]"),
         ({"collect_specified_data": {"collect_landscape": True}}, TypeError, "collect_landscape must be a dict"),
         ({"keep_default_action": 1}, TypeError, "keep_default_action must be a bool, but got int"),
         ({"custom_lineage_data": [1]}, TypeError, "custom_lineage_data must be a dict or None, but got list"),
-        ({"custom_lineage_data": {1: 2}}, TypeError, "a key of custom_lineage_data must be a str, but got int"),
         ({"custom_lineage_data": {"a": True}}, TypeError, r"\['a'\] must be an int, a float or a str, but got bool"),
-        ({"custom_lineage_data": {"a": None}}, TypeError, r"\['a'\] must be an int, a float or a str, but got None"),
         ({"collect_tensor_freq": 0}, ValueError, "collect_tensor_freq must be an int of at least 1, but got 0"),
-        ({"collect_tensor_freq": "1"}, TypeError, "collect_tensor_freq must be an int of at least 1, but got str"),
         ({"max_file_size": -1}, ValueError, "max_file_size must be an int of at least 1, but got -1"),
-        ({"max_file_size": 1e9}, TypeError, "max_file_size must be an int of at least 1, but got float"),
-        ({"export_options": "npy"}, TypeError, "export_options must be a dict, but got str"),
-        ({"export_options": {"format": "npy"}}, ValueError, r"export_options has unknown keys \['format'\]"),
         ({"export_options": {"tensor_format": "csv"}}, ValueError, "must be one of 'npy', but got 'csv'"),
-        ({"export_options": {"tensor_format": 3}}, TypeError, "must be one of 'npy', but got int"),
         ({"collect_landscape": [1, 2, 3]}, TypeError, "collect_landscape must be a dict, but got list"),
         ({"collect_landscape": {"intervals": [[1, 2]]}}, ValueError, "must hold at least three numbers"),
         ({"existing": "append"}, ValueError, "existing must be one of 'error', .* but got 'append'"),
-        ({"existing": None}, TypeError, "existing must be one of 'error', 'resume', 'overwrite', but got NoneType"),
     ],
 )  # fmt: skip
 def test_wrong_arguments(tmp_path, arguments, error, match):
     with pytest.raises(error, match=match):
         SummaryCollector(**{"summary_dir": tmp_path / "run", **arguments})
     assert names(tmp_path) == []
-
-
-def test_a_directory_that_holds_a_run_is_refused_before_the_first_step(tmp_path):
-    collected(tmp_path)
-    before = {path: path.read_bytes() for path in (tmp_path / "ckpt_dir").iterdir()}
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
-    with pytest.raises(RunDirectoryError, match=r'already holds a run .*existing="resume".*existing="overwrite"'):
-        model().train(1, batches(), collector)
-    assert issubclass(RunDirectoryError, LandscapeError)
-    assert {path: path.read_bytes() for path in (tmp_path / "ckpt_dir").iterdir()} == before

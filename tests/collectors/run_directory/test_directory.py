@@ -51,13 +51,9 @@ def test_reading_changes_nothing(directory):
     assert names(directory) == ["ckpt_dir"]
 
 
-@pytest.mark.parametrize("value", [3, None, b"x"])
-def test_a_path_of_the_wrong_type(value):
-    with pytest.raises(TypeError, match="summary_dir must be a path"):
-        RunDirectory(value)
-
-
 def test_missing_and_foreign_directories(tmp_path):
+    with pytest.raises(TypeError, match="summary_dir must be a path"):
+        RunDirectory(3)
     with pytest.raises(RunDirectoryError, match=r"nowhere does not exist; give the directory that a SummaryCollector"):
         RunDirectory(tmp_path / "nowhere")
     (tmp_path / "file").write_text("x")
@@ -83,6 +79,9 @@ def test_metadata_truncated_anywhere(directory):
             RunDirectoryError, match=r"is not valid JSON \(.*\); it is truncated or damaged. Restore it"
         ):
             RunDirectory(directory)
+    metadata_path(directory).write_text("[]")
+    with pytest.raises(RunDirectoryError, match="is not usable: the metadata must be a dict"):
+        RunDirectory(directory)
     metadata_path(directory).write_bytes(whole[:end])
     assert RunDirectory(directory).metadata.files
 
@@ -94,49 +93,30 @@ def test_metadata_truncated_anywhere(directory):
         ({"unit": ...}, r"the metadata lacks the keys \['unit'\]"),
         ({"format_version": 2}, "format_version is 2, this program reads up to 1; upgrade"),
         ({"format_version": "1"}, "format_version must be an int of at least 0, but got str"),
-        ({"format_version": None}, "format_version must be an int of at least 0, but got NoneType"),
         ({"epoch_group": [[1, 2, 3]]}, "epoch_group must be a dict with numbers as keys, but got list"),
         ({"epoch_group": {}}, "epoch_group must hold at least one interval"),
         ({"epoch_group": {"0": 3}}, r"epoch_group\['0'\] must be a list, but got int"),
         ({"epoch_group": {"first": [1, 2, 3]}}, "a key of epoch_group must be a non-negative number"),
-        ({"epoch_group": {"0": [1, 2]}}, r"epoch_group\[0\] must hold at least three numbers"),
-        ({"epoch_group": {"0": [3, 2, 1]}}, r"epoch_group\[0\] must be sorted"),
-        ({"epoch_group": {"0": [1, 2, 3.0]}}, r"epoch_group\[0\]\[2\] must be an int of at least 0, but got float"),
-        ({"epoch_group": {"0": [1, 2, True]}}, r"epoch_group\[0\]\[2\] must be an int of at least 0, but got bool"),
-        ({"epoch_group": {"0": [-1, 2, 3]}}, r"epoch_group\[0\]\[0\] must be an int of at least 0, but got -1"),
         ({"unit": "batch"}, "unit must be one of 'step', 'epoch', but got 'batch'"),
-        ({"unit": None}, "unit must be one of 'step', 'epoch', but got NoneType"),
         ({"num_samples": 0}, "num_samples must be an int of at least 1, but got 0"),
         ({"landscape_size": 1000}, "landscape_size must be an int from 3 to 256, but got 1000"),
         ({"create_landscape": {"train": 1, "result": 0}}, r"create_landscape\['train'\] must be a bool"),
-        ({"create_landscape": []}, "create_landscape must be a dict, but got list"),
         ({"trained_to": -1}, "trained_to must be an int of at least 0, but got -1"),
-        ({"trained_to": None}, "trained_to must be an int of at least 0, but got NoneType"),
         ({"step_per_epoch": 0}, "step_per_epoch must be an int of at least 1, but got 0"),
-        ({"step_per_epoch": "4"}, "step_per_epoch must be an int of at least 1, but got str"),
         ({"framework": 3}, "framework must be a str, but got int"),
         ({"network": "Net"}, "network must be a dict, but got str"),
         ({"model_params_file_map": ["a"]}, "model_params_file_map must be a dict with numbers as keys"),
         ({"model_params_file_map": {"x": "a"}}, "a key of model_params_file_map must be a non-negative number"),
-        ({"model_params_file_map": {"-1": "a"}}, "a key of model_params_file_map must be a non-negative number"),
         ({"model_params_file_map": {"01": "a"}}, ".* without leading zeros, but got '01'"),
         ({"model_params_file_map": {"²": "a"}}, "a key of model_params_file_map must be a non-negative number"),
         ({"model_params_file_map": {"9" * 30: "a"}}, "a key of model_params_file_map must be"),
         ({"model_params_file_map": {"1": 3}}, r"model_params_file_map\['1'\] must be a str, but got int"),
         ({"sha256": {"1": None}}, r"sha256\['1'\] must be a str, but got NoneType"),
-        ({"sha256": 3}, "sha256 must be a dict with numbers as keys, but got int"),
     ],
 )  # fmt: skip
 def test_metadata_with_wrong_content(directory, changes, match):
     change(directory, **changes)
     with pytest.raises(RunDirectoryError, match=f"train_metadata.json is not usable: {match}"):
-        RunDirectory(directory)
-
-
-@pytest.mark.parametrize("text", ["[]", "3", "null", '"text"'])
-def test_metadata_that_is_no_dictionary(directory, text):
-    metadata_path(directory).write_text(text)
-    with pytest.raises(RunDirectoryError, match="is not usable: the metadata must be a dict"):
         RunDirectory(directory)
 
 
@@ -175,12 +155,9 @@ def test_what_the_reference_itself_wrote(directory, absolute):
         run.checkpoint(3)
 
 
-def test_a_number_that_the_run_does_not_have(directory):
+def test_a_number_that_the_run_does_not_have_and_a_checkpoint_that_is_gone(directory):
     with pytest.raises(CheckpointError, match=r"has no checkpoint of step 77; it has \[0, 1, 2, 3, 4\]. Choose one"):
         RunDirectory(directory).checkpoint(77)
-
-
-def test_a_checkpoint_that_is_gone(directory):
     file_of(directory, 2).unlink()
     run = RunDirectory(directory)
     assert run.missing((0, 1, 2, 3)) == [2]
@@ -189,24 +166,19 @@ def test_a_checkpoint_that_is_gone(directory):
         run.checkpoint(2)
 
 
-def test_changed_bytes(directory):
-    path = file_of(directory, 1)
+def test_changed_bytes_and_swapped_checkpoints(directory):
+    path = file_of(directory, 0)
     changed = bytearray(path.read_bytes())
     changed[-1] ^= 1
     path.write_bytes(changed)
-    with pytest.raises(CheckpointError, match=r"is not the file that training wrote \(its SHA-256 differs"):
-        RunDirectory(directory).checkpoint(1, describe_network(SmallNetwork()))
-    assert RunDirectory(directory).checkpoint(2)
-
-
-def test_swapped_checkpoints_of_the_same_run(directory):
     spare = directory / "spare"
     file_of(directory, 1).rename(spare)
     file_of(directory, 2).rename(file_of(directory, 1))
     spare.rename(file_of(directory, 2))
-    for number in (1, 2):
-        with pytest.raises(CheckpointError, match="is not the file that training wrote"):
-            RunDirectory(directory).checkpoint(number)
+    for number in (0, 1, 2):
+        with pytest.raises(CheckpointError, match=r"is not the file that training wrote \(its SHA-256 differs"):
+            RunDirectory(directory).checkpoint(number, describe_network(SmallNetwork()))
+    assert RunDirectory(directory).checkpoint(3)
 
 
 def test_a_checkpoint_of_another_network_lists_names_and_shapes(directory, tmp_path):
@@ -215,15 +187,11 @@ def test_a_checkpoint_of_another_network_lists_names_and_shapes(directory, tmp_p
     with pytest.raises(CheckpointError, match="does not fit the network SmallNetwork") as raised:
         RunDirectory(directory).checkpoint(3, describe_network(SmallNetwork()))
     assert "  0.weight: the network has (5, 3), found (7, 3)" in str(raised.value).splitlines()
-    assert "  1.running_mean: the network has (5,), found (7,)" in str(raised.value).splitlines()
-
-
-def test_a_network_of_another_kind(directory):
     with pytest.raises(CheckpointError, match="does not fit the network Linear") as raised:
         RunDirectory(directory).checkpoint(3, describe_network(nn.Linear(3, 2)))
     lines = str(raised.value).splitlines()
     assert lines[1:3] == ["  weight (2, 3): missing", "  bias (2,): missing"]
-    assert "  0.weight (5, 3): unknown" in lines
+    assert "  0.weight (7, 3): unknown" in lines
 
 
 def test_checkpoints_without_a_hash_are_taken_as_they_are(directory, original):

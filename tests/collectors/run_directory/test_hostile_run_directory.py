@@ -36,17 +36,12 @@ def name_first(directory, text):
     "text",
     [
         "../secret.safetensors",
-        "../../secret.safetensors",
-        "./../secret.safetensors",
         "a/../../secret.safetensors",
         "..\\..\\secret.safetensors",
         "C:\\Users\\someone\\secret.safetensors",
-        "C:secret.safetensors",
         "\\\\server\\share\\secret.safetensors",
-        "file:///secret.safetensors",
         "~/secret.safetensors",
         "{outside}/secret.safetensors",
-        "{outside}/run/ckpt_dir/../secret.safetensors",
         "{outside}/run/ckpt_dir/../../secret.safetensors",
     ],
 )
@@ -90,9 +85,7 @@ def test_odd_names_are_just_names(directory, text):
         run.checkpoint(1)
 
 
-@pytest.mark.parametrize(
-    "target", ["../secret.safetensors", "../../secret.safetensors", "{outside}/secret.safetensors"]
-)
+@pytest.mark.parametrize("target", ["../secret.safetensors", "{outside}/secret.safetensors"])
 def test_links_that_leave_the_directory_are_refused(directory, target):
     link = directory / "ckpt_dir" / "SmallNetwork_1_step.safetensors"
     link.unlink()
@@ -151,11 +144,6 @@ def test_metadata_that_is_no_regular_file_of_the_directory(directory, tmp_path):
         RunDirectory(directory)
 
 
-def test_a_linked_run_directory_is_read(original, directory, tmp_path):
-    (tmp_path / "link").symlink_to(directory)
-    assert_holds(RunDirectory(tmp_path / "link").checkpoint(1), original[1][1])
-
-
 def test_metadata_larger_than_any_of_ours(directory):
     with metadata_path(directory).open("r+b") as file:
         file.truncate(65 * 2**20)
@@ -167,13 +155,10 @@ def test_metadata_larger_than_any_of_ours(directory):
     "text", ["[" * 100_000, '{"a":' * 100_000, "9" * 100_000, '{"epoch_group": ' + "9" * 5000 + "}", "\ufeff{}", "NaN"]
 )
 def test_json_that_strains_the_parser(directory, text):
+    whole = metadata_path(directory).read_text()
     metadata_path(directory).write_text(text, encoding="utf-8")
     with pytest.raises(RunDirectoryError, match=r"is not valid JSON|is not usable"):
         RunDirectory(directory)
-
-
-def test_other_encodings(directory):
-    text = metadata_path(directory).read_text()
-    metadata_path(directory).write_text(text, encoding="utf-16")
+    metadata_path(directory).write_text(whole, encoding="utf-16")
     with pytest.raises(RunDirectoryError, match="is not valid JSON"):
         RunDirectory(directory)

@@ -77,14 +77,6 @@ def test_safetensors_files(tmp_path, states, suffix):
         assert_holds(run.checkpoint(number), state)
 
 
-def test_older_pytorch_files(tmp_path, states):
-    def save(content, path):
-        torch.save(content, path, _use_new_zipfile_serialization=False)
-
-    run = import_checkpoints(tmp_path / "new", saved(tmp_path / "old", states, ".pth", save))
-    assert_holds(run.checkpoint(3), states[2])
-
-
 def test_other_settings(tmp_path, states):
     paths = saved(tmp_path / "old", states)
     run = import_checkpoints(tmp_path / "new", paths, landscape_size=9, num_samples=7, numbers=np.arange(3))
@@ -110,18 +102,12 @@ def test_tied_and_reduced_precision_weights(tmp_path):
         ({"paths": 3}, TypeError, "paths must be a list of paths, or the path of a folder, but got int"),
         ({"strip_prefix": 3}, TypeError, "strip_prefix must be a str, but got int"),
         ({"paths": [1, 2, 3]}, TypeError, r"paths\[0\] must be a path \(str or os.PathLike\), but got int"),
-        ({"paths": []}, ValueError, r"paths must hold at least three files .*, but got 0"),
-        ({"paths": ["a", "b"]}, ValueError, r"paths must hold at least three files .*, but got 2"),
         ({"run_directory": 3}, TypeError, "run_directory must be a path"),
         ({"numbers": [1, 2]}, ValueError, "numbers must hold at least three numbers"),
         ({"numbers": [1, 2, 3, 4]}, ValueError, r"numbers must have one entry for each of the 3 files, but got \[1, 2"),
         ({"numbers": [1, 2, 2]}, ValueError, "numbers must be sorted and without repetition, but 2 follows 2"),
-        ({"numbers": [-1, 2, 3]}, ValueError, r"numbers\[0\] must be an int of at least 0, but got -1"),
-        ({"numbers": [1, 2, "3"]}, TypeError, r"numbers\[2\] must be an int of at least 0, but got str"),
-        ({"numbers": 3}, TypeError, "numbers must be a list, a tuple or a range, but got int"),
         ({"unit": "batch"}, ValueError, r"import_checkpoints\['unit'\] must be one of 'step', 'epoch'"),
         ({"landscape_size": 2}, ValueError, "must be an int from 3 to 256, but got 2"),
-        ({"num_samples": 0}, ValueError, "must be an int of at least 1, but got 0"),
         ({"network_name": None}, TypeError, "network_name must be a str, but got NoneType"),
         ({"existing": "resume"}, ValueError, "existing must be one of 'error', 'overwrite', but got 'resume'"),
     ],
@@ -304,23 +290,6 @@ def test_files_of_the_run_that_would_be_replaced_are_refused(tmp_path, states, e
         with pytest.raises(ValueError, match="paths must lie outside the run directory that is built"):
             import_checkpoints(directory, paths, existing=existing)
     assert [path.read_bytes() for path in paths] == before
-
-
-def test_any_changed_byte_gives_tensors_or_a_typed_error(tmp_path, states):
-    (path,) = saved(tmp_path / "old", states[:1])
-    whole = path.read_bytes()
-    generator = np.random.default_rng(0)
-    refused = 0
-    for _ in range(150):
-        changed = bytearray(whole)
-        for place in generator.integers(0, len(whole), size=3):
-            changed[place] = generator.integers(256)
-        path.write_bytes(changed)
-        try:
-            assert read_state_dict(path)
-        except CheckpointError:
-            refused += 1
-    assert refused > 20
 
 
 def test_into_a_url(tmp_path, states):

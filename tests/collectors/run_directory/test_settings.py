@@ -24,6 +24,8 @@ def test_intervals_of_any_sequence(intervals):
 def test_numpy_numbers_become_plain_ones():
     chosen = LandscapeSettings.from_dict({"intervals": [np.arange(3)], "landscape_size": np.int64(5)})
     assert all(type(number) is int for number in (*chosen.intervals[0], chosen.landscape_size))
+    for size in (3, 256):
+        assert chosen.override({"landscape_size": size}).landscape_size == size
 
 
 def test_numbers_of_overlapping_intervals():
@@ -44,42 +46,24 @@ def test_the_users_dictionary_is_neither_changed_nor_shared():
     ("value", "error", "match"),
     [
         (None, TypeError, "collect_landscape must be a dict, but got NoneType"),
-        ([1], TypeError, "collect_landscape must be a dict, but got list"),
         ({}, ValueError, r"collect_landscape lacks the keys \['intervals'\]"),
-        ({"unit": "step"}, ValueError, r"lacks the keys \['intervals'\]; it has \['unit'\]"),
         ({"intervals": THREE, "size": 3}, ValueError, r"unknown keys \['size'\]; the keys it may have are"),
         ({"intervals": THREE, 3: 3}, TypeError, "a key of collect_landscape must be a str, but got int: 3"),
         ({"intervals": []}, ValueError, r"\['intervals'\] must hold at least one interval, but it is empty"),
-        ({"intervals": None}, TypeError, "must be a list, a tuple or a range, but got NoneType"),
         ({"intervals": "123"}, TypeError, "must be a list, a tuple or a range, but got str"),
-        ({"intervals": {1: 2}}, TypeError, "must be a list, a tuple or a range, but got dict"),
-        ({"intervals": range(1, 4)}, TypeError, r"\[0\] must be a list, a tuple or a range, but got int"),
         ({"intervals": [1, 2, 3]}, TypeError, r"\['intervals'\]\[0\] must be a list, a tuple or a range, but got int"),
-        ({"intervals": ["abc"]}, TypeError, r"\['intervals'\]\[0\] must be a list, a tuple or a range, but got str"),
-        ({"intervals": [bytearray(b"abc")]}, TypeError, "must be a list, a tuple or a range, but got bytearray"),
         ({"intervals": [{1, 2, 3}]}, TypeError, "must be a list, a tuple or a range, but got set"),
-        ({"intervals": [[]]}, ValueError, r"\[0\] must hold at least three numbers .* but got \[\]"),
         ({"intervals": [[1, 2]]}, ValueError, r"\[0\] must hold at least three numbers .* but got \[1, 2\]"),
         ({"intervals": [[1, 2, 3], [4]]}, ValueError, r"\[1\] must hold at least three numbers"),
         ({"intervals": [[3, 2, 1]]}, ValueError, "must be sorted and without repetition, but 2 follows 3"),
-        ({"intervals": [[1, 2, 2]]}, ValueError, "must be sorted and without repetition, but 2 follows 2"),
-        ({"intervals": [range(9, 1, -1)]}, ValueError, "must be sorted and without repetition, but 8 follows 9"),
         ({"intervals": [[1, 2, 3], [1, 2, 3]]}, ValueError, r"\[1\] repeats .*\['intervals'\]\[0\]"),
         ({"intervals": [[-1, 2, 3]]}, ValueError, r"\[0\]\[0\] must be an int of at least 0, but got -1"),
         ({"intervals": [[True, 2, 3]]}, TypeError, r"\[0\]\[0\] must be an int of at least 0, but got bool: True"),
-        ({"intervals": [[1.0, 2, 3]]}, TypeError, r"\[0\]\[0\] must be an int of at least 0, but got float"),
-        ({"intervals": [[1, 2, None]]}, TypeError, r"\[0\]\[2\] must be an int of at least 0, but got NoneType"),
         ({"intervals": [range(10**30)]}, ValueError, r"\[0\] must be at most 1000000 items long, but got range"),
         ({"intervals": THREE, "landscape_size": 2}, ValueError, "must be an int from 3 to 256, but got 2"),
         ({"intervals": THREE, "landscape_size": 257}, ValueError, "must be an int from 3 to 256, but got 257"),
-        ({"intervals": THREE, "landscape_size": 40.0}, TypeError, "must be an int from 3 to 256, but got float"),
-        ({"intervals": THREE, "landscape_size": True}, TypeError, "must be an int from 3 to 256, but got bool"),
         ({"intervals": THREE, "num_samples": 0}, ValueError, r"\['num_samples'\] must be an int of at least 1"),
-        ({"intervals": THREE, "num_samples": -4}, ValueError, "must be an int of at least 1, but got -4"),
-        ({"intervals": THREE, "num_samples": "9"}, TypeError, "must be an int of at least 1, but got str"),
-        ({"intervals": THREE, "num_samples": None}, TypeError, "must be an int of at least 1, but got NoneType"),
         ({"intervals": THREE, "unit": "batch"}, ValueError, "must be one of 'step', 'epoch', but got 'batch'"),
-        ({"intervals": THREE, "unit": 1}, TypeError, "must be one of 'step', 'epoch', but got int"),
         ({"intervals": THREE, "create_landscape": True}, TypeError, r"\['create_landscape'\] must be a dict"),
         ({"intervals": THREE, "create_landscape": {"train": 1}}, TypeError, r"\['train'\] must be a bool, but got int"),
         ({"intervals": THREE, "create_landscape": {"trian": True}}, ValueError, r"unknown keys \['trian'\]"),
@@ -95,18 +79,11 @@ def test_wrong_settings(value, error, match):
         LandscapeSettings.from_dict(value)
 
 
-@pytest.mark.parametrize("size", [3, 256])
-def test_limits_of_the_size_are_allowed(size):
-    assert LandscapeSettings.from_dict({"intervals": THREE, "landscape_size": size}).landscape_size == size
-
-
 @pytest.mark.parametrize(
     ("key", "value", "error", "match"),
     [
         ("intervals", ((1, 2),), ValueError, r"intervals\[0\] must hold at least three"),
-        ("unit", "batch", ValueError, "unit must be one of"),
         ("landscape_size", 2, ValueError, "landscape_size must be an int from 3"),
-        ("num_samples", 0, ValueError, "num_samples must be an int of at least 1"),
         ("create_landscape", CreateLandscape(False, False), ValueError, "create_landscape must ask for at least one"),
         ("create_landscape", None, TypeError, "create_landscape must be a dict"),
     ],

@@ -15,7 +15,7 @@ from collectors import (
     ModelCheckpoint,
     thor,
 )
-from collectors.model_checkpoint.loading import latest_checkpoint
+from collectors.model_checkpoint.checkpoint_file import latest_checkpoint
 from collectors.second_order.conversion import ModelThor
 
 

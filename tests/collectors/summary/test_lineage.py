@@ -48,7 +48,6 @@ def test_numbers_of_numpy_and_paths_are_taken():
     [
         (check_train, EvalLineage(), TypeError, "x must be a TrainLineage or a dict"),
         (check_train, {"color": 1}, ValueError, r"x has unknown keys \['color'\]"),
-        (check_train, {"epoch": 1.5}, TypeError, r"x\['epoch'\] must be an int"),
         (check_train, {"epoch": -1}, ValueError, r"x\['epoch'\] must be an int of at least 0"),
         (check_train, {"loss": "low"}, TypeError, r"x\['loss'\] must be a number"),
         (check_train, {"network": 3}, TypeError, r"x\['network'\] must be a str or None"),
@@ -57,7 +56,6 @@ def test_numbers_of_numpy_and_paths_are_taken():
         (check_eval, {"metrics": {1: 1.0}}, TypeError, "a key of .* must be a str"),
         (check_custom_lineage, {"a": True}, TypeError, r"x\['a'\] must be an int, a float or a str"),
         (check_custom_lineage, {"a": None}, TypeError, r"x\['a'\] must be an int, a float or a str"),
-        (check_custom_lineage, {"a": [1]}, TypeError, r"x\['a'\] must be an int, a float or a str"),
         (check_custom_lineage, {1: "a"}, TypeError, "a key of x must be a str"),
         (check_dataset_graph, {"children": [{"op": object()}]}, TypeError, r"x\['children'\]\[0\]\['op'\] must be"),
         (check_dataset_graph, {"a": {1: 2}}, TypeError, r"a key of x\['a'\] must be a str"),

@@ -45,31 +45,18 @@ def decoded(accumulator, tag):
     ("arguments", "error", "match"),
     [
         ({"log_dir": 3}, TypeError, "log_dir must be a path"),
-        ({"log_dir": b"x"}, TypeError, "log_dir must be a path"),
-        ({"log_dir": None}, TypeError, "log_dir must be a path"),
-        ({"log_dir": "  "}, ValueError, "log_dir must be a path that is not blank"),
-        ({"log_dir": "x" * 300}, ValueError, "log_dir must be a path of at most"),
         ({"file_prefix": 1}, TypeError, "file_prefix must be a str"),
-        ({"file_prefix": ""}, ValueError, "file_prefix must be ASCII letters"),
         ({"file_prefix": "a-b"}, ValueError, "file_prefix must be ASCII letters"),
         ({"file_prefix": ".a"}, ValueError, "file_prefix must be ASCII letters"),
-        ({"file_prefix": "ä"}, ValueError, "file_prefix must be ASCII letters"),
-        ({"file_prefix": "a/b"}, ValueError, "file_prefix must be ASCII letters"),
         ({"file_prefix": "a\n"}, ValueError, "file_prefix must be ASCII letters"),
         ({"file_prefix": "a" * 240}, ValueError, "file_prefix and file_suffix must be short enough"),
-        ({"file_suffix": None}, TypeError, "file_suffix must be a str"),
         ({"file_suffix": ""}, ValueError, "file_suffix must be ASCII letters"),
         ({"network": "net"}, TypeError, r"network must be a torch\.nn\.Module or None"),
-        ({"max_file_size": True}, TypeError, "max_file_size must be an int"),
-        ({"max_file_size": 1.5}, TypeError, "max_file_size must be an int"),
         ({"max_file_size": 0}, ValueError, "max_file_size must be a positive number of bytes, or None"),
         ({"raise_exception": 1}, TypeError, "raise_exception must be a bool"),
-        ({"export_options": "npy"}, TypeError, "export_options must be a dict"),
         ({"export_options": {"format": "npy"}}, ValueError, r"export_options has unknown keys \['format'\]"),
         ({"export_options": {"tensor_format": "npz"}}, ValueError, "must be one of 'npy', but got 'npz'"),
-        ({"export_options": {"tensor_format": 1}}, TypeError, r"export_options\['tensor_format'\] must be"),
         ({"num_process": 0}, ValueError, "num_process must be an int of at least 1"),
-        ({"num_process": "2"}, TypeError, "num_process must be an int"),
     ],
 )
 def test_refuses_wrong_arguments_at_construction(tmp_path, arguments, error, match):
@@ -80,14 +67,8 @@ def test_refuses_wrong_arguments_at_construction(tmp_path, arguments, error, mat
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"file_prefix": "_a.B9"},
-        {"file_suffix": "x.y_"},
-        {"network": nn.Linear(1, 1)},
-        {"max_file_size": 1},
-        {"export_options": {}},
-        {"export_options": {"tensor_format": None}},
-        {"export_options": {"tensor_format": "npy"}},
-        {"num_process": 1},
+        {"file_prefix": "_a.B9", "max_file_size": 1, "export_options": {}},
+        {"file_suffix": "x.y_", "num_process": 1, "export_options": {"tensor_format": None}},
     ],
 )
 def test_takes_right_arguments(tmp_path, arguments):
@@ -206,25 +187,19 @@ assert not heavy, heavy
         ("explainer", 1.0, ValueError, "plugin must be one of 'scalar', .*'landscape', but got 'explainer'"),
         ("SCALAR", 1.0, ValueError, "plugin must be one of"),
         ("scalar", "1", TypeError, "the scalar 'x' must be a number, a NumPy array or a tensor, but got str"),
-        ("scalar", None, TypeError, "the scalar 'x' must be a number"),
-        ("scalar", [1.0], TypeError, "the scalar 'x' must be a number"),
         ("scalar", True, TypeError, "the scalar 'x' must be a real number, but got bool"),
-        ("scalar", 1j, TypeError, "must be a real number, but got complex128"),
         ("scalar", np.zeros(2), ValueError, r"the scalar 'x' must be exactly one number, .*\(2,\)"),
-        ("scalar", torch.zeros(0), ValueError, "must be exactly one number"),
         ("image", np.zeros((3, 8, 8)), ValueError, r"must be an image batch .*\(3, 8, 8\)"),
         ("image", np.zeros((1, 2, 8, 8)), ValueError, "with 1, 3 or 4 channels"),
         ("image", np.zeros((0, 3, 8, 8)), ValueError, "no empty axis"),
         ("image", np.zeros((1, 3, 8, 8), complex), TypeError, "record its absolute value"),
         ("tensor", 1.0, ValueError, "must be an array with at least one axis"),
-        ("tensor", torch.tensor(1.0), ValueError, r"at least one axis \(a single number is a scalar\)"),
         ("tensor", np.array(["a"]), TypeError, "but its elements are <U1"),
         ("tensor", np.array([None]), TypeError, "but its elements are object"),
         ("tensor", np.zeros(2, "datetime64[s]"), TypeError, "but its elements are datetime64"),
         ("tensor", np.ma.array([1.0], mask=[True]), TypeError, "without a mask"),
         ("tensor", torch.zeros(2, device="meta"), TypeError, "a dense tensor with values"),
         ("tensor", torch.zeros(2).to_sparse(), TypeError, "a dense tensor with values"),
-        ("histogram", 2, ValueError, "must be an array with at least one axis"),
         ("histogram", np.zeros(2, complex), TypeError, "record its real and imaginary parts"),
         ("graph", "text", TypeError, "the graph 'x' must be a torch.nn.Module, a GraphDef or"),
         ("graph", b"\xff\xff", ValueError, "cannot be parsed"),
@@ -298,11 +273,7 @@ def test_other_element_types_become_float32(value):
     found = only("tensor", value)
     assert found.dtype == np.dtype("=f4")
     np.testing.assert_array_equal(found, np.array([0.5, -2.0], np.float32))
-
-
-def test_long_floats_become_float64():
-    found = only("tensor", np.array([1.5], np.longdouble))
-    assert found.dtype == np.float64
+    assert only("tensor", np.array([1.5], np.longdouble)).dtype == np.float64
 
 
 @pytest.mark.parametrize("shape", [(1,), (3,), (0, 2)])
@@ -373,7 +344,7 @@ def test_how_other_images_are_scaled(tmp_path, values, shown):
 
 
 class Drawn:
-    def __init__(self, **parts):
+    def __init__(self, parts):
         self.parts = parts
 
     def summary_values(self):
@@ -385,7 +356,7 @@ def test_landscape_is_an_image_and_a_tensor(tmp_path, plugin):
     picture = np.random.default_rng(0).integers(0, 256, (1, 6, 9, 3), np.uint8)
     loss = np.arange(12.0).reshape(3, 4)
     with SummaryRecord(tmp_path, raise_exception=True) as record:
-        record.add_value(plugin, "landscape_[1, 9]", Drawn(image=picture, tensor=loss))
+        record.add_value(plugin, "landscape_[1, 9]", Drawn({"image": picture, "tensor": loss}))
         record.record(0)
     np.testing.assert_array_equal(decoded(accumulated(tmp_path), "landscape_[1, 9]/image"), picture[0])
     np.testing.assert_array_equal(tensors(tmp_path, "landscape_[1, 9]/tensor")[0], loss)
@@ -394,19 +365,13 @@ def test_landscape_is_an_image_and_a_tensor(tmp_path, plugin):
 @pytest.mark.parametrize(
     ("value", "error", "match"),
     [
-        (Drawn(contour=np.zeros(3)), ValueError, r"a key of summary_values\(\) .* must be one of"),
-        (Drawn(image=np.zeros(3)), ValueError, r"the image of summary_values\(\) .* must be an image batch"),
+        (Drawn({"contour": np.zeros(3)}), ValueError, r"a key of summary_values\(\) .* must be one of"),
+        (Drawn({"image": np.zeros(3)}), ValueError, r"the image of summary_values\(\) .* must be an image batch"),
+        (Drawn([1]), TypeError, "must be a dict from plugin to array"),
     ],
 )
 def test_landscape_with_wrong_values(record, value, error, match):
     with pytest.raises(error, match=match):
-        record.add_value("landscape", "x", value)
-
-
-def test_landscape_whose_values_are_no_dictionary(record):
-    value = Drawn()
-    value.parts = [1]
-    with pytest.raises(TypeError, match="must be a dict from plugin to array"):
         record.add_value("landscape", "x", value)
 
 
@@ -491,7 +456,6 @@ def test_graph_as_bytes_and_as_message(tmp_path):
     ("arguments", "error", "match"),
     [
         ({"step": True}, TypeError, "step must be an int"),
-        ({"step": 1.0}, TypeError, "step must be an int"),
         ({"step": 2**63}, ValueError, "step must be an int from"),
         ({"step": 1, "train_network": 1}, TypeError, r"train_network must be a torch\.nn\.Module or None"),
         ({"step": 1, "plugin_filter": "scalar"}, TypeError, "plugin_filter must be a function"),
@@ -587,9 +551,6 @@ def test_closed_record(tmp_path):
     with pytest.raises(ValueError, match="is closed; open a new one"), record:
         pass
     assert scalars(tmp_path, "loss") == [(1, 1.0)]
-
-
-def test_closed_record_raises_when_asked_to(tmp_path):
     record = SummaryRecord(tmp_path, raise_exception=True)
     record.close()
     with pytest.raises(ValueError, match="is closed; open a new one"):

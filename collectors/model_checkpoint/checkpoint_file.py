@@ -1,4 +1,4 @@
-"""Checkpoints read back: loading one, finding the latest one, putting weights into a network."""
+"""Checkpoint files: one saved by hand, loaded, found, and put into a network."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from ..files.local_files import naming
+from ..files.places import check_can_be_directory
+from ..networks.readers import read_network
 from ..networks.weight_space import State, is_extra_state
 from ..validation import check_choice, check_instance, check_path
-from .archive import read_archive
-from .encryption import ENCRYPTION_MODES, check_key
-from .training_state import TrainingState
+from .archive import Archive, TrainingState, read_archive, storable_extra_states, write_archive
+from .config import check_info_value
+from .encryption import ENCRYPTION_MODES, check_key, require_cryptography
 
 SUFFIX = ".safetensors"
 # The last group of numbers counts: a file with the prefix CKP-1 does not have the prefix CKP.
@@ -49,6 +52,50 @@ class Checkpoint:
             CheckpointError: names or shapes differ; all are listed, and the network stays as it was.
         """
         load_weights(network, self.weights, self.extra_states, str(self.path))
+
+
+def save_checkpoint(
+    network: object,
+    path: str | os.PathLike[str],
+    append_dict: Mapping[str, Any] | None = None,
+    enc_key: bytes | None = None,
+    enc_mode: str = "AES-GCM",
+) -> Path:
+    """Saves a network's weights as one safetensors file, which ``load_checkpoint`` reads.
+
+    The file appears whole, or not at all; one that is there already is replaced. The state of a training, from which
+    ``Model.train`` can go on, is saved by ``ModelCheckpoint``.
+
+    Args:
+        network: a network of any supported framework.
+        path: the file; ``.safetensors`` is added where its name ends otherwise. Missing folders are created.
+        append_dict: what ``load_checkpoint(...).info`` will hold: str to int, float, bool, str, tensor or array.
+        enc_key: the key to encrypt with: 16, 24 or 32 bytes. None does not encrypt.
+        enc_mode: "AES-GCM" or "AES-CBC".
+
+    Returns:
+        The file's path.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value.
+        OSError: the file cannot be written; nothing is left behind, and a file that was there stays.
+        ImportError: there is a key, and the package ``cryptography`` is missing.
+    """
+    file = check_path("path", path)
+    if file.suffix != SUFFIX:
+        file = file.with_name(file.name + SUFFIX)
+    if append_dict is not None:
+        check_instance("append_dict", append_dict, Mapping, "a dict or None")
+    info = {key: check_info_value("append_dict", key, value) for key, value in (append_dict or {}).items()}
+    check_choice("enc_mode", enc_mode, ENCRYPTION_MODES)
+    if enc_key is not None:
+        check_key("enc_key", enc_key)
+        require_cryptography()
+    archive = Archive.pack(read_network(network), info, None, storable_extra_states(network))
+    make_directory(file.parent)
+    write_archive(file, archive, enc_key, enc_mode)
+    return file
 
 
 def load_checkpoint(
@@ -125,3 +172,17 @@ def load_weights(network: Any, weights: State, extra_states: Mapping[str, Any], 
         for info, tensor in named_tensors(network):
             tensor.copy_(to_tensor(weights[names[info.name]]))
     set_extra_states(unwrap(network), {**more, **extra_states}, where)
+
+
+def check_directory(value: Any) -> Path:
+    """Returns a directory's real path; nothing is created."""
+    folder = Path(os.path.realpath(check_path("directory", value)))
+    check_can_be_directory("directory", folder, writable=True)
+    return folder
+
+
+def make_directory(folder: Path) -> None:
+    """Creates a directory, readable for the user alone, unless it is there."""
+    with naming(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_directory(folder)
