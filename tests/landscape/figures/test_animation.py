@@ -9,7 +9,7 @@ from who_is_there import with_runs
 
 from collectors.errors import LandscapeError
 from landscape.figures import save_animation, walk_frames
-from landscape.figures.film import find_ffmpeg
+from landscape.figures.films.film import find_ffmpeg
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
 

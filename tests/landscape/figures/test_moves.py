@@ -9,8 +9,8 @@ from figure_cases import build, loss_at
 from PIL import Image
 
 from landscape.figures import orbit_frames, save_animation, walk_frames
-from landscape.figures.film import find_ffmpeg
-from landscape.figures.orbit import turns
+from landscape.figures.films.film import find_ffmpeg
+from landscape.figures.films.orbit import turns
 from landscape.landscape import Landscape
 
 
