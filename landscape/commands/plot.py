@@ -100,7 +100,7 @@ def plot(
     kind, dpi, caption = (typed.pop(name, None) for name in ("kind", "dpi", "caption"))
     picture, objects = _read(kind, files, output, typed.get("metric", []))
     wanted = {**_with_topology(picture, typed), "theme": options["theme"]}
-    if picture.of != "landscape" and caption:
+    if picture.file != "landscape" and caption:
         raise ValueError(f"--caption must be left out for {picture.called}; it belongs to pictures of landscapes.")
     picture.checked(objects, wanted)
     captions = _captions(picture, objects, wanted) if caption else []
@@ -131,7 +131,7 @@ def _read(kind: str | None, files: Sequence[str], output: Path, metrics: Sequenc
 
     if kind is None and len(files) == 1:
         kind = {CURVATURE: "sharpness", COMPARISON: "comparison"}.get(kind_of(files[0]))
-    of = KINDS[kind].of if kind else "landscape"
+    of = KINDS[kind].file if kind else "landscape"
     home = {"curvature": "curvature.curvature", "comparison": "comparison.comparison"}.get(of, of)
     load = getattr(import_module(f"landscape.{home}"), of.capitalize()).load
     objects = [load(file) for file in files]

@@ -93,7 +93,7 @@ OPTIONS: Mapping[str, Option] = {
 }  # fmt: skip
 """What is typed, and what its help says; the functions check it, and their texts explain it."""
 
-_LOOK, _CURVATURE_LOOK = tuple(Look.__annotations__), tuple(CurvatureLook.__annotations__)
+_LOOK = tuple(Look.__annotations__)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Picture:
         draw: takes the objects, and the options by name.
         options: the names that it takes; what can be typed is among ``OPTIONS``.
         function: by which errors call it.
-        of: what it is drawn of: "landscape", "curvature" or "comparison".
+        of: what it is drawn of: "plane", "line", "landscape" (which is either), "curvature" or "comparison".
         several: of what it takes more than one: "objects", "metrics", "both", or "pair" for two of either.
     """
 
@@ -113,8 +113,17 @@ class Picture:
     draw: Callable[..., Any]
     options: tuple[str, ...]
     function: str
-    of: str = "landscape"
+    of: str
     several: str = ""
+
+    @property
+    def called(self) -> str:
+        return f"{'an' if self.name[0] in 'aeiou' else 'a'} {self.name}"
+
+    @property
+    def file(self) -> str:
+        """The kind of file that it is drawn of: "landscape", "curvature" or "comparison"."""
+        return "landscape" if self.of in ("plane", "line") else self.of
 
     def __call__(self, objects: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """Draws, and returns axes, a list of them, a rendering or a file, as the function does."""
@@ -130,7 +139,7 @@ class Picture:
                 f"metric{'' if len(metrics) == 1 else 's'}."
             )
         if count != 1 and self.several in ("", "metrics"):
-            others = "; several make multiples, and two a difference" if self.of == "landscape" else ""
+            others = "; several make multiples, and two a difference" if self.file == "landscape" else ""
             raise ValueError(f'kind="{self.name}" needs one {self.of}{others}, but got {count}.')
         for name, value in options.items():
             if name not in self.options:
@@ -146,19 +155,15 @@ class Picture:
         single = {name: values[0] for name, values in (("metric", metrics), ("title", titles)) if len(values) == 1}
         return {**options, **{name: value for name, value in single.items() if name in options}}
 
-    @property
-    def called(self) -> str:
-        return f"{'an' if self.name[0] in 'aeiou' else 'a'} {self.name}"
-
     def _misplaced(self, name: str, value: object) -> Exception:
         owners = [picture for picture in KINDS.values() if name in picture.options]
         if not owners:
             return TypeError(f'kind="{self.name}" has no option {name!r}; it has {", ".join(self.options)}.')
-        owners = [picture for picture in owners if picture.of == self.of] or owners
-        of = {picture.of for picture in owners}
+        owners = [picture for picture in owners if picture.file == self.file] or owners
+        files = {picture.file for picture in owners}
         belongs = " or ".join(f'kind="{picture.name}"' for picture in owners)
         if len(owners) > 2:
-            belongs = f"pictures of {of.pop()}s" if len(of) == 1 else "other pictures"
+            belongs = f"pictures of {files.pop()}s" if len(files) == 1 else "other pictures"
         instead = f' Use kind="{value}".' if name == "over" else ""
         # What is switched off is typed as such.
         switched = f"{name}={value}" if isinstance(value, bool) else name
@@ -179,7 +184,8 @@ def usual_picture(landscapes: Sequence[LandscapeData], metrics: Sequence[str]) -
 
 def by_file(landscapes: Sequence[LandscapeData]) -> dict[str, LandscapeData]:
     """Returns landscapes by the names of their files, or by number where they lie in none; a single one needs none."""
-    names = [str(place) if item.path is None else item.path.stem for place, item in enumerate(landscapes, 1)]
+    numbers = map(str, range(1, len(landscapes) + 1)) if len(landscapes) > 1 else [""]
+    names = [number if item.path is None else item.path.stem for number, item in zip(numbers, landscapes, strict=True)]
     if len(set(names)) < len(names):
         raise ValueError('kind="barriers" calls each way by its file\'s name, so these must differ.')
     return dict(zip(names, landscapes, strict=True))
@@ -210,40 +216,36 @@ def _multiples(landscapes: Sequence[LandscapeData], metric: Any = "loss", **opti
     return plot_multiples(landscapes, titles, over, columns, metrics=names_of(metric), **options)
 
 
-def _animation(landscapes: Sequence[LandscapeData], path: Any, over: str | None = None, **options: Any) -> Any:
+def _animation(landscapes: Sequence[LandscapeData], path: Any = None, over: str | None = None, **options: Any) -> Any:
     if not options.get("trajectory", True) and options.get("move") != "orbit":
         raise ValueError('trajectory=False must be left out for an animation of the path; move="orbit" needs none.')
     return save_animation(landscapes[0], path, over, **options)
 
 
 _HERO = ("pixels", "dpi", "labels", "background", "interpolation")
+_ANIMATION = ("path", "over", "move", "turn", "seconds", "rate", "dpi")
+_FLAT, _CURVATURE = (*_LOOK, "ax"), (*CurvatureLook.__annotations__, "ax")
 KINDS: Mapping[str, Picture] = {
     picture.name: picture
     for picture in (
-        Picture("contour", _of_one(plot_contour), (*_LOOK, "ax"), "plot_contour"),
-        Picture("lines", _of_one(plot_contour_lines), (*_LOOK, "ax"), "plot_contour_lines"),
-        Picture("heatmap", _of_one(plot_heatmap), (*_LOOK, "ax"), "plot_heatmap"),
-        Picture("surface", _of_one(plot_surface), (*_LOOK, "ax"), "plot_surface"),
-        Picture("hero", _of_one(plot_hero), (*_LOOK, *_HERO), "plot_hero"),
-        Picture("profile", _profile, (*_LOOK, "ax"), "plot_profile", several="metrics"),
-        Picture("barriers", _barriers, (*_LOOK, "ax"), "plot_barriers", several="objects"),
-        Picture("difference", _difference, (*_LOOK, "ax", "significance"), "plot_difference", several="pair"),
-        Picture("multiples", _multiples, (*_LOOK, "over", "columns"), "plot_multiples", several="both"),
-        Picture("uncertainty", _of_one(plot_uncertainty), _LOOK, "plot_uncertainty"),
+        Picture("contour", _of_one(plot_contour), _FLAT, "plot_contour", "plane"),
+        Picture("lines", _of_one(plot_contour_lines), _FLAT, "plot_contour_lines", "plane"),
+        Picture("heatmap", _of_one(plot_heatmap), _FLAT, "plot_heatmap", "plane"),
+        Picture("surface", _of_one(plot_surface), _FLAT, "plot_surface", "plane"),
+        Picture("hero", _of_one(plot_hero), (*_LOOK, *_HERO), "plot_hero", "plane"),
+        Picture("profile", _profile, _FLAT, "plot_profile", "line", several="metrics"),
+        Picture("barriers", _barriers, _FLAT, "plot_barriers", "line", several="objects"),
+        Picture("difference", _difference, (*_FLAT, "significance"), "plot_difference", "plane", several="pair"),
+        Picture("multiples", _multiples, (*_LOOK, "over", "columns"), "plot_multiples", "landscape", several="both"),
+        Picture("uncertainty", _of_one(plot_uncertainty), _LOOK, "plot_uncertainty", "plane"),
+        Picture("animation", _animation, (*_LOOK, *_ANIMATION), "walk_frames", "plane"),
+        Picture("persistence", _of_one(plot_persistence), (*_FLAT, "persistence"), "plot_persistence", "landscape"),
+        Picture("merge_tree", _of_one(plot_merge_tree), (*_FLAT, "persistence"), "plot_merge_tree", "landscape"),
         Picture(
-            "animation", _animation, (*_LOOK, "path", "over", "move", "turn", "seconds", "rate", "dpi"), "walk_frames"
+            "sharpness", _of_one(plot_sharpness), (*_CURVATURE, "scale", "learning_rate"), "plot_sharpness", "curvature"
         ),
-        Picture("persistence", _of_one(plot_persistence), (*_LOOK, "ax", "persistence"), "plot_persistence"),
-        Picture("merge_tree", _of_one(plot_merge_tree), (*_LOOK, "ax", "persistence"), "plot_merge_tree"),
-        Picture(
-            "sharpness", _of_one(plot_sharpness), (*_CURVATURE_LOOK, "ax", "scale", "learning_rate"), "plot_sharpness",
-            of="curvature",
-        ),
-        Picture(
-            "spectrum", _of_one(plot_spectrum), (*_CURVATURE_LOOK, "ax", "number", "width"), "plot_spectrum",
-            of="curvature",
-        ),
-        Picture("comparison", _of_one(plot_comparison), (*_CURVATURE_LOOK, "ax"), "plot_comparison", of="comparison"),
+        Picture("spectrum", _of_one(plot_spectrum), (*_CURVATURE, "number", "width"), "plot_spectrum", "curvature"),
+        Picture("comparison", _of_one(plot_comparison), _CURVATURE, "plot_comparison", "comparison"),
     )
-}  # fmt: skip
-OF_LANDSCAPES = tuple(name for name, picture in KINDS.items() if picture.of == "landscape")
+}
+OF_LANDSCAPES = tuple(name for name, picture in KINDS.items() if picture.file == "landscape")

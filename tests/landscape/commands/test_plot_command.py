@@ -230,7 +230,7 @@ FILES = [
     ("a", "--kind=profile", "--kind profile needs a line"),
     ("a", "--kind=profile --caption", "--kind profile needs a line, .* use --kind contour"),
     ("a", "--kind=difference", "--kind difference needs two landscapes, or two metrics of one"),
-    ("a b", "--kind=contour", "--kind contour needs one landscape; several make multiples"),
+    ("a b", "--kind=contour", "--kind contour needs one plane; several make multiples"),
     ("a b", "--kind=merge_tree", "--kind merge_tree needs one landscape"),
     ("a b", "--metric=loss --metric=accuracy --kind=difference",
      "--kind difference needs two landscapes, or two metrics of one .* but got 2 landscapes and 2 metrics"),

@@ -1,3 +1,5 @@
+"""How pictures look: themes, papers, and venues, which ask for widths and for type that can be read."""
+
 import io
 import re
 import zlib
@@ -10,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from PIL import Image
 
 from landscape.drawing.appearance import choose_appearance, readable
 from landscape.figures import (
@@ -73,6 +76,8 @@ class TestThemes:
             ({"theme": 1}, TypeError, "theme must be one of"),
             ({"style": "poster"}, ValueError, "style must be one of 'screen', 'paper'"),
             ({"style": None}, TypeError, "style must be one of"),
+            ({"style": "cvpr"}, ValueError, "style must be .*neurips"),
+            ({"font": "comic"}, ValueError, "font must be"),
         ],
     )
     def test_unknown_names(self, arguments, error, message):
@@ -119,16 +124,6 @@ class TestPaper:
         title = plot_contour(Landscape(build_unfinished()), style="paper").get_title()
         assert title == "208 of 320 points measured so far,\n32 interpolated"
 
-    @pytest.mark.slow
-    def test_pdf_embeds_its_fonts_as_outlines(self, tmp_path):
-        save_figure(plot_contour(Landscape(build()), style="paper"), tmp_path / "a.pdf")
-        content = (tmp_path / "a.pdf").read_bytes()
-        streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", content, re.S)
-        text = content + b"".join(zlib.decompress(item) for item in streams if item[:1] == b"x")
-        assert b"/FontFile2" in text
-        assert b"/Type3" not in text
-        assert b"DejaVuSans" in text
-
     def test_svg_is_vector_graphics(self, tmp_path):
         save_figure(plot_contour(Landscape(build()), style="paper"), tmp_path / "a.svg")
         text = (tmp_path / "a.svg").read_text()
@@ -159,3 +154,86 @@ def test_parts_of_a_figure_can_be_drawn_on(plot):
     ax = part.add_subplot(projection="3d" if plot is plot_surface else None)
     assert plot(Landscape(build()), ax, theme="dark", style="paper") is ax
     draw(ax)
+
+
+WIDTHS = {
+    "paper": (3.4, 7.0),
+    "neurips": (5.5, 5.5),
+    "icml": (3.25, 6.75),
+    "nature": (3.504, 7.205),
+    "slides": (10, 12),
+}
+
+
+def drawn(style, kind, **look):
+    first = build_line([3.0, 1.0, 0.2, 1.5, 4.0]) if kind == "profile" else build()
+    others = [build(network="B")] if kind in ("multiples", "difference") else []
+    found = Landscape(first).plot(kind, *others, style=style, **look)
+    return found[0] if isinstance(found, list) else found
+
+
+def sizes_of_type(figure):
+    figure.draw_without_rendering()
+    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    assert len(texts) > 5
+    return [text.get_fontsize() for text in texts]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("style", WIDTHS)
+@pytest.mark.parametrize("kind", ["contour", "surface", "profile", "multiples"])
+def test_as_wide_as_the_venue_asks_in_type_of_at_least_6_points(style, kind):
+    figure = drawn(style, kind).figure
+    assert abs(figure.get_figwidth() - WIDTHS[style][kind == "multiples"]) < 0.01
+    assert min(sizes_of_type(figure)) >= 6
+    if style == "slides":
+        assert min(sizes_of_type(figure)) >= 12
+        assert figure.get_figheight() <= 7.5
+    picture = io.BytesIO()
+    save_figure(figure, picture, dpi=100)
+    with Image.open(picture) as image:
+        assert abs(image.width / 100 - WIDTHS[style][kind == "multiples"]) <= 0.01
+
+
+@pytest.mark.parametrize(("font", "face"), [("sans", b"DejaVuSans"), ("serif", b"STIX")])
+def test_all_type_is_in_the_pdf_as_outlines(tmp_path, font, face):
+    save_figure(drawn("icml", "contour", font=font), tmp_path / "a.pdf")
+    raw = (tmp_path / "a.pdf").read_bytes()
+    streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", raw, re.DOTALL)
+    whole = raw + b"".join(zlib.decompress(stream) for stream in streams if stream[:1] == b"x")
+    names = re.findall(rb"/FontName /([\w+-]+)", whole)
+    assert names
+    assert all(face in name for name in names)
+    assert whole.count(b"/FontFile2") == len(names)
+    assert b"/Type3" not in whole
+
+
+def test_serif_is_another_face_and_leaves_the_users_settings_alone():
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    faces = {
+        font: {text.get_fontname() for text in drawn("paper", "contour", font=font).figure.findobj(Text)}
+        for font in ("sans", "serif")
+    }
+    assert faces == {"sans": {"DejaVu Sans"}, "serif": {"STIXGeneral"}}
+    assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize("kind", ["difference", "multiples", "surface", "profile"])
+def test_serif_has_every_letter(kind):
+    drawn("icml", kind, font="serif").figure.canvas.draw()  # a missing letter would warn
+
+
+@pytest.mark.slow
+def test_the_description_is_in_each_kind_of_file(tmp_path):
+    ax = drawn("paper", "contour")
+    for name in ("a.png", "a.svg", "a.pdf"):
+        save_figure(ax, tmp_path / name, description="A valley that bends.")
+    with Image.open(tmp_path / "a.png") as picture:
+        assert picture.info["Description"] == "A valley that bends."
+    assert "A valley that bends." in (tmp_path / "a.svg").read_text()
+    assert b"A valley that bends." in (tmp_path / "a.pdf").read_bytes()
+    with pytest.raises(TypeError, match=r"^description must be a str or None"):
+        save_figure(ax, tmp_path / "b.png", description=3)  # type: ignore[arg-type]
+    assert not (tmp_path / "b.png").exists()
