@@ -102,8 +102,8 @@ def plot(
     wanted = {**_with_topology(picture, typed), "theme": options["theme"]}
     if picture.file != "landscape" and caption:
         raise ValueError(f"--caption must be left out for {picture.called}; it belongs to pictures of landscapes.")
-    picture.checked(objects, wanted)
-    captions = _captions(picture, objects, wanted) if caption else []
+    checked = picture.checked(objects, wanted)
+    captions = _captions(picture, objects, checked) if caption else []
     for name, value in (("dpi", dpi), ("path", output)):
         if name in picture.options:
             wanted[name] = value

@@ -141,7 +141,10 @@ class _Stage:
 
     def frames(self, moments: NDArray[Any], cameras: Sequence[Camera], dpi: int) -> Iterator[NDArray[Any]]:
         """Yields a frame for each moment, a place among ``numbers``; ``cameras`` is empty where the view stays."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
         self.figure.set_dpi(dpi)
+        FigureCanvasAgg(self.figure)  # text is measured as it is drawn
         settle(self.figure, cameras[:: max(1, len(cameras) // PLACES)], grow=False)
         self.sheet.write_late()
         # The layout engine would place the others anew where one is hidden.
