@@ -27,7 +27,8 @@ from .drawing.sheet import shared_scale, topology_scale
 from .drawing.texts import network_name, precision_notes
 from .figures.barriers import barrier_text, barriers_scale
 from .figures.difference import subtract
-from .figures.multiples import KINDS, picture_scales, usual_kind
+from .figures.kinds import KINDS
+from .figures.multiples import SHARED_KINDS, picture_scales, usual_kind
 from .figures.profile import left_scale, right_scale, sides
 from .figures.uncertainty import uncertainty_metrics
 from .grid.data import LandscapeData
@@ -54,11 +55,6 @@ _DRAWN = {
     "persistence": "Both axes", "barriers": "Vertical axis",
 }  # fmt: skip
 _OF_MINIMA = ("persistence", "merge_tree")
-_OF_PLANES = {
-    "contour": "plot_contour", "lines": "plot_contour_lines", "heatmap": "plot_heatmap", "surface": "plot_surface",
-    "hero": "plot_hero", "difference": "plot_difference", "uncertainty": "plot_uncertainty",
-    "animation": "walk_frames", "orbit": "orbit_frames",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -94,7 +90,7 @@ def write_caption(
     metric = look.get("metric", "loss")
     values, name = landscape[metric], called(landscape, metric)
     with_path = look.get("trajectory", True)
-    scale = shared_scale(KINDS.get(kind, KINDS[usual_kind([landscape])]), [landscape], options)
+    scale = shared_scale(SHARED_KINDS.get(kind, SHARED_KINDS[usual_kind([landscape])]), [landscape], options)
     marked = wanted_topology(landscape, metric, look.get("topology", False))
     sentences = [
         f"{capital(name)}{_of(landscape)} {where_text(landscape)}",
@@ -115,12 +111,12 @@ def write_caption(
 
 
 def _check_can_show(kind: str, landscape: LandscapeData, metric: str) -> None:
-    if kind in _OF_PLANES:
-        check_dimensions(_OF_PLANES[kind], landscape)
-    elif kind == "profile":
-        check_dimensions("plot_profile", landscape, plane=False)
-    elif kind == "barriers":
+    picture = KINDS["animation" if kind == "orbit" else kind]
+    if kind == "barriers":
         ends_of_way(landscape, metric)
+    elif picture.of in ("plane", "line"):
+        function = "orbit_frames" if kind == "orbit" else picture.function
+        check_dimensions(function, landscape, plane=picture.of == "plane")
 
 
 def difference_caption(

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from collectors.errors import LandscapeError
 from collectors.files.remote_path import RemotePath
+from collectors.validation import check_choice
 
 from . import figures
 from .captions import Caption, difference_caption, write_caption
 from .facts import one_line
+from .figures.kinds import KINDS, OF_LANDSCAPES, names_of, usual_picture
 from .grid.data import LandscapeData
 from .grid.landscape_file import read_landscape
 from .grid.samples import KeptLosses
@@ -44,8 +46,10 @@ class Landscape(ReadOnly, LandscapeData):
     """A measured loss landscape; everything it hands out is read-only.
 
     Rows are y and columns are x: ``loss[j, i]`` was measured at ``(x[i], y[j])``. A line has no y, and its arrays
-    have the shape (nx,). The methods ``plot_...`` take the options of ``figures.Look``: metric, levels, scale,
-    colormap, trajectory, clip, theme, style, aspect, title, size, camera, topology.
+    have the shape (nx,). The methods ``plot_...`` and ``save_animation`` are the functions of ``figures`` of the same
+    name, and take the options of ``figures.Look``: metric, levels, scale, colormap, trajectory, clip, theme, style,
+    aspect, title, size, camera, topology; ``plot`` draws any kind. ``caption(kind, **look)`` returns what a paper says
+    under such a picture, and what it shows.
 
     Args:
         data: what was measured.
@@ -192,48 +196,47 @@ class Landscape(ReadOnly, LandscapeData):
             )
         return self.kept_samples[chosen]
 
-    def caption(self, kind: str | None = None, **look: Unpack[Look]) -> Caption:
-        """Returns what a paper says under a picture of this landscape, and what it shows; see ``write_caption``."""
-        return write_caption(self, kind, **look)
-
     def caption_difference(self, other: LandscapeData | str, minus: str | None = None, **options: Any) -> Caption:
         """Returns what a paper says under ``plot_difference`` with these arguments; see ``difference_caption``."""
         return difference_caption(self, other, minus, **options)
 
-    def plot_contour(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-        """Draws filled contours with the paths of runs, networks and the origin; see ``figures.plot_contour``."""
-        return figures.plot_contour(self, ax, **look)
+    def plot(self, kind: str | None = None, *others: LandscapeData, **options: Any) -> Any:
+        """Draws a picture of any kind, by the names and with the options of ``landscape plot``.
 
-    def plot_contour_lines(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-        """Draws contour lines alone; see ``figures.plot_contour_lines``."""
-        return figures.plot_contour_lines(self, ax, **look)
+        ``landscape.plot("heatmap", theme="dark")``, ``first.plot("difference", second)``,
+        ``landscape.plot(metric=["loss", "loss@test"])``, ``landscape.plot("animation", path="walk.gif", seconds=3)``.
 
-    def plot_heatmap(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-        """Draws every point as its cell; see ``figures.plot_heatmap``."""
-        return figures.plot_heatmap(self, ax, **look)
+        Args:
+            kind: "contour", "lines", "heatmap", "surface", "hero", "profile", "barriers", "difference", "multiples",
+                "uncertainty", "animation", "persistence" or "merge_tree"; None chooses as the command does.
+            *others: further landscapes, of barriers, a difference or multiples.
+            **options: those of ``figures.Look`` and of the kind. ``metric`` may be several names, of a profile, of
+                multiples and of a difference, which subtracts the second from the first; ``title`` several texts, of
+                multiples; ``over`` is what an animation walks over, or multiples show; ``path`` is an animation's file.
 
-    def plot_surface(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-        """Draws the surface in three dimensions; see ``figures.plot_surface``."""
-        return figures.plot_surface(self, ax, **look)
+        Returns:
+            The axes; a list of them for multiples and uncertainty, a ``Rendering`` of a hero, and an animation's path.
 
-    def plot_hero(
-        self,
-        *,
-        pixels: tuple[int, int] | None = None,
-        dpi: int | None = None,
-        labels: bool = False,
-        background: str | None = None,
-        interpolation: str = "smooth",
-        **look: Unpack[Look],
-    ) -> figures.Rendering:
-        """Renders the surface with light and shadows, as a picture for a first page; see ``figures.plot_hero``."""
-        return figures.plot_hero(
-            self, pixels=pixels, dpi=dpi, labels=labels, background=background, interpolation=interpolation, **look
-        )
+        Raises:
+            KeyError: a landscape has no such metric.
+            TypeError: an option is unknown or has the wrong type.
+            ValueError: there is no such kind, an option belongs to another one, or has a wrong value.
+        """
+        objects = [self, *others]
+        chosen = usual_picture(objects, names_of(options.get("metric"))) if kind is None else kind
+        return KINDS[check_choice("kind", chosen, OF_LANDSCAPES)](objects, options)
 
-    def plot_profile(self, ax: Axes | None = None, *, others: str | Sequence[str] = (), **look: Unpack[Look]) -> Axes:
-        """Draws a line's loss, and other metrics on a second axis; see ``figures.plot_profile``."""
-        return figures.plot_profile(self, ax, others=others, **look)
+    plot_contour = figures.plot_contour
+    plot_contour_lines = figures.plot_contour_lines
+    plot_heatmap = figures.plot_heatmap
+    plot_surface = figures.plot_surface
+    plot_hero = figures.plot_hero
+    plot_profile = figures.plot_profile
+    plot_uncertainty = figures.plot_uncertainty
+    plot_persistence = figures.plot_persistence
+    plot_merge_tree = figures.plot_merge_tree
+    save_animation = figures.save_animation
+    caption = write_caption
 
     def plot_difference(
         self,
@@ -251,44 +254,9 @@ class Landscape(ReadOnly, LandscapeData):
         """
         return figures.plot_difference(self, other, minus, ax, significance=significance, **look)
 
-    def plot_uncertainty(self, **look: Unpack[Look]) -> list[Axes]:
-        """Draws how uncertain a metric is at each point, a map for each kind; see ``figures.plot_uncertainty``."""
-        return figures.plot_uncertainty(self, **look)
-
     def plot_multiples(self, metrics: Sequence[str], kind: str | None = None, **look: Unpack[Look]) -> list[Axes]:
         """Draws several metrics side by side, those of one quantity on one scale; see ``figures.plot_multiples``."""
         return figures.plot_multiples(self, kind=kind, metrics=metrics, **look)
-
-    def plot_persistence(
-        self, ax: Axes | None = None, *, persistence: float | None = None, **look: Unpack[Look]
-    ) -> Axes:
-        """Draws how deep each minimum of the grid is; see ``figures.plot_persistence``."""
-        return figures.plot_persistence(self, ax, persistence=persistence, **look)
-
-    def plot_merge_tree(
-        self, ax: Axes | None = None, *, persistence: float | None = None, **look: Unpack[Look]
-    ) -> Axes:
-        """Draws which minima of the grid are joined by which saddle; see ``figures.plot_merge_tree``."""
-        return figures.plot_merge_tree(self, ax, persistence=persistence, **look)
-
-    def save_animation(
-        self,
-        path: str | os.PathLike[str],
-        kind: str | None = None,
-        *,
-        move: str = "walk",
-        turn: float | None = None,
-        seconds: float | None = None,
-        rate: int | None = None,
-        dpi: int | None = None,
-        **look: Unpack[Look],
-    ) -> Path:
-        """Writes a GIF or MP4: the optimizer's walk, or an orbit around the surface.
-
-        ``landscape.save_animation("orbit.mp4", move="orbit")``; see ``figures.save_animation``.
-        """
-        more = {"turn": turn, "seconds": seconds, "rate": rate, "dpi": dpi}
-        return figures.save_animation(self, path, kind, move=move, **more, **look)  # type: ignore[arg-type]
 
     def to_xarray(self, *, samples: str | bool = False) -> xarray.Dataset:
         """Returns the grid as an xarray Dataset with the coordinates x and y.

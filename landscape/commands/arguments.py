@@ -17,7 +17,6 @@ import typer
 from collectors.errors import LandscapeError, RunDirectoryError
 from workers.errors import CallbackFunctionError, SampleLossesError
 
-from ..drawing.appearance import STYLES
 from ..record.writer import noting_files
 from ..shadowing import check_folder
 
@@ -26,8 +25,6 @@ _Number = TypeVar("_Number", int, float)
 # Of every command: files are written by commands that have these.
 _spelling: Mapping[str, str] = {"overwrite": "--overwrite", "output": "--output"}
 _VALUE = r"(?:(?P<value>\"[^\"]*\"|'[^']*'|[\w.+-]*\w)(?![\w(]))?"
-
-CAMERA_HELP = "default, front, side, above, low, auto, or azimuth,elevation such as -60,30"
 
 
 def load_function(text: str) -> Callable[[], Any]:
@@ -236,33 +233,3 @@ def _what_is_kept(files: Sequence[str], *, anew: bool) -> str:
         f"What was measured is in {where}; the same command{' without --overwrite' if anew else ''} continues from "
         "there."
     )
-
-
-def read_levels(text: str) -> int | str | list[float]:
-    """Returns --levels as the figures take it."""
-    if text.isdigit():
-        return int(text)
-    if "," not in text and not text.replace(".", "", 1).isdigit():
-        return text
-    try:
-        return [float(value) for value in text.split(",")]
-    except ValueError:
-        raise ValueError(f"--levels must be numbers with commas between them, but got {text!r}.") from None
-
-
-def read_clip(text: str) -> float | tuple[float | None, float | None]:
-    """Returns --clip as the figures take it: one number, or two of which one may be left out."""
-    try:
-        ends = [float(part) if part.strip() else None for part in text.split(",")]
-    except ValueError:
-        ends = []
-    if len(ends) == 1 and ends[0] is not None:
-        return ends[0]
-    if len(ends) != 2:
-        raise ValueError(f"--clip must be the largest value, or smallest,largest such as 0.1,2, but got {text!r}.")
-    return ends[0], ends[1]
-
-
-def usual_dpi(look: Mapping[str, Any]) -> int:
-    """Returns how fine a picture is drawn: in print 300 dots per inch are asked for, on a screen 200 are enough."""
-    return 400 if STYLES[look.get("style", "screen")]["paper"] else 200

@@ -18,6 +18,7 @@ from .arguments import integers, interruptible, numbers, options_named, sample_c
 _Command = Callable[..., None]
 _NOTHING: Mapping[str, str] = {}
 _NO_OPTIONS: Mapping[str, Option] = {}
+_NO_FORMS: Mapping[str, Callable[[str, Any], Any]] = {}
 
 WORKER_OPTIONS = ("devices_per_worker", "workers_per_device", "address")
 RUN_OPTIONS = tuple(options_of(RunOptions))
@@ -80,6 +81,7 @@ def with_options(
     kind: type[Any] = RunOptions,
     table: Mapping[str, Option] = _NO_OPTIONS,
     called: Mapping[str, str] = _NOTHING,
+    read: Mapping[str, Callable[[str, Any], Any]] = _NO_FORMS,
 ) -> Callable[[_Command], _Command]:
     """Gives a command, in place of its ``**options``, those of a table; and errors and warnings what is typed.
 
@@ -89,6 +91,7 @@ def with_options(
         kind: whose options they are.
         table: options of this command alone, or what it says of them.
         called: how errors call further arguments in Python, and what is typed for them, as ``options_named`` takes it.
+        read: of options of this command, what takes the flag and the text that is typed to Python's value.
     """
     known = {**_COMMON, **table_of(kind), **table}
 
@@ -108,8 +111,8 @@ def with_options(
             overwrite = typed.get("overwrite", False)
             ending = interruptible(overwrite=overwrite) if "progress" in names else contextlib.nullcontext()
             with ending, options_named(spelling):
-                read = {name: _READ[name](flags[name], typed[name]) for name in typed if name in _READ}
-                values = {**typed, **read}
+                forms = {**_READ, **{name: read[name] for name in read if typed[name] is not None}}
+                values = {**typed, **{name: forms[name](flags[name], typed[name]) for name in typed if name in forms}}
                 tabled = [name for name in names if name not in declared]
                 checked = {name: known[name].checked(flags[name], values[name]) for name in tabled}
                 command(**{**values, **checked})

@@ -2,115 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from collectors.validation import check_choice, check_int
+from collectors.validation import check_choice, check_float
 
-from ..drawing.appearance import FONTS, STYLES, THEMES
-from ..drawing.camera import MOVES
+from ..drawing.appearance import STYLES
 from ..errors import MEASURE_BARRIER
+from ..figures.kinds import KINDS, OPTIONS, Picture, by_file, names_of, usual_picture
 from ..record.option import Option
-from ..scales.choosing import SCALES
-from ..scales.frame import ASPECTS
-from .arguments import CAMERA_HELP, options_named
+from ..rendering.picture import check_png
+from .arguments import numbers_between, options_named
 from .options import with_options
-from .plot_kinds import (
-    FUNCTIONS,
-    KINDS,
-    OWNERS,
-    PLANE_KINDS,
-    TOPOLOGY_KINDS,
-    captions_of,
-    chart_of,
-    check_fits,
-    check_fits_file,
-    choose_kind,
-    draw,
-    draw_chart,
-    read_look,
-    read_pixels,
-    read_topology,
-    write_beside,
-)
 
+if TYPE_CHECKING:
+    from ..captions import Caption
+    from ..landscape import Landscape
 
-def _check_dpi(name: str, value: Any) -> int | None:
-    return None if value is None else check_int(name, value, minimum=20, maximum=2400)
-
-
-_OPTIONS: Mapping[str, Option] = {
+_MOVING = (".gif", ".mp4")
+_OF_PLOT: Mapping[str, Option] = {
     "kind": Option("auto", ("auto", *KINDS), help="hero is a surface with light and shadows, for a first page, profile "
         "is of a line, barriers of lines and curves between two networks, difference of two files or metrics, "
         "multiples side by side on one scale, uncertainty maps of the standard error and of the interpolation error, "
         "persistence and merge_tree how deep the grid's minima are and which saddles join them; sharpness and spectrum "
         "are of a curvature file, comparison of a comparison file. auto: contour, profile, sharpness or comparison of "
         "one file, multiples of several files or metrics, animation for a GIF or MP4."),
-    "metric": Option(None, help="Which of the measured values, such as loss@test; repeat it to draw more on a profile "
-        "or as multiples, or to subtract the second from the first in a difference.", typed=list[str] | None),
-    "scale": Option("auto", SCALES, help="symlog is log on both sides of zero."),
-    "levels": Option("auto", help="auto, how many, their spacing (linear, log, quantile), or values such as "
-        "0.1,0.5,2."),
-    "clip": Option(None, help="The largest value with a colour of its own, or smallest,largest such as 0.1,2 or 0.1,",
-        typed=str | None),
-    "colormap": Option(None, help="Matplotlib's name of the colours, such as cividis.", typed=str | None),
-    "trajectory": Option(True, help="Draw runs' paths, networks and the origin."),
-    "style": Option("screen", tuple(STYLES), help="paper is as wide as a column, with small type and no title; "
-        "neurips, icml and nature are as wide as these venues ask, slides has large type."),
-    "font": Option("sans", tuple(FONTS), help="serif looks like Times."),
-    "theme": Option("light", tuple(THEMES), help="Dark on light, or light on dark."),
-    "aspect": Option("equal", ASPECTS, help="equal draws a plane to scale, by distances in weight space; fill lets it "
-        "fill a square."),
-    "over": Option("auto", ("auto", *PLANE_KINDS), help="What an animation walks over, or multiples show."),
-    "title": Option(None, help="In place of the landscape's own, '' for none; of multiples, once for each picture.",
-        typed=list[str] | None),
-    "size": Option(None, help="Width and height in inches, such as 8x5.", typed=str | None),
-    "dpi": Option(None, _check_dpi, help="Dots per inch; 200 by default, 400 for a paper, 300 for a hero, 80 for a "
-        "GIF.", typed=int | None),
-    "camera": Option(None, help=f"From where a surface is seen, the same for every file: {CAMERA_HELP}.",
-        typed=str | None),
-    "pixels": Option(None, help="Of a hero: width and height such as 1920x1080; 3840x2160 by default.",
-        typed=str | None),
-    "labels": Option(False, help="Of a hero: write a colour bar, a legend and the caption below it.",
-        flags=("--labels",)),
-    "background": Option(None, help="Of a hero: one of matplotlib's colours, such as white; by default it is clear.",
-        typed=str | None),
-    "interpolation": Option(None, help="Of a hero, between the grid's points: smooth (through every point), the "
-        "default, or linear.", typed=str | None),
-    "columns": Option(None, help="Of multiples: how many stand in a row.", typed=int | None),
-    "move": Option(None, help="Of an animation: walk (the default) shows the optimizer on its way beside its loss "
-        "curve, orbit goes around the surface.", typed=str | None, words=MOVES),
-    "turn": Option(None, help="Of an animation: how far the camera goes around the surface, in degrees; 360 for an "
-        "orbit, 0 for a walk by default.", typed=float | None),
-    "seconds": Option(None, help="Of an animation: how long it takes; 6 by default.", typed=float | None),
-    "rate": Option(None, help="Of an animation: frames per second; 30 by default, 20 for a GIF.", typed=int | None),
-    "number": Option(None, help="Of a spectrum: which checkpoint; the last measured one by default.",
-        typed=int | None),
-    "width": Option(None, help="Of a spectrum: of the Gaussian that smooths it; a hundredth of its range by default.",
-        typed=float | None),
-    "significance": Option(None, help="Of a difference: hatches what lies within so many standard errors; 2 by "
-        "default, 0 hatches nothing.", typed=float | None),
+    **OPTIONS,
     "caption": Option(False, help="Also write <output>_caption.txt: a caption with method, seeds and samples, and a "
         "text for people who cannot see the picture, which goes into the picture's file too.", flags=("--caption",)),
-    "topology": Option(False, help="Mark minima of the grid and saddles between them.", flags=("--topology",)),
-    "persistence": Option(None, help="Of minima: count those with a barrier higher than this; by default higher than "
-        "twice the error.", typed=float | None),
-    "learning_rate": Option(None, help="Of sharpness: draws 2 / learning rate; by default where it was recorded.",
-        typed=float | None),
 }  # fmt: skip
+
+
+def _levels(flag: str, text: str) -> int | str | list[float]:
+    if text.isdigit():
+        return int(text)
+    if "," not in text and not text.replace(".", "", 1).isdigit():
+        return text
+    return list(numbers_between(",", flag, text, "numbers with commas between them", float))
+
+
+def _clip(flag: str, text: str) -> float | tuple[float | None, float | None]:
+    """Returns one number, or two of which one may be left out."""
+    try:
+        ends = [float(part) if part.strip() else None for part in text.split(",")]
+    except ValueError:
+        ends = []
+    if len(ends) == 1 and ends[0] is not None:
+        return ends[0]
+    if len(ends) != 2:
+        raise ValueError(f"{flag} must be the largest value, or smallest,largest such as 0.1,2, but got {text!r}.")
+    return ends[0], ends[1]
+
+
+def _size(flag: str, text: str) -> tuple[float, ...]:
+    return numbers_between("x", flag, text, "width and height in inches such as 8x5", float, (2,))
+
+
+def _pixels(flag: str, text: str) -> tuple[float, ...]:
+    """Returns width and height as a hero takes them, which says what is wrong with a part of a pixel."""
+    sides = numbers_between("x", flag, text, "width and height such as 1920x1080", float, (2,))
+    return tuple(int(side) if side.is_integer() else side for side in sides)
+
+
+_READ: Mapping[str, Callable[[str, Any], Any]] = {"levels": _levels, "clip": _clip, "size": _size, "pixels": _pixels}
 
 
 @with_options(
     "output",
-    *_OPTIONS,
-    table=_OPTIONS,
+    *_OF_PLOT,
+    table=_OF_PLOT,
+    read=_READ,
     called={
         MEASURE_BARRIER: "Measure it with `landscape barrier A B`.",
         "titles": "--title",
-        **{function: f"--kind {kind}" for function, kind in FUNCTIONS.items()},
+        **{picture.function: f"--kind {kind}" for kind, picture in KINDS.items()},
+        "orbit_frames": "--kind animation --move orbit",
     },
 )
 def plot(
@@ -122,46 +92,109 @@ def plot(
     **options: Any,
 ) -> None:
     """Draws landscape files as a picture or a moving picture, or a curvature or a comparison file."""
-    from ..landscape import Landscape
+    from .. import figures
     from ..replacing import check_no_input
 
-    typed = {name: value for name, value in options.items() if value not in (_OPTIONS[name].default, [], None)}
-    titles, over, dpi = options["title"] or [], options["over"], options["dpi"]
     check_no_input("--output", output, files)
-    chart = chart_of(options["kind"], files)
-    check_fits_file(chart, typed)
-    if chart:
-        if len(titles) > 1:
-            raise ValueError("--title must be given once for this picture; only multiples have several.")
-        draw_chart(chart, files, output, {**read_look(options, chart), "title": titles[0] if titles else None}, dpi)
-        typer.echo(str(output))
-        return
-    landscapes = [Landscape.load(file) for file in files]
-    metrics = options["metric"] or ["loss"]
-    for name in metrics:
-        for landscape in landscapes:
-            check_choice("--metric", name, tuple(landscape.metrics))
-    chosen = choose_kind(options["kind"], landscapes, output, metrics)
-    look = read_look(options, chosen)
-    check_fits(chosen, metrics, typed)
-    look |= read_topology(chosen, options["persistence"], topology=options["topology"])
-    more = {name: value for name, value in typed.items() if OWNERS.get(name) == chosen}
-    if "significance" in more:
-        more["significance"] = more["significance"] or None
-    if "pixels" in more:
-        more["pixels"] = read_pixels(more["pixels"])
-    if chosen in TOPOLOGY_KINDS and "persistence" in typed:
-        more["persistence"] = typed["persistence"]
-    if titles and chosen == "multiples":
-        more["titles"] = titles
-    elif len(titles) > 1:
-        raise ValueError(f"--title must be given once for a {chosen}; only multiples have several.")
-    elif titles:
-        look["title"] = titles[0]
+    typed = {name: value for name, value in options.items() if value not in (_OF_PLOT[name].default, [], None)}
+    kind, dpi, caption = (typed.pop(name, None) for name in ("kind", "dpi", "caption"))
+    picture, objects = _read(kind, files, output, typed.get("metric", []))
+    wanted = {**_with_topology(picture, typed), "theme": options["theme"]}
+    if picture.file != "landscape" and caption:
+        raise ValueError(f"--caption must be left out for {picture.called}; it belongs to pictures of landscapes.")
+    checked = picture.checked(objects, wanted)
+    captions = _captions(picture, objects, checked) if caption else []
+    for name, value in (("dpi", dpi), ("path", output)):
+        if name in picture.options:
+            wanted[name] = value
+    with options_named({"path": "--output", **({"kind": "--over"} if "over" in picture.options else {})}):
+        drawn = picture(objects, wanted)
     with options_named({"path": "--output"}):
-        captions = captions_of(landscapes, chosen, over, metrics, look, more) if options["caption"] else []
-        draw(
-            chosen, landscapes, output, over, metrics, look, dpi, more, " ".join(item.alt for item in captions) or None
-        )
+        if isinstance(drawn, figures.Rendering):
+            drawn.save(output)
+            # Standard output is the file's name, as for every picture.
+            typer.echo("\n".join(drawn.caption), err=True)
+        elif "path" not in picture.options:
+            axes = drawn[0] if isinstance(drawn, list) else drawn
+            # In print 300 dots per inch are asked for, on a screen 200 are enough.
+            usual = 400 if STYLES[options["style"]]["paper"] else 200
+            description = " ".join(item.alt for item in captions) or None
+            figures.save_figure(axes, output, dpi=dpi or usual, description=description)
         typer.echo(str(output))
-        write_beside(output, captions)
+        _write_beside(output, captions)
+
+
+def _read(kind: str | None, files: Sequence[str], output: Path, metrics: Sequence[str]) -> tuple[Picture, list[Any]]:
+    """Returns the kind of picture, which fits the output's name, and what it is drawn of."""
+    from ..record.hdf5 import COMPARISON, CURVATURE
+    from ..record.whole_file import kind_of
+
+    if kind is None and len(files) == 1:
+        kind = {CURVATURE: "sharpness", COMPARISON: "comparison"}.get(kind_of(files[0]))
+    of = KINDS[kind].file if kind else "landscape"
+    home = {"curvature": "curvature.curvature", "comparison": "comparison.comparison"}.get(of, of)
+    load = getattr(import_module(f"landscape.{home}"), of.capitalize()).load
+    objects = [load(file) for file in files]
+    is_moving = output.suffix.lower() in _MOVING
+    kind = kind or ("animation" if is_moving else usual_picture(objects, metrics))
+    picture = KINDS[kind]
+    for name in metrics if of == "landscape" else ():
+        for landscape in objects:
+            check_choice("--metric", name, tuple(landscape.metrics))
+    if kind == "hero":
+        check_png("--output", output)
+    if is_moving and kind != "animation":
+        raise ValueError(
+            f"--output must end in .png, .pdf or .svg for {picture.called}, but got {str(output)!r}, the name of an "
+            "animation (--kind animation)."
+        )
+    if kind == "animation" and not is_moving:
+        raise ValueError(f"--output must end in .gif or .mp4 for an animation, but got {str(output)!r}.")
+    return picture, objects
+
+
+def _with_topology(picture: Picture, typed: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options with --persistence as ``topology`` where minima are only marked."""
+    if "persistence" not in typed or "persistence" in picture.options:
+        return dict(typed)
+    persistence = check_float("--persistence", typed["persistence"], minimum=0)
+    if "topology" not in typed:
+        raise ValueError(
+            f"--persistence must be left out for {picture.called} without --topology; it says which minima count."
+        )
+    return {**{name: value for name, value in typed.items() if name != "persistence"}, "topology": persistence}
+
+
+def _captions(picture: Picture, landscapes: Sequence[Landscape], options: Mapping[str, Any]) -> list[Caption]:
+    """Returns the caption of a picture; of multiples, one for each of them."""
+    from .. import captions
+    from ..figures import Look
+
+    first = landscapes[0]
+    metrics = names_of(options.get("metric", "loss"))
+    look: dict[str, Any] = {name: options[name] for name in Look.__annotations__ if name in options}
+    look["metric"] = metrics[0]
+    without = {name: value for name, value in look.items() if name not in ("metric", "title")}
+    if picture.name == "multiples":
+        return captions.multiples_captions(landscapes, metrics, options.get("over"), **without)
+    if picture.name == "difference":
+        significance = options.get("significance", 2.0) or None
+        if len(metrics) > 1:
+            return [captions.difference_caption(first, *metrics, significance=significance, **without)]
+        return [captions.difference_caption(*landscapes, significance=significance, **look)]
+    if picture.name == "barriers":
+        return [captions.barriers_caption(by_file(landscapes), **look)]
+    if picture.name == "profile" and len(metrics) > 1:
+        return [captions.profile_caption(first, metrics, **without)]
+    kind = "orbit" if options.get("move") == "orbit" else picture.name
+    return [captions.write_caption(first, kind, persistence=options.get("persistence"), **look)]
+
+
+def _write_beside(output: Path, captions: Sequence[Caption]) -> None:
+    """Writes captions into a file beside the picture, if there are any."""
+    from collectors.files.local_files import write_text
+
+    if captions:
+        beside = output.with_name(f"{output.stem}_caption.txt")
+        write_text(beside, "\n".join(map(str, captions)))
+        typer.echo(str(beside))

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..figures.kinds import CAMERA_HELP
 from ..interactive.page import SIZES
 from ..scales.frame import ASPECTS
-from .arguments import CAMERA_HELP
 from .options import choice, with_options
 
 if TYPE_CHECKING:
-    from ..interactive.chart_page import Chart
+    from ..interactive.watch import Chart
     from ..record.hdf5 import FileKind
 
 _ASPECT_HELP = "How planes are drawn at first: equal is to scale; the page can change it."
@@ -28,7 +28,7 @@ def charts() -> dict[FileKind, Chart]:
     from ..comparison.facts import comparison_json, comparison_text
     from ..curvature.curvature import Curvature
     from ..curvature.facts import curvature_json, curvature_text
-    from ..interactive.chart_page import Chart
+    from ..interactive.watch import Chart
     from ..record.hdf5 import COMPARISON, CURVATURE
 
     return {

@@ -6,18 +6,17 @@ from ..drawing.look import CurvatureLook, Look
 from ..rendering.picture import Rendering
 from ..scales.choosing import choose_scale
 from ..scales.scale import Scale
-from .animation import save_animation, walk_frames
-from .barriers import plot_barriers
+from .barriers import plot_barriers, plot_routes
 from .comparison import plot_comparison
 from .contour import plot_contour, plot_contour_lines, plot_heatmap
 from .difference import plot_difference
+from .films.film import save_animation
+from .films.orbit import orbit_frames
+from .films.walk import walk_frames
 from .hero import plot_hero
-from .merge_tree import plot_merge_tree
 from .multiples import plot_multiples
-from .orbit import orbit_frames
-from .persistence import plot_persistence
+from .persistence import plot_merge_tree, plot_persistence
 from .profile import plot_profile
-from .routes import plot_routes
 from .sharpness import plot_sharpness
 from .spectrum import plot_spectrum
 from .surface3d import plot_surface

@@ -1,4 +1,4 @@
-"""Ways between two networks on one axis: straight, aligned, curved, and how far each rises above its chord."""
+"""Ways between two networks: on one axis, each with its rise above its chord, or over the contours of a plane."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from collectors.validation import wrong_type, wrong_value
 
 from ..drawing.look import Look
-from ..drawing.sheet import Kind, Sheet, begin
+from ..drawing.path import halo
+from ..drawing.sheet import Kind, Sheet, begin, shared_scale
 from ..drawing.texts import axis_label, metric_text, plain
 from ..grid.data import LandscapeData
 from ..grid.rises import Rise, chord_of, highest_rise
-from ..scales.landscape_scale import joint_scale, known
+from ..scales.landscape_scale import known
 from ..scales.levels import number_text
 from ..scales.scale import Scale
+from .contour import CONTOUR
 from .profile import STROKES, set_value_axis
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _ENDS = 0.02
+_ROUTE_STROKES = ("--", "-", "-.", ":")
 
 
 def plot_barriers(
@@ -73,12 +77,47 @@ def plot_barriers(
     return sheet.ax
 
 
+def plot_routes(
+    landscape: LandscapeData, routes: Mapping[str, ArrayLike], ax: Axes | None = None, **look: Unpack[Look]
+) -> Axes:
+    """Draws a plane's contours, and over them the ways that run in it.
+
+    Args:
+        landscape: a plane, such as that of ``path.plane()``.
+        routes: name to coordinates on it, shape (points, 2), such as ``path.routes()``.
+        ax: where to draw; None makes a figure of its own, which is ``axes.figure``.
+        **look: see ``plot_contour``.
+
+    Returns:
+        The axes.
+
+    Raises:
+        KeyError: the landscape has no such metric.
+        ValueError: the landscape is a line, or an argument has a wrong value.
+        TypeError: an argument is unknown or has the wrong type.
+    """
+    expected = "a dict from names to coordinates, each of shape (points, 2)"
+    if not isinstance(routes, Mapping):
+        raise wrong_type("routes", expected, routes)
+    places = {plain(str(name), 32): np.asarray(route, np.float64) for name, route in routes.items()}
+    if not all(route.ndim == 2 and route.shape[1] == 2 for route in places.values()):
+        raise ValueError(f"routes must be {expected}, but got {[route.shape for route in places.values()]}.")
+    with begin(CONTOUR, landscape, ax, look) as sheet:
+        CONTOUR.draw(sheet)
+        for index, (name, route) in enumerate(places.items()):
+            width, color = 2 * sheet.appearance.factor, sheet.appearance.series[index % len(sheet.appearance.series)]
+            sheet.entries += sheet.ax.plot(
+                *sheet.frame.place(route[:, 0], route[:, 1]), color=color, linewidth=width, label=name, zorder=3.2,
+                linestyle=_ROUTE_STROKES[index % len(_ROUTE_STROKES)], path_effects=halo(width),
+            )  # fmt: skip
+        sheet.finish()
+    return sheet.ax
+
+
 def barriers_scale(lines: Sequence[LandscapeData], look: Look) -> Scale:
     """Returns the scale of several ways: the user's, or one that spans all, which is linear unless another is asked."""
-    asked, levels, clip = look.get("scale", "linear"), look.get("levels"), look.get("clip")
-    if isinstance(asked, Scale):
-        return asked
-    return joint_scale(lines, look.get("metric", "loss"), asked, levels, clip, count=BARRIERS.count)
+    options: Look = {"scale": "linear", **look, "trajectory": True}
+    return shared_scale(BARRIERS, lines, options)
 
 
 def barrier_text(rise: Rise) -> str:

@@ -16,15 +16,7 @@ from ..drawing.fitting import settle
 from ..drawing.look import Look, check_look
 from ..drawing.path import dots_handle
 from ..drawing.sheet import Kind, Sheet, begin, shared_scale
-from ..drawing.texts import (
-    member_names,
-    metric_text,
-    missed_notes,
-    plain,
-    precision_notes,
-    quantity_label,
-    title,
-)
+from ..drawing.texts import member_names, metric_text, missed_notes, plain, precision_notes, quantity_label, title
 from ..drawing.times import BAR_HEIGHT, draw_time_bar, path_times, runs_of
 from ..grid.data import LandscapeData
 from ..scales.frame import choose_frame
@@ -83,7 +75,7 @@ def plot_multiples(
     shown = _check_metrics(metrics, options)
     pictures = _pictures(each, shown)
     names = _check_titles(titles, each, shown)
-    chosen = KINDS[check_choice("kind", kind or usual_kind(each), tuple(KINDS))]
+    chosen = SHARED_KINDS[check_choice("kind", kind or usual_kind(each), tuple(SHARED_KINDS))]
     scales = _scales(chosen, pictures, options)
     # Where units differ, such as epochs and steps, each picture has times of its own.
     times = path_times(each)
@@ -158,7 +150,7 @@ def picture_scales(
 ) -> list[tuple[LandscapeData, str, Scale]]:
     """Returns the landscape, the metric and the scale of each picture, in order; the arguments are those of all."""
     pictures = _pictures(landscapes, metrics)
-    scales = _scales(KINDS[kind], pictures, look)
+    scales = _scales(SHARED_KINDS[kind], pictures, look)
     return [(picture.landscape, picture.metric, scales[picture.quantity]) for picture in pictures]
 
 
@@ -336,4 +328,4 @@ def _write_time_bars(sheets: list[Sheet]) -> None:
 
 
 PLANE_KINDS = {"contour": CONTOUR, "lines": CONTOUR_LINES, "heatmap": HEATMAP, "surface": SURFACE}
-KINDS = {**PLANE_KINDS, "profile": PROFILE}
+SHARED_KINDS = {**PLANE_KINDS, "profile": PROFILE}

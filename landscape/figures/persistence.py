@@ -1,9 +1,9 @@
-"""The persistence diagram: how deep each minimum of the grid is, also those that do not count."""
+"""The minima of a grid as diagrams: how deep each is (persistence), and which saddle joins which (merge tree)."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,9 +11,10 @@ from ..drawing.look import Look
 from ..drawing.path import sized
 from ..drawing.sheet import Kind, Sheet, begin_topology, draw_flat, nothing, truth
 from ..drawing.texts import plain
-from ..topology.topology import Topology
+from ..scales.levels import number_text
+from ..topology.topology import Minimum, Topology
 from ..topology.words import letter, shallow_text
-from .minima import MINIMUM, minima_label
+from .minima import MINIMUM, SADDLE, minima_label, saddles_label
 from .profile import set_value_axis
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 # Axes cannot end at infinity.
 _LARGEST = 1e300
+_MOST_PLACES = 8
+_MOST_LETTERS = 26
 
 
 def plot_persistence(
@@ -121,4 +124,114 @@ def _shape_axes(sheet: Sheet) -> None:
     ax.set_xlim(*ax.get_ylim())
 
 
+def plot_merge_tree(
+    landscape: LandscapeData, ax: Axes | None = None, *, persistence: float | None = None, **look: Unpack[Look]
+) -> Axes:
+    """Draws which minima of the grid are joined by which saddle.
+
+    Each minimum is a line that begins at its value and rises to the saddle where its basin meets that of a lower
+    minimum; the number beside it is its barrier. The line of the lowest one goes on to the top. A path between two
+    minima must climb to the height at which their lines are joined. A flat grid has no minima, and the picture says
+    so.
+
+    Args:
+        landscape: a plane or a line.
+        ax: where to draw; None makes a figure of its own, which is ``axes.figure``.
+        persistence: draws minima with a barrier higher than this; None: those of ``Landscape.topology``.
+        **look: metric, levels, scale, clip, theme, style, title, size; see ``Look``.
+
+    Returns:
+        The axes.
+
+    Raises:
+        KeyError: the landscape has no such metric.
+        TypeError: an argument is unknown or has the wrong type.
+        ValueError: the metric has no finite value, or an argument has a wrong value.
+    """
+    with begin_topology(MERGE_TREE, landscape, ax, persistence, look) as (sheet, found):
+        if found.flat:
+            draw_flat(sheet)
+        else:
+            _draw_tree(sheet, found)
+        sheet.write_title(truth(landscape, found))
+        sheet.finish()
+    return sheet.ax
+
+
+def leaf_order(found: Topology) -> list[int]:
+    """Returns the minima from left to right, so that no two lines cross; each part of the grid by itself."""
+    count = len(found.minima)
+    leaves = {place: [place] for place in range(count)}
+    for row, (first, second) in enumerate(found.merge_tree.tolist()):
+        # The basin of the lower minimum stands on the left, so that its lowest one is its leftmost.
+        left, right = sorted((leaves.pop(first), leaves.pop(second)))
+        leaves[count + row] = left + right
+    return [place for part in sorted(leaves.values()) for place in part]
+
+
+def _draw_tree(sheet: Sheet, found: Topology) -> None:
+    ax, look, scale = sheet.ax, sheet.appearance, sheet.scale
+    set_value_axis(ax, scale.tall)
+    order = leaf_order(found)
+    across = {place: index for index, place in enumerate(order)}
+    ax.set_xlim(-0.7, len(order) - 0.3)
+    if scale.flat:
+        ax.set_ylim(scale.low - 0.5, scale.low + 0.5)
+    top = ax.get_ylim()[1]
+    color, width = look.series[0], 1.6 * look.factor
+    ends = {saddle.joins[0]: saddle for saddle in found.saddles}
+    for place, minimum in enumerate(found.minima):
+        x, saddle = across[place], ends.get(place)
+        height = top if saddle is None else saddle.value
+        ax.plot([x, x], [minimum.value, height], color=color, linewidth=width, zorder=2, solid_capstyle="round")
+        if saddle is not None:
+            ax.plot([across[saddle.joins[1]], x], [height, height], color=color, linewidth=width, zorder=2)
+    marks: list[tuple[Any, dict[str, Any], str, list[float]]] = [
+        (found.saddles, SADDLE, saddles_label(found), [across[saddle.joins[0]] for saddle in found.saddles]),
+        (found.minima, MINIMUM, minima_label(found, sheet.landscape), [across[n] for n in range(len(order))]),
+    ]
+    size = look.factor * (1.0 if len(order) <= _MOST_LETTERS else 0.35)
+    for points, style, label, places in marks:
+        if points:
+            heights = [point.value for point in points]
+            sheet.entries += ax.plot(places, heights, linestyle="none", label=label, zorder=4, **sized(style, size))
+    ax.set_ylabel(scale.tall.label(sheet.label))
+    ax.grid(axis="y", alpha=0.25 if look.theme == "light" else 0.6)
+    _write_names(sheet, found, order)
+
+
+def _write_names(sheet: Sheet, found: Topology, order: list[int]) -> None:
+    """Writes letters and places below the tree, and the barriers beside it, as far as they have room."""
+    ax, look = sheet.ax, sheet.appearance
+    if len(order) > _MOST_LETTERS:
+        ax.set_xticks([])
+        ax.set_xlabel(f"{len(order)} minima")
+        return
+    places = [found.minima[place] for place in order]
+    named = len(order) <= (_MOST_PLACES // 2 if look.paper else _MOST_PLACES)
+    texts = [
+        letter(place) + (f"\n({', '.join(_coordinates(sheet.landscape, point))})" if named else "")
+        for place, point in zip(order, places, strict=True)
+    ]
+    ax.set_xticks(range(len(order)), labels=texts)
+    ax.set_xlabel("minima, the lowest is A" + (" (below it its coordinates)" if named else ""))
+    if not named:
+        return
+    for index, minimum in enumerate(places):
+        if math.isfinite(minimum.persistence):
+            ax.annotate(
+                number_text(float(f"{minimum.persistence:.3g}")), (index, minimum.value + minimum.persistence),
+                xytext=(4, -3), textcoords="offset points", va="top", fontsize=look.number_size, color=look.ink,
+            )  # fmt: skip
+
+
+def _coordinates(landscape: LandscapeData, point: Minimum) -> list[str]:
+    """Returns the coordinates of a minimum as text; what an axis's rounding left of a zero is one."""
+    pairs = [(point.x, landscape.x)]
+    if point.y is not None and landscape.y is not None:
+        pairs.append((point.y, landscape.y))
+    return [f"{0.0 if abs(value) < 1e-9 * np.ptp(axis) else value:.2g}" for value, axis in pairs]
+
+
+MERGE_TREE = Kind("plot_merge_tree", nothing, count=8, size=(6.4, 4.4), paper_height=2.9)
 PERSISTENCE = Kind("plot_persistence", nothing, count=8, size=(5.6, 5.2), paper_height=3.4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,17 +11,18 @@ from numpy.typing import NDArray
 from collectors.validation import wrong_type
 from workers.metric_names import MetricName
 
+from ..drawing.appearance import Appearance
 from ..drawing.look import Look
 from ..drawing.missing import coarse_text, edges, missing_kinds, runs
 from ..drawing.path import EDGE, PATH, RUN_COLORS, STAR, network_marks, origin_label, sized
 from ..drawing.placement import free, most_telling
-from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Sheet, begin
+from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Sheet, begin, shared_scale
 from ..drawing.texts import in_phrases, main_dataset, metric_text, plain, quantity_text, unit_of
 from ..drawing.times import marked, numbered, strong_color
 from ..grid.differences import own_values, own_values_text
 from ..record.checks import PointStatus
 from ..scales.choosing import choose_scale
-from ..scales.landscape_scale import joint_scale, known
+from ..scales.landscape_scale import known
 from ..scales.scale import Scale
 from .minima import draw_minima
 
@@ -91,10 +92,7 @@ def sides(landscape: LandscapeData, metric: str, others: Sequence[str]) -> tuple
 
 def left_scale(landscape: LandscapeData, shown: Sequence[str], look: Look) -> Scale:
     """Returns the scale of the axis on the left: the user's, or one that spans all metrics that are shown on it."""
-    scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
-    if isinstance(scale, Scale):
-        return scale
-    return joint_scale([landscape] * len(shown), list(shown), scale, levels, clip, count=PROFILE.count)
+    return shared_scale(PROFILE, [landscape] * len(shown), {**look, "trajectory": True}, list(shown))
 
 
 def right_scale(landscape: LandscapeData, names: Sequence[str]) -> Scale:
@@ -115,7 +113,8 @@ def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
     set_value_axis(ax, scale.tall)
     _draw_curve(sheet, ax, scale.tall, sheet.metric, look.series[0], "-", named=several)
     _draw_coarse(sheet)
-    _draw_missing(sheet)
+    kinds = missing_kinds(sheet.values, sheet.status, sheet.coarse)
+    sheet.entries += mark_missing(ax, {kind: sheet.landscape.x[where] for kind, where in kinds.items()}, look)
     if sheet.trajectory:
         _draw_checkpoints(sheet)
     draw_minima(sheet)
@@ -210,16 +209,16 @@ def _draw_coarse(sheet: Sheet) -> None:
     sheet.entries.append(sheet.ax.add_collection(lines, autolim=False))
 
 
-def _draw_missing(sheet: Sheet) -> None:
-    look, ax = sheet.appearance, sheet.ax
-    for kind, where in missing_kinds(sheet.values, sheet.status, sheet.coarse).items():
-        places = sheet.landscape.x[where]
-        color = look.soft if kind == "pending" else PATH
-        # At the bottom of the picture: these points have a place, but no value.
-        sheet.entries += ax.plot(
-            places, np.full(len(places), 0.03), _MISSING[kind], color=color, markersize=5 * look.factor, zorder=3,
-            linestyle="none", transform=ax.get_xaxis_transform(), label=f"{kind} ({len(places)})",
+def mark_missing(ax: Axes, missing: Mapping[str, NDArray[Any]], look: Appearance) -> list[Any]:
+    """Marks at the bottom, by the reason, what has a place but no value; returns the legend's entries."""
+    entries = []
+    for kind, places in missing.items():
+        entries += ax.plot(
+            places, np.full(len(places), 0.03), _MISSING[kind], color=look.soft if kind == "pending" else PATH,
+            markersize=5 * look.factor, zorder=3, linestyle="none", transform=ax.get_xaxis_transform(),
+            label=f"{kind} ({len(places)})",
         )  # fmt: skip
+    return entries
 
 
 def _draw_right(sheet: Sheet, names: Sequence[str], colors: Sequence[str], drawn: int) -> None:

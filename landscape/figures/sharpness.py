@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from collectors.validation import check_choice, wrong_type, wrong_value
 
 from ..drawing.curvature_sheet import (
-    MISSING,
     CurvatureSheet,
     MeasuredCurvature,
     begin_curvature,
@@ -24,10 +23,9 @@ from ..drawing.curvature_sheet import (
     unit_text,
 )
 from ..drawing.look import CurvatureLook
-from ..drawing.path import PATH
 from ..scales.choosing import SCALES, choose_scale
 from ..scales.scale import Scale
-from .profile import set_value_axis
+from .profile import mark_missing, set_value_axis
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -79,7 +77,7 @@ def plot_sharpness(
         hidden = _draw_trace(sheet, chosen) if np.isfinite(curvature.trace).any() else 0
         hidden += _draw_eigenvalues(sheet, chosen)
         _draw_limit(sheet, limit)
-        _draw_missing(sheet)
+        sheet.entries += mark_missing(sheet.ax, missing_checkpoints(curvature), sheet.appearance)
         _write(sheet, chosen, hidden)
         sheet.finish()
     return sheet.ax
@@ -213,17 +211,6 @@ def _draw_limit(sheet: CurvatureSheet, limit: Float64[np.ndarray, " n"]) -> None
         (line,) = ax.plot(sheet.curvature.number, limit, **style)
     line.set_label("2 / learning rate (gradient descent's limit)")
     sheet.entries.append(line)
-
-
-def _draw_missing(sheet: CurvatureSheet) -> None:
-    """Marks the checkpoints without a value at the bottom: they have a place, but no height."""
-    look, ax = sheet.appearance, sheet.ax
-    for kind, numbers in missing_checkpoints(sheet.curvature).items():
-        sheet.entries += ax.plot(
-            numbers, np.full(len(numbers), 0.03), MISSING[kind], markersize=5 * look.factor, zorder=3,
-            color=look.soft if kind == "pending" else PATH, linestyle="none", label=f"{kind} ({len(numbers)})",
-            transform=ax.get_xaxis_transform(),
-        )  # fmt: skip
 
 
 def _write(sheet: CurvatureSheet, scale: Scale, hidden: int) -> None:

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from ..drawing.missing import edges
 from ..drawing.path import END, PATH, RUN_COLORS, STAR, START, network_marks
 from ..drawing.texts import unit_of
-from ..drawing.times import path_times
+from ..drawing.times import RAMPS, Times, marked_text, path_times, strong_color
 from ..record.checks import PointStatus
 from ..scales.frame import choose_frame
 from .metric_views import MetricView, literal
-from .timed_paths import map_marks, map_place
-from .timed_traces import TimedRun
+from .timed_paths import hex_colors, map_marks, map_place, run_pieces
 
 if TYPE_CHECKING:
     from ..drawing.appearance import Appearance
@@ -29,6 +28,8 @@ _SYMBOLS = {
 # Pieces of the path between two checkpoints.
 _PIECES = 12
 _EDGE = {"color": "#1a1a1a", "width": 1}
+_HALO = {"color": "rgba(20,20,20,0.75)", "width": 4}
+_SILENT = {"showlegend": False, "hoverinfo": "skip"}
 _STAR = {"symbol": "star", "size": 14, "color": STAR["color"]}
 _PATH_TEMPLATE = (
     "%{customdata[0]}<br>own {metric} %{customdata[1]:.6g}<br>{metric} at its foot on the {where} %{customdata[2]:.6g}"
@@ -101,41 +102,119 @@ def _run_marks(
 ) -> list[dict[str, Any]]:
     """Returns the path of one run, with start and end if it has more than one checkpoint."""
     landscape, about = view.landscape, _hover_of(view, rows)
-    found = landscape.checkpoints
+    found, times = landscape.checkpoints, path_times([landscape])
     assert found is not None
     assert found.y is not None
     xs, ys, color = found.x[rows], found.y[rows], _run_color(index, "white")
-    x, y, z = _draped(landscape, xs, ys, feet, heights)
-    dots = {"size": 6, "color": color, "line": _EDGE}
-    hidden = {"showlegend": False}
-    halo = {"color": "rgba(20,20,20,0.75)", "width": 4}
-    times = path_times([landscape])
-    proportions, _ = map_proportions(landscape)
+    draped = _draped(landscape, xs, ys, feet, heights)
+    name = literal(found.run_name(rows[0]), 32)
     if times is not None and len(rows) > 1:
-        name = literal(found.run_name(rows[0]), 32) or "path"
-        ends = _end_marks(xs, ys, shown=index == 0)
-        place = map_place(landscape, lambda x, y: (x, proportions * y))
-        run = TimedRun(landscape, index, times, name, map_marks(landscape, index, place))
-        return run.traces((xs, ys), (x, y, z), _PIECES, ends, lambda some: _hover_of(view, rows[some]))
-    name, numbered = literal(found.run_name(rows[0]), 32), len(found.paths) == 1
+        return _timed_marks(view, rows, index, draped, times)
+    x, y, z = draped
+    dots = {"size": 6, "color": color, "line": _EDGE}
     traces = [
-        {"type": "scatter", "mode": "lines", "x": xs, "y": ys, "hoverinfo": "skip", "line": halo, **hidden},
+        {"type": "scatter", "mode": "lines", "x": xs, "y": ys, **_SILENT, "line": _HALO},
         {
             "type": "scatter", "mode": "lines+markers", "name": name or "path", "x": xs, "y": ys, "marker": dots,
             "line": {"color": color, "width": 2}, "showlegend": bool(name), **about,
         },
         {
-            "type": "scatter3d", "mode": "lines", "x": x, "y": y, "z": z, "hoverinfo": "skip", **hidden,
+            "type": "scatter3d", "mode": "lines", "x": x, "y": y, "z": z, **_SILENT,
             "line": {"color": _run_color(index, PATH), "width": 4},
         },
         {
-            "type": "scatter3d", "mode": "markers", "x": xs, "y": ys, "z": feet, **hidden, **about,
+            "type": "scatter3d", "mode": "markers", "x": xs, "y": ys, "z": feet, "showlegend": False, **about,
             "marker": {**dots, "size": 3},
         },
     ]  # fmt: skip
     if len(rows) > 1:
-        traces[2:2] = _end_marks(xs, ys, shown=numbered or index == 0)
+        traces[2:2] = _end_marks(xs, ys, shown=index == 0)
     return traces
+
+
+def _timed_marks(
+    view: MetricView, rows: NDArray[Any], index: int, draped: tuple[NDArray[Any], ...], times: Times
+) -> list[dict[str, Any]]:
+    """Returns a long path in the colours of time: pieces and arrowheads, for plotly's lines have one colour each."""
+    landscape, found = view.landscape, view.landscape.checkpoints
+    assert found is not None
+    assert found.y is not None
+    proportions, _ = map_proportions(landscape)
+    dots, arrows, chevrons = map_marks(landscape, index, map_place(landscape, lambda x, y: (x, proportions * y)))
+    (x, y, z), xs, ys, numbers = draped, found.x[rows], found.y[rows], found.number[rows]
+    name, colors = literal(found.run_name(rows[0]), 32) or "path", hex_colors(times, index, numbers)
+    line, marks = {"type": "scatter", "mode": "lines"}, {"type": "scatter", "mode": "markers"}
+    surface = {"type": "scatter3d", "mode": "lines"}
+    marked = marked_text([dots])
+    # All checkpoints can be pointed at; those without a dot have no size.
+    sizes = np.zeros(len(rows))
+    sizes[dots.rows] = 5
+    gap = np.full((len(arrows), 1), np.nan)
+    wings = [np.hstack([chevrons[:, :, axis], gap]).ravel() for axis in (0, 1)]
+    feet = z[::_PIECES]
+    lift = np.interp(arrows[:, 0], np.arange(len(rows)), feet)
+    return [
+        {**line, **_SILENT, "x": xs, "y": ys, "line": {"color": "rgba(20,20,20,0.85)", "width": 5.5}},
+        *(
+            {
+                **line, **_SILENT, "x": xs[first : last + 1], "y": ys[first : last + 1],
+                "line": {"color": colors[(first + last) // 2], "width": 3},
+            }
+            for first, last in run_pieces(numbers)
+        ),
+        # The legend's entry.
+        {
+            **line, "name": name + (f" ({marked})" if marked else ""), "x": [None], "y": [None],
+            "line": {"color": strong_color(index), "width": 3},
+        },
+        {
+            **marks, "name": name, "x": xs, "y": ys, "showlegend": False, **_hover_of(view, rows),
+            "marker": {
+                "size": sizes, "color": "#ffffff", "line": {**_EDGE, "width": np.where(sizes > 0, 1, 0)},
+            },
+        },
+        {
+            **marks, **_SILENT, "x": arrows[:, 1], "y": arrows[:, 2],
+            "marker": {
+                "symbol": "arrow", "size": 13, "angle": arrows[:, 3], "line": _EDGE,
+                "color": [colors[each] for each in arrows[:, 0].round().astype(int)],
+            },
+        },
+        *_end_marks(xs, ys, shown=index == 0),
+        _time_bar(times, index, is_last=index == len(found.paths) - 1),
+        {
+            **surface, "x": x, "y": y, "z": z, **_SILENT,
+            "line": {"color": np.repeat(colors, _PIECES)[: len(x)].tolist(), "width": 6},
+        },
+        {
+            **surface, "x": wings[0], "y": wings[1], "z": np.repeat(lift, 4), **_SILENT, "connectgaps": False,
+            "line": {"color": strong_color(index), "width": 6},
+        },
+        {
+            **surface, "mode": "markers", "x": xs[dots.rows], "y": ys[dots.rows], "z": feet[dots.rows],
+            "marker": {"size": 3, "color": "#ffffff", "line": _EDGE}, **_hover_of(view, rows[dots.rows]),
+            "showlegend": False,
+        },
+    ]  # fmt: skip
+
+
+def _time_bar(times: Times, index: int, *, is_last: bool) -> dict[str, Any]:
+    """Returns the bar of a run's time under the map; those of several runs lie one under the other."""
+    ramp = RAMPS[index % len(RAMPS)]
+    bar = {
+        "orientation": "h", "x": 0.225, "len": 0.34, "y": -0.17 - 0.02 * index, "yanchor": "top",
+        "thickness": 7, "outlinewidth": 0.5, "xpad": 0, "ypad": 0, "nticks": 6,
+        "ticks": "outside" if is_last else "", "ticklen": 3,
+        "title": {"text": literal(times.label) if is_last else "", "side": "bottom", "font": {"size": 11}},
+    }  # fmt: skip
+    return {
+        "type": "scatter", "mode": "markers", **_SILENT, "x": [None], "y": [None],
+        "marker": {
+            "color": [times.low], "cmin": times.low, "cmax": times.high, "showscale": True,
+            "colorscale": [[place / (len(ramp) - 1), color] for place, color in enumerate(ramp)],
+            "colorbar": bar if is_last else {**bar, "tickvals": []},
+        },
+    }  # fmt: skip
 
 
 def _end_marks(xs: NDArray[Any], ys: NDArray[Any], *, shown: bool) -> list[dict[str, Any]]:

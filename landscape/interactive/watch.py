@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import html
+import io
 import json
 import secrets
 import socket
@@ -15,7 +18,7 @@ from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +26,7 @@ from collectors.errors import LandscapeError
 from collectors.validation import check_choice, check_int
 
 from ..drawing.camera import CameraChoice, offered_cameras
+from ..drawing.canvas import save_figure
 from ..errors import LandscapeLockedError, LandscapeNotFoundError
 from ..grid.data import LandscapeData
 from ..grid.landscape_file import read_landscape
@@ -33,9 +37,11 @@ from ..record.lock import is_being_written
 from ..record.run import duration_text
 from ..record.whole_file import kind_of
 from ..scales.frame import ASPECTS
-from .chart_page import Chart, chart_page, chart_picture
 from .content import landscape_content
 from .page import SCRIPT_NAME, page_html, plotly_script
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LOOPBACK = "127.0.0.1"
 # A browser opens six connections at a time and closes them after each answer.
@@ -44,6 +50,39 @@ _MOST_CONNECTIONS = 32
 _SECONDS_OF_CONNECTION = 30.0
 # The time left is estimated from the speed of the last minutes: a run may have been interrupted before.
 _SECONDS_OF_SPEED = 120.0
+# Until all is measured, a browser loads the page of a chart anew.
+_SECONDS_OF_PAGE = 3
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+{refresh}<title>{name}</title>
+<style>body {{ font: 16px sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em }} img {{ max-width: 100% }}
+pre {{ white-space: pre-wrap }}</style>
+<h1>{name}</h1>
+<p role="status">{progress}</p>
+{picture}<pre>{facts}</pre>
+</html>
+"""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """How a kind of file that is no landscape is read and shown.
+
+    Attributes:
+        load: reads a file.
+        draw: returns its picture.
+        facts: what it holds, in words.
+        json: what it holds, as JSON values.
+    """
+
+    load: Callable[[Any], Any]
+    draw: Callable[[Any], Axes]
+    facts: Callable[[Any], str]
+    json: Callable[[Any], dict[str, Any]]
+
+
 _NO_CHARTS: Mapping[FileKind, Chart] = {}
 
 
@@ -242,10 +281,11 @@ class WatchServer(ThreadingHTTPServer):
         if chart is not None:
             with self._drawing:  # pictures share matplotlib's settings
                 if self._picture[0] != progress.version:
-                    self._picture = progress.version, chart_picture(chart, record)
+                    self._picture = progress.version, _chart_picture(chart, record)
                 picture, is_done = self._picture[1], progress.phase == "complete"
-            facts = chart.facts(record)
-            return chart_page(self.file_name, progress.text, picture, facts, is_done=is_done).encode()
+            facts, name, text = map(html.escape, (chart.facts(record), self.file_name, progress.text))
+            again = "" if is_done else f'<meta http-equiv="refresh" content="{_SECONDS_OF_PAGE}">\n'
+            return _PAGE.format(refresh=again, name=name, progress=text, picture=picture, facts=facts).encode()
         shown = [] if record is None else [record]
         heading = self.file_name if record is None else None
         page = page_html(
@@ -316,3 +356,13 @@ def _counts(record: Measured) -> tuple[int, int]:
     """Returns how many measurements are over, and how many there are; failed ones are over as well."""
     done = sum(int(np.isin(status, (PointStatus.MEASURED, PointStatus.FAILED)).sum()) for status in record.statuses)
     return done, sum(status.size for status in record.statuses)
+
+
+def _chart_picture(chart: Chart, record: Any) -> str:
+    """Returns the picture as HTML; nothing where nothing is measured yet."""
+    if not any((status == PointStatus.MEASURED).any() for status in map(np.asarray, record.statuses)):
+        return ""
+    image = io.BytesIO()
+    save_figure(chart.draw(record), image)
+    data = base64.b64encode(image.getvalue()).decode()
+    return f'<img src="data:image/png;base64,{data}" alt="The picture of the facts below.">\n'

@@ -355,7 +355,7 @@ def figure(place, seed):
 
 def animation(suffix):
     def write(place, seed):
-        from landscape.figures.animation import save_animation
+        from landscape.figures.films.film import save_animation
 
         save_animation(example(seed), place / f"walk{suffix}", seconds=0.1, rate=20, dpi=20)
 

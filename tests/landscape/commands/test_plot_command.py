@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from curvature_cases import build_curvature, leave_out
-from data_sets import with_test_set
 from figure_cases import build, build_line, build_unfinished
 from matplotlib.figure import Figure
 from PIL import Image
@@ -22,7 +21,7 @@ from landscape.comparison.data import ComparisonData
 from landscape.curvature.curvature import Curvature
 from landscape.curvature.data import CurvatureData
 from landscape.errors import LandscapeRenderingError
-from landscape.figures import figure_pixels, plot_sharpness, save_figure
+from landscape.figures import figure_pixels, plot_sharpness
 from landscape.grid.landscape_file import write_landscape
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
@@ -112,40 +111,11 @@ def test_several_files_stand_side_by_side(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "draw"),
-    [
-        ([], lambda landscape, look: landscape.plot_multiples(["loss@test", "loss"], **look)[0]),
-        (
-            ["--kind", "multiples", "--over", "surface"],
-            lambda landscape, look: landscape.plot_multiples(["loss@test", "loss"], "surface", **look)[0],
-        ),
-        (["--kind", "difference"], lambda landscape, look: landscape.plot_difference("loss@test", "loss", **look)),
-    ],
-)
-def test_two_data_sets_of_one_file(folder: Path, tmp_path: Path, options: list[str], draw: Any) -> None:
-    file = Landscape(with_test_set(build())).save(tmp_path / "both.h5")
-    result = plot(file, "-o", tmp_path / "a.png", "--metric", "loss@test", "--metric", "loss", "--dpi", 60, *options)
-    assert result.exit_code == 0, result.output
-    save_figure(draw(Landscape.load(file), {"theme": "light"}), tmp_path / "b.png", dpi=60)
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-
-
-@pytest.mark.slow
 def test_a_gif_is_an_animation(folder: Path, tmp_path: Path) -> None:
     plot(folder / "a.h5", "-o", tmp_path / "a.gif", "--over", "lines", "--theme", "dark")
     with Image.open(tmp_path / "a.gif") as film:
         assert film.n_frames == 120
         assert np.asarray(film.convert("RGB"))[0, 0].mean() < 50
-
-
-@pytest.mark.slow
-def test_the_same_as_from_python(folder: Path, tmp_path: Path) -> None:
-    plot(folder / "a.h5", "-o", tmp_path / "a.png", "--kind", "lines", "--scale", "symlog", "--metric", "accuracy")
-    landscape = Landscape.load(folder / "a.h5")
-    ax = landscape.plot_contour_lines(scale="symlog", metric="accuracy", theme="light")
-    save_figure(ax, tmp_path / "b.png")
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 @pytest.mark.parametrize(("name", "shown"), [("line", "A curve of loss"), ("a", "Filled contours of loss")])
@@ -168,35 +138,6 @@ def test_nothing_is_loaded_that_a_picture_does_not_need(folder: Path, tmp_path: 
     command = [sys.executable, "-c", script, str(folder / "a.h5"), "-o", str(tmp_path / "a.png")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-@pytest.fixture(scope="module")
-def wells(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("wells") / "wells.h5"
-    write_landscape(path, build_line([0.5, 5, 1, 3, 2, 9, 1.5]))
-    return path
-
-
-class TestTopology:
-    @pytest.mark.parametrize(
-        "more", [["--kind", "merge_tree"], ["--kind", "persistence", "--persistence", "2"], ["--topology"]]
-    )
-    def test_a_picture_is_written(self, wells: Path, tmp_path: Path, more: list[str]) -> None:
-        plot(wells, "-o", tmp_path / "a.png", "--dpi", 40, *more)
-        with Image.open(tmp_path / "a.png") as image:
-            assert image.size[0] > 200
-
-    @pytest.mark.slow
-    def test_each_option_is_the_one_of_python(self, wells: Path, tmp_path: Path) -> None:
-        landscape = Landscape.load(wells)
-        for more, drawn in (
-            (["--topology", "--persistence", "2"], landscape.plot_profile(topology=2.0, theme="light")),
-            (["--kind", "merge_tree", "--persistence", "2"], landscape.plot_merge_tree(persistence=2.0, theme="light")),
-            (["--kind", "persistence", "--theme", "dark"], landscape.plot_persistence(theme="dark")),
-        ):
-            plot(wells, "-o", tmp_path / "typed.png", "--dpi", 40, *more)
-            save_figure(drawn, tmp_path / "called.png", dpi=40)
-            assert (tmp_path / "typed.png").read_bytes() == (tmp_path / "called.png").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -260,16 +201,23 @@ OWNED = [
     ("a", "--kind=uncertainty --significance=2", "--significance must be left out for an uncertainty; it belongs"),
     ("a", "--kind=hero --seconds=3", "--seconds must be left out for a hero"),
     ("a", "--kind=hero --style=paper", "--style must be left out for --kind hero"),
-    *(("a", f"--{name}=7", f"--{name} must be left out for a landscape; it belongs to --kind {owner}")
+    *(("a", f"--{name}=7", f"--{name} must be left out for a contour; it belongs to --kind {owner}")
       for name, owner in (("number", "spectrum"), ("width", "spectrum"), ("learning-rate", "sharpness"))),
-    *(("curvature", option, f"{option.partition('=')[0]} must be left out for a sharpness; it belongs to pictures of")
-      for option in ("--clip=3", "--no-trajectory", "--metric=loss", "--caption", "--topology", "--aspect=fill",
-                     "--over=surface", "--levels=3", "--colormap=cividis", "--camera=low", "--columns=2", "--labels")),
+    *(("curvature", option, f"{option.partition('=')[0]} must be left out for a sharpness; it belongs to {owner}")
+      for owner, options in (
+          ("pictures of landscapes", ("--clip=3", "--no-trajectory", "--metric=loss", "--caption", "--topology",
+           "--aspect=fill", "--levels=3", "--colormap=cividis", "--camera=low")),
+          ("--kind multiples or --kind animation", ("--over=surface",)), ("--kind multiples", ("--columns=2",)),
+          ("--kind hero", ("--labels",)))
+      for option in options),
     ("curvature", "--number=7", "--number must be left out for a sharpness; it belongs to --kind spectrum"),
     ("curvature", "--kind=spectrum --scale=log", "--scale must be left out for a spectrum; it belongs to --kind sharp"),
-    *(("comparison", option, f"{option.partition('=')[0]} must be left out for a comparison; it belongs to other")
-      for option in ("--metric=loss", "--number=3", "--scale=log", "--clip=3", "--learning-rate=1", "--no-trajectory")),
-    ("a", "--over=surface", "--over must be left out for a contour: .* Use --kind surface"),
+    *(("comparison", option, f"{option.partition('=')[0]} must be left out for a comparison; it belongs to {owner}")
+      for option, owner in (
+          ("--metric=loss", "pictures of landscapes"), ("--number=3", "--kind spectrum"), ("--scale=log", "other"),
+          ("--clip=3", "pictures of landscapes"), ("--learning-rate=1", "--kind sharpness"),
+          ("--no-trajectory", "pictures of landscapes"))),
+    ("a", "--over=surface", "--over must be left out for a contour; .* Use --kind surface"),
     ("line", "--persistence=1", "--persistence must be left out for a profile without --topology"),
     ("line", "--topology --kind=merge_tree", "--topology must be left out for --kind merge_tree"),
     ("a", "--topology --kind=surface", "--topology must be left out for --kind surface: --kind contour, "),
@@ -281,19 +229,19 @@ FILES = [
     ("line", "--kind=hero", "--kind hero needs a plane, but the landscape is a line; use --kind profile"),
     ("a", "--kind=profile", "--kind profile needs a line"),
     ("a", "--kind=profile --caption", "--kind profile needs a line, .* use --kind contour"),
-    ("a", "--kind=difference", "--kind difference needs two files, or one file and --metric twice"),
-    ("a b", "--kind=contour", "--kind contour needs one file; several make multiples"),
-    ("a b", "--kind=merge_tree", "--kind merge_tree needs one file"),
+    ("a", "--kind=difference", "--kind difference needs two landscapes, or two metrics of one"),
+    ("a b", "--kind=contour", "--kind contour needs one plane; several make multiples"),
+    ("a b", "--kind=merge_tree", "--kind merge_tree needs one landscape"),
     ("a b", "--metric=loss --metric=accuracy --kind=difference",
-     "--kind difference needs two files, or one file and --metric twice .* but got 2 files and 2 metrics"),
+     "--kind difference needs two landscapes, or two metrics of one .* but got 2 landscapes and 2 metrics"),
     ("a wide", "--kind=difference", ".*must have the same grid, but along x the first has 30"),
     ("a line", "", ".*all planes or all lines"),
-    ("curvature curvature", "--kind=sharpness", "--kind sharpness needs one file, but got 2"),
+    ("curvature curvature", "--kind=sharpness", "--kind sharpness needs one curvature, but got 2"),
     ("comparison", "--kind=contour", ".*is a comparison file, which Comparison.load reads"),
     ("curvature", "--kind=contour", ".*is a curvature file, which Curvature.load reads"),
     ("a", "--kind=sharpness", ".*is a landscape file, which Landscape.load reads"),
     ("still", "-o a.gif", ".*needs a run's path of at least two checkpoints"),
-    ("a", "-o a.gif --kind=contour", ".*is an animation, but --kind is contour; leave --kind out"),
+    ("a", "-o a.gif --kind=contour", r"--output must end in .* for a contour, but got .*, the name of an animation"),
     ("a", "-o a.pdf --kind=hero", r"--output must be a name that ends in \.png, because a hero"),
     ("a", "--kind=animation", r"--output must end in \.gif or \.mp4 for an animation, but got .*png'\.$"),
     ("curvature", "-o a.gif", r"--output must end in \.png, \.pdf or \.svg for a sharpness"),
@@ -321,7 +269,7 @@ VALUES = [
     ("a", "--colormap=rainbows", "--colormap must be"),
     *((file, "--dpi=1", "--dpi must be an int from 20 to 2400, but got 1") for file in ("a", "curvature")),
     ("a", "--title=a --title=b", "--title must be given once for a contour; only multiples"),
-    ("curvature", "--title=a --title=b", "--title must be given once for this picture; only multiples"),
+    ("curvature", "--title=a --title=b", "--title must be given once for a sharpness; only multiples"),
     ("a b", "--title=a", "--title must be a list of 2 texts"),
     ("line", "--topology --persistence=-1", "--persistence must be a finite number of at least 0, but got -1"),
     ("a", "--kind=hero --pixels=large", "--pixels must be width and height such as 1920x1080"),

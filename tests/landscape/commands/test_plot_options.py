@@ -5,21 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from figure_cases import build
+from data_sets import with_test_set
+from figure_cases import build, build_line
+from matplotlib.figure import Figure
 from PIL import Image
 from typer.testing import CliRunner
 
 from landscape import Landscape, figures
 from landscape.cli import app
+from landscape.figures.kinds import KINDS, OPTIONS
 from landscape.grid.landscape_file import write_landscape
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("options")
-    for name, network in (("a", "LeNet"), ("b", "ResNet")):
-        write_landscape(folder / f"{name}.h5", build(network=network))
+    wells = build_line([0.5, 5, 1, 3, 2, 9, 1.5])
+    planes = {"a": build(network="LeNet"), "b": build(network="ResNet"), "both": with_test_set(build()), "wells": wells}
+    for name, data in planes.items():
+        write_landscape(folder / f"{name}.h5", data)
     return folder
 
 
@@ -29,25 +35,75 @@ def plot(*arguments: Any) -> None:
         raise result.exception
 
 
+TWO = ["--metric", "loss@test", "--metric", "loss"]
 CASES = [
-    (["--clip", "0.1,2", "--colormap", "cividis", "--no-trajectory"], "heatmap",
+    ("a", "heatmap", ["--clip", "0.1,2", "--colormap", "cividis", "--no-trajectory"],
      {"clip": (0.1, 2.0), "colormap": "cividis", "trajectory": False}),
-    (["--camera", "-60,30", "--title", "Adam $x^2$"], "surface", {"camera": "-60,30", "title": "Adam $x^2$"}),
-    (["--clip", "1.5"], "heatmap", {"clip": 1.5}),
-    (["--clip", "0.1,", "--title", "", "--size", "9x4"], "lines", {"clip": (0.1, None), "title": "", "size": (9, 4)}),
+    ("a", "surface", ["--camera", "-60,30", "--title", "Adam $x^2$"], {"camera": "-60,30", "title": "Adam $x^2$"}),
+    ("a", "heatmap", ["--clip", "1.5"], {"clip": 1.5}),
+    ("a", "lines", ["--clip", "0.1,", "--title", "", "--size", "9x4"],
+     {"clip": (0.1, None), "title": "", "size": (9, 4)}),
+    ("a", "lines", ["--scale", "symlog", "--metric", "accuracy"], {"scale": "symlog", "metric": "accuracy"}),
+    ("a", None, ["--levels", "0.1,0.5,2", "--aspect", "fill"], {"levels": [0.1, 0.5, 2], "aspect": "fill"}),
+    ("both", None, TWO, {"metric": ["loss@test", "loss"]}),
+    ("both", "multiples", [*TWO, "--over", "surface"], {"metric": ["loss@test", "loss"], "over": "surface"}),
+    ("both", "difference", TWO, {"metric": ["loss@test", "loss"]}),
+    ("a b", "difference", ["--significance", "0"], {"significance": 0.0}),
+    ("a b", None, ["--columns", "1", "--title", "first", "--title", "second", "--over", "heatmap"],
+     {"columns": 1, "title": ["first", "second"], "over": "heatmap"}),
+    ("wells", None, ["--topology", "--persistence", "2"], {"topology": 2.0}),
+    ("wells", "merge_tree", ["--persistence", "2"], {"persistence": 2.0}),
+    ("wells", "persistence", ["--theme", "dark"], {"theme": "dark"}),
 ]  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("typed", "kind", "look"), CASES)
+@pytest.mark.parametrize(("files", "kind", "typed", "options"), CASES)
 def test_the_same_as_from_python(
-    folder: Path, tmp_path: Path, typed: list[str], kind: str, look: dict[str, Any]
+    folder: Path, tmp_path: Path, files: str, kind: str | None, typed: list[str], options: dict[str, Any]
 ) -> None:
-    plot(folder / "a.h5", "-o", tmp_path / "a.png", "--kind", kind, *typed, "--dpi", "60")
-    name = {"lines": "plot_contour_lines"}.get(kind, f"plot_{kind}")
-    ax = getattr(Landscape.load(folder / "a.h5"), name)(**look, theme="light")
-    figures.save_figure(ax, tmp_path / "b.png", dpi=60)
+    paths = [folder / f"{name}.h5" for name in files.split()]
+    plot(*paths, "-o", tmp_path / "a.png", *([] if kind is None else ["--kind", kind]), *typed, "--dpi", "60")
+    first, *others = map(Landscape.load, paths)
+    drawn = first.plot(kind, *others, **{"theme": "light", **options})
+    figures.save_figure(drawn[0] if isinstance(drawn, list) else drawn, tmp_path / "b.png", dpi=60)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_a_plot_is_the_function_of_its_kind(tmp_path: Path) -> None:
+    """Names alone decide what is drawn: each kind by its own function, on the axes that are given."""
+    landscape, line = Landscape(build()), Landscape(build_line([1.0, 3.0, 2.0]))
+    pixels = [figures.figure_pixels(ax, dpi=40) for ax in (landscape.plot("heatmap"), landscape.plot_heatmap())]
+    np.testing.assert_array_equal(*pixels)
+    ax = Figure().add_subplot()
+    assert line.plot(ax=ax) is ax
+    assert ax.get_ylabel() == line.plot_profile().get_ylabel()
+    path = landscape.plot("animation", path=tmp_path / "a.gif", seconds=0.1, rate=20, dpi=20, over="lines")
+    with Image.open(path) as film:
+        assert film.n_frames == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "error", "message"),
+    [
+        ("map", {}, ValueError, "kind must be one of 'contour', 'lines'"),
+        ("sharpness", {}, ValueError, "kind must be one of 'contour', 'lines'"),
+        ("contour", {"columns": 2}, ValueError, 'columns must be left out for a contour; it belongs to kind="multip'),
+        ("contour", {"number": 2}, ValueError, 'number must be left out for a contour; it belongs to kind="spectrum"'),
+        ("contour", {"colour": 2}, TypeError, "kind=\"contour\" has no option 'colour'; it has metric, levels, "),
+        ("contour", {"metric": ["a", "b"]}, ValueError, "metric must be given once for a contour; a profile, multip"),
+        ("difference", {}, ValueError, 'kind="difference" needs two landscapes, .* got 1 landscape and 1 metric'),
+    ],
+)
+def test_what_a_kind_does_not_take(kind: str, options: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=f"^{message}"):
+        Landscape(build()).plot(kind, **options)
+
+
+def test_every_option_belongs_to_a_kind_and_every_kind_takes_known_ones() -> None:
+    taken = {name for picture in KINDS.values() for name in picture.options}
+    assert taken - set(OPTIONS) == {"ax", "path"}
+    assert set(OPTIONS) <= taken
 
 
 @pytest.mark.parametrize(
@@ -66,17 +122,6 @@ def test_a_picture_has_the_size_that_is_asked_for(
          "--dpi", "50")  # fmt: skip
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.size == pixels if pixels[1] is not None else picture.width == pixels[0]
-
-
-@pytest.mark.slow
-def test_multiples_in_a_column_with_titles(folder: Path, tmp_path: Path) -> None:
-    arguments = ["--columns", "1", "--title", "first", "--title", "second", "--over", "heatmap", "--dpi", "60"]
-    plot(folder / "a.h5", folder / "b.h5", "-o", tmp_path / "a.png", *arguments)
-    both = [Landscape.load(folder / f"{name}.h5") for name in "ab"]
-    axes = figures.plot_multiples(both, ["first", "second"], "heatmap", 1, theme="light")
-    assert [ax.get_title() for ax in axes] == ["first", "second"]
-    figures.save_figure(axes[0], tmp_path / "b.png", dpi=60)
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_an_animation_as_long_and_as_large_as_asked(folder: Path, tmp_path: Path) -> None:
@@ -107,8 +152,6 @@ def test_the_camera_and_the_title_are_those_that_were_given() -> None:
 def test_wrong_arguments_in_python(look: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         figures.plot_contour(build(), **look)
-    from matplotlib.figure import Figure
-
     with pytest.raises(ValueError, match="size must be left out where ax is given"):
         figures.plot_contour(build(), Figure().add_subplot(), size=(3, 3))
     with pytest.raises(ValueError, match=r"title must be left out for plot_multiples, whose pictures have titles=\["):

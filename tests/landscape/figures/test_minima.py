@@ -18,7 +18,7 @@ from landscape.figures import (
     plot_surface,
     walk_frames,
 )
-from landscape.figures.merge_tree import leaf_order
+from landscape.figures.persistence import leaf_order
 from landscape.grid.data import DirectionsData
 from landscape.landscape import Landscape
 from landscape.roles import NETWORK

@@ -6,8 +6,15 @@ from figure_cases import build, draw, legend_texts, line, texts
 from who_is_there import with_ends, with_networks, with_runs
 
 from landscape.drawing.texts import axis_label, title
-from landscape.figures import plot_contour, plot_contour_lines, plot_heatmap, plot_multiples, plot_profile, plot_surface
-from landscape.figures.animation import walk_frames
+from landscape.figures import (
+    plot_contour,
+    plot_contour_lines,
+    plot_heatmap,
+    plot_multiples,
+    plot_profile,
+    plot_surface,
+    walk_frames,
+)
 from landscape.landscape import Landscape
 
 FLAT = [plot_contour, plot_contour_lines, plot_heatmap]

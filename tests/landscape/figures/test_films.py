@@ -1,3 +1,6 @@
+"""Walks and orbits: what moves, what stays, and the films as they are read back."""
+
+import itertools
 import subprocess
 
 import numpy as np
@@ -8,8 +11,9 @@ from scipy.ndimage import uniform_filter
 from who_is_there import with_runs
 
 from collectors.errors import LandscapeError
-from landscape.figures import save_animation, walk_frames
-from landscape.figures.film import find_ffmpeg
+from landscape.figures import orbit_frames, save_animation, walk_frames
+from landscape.figures.films.film import find_ffmpeg
+from landscape.figures.films.orbit import turns
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
 
@@ -41,6 +45,23 @@ def walk(**changes):
     for name, value in changes.items():
         setattr(data, name, value)
     return data
+
+
+def on_the_surface():
+    """Returns a walk whose feet lie on the surface: behind it or below it the ball would be faint."""
+    data = walk()
+    data.checkpoints.projected["loss"][:] = loss_at(data.checkpoints.x, data.checkpoints.y)
+    return Landscape(data)
+
+
+def film(path):
+    """Returns the frames of an MP4, shape (frames, height, width, 3), decoded by ffmpeg."""
+    command = [find_ffmpeg(), "-loglevel", "error", "-i", str(path), "-f", "image2pipe", "-c:v", "ppm", "-"]
+    raw = subprocess.run(command, check=True, capture_output=True).stdout
+    head = b"".join(line + b"\n" for line in raw.split(b"\n", 3)[:3])
+    width, height = map(int, head.split()[1:3])
+    frames = np.frombuffer(raw, np.uint8).reshape(-1, len(head) + 3 * height * width)
+    return frames[:, len(head) :].reshape(-1, height, width, 3)
 
 
 class TestFrames:
@@ -119,6 +140,31 @@ class TestFrames:
             next(walk_frames(Landscape(data), **arguments))
 
 
+class TestOrbit:
+    @pytest.mark.slow
+    def test_only_the_surface_turns_and_whole_turns_are_closed(self):
+        frames = list(orbit_frames(on_the_surface(), seconds=1, rate=4, dpi=50, theme="light"))
+        assert [frame.shape for frame in frames] == [(270, 480, 3)] * 4
+        assert all((one != other).any() for one, other in itertools.pairwise(frames))
+        # The legend below stays.
+        assert all((frame[-12:] == frames[0][-12:]).all() for frame in frames)
+        assert turns(360, 4) == [0, 90, 180, 270]
+        assert turns(-90, 4) == [0, -30, -60, -90]
+
+    @pytest.mark.slow
+    def test_it_begins_at_the_camera_and_is_the_same_each_time(self):
+        options = {"seconds": 0.5, "rate": 4, "dpi": 40, "theme": "light"}
+        frames = list(orbit_frames(on_the_surface(), turn=-90, camera=(30, 35), **options))
+        again = list(orbit_frames(on_the_surface(), turn=-90, camera=(30, 35), **options))
+        np.testing.assert_array_equal(frames, again)
+        other = next(orbit_frames(on_the_surface(), turn=-90, camera=(60, 35), **options))
+        assert (other != frames[0]).any()
+
+    def test_it_needs_no_path(self):
+        landscape = Landscape(build(points=0, rows=6, columns=6))
+        assert len(list(orbit_frames(landscape, seconds=0.2, rate=10, dpi=30))) == 2
+
+
 class TestFiles:
     @pytest.mark.slow
     def test_gif(self, tmp_path):
@@ -142,15 +188,12 @@ class TestFiles:
     @pytest.mark.slow
     def test_mp4_of_an_odd_size(self, tmp_path):
         path = save_animation(Landscape(walk()), tmp_path / "a.MP4", seconds=0.5, rate=10, size=(9.62, 5.42), dpi=50)
-        command = [find_ffmpeg(), "-loglevel", "error", "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
-        raw = subprocess.run(command, check=True, capture_output=True).stdout
-        height, width = 272, 482
-        film = np.frombuffer(raw, np.uint8).reshape(-1, height, width, 3)
-        assert len(film) == 5 + 10
+        shown = film(path)
+        assert shown.shape == (5 + 10, 272, 482, 3)
         expected = list(walk_frames(Landscape(walk()), seconds=0.5, rate=10, size=(9.62, 5.42), dpi=50))
         assert expected[0].shape == (271, 481, 3)
-        assert np.abs(film[0, :271, :481].astype(int) - expected[0]).mean() < 6
-        assert np.abs(film[-1, :271, :481].astype(int) - expected[-1]).mean() < 6
+        assert np.abs(shown[0, :271, :481].astype(int) - expected[0]).mean() < 6
+        assert np.abs(shown[-1, :271, :481].astype(int) - expected[-1]).mean() < 6
 
     def test_without_ffmpeg_the_way_out_is_named(self, tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", str(tmp_path))
@@ -174,4 +217,39 @@ class TestFiles:
             save_animation(Landscape(walk()), tmp_path / "a.avi")
         with pytest.raises(NotADirectoryError, match=r"path must lie in a directory that exists, but .*none does not"):
             save_animation(Landscape(walk()), tmp_path / "none" / "a.gif", seconds=0.1, dpi=30)
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("move", "held"), [("walk", 5), ("orbit", 0)])
+    def test_an_mp4_has_1920_x_1080_pixels_and_every_frame(self, move, held, tmp_path):
+        path = save_animation(on_the_surface(), tmp_path / "a.mp4", move=move, seconds=0.8, rate=5)
+        assert film(path).shape == (4 + held, 1080, 1920, 3)
+
+    @pytest.mark.slow
+    def test_a_gif_is_smaller_and_an_orbit_runs_in_a_circle(self, tmp_path):
+        path = save_animation(on_the_surface(), tmp_path / "a.gif", move="orbit", seconds=0.3, rate=10)
+        with Image.open(path) as found:
+            assert found.size == (768, 432)
+            assert found.n_frames == 3
+            found.seek(2)
+            assert found.info["duration"] == 100
+
+    def test_a_walk_turns_only_if_it_is_asked_to(self):
+        options = {"seconds": 0.4, "rate": 10, "dpi": 40, "theme": "light"}
+        still = list(walk_frames(on_the_surface(), "surface", **options))
+        turned = list(walk_frames(on_the_surface(), "surface", turn=60, **options))
+        assert (still[0] != still[-1]).any(axis=2).mean() < 0.1
+        assert (turned[0] != turned[-1]).any(axis=2).mean() > 0.1
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"move": "spin"}, "move must be one of 'walk', 'orbit', but got 'spin'"),
+            ({"move": "orbit", "kind": "contour"}, 'kind must be left out for move="orbit"'),
+            ({"turn": 90.0}, 'turn must be 0 for kind="contour"'),
+        ],
+    )
+    def test_wrong_arguments(self, arguments, message, tmp_path):
+        with pytest.raises(ValueError, match=message):
+            save_animation(on_the_surface(), tmp_path / "a.gif", **arguments)
         assert list(tmp_path.iterdir()) == []

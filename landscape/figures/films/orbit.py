@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,24 +10,24 @@ from numpy.typing import NDArray
 
 from collectors.validation import check_float, check_int
 
-from ..drawing.camera import Camera, best_camera
-from ..drawing.canvas import check_size
-from ..drawing.look import Look, check_look
-from ..drawing.sheet import begin
-from .surface3d import SURFACE, draw_surface
+from ...drawing.camera import Camera, best_camera
+from ...drawing.canvas import check_size
+from ...drawing.look import Look, check_look
+from ...drawing.sheet import begin
+from ..surface3d import SURFACE, draw_surface
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from jaxtyping import UInt8
 
-    from ..grid.data import LandscapeData
+    from ...grid.data import LandscapeData
 
 
 INCHES = (9.6, 5.4)
 """Of a moving picture: at 200 dots per inch it has 1920 x 1080 pixels."""
 # The axes leave room for what stands beside them at so many places of the way.
-_PLACES = 12
+PLACES = 12
 
 
 def orbit_frames(
@@ -67,7 +67,7 @@ def orbit_frames(
         sheet.ax.figure.set_dpi(dpi)
         draw_surface(sheet)
         first = sheet.camera or best_camera(landscape, sheet.metric, sheet.scale, sheet.frame)
-        sheet.finish([first.turned(each) for each in np.linspace(0, turn, _PLACES + 1)])
+        sheet.finish([first.turned(each) for each in np.linspace(0, turn, PLACES + 1)])
         yield from frames_from(sheet.ax, [first.turned(each) for each in turns(turn, count)])
 
 
@@ -81,17 +81,26 @@ def turns(turn: float, count: int) -> list[float]:
     return [float(each) for each in np.linspace(0, turn, count, endpoint=not closed)]
 
 
-def frames_from(space: Any, cameras: Sequence[Camera]) -> Iterator[NDArray[Any]]:
-    """Yields three-dimensional axes as each camera sees them; what else is on the figure is drawn once."""
+def frames_from(
+    space: Any, cameras: Sequence[Camera | None], move: Callable[[int], Sequence[Any]] = lambda _frame: ()
+) -> Iterator[NDArray[Any]]:
+    """Yields a frame for each camera, None where the view stays; over it is drawn what ``move`` of it returns.
+
+    Whatever else is on the figure of the axes is drawn once.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas: Any = FigureCanvasAgg(space.figure)
-    space.set_visible(False)
+    space.set_visible(cameras[0] is None)
     canvas.draw()
     still = canvas.copy_from_bbox(space.figure.bbox)
     space.set_visible(True)
-    for camera in cameras:
-        camera.place(space)
+    for frame, camera in enumerate(cameras):
+        moving = move(frame)
         canvas.restore_region(still)
-        space.draw(canvas.get_renderer())
+        if camera is not None:
+            camera.place(space)
+            space.draw(canvas.get_renderer())
+        for artist in moving:
+            artist.axes.draw_artist(artist)
         yield np.asarray(canvas.buffer_rgba())[:, :, :3].copy()

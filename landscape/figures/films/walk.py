@@ -1,8 +1,7 @@
-"""What moves in an animation: each run's walker on the picture, and the dots on the curves beside it."""
+"""The optimizer walks over its landscape: each run's walker on the picture, and dots on the curves beside it."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,22 +9,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..drawing.camera import Camera
-from ..drawing.fitting import settle
-from ..drawing.occlusion import Relief
-from ..drawing.path import PATH, RUN_COLORS, STAR, halo, network_marks, sized
-from ..drawing.sheet import Sheet
-from ..drawing.texts import metric_text, plain, unit_of
-from ..scales.choosing import choose_scale
-from .profile import set_value_axis
+from collectors.validation import check_choice, check_float, check_int
+
+from ...drawing.appearance import appearance_of
+from ...drawing.camera import Camera, best_camera
+from ...drawing.canvas import check_size
+from ...drawing.fitting import settle
+from ...drawing.look import Look, check_dimensions, check_look
+from ...drawing.occlusion import Relief
+from ...drawing.path import PATH, RUN_COLORS, STAR, halo, network_marks, sized
+from ...drawing.sheet import Sheet, begin, shared_scale
+from ...drawing.texts import metric_text, plain, unit_of
+from ...scales.choosing import choose_scale
+from ..multiples import PLANE_KINDS
+from ..profile import set_value_axis
+from .orbit import INCHES, PLACES, frame_count, frames_from, turns
 
 if TYPE_CHECKING:
-    from ..grid.checkpoints import CheckpointsData
+    from typing import Unpack
+
+    from jaxtyping import UInt8
+
+    from ...grid.checkpoints import CheckpointsData
+    from ...grid.data import LandscapeData
 
 # Pieces of the way since the last checkpoint.
 _PIECES = 16
-# A surface that turns leaves room for what stands beside it at so many places of the way.
-_PLACES = 12
 
 
 @dataclass(eq=False)
@@ -39,7 +48,78 @@ class _Walker:
     ball: Any = None
 
 
-class Stage:
+def walk_frames(
+    landscape: LandscapeData,
+    kind: str = "contour",
+    *,
+    turn: float = 0.0,
+    seconds: float = 6.0,
+    rate: int = 30,
+    dpi: int = 100,
+    **look: Unpack[Look],
+) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
+    """Yields pictures of the optimizer walking over the landscape, red, green and blue, shape (height, width, 3).
+
+    Between two checkpoints it walks in a straight line at constant speed. The curves on the right are the checkpoints'
+    own metric and, dashed, that of their feet on the plane, which is the height at which the path is drawn. Of several
+    runs, path and curves have the same colour.
+
+    Args:
+        landscape: a plane with a run's path of at least two checkpoints. Several runs walk at once, each at its place
+            at that epoch or step; one that has ended waits at its end.
+        kind: what it walks over: "contour", "lines", "heatmap" or "surface".
+        turn: how far the camera goes around a surface meanwhile, in degrees; 0 leaves it where it is.
+        seconds: how long the walk takes.
+        rate: frames per second.
+        dpi: dots per inch; a frame is 9.6 x 5.4 inches, or of the look's size.
+        **look: metric, levels, scale, colormap, clip, theme, style, aspect, title, size, camera; see ``Look``.
+
+    Raises:
+        KeyError: the landscape has no such metric.
+        ValueError: the landscape is a line or has no path, or an argument has a wrong value.
+        TypeError: an argument is unknown or has the wrong type.
+    """
+    chosen = PLANE_KINDS[check_choice("kind", kind, tuple(PLANE_KINDS))]
+    count = frame_count(seconds, rate)
+    check_int("dpi", dpi, minimum=20)
+    check_look("walk_frames", look)
+    if check_float("turn", turn) and kind != "surface":
+        raise ValueError(f'turn must be 0 for kind="{kind}", which is flat; kind="surface" can be turned.')
+    check_dimensions("walk_frames", landscape)
+    found = landscape.checkpoints
+    paths = [rows for rows in ([] if found is None else found.paths) if len(rows) > 1]
+    if found is None or not paths:
+        raise ValueError(
+            "walk_frames needs a run's path of at least two checkpoints, but the landscape has none; measure a run's "
+            'PCA landscape, draw a still picture, or go around its surface with move="orbit".'
+        )
+    walks = [found.part(rows) for rows in paths]
+    size = check_size(look.get("size")) or INCHES
+    options: Look = {**look, "scale": shared_scale(chosen, [landscape], look), "levels": None, "clip": None}
+    options |= {"trajectory": False, "size": None}
+    axes = _left_axes(chosen.projection, size, options)
+    with begin(chosen, landscape, axes, options, furniture=False, avoid_path=True) as sheet:
+        chosen.draw(sheet)
+        # Its own legend would take the room that the curve needs.
+        sheet.write_bar(
+            sheet.ax, pad=0.08 if kind == "surface" else 0.02, shrink=0.7 if kind == "surface" else sheet.share
+        )
+        stage = _Stage(sheet, walks)
+        first = sheet.camera or best_camera(landscape, sheet.metric, sheet.scale, sheet.frame)
+        cameras = [first.turned(each) for each in turns(turn, count)] if turn else []
+        yield from stage.frames(np.linspace(0, len(stage.numbers) - 1, count), cameras, dpi)
+
+
+def _left_axes(projection: str | None, size: tuple[float, float], look: Look) -> Any:
+    from matplotlib.figure import Figure
+
+    with appearance_of(look, None).applied():
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.add_gridspec(1, 2, width_ratios=(1.25 if projection is None else 1.9, 1))
+        return figure.add_subplot(grid[0], projection=projection)
+
+
+class _Stage:
     """Draws what does not move once; each frame draws the walkers over a copy of it."""
 
     def __init__(self, sheet: Sheet, paths: Sequence[CheckpointsData]) -> None:
@@ -63,27 +143,19 @@ class Stage:
         """Yields a frame for each moment, a place among ``numbers``; ``cameras`` is empty where the view stays."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-        space: Any = self.sheet.ax
         self.figure.set_dpi(dpi)
-        canvas: Any = FigureCanvasAgg(self.figure)
-        settle(self.figure, cameras[:: max(1, len(cameras) // _PLACES)], grow=False)
+        FigureCanvasAgg(self.figure)  # text is measured as it is drawn
+        settle(self.figure, cameras[:: max(1, len(cameras) // PLACES)], grow=False)
         self.sheet.write_late()
         # The layout engine would place the others anew where one is hidden.
         self.figure.set_layout_engine("none")
-        space.set_visible(not cameras)
-        canvas.draw()
-        space.set_visible(True)
-        still = canvas.copy_from_bbox(self.figure.bbox)
         moving = [artist for walker in self.walkers for artist in (walker.way, walker.ball)]
-        for moment, camera in itertools.zip_longest(moments, cameras):
-            self._move(float(moment))
-            canvas.restore_region(still)
-            if camera is not None:
-                camera.place(space)
-                space.draw(canvas.get_renderer())
-            for artist in (*moving, self.cursor, *self.dots, self.text):
-                artist.axes.draw_artist(artist)
-            yield np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+
+        def move(frame: int) -> list[Any]:
+            self._move(float(moments[frame]))
+            return [*moving, self.cursor, *self.dots, self.text]
+
+        yield from frames_from(self.sheet.ax, cameras or [None] * len(moments), move)
 
     def _places(self, path: CheckpointsData) -> NDArray[Any]:
         assert path.y is not None
@@ -124,7 +196,7 @@ class Stage:
         """Adds a line or marks to the picture; a surface hides what lies behind it."""
         if self.relief is None:
             return self.sheet.ax.plot(*places.T, **style)[0]
-        from ..drawing.surface_line import SurfaceLine
+        from ...drawing.surface_line import SurfaceLine
 
         return self.sheet.ax.add_line(SurfaceLine(places, self.relief, **style))
 
