@@ -181,7 +181,7 @@ def _captions(picture: Picture, landscapes: Sequence[Landscape], options: Mappin
         significance = options.get("significance", 2.0) or None
         if len(metrics) > 1:
             return [captions.difference_caption(first, *metrics, significance=significance, **without)]
-        return [captions.difference_caption(*landscapes, significance=significance, **look)]
+        return [captions.difference_caption(first, landscapes[1], significance=significance, **look)]
     if picture.name == "barriers":
         return [captions.barriers_caption(by_file(landscapes), **look)]
     if picture.name == "profile" and len(metrics) > 1:

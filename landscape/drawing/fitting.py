@@ -35,7 +35,7 @@ _MORE = 1.5
 _SLIDE = (10.0, 7.0)
 
 
-def settle(figure: Figure, cameras: Sequence[Camera] = (), *, grow: bool = True) -> bool:
+def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True) -> bool:
     """Lays a figure out so that nothing leaves it or overlaps; False says that one of several pictures is too small.
 
     What is placed in pixels finds the axes in their final place then, where they stay for all ``cameras``.

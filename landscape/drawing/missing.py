@@ -101,7 +101,7 @@ def draw_interpolated(
     return _dots(ax, points, measured, size, color="black", label=label, **edge)
 
 
-def _dots(ax: Axes, points: tuple[NDArray[Any], NDArray[Any]], where: NDArray[Any], size: float, **style: Any) -> Any:
+def _dots(ax: Axes, points: tuple[NDArray[Any], NDArray[Any]], where: NDArray[Any], size: float, **style: Any) -> list[Any]:
     x, y = (axis[where] for axis in points)
     return ax.plot(x, y, linestyle="none", marker="o", markersize=size, alpha=0.75, zorder=2.5, **style)
 
