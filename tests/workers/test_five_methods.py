@@ -127,5 +127,5 @@ def test_a_line_and_its_buffers(buffers):
 def test_what_needs_gradients_is_refused_by_name():
     with pytest.raises(CurvatureError, match=r"Bowl makes no products of the Hessian, .* measures the trace"):
         measure_curvature(FIRST, Bowl, device_ids=[0], progress=False)
-    with pytest.raises(CurveError, match=r"Bowl cannot fit a curve, which needs gradients .* \(landscape\.barrier\)"):
+    with pytest.raises(CurveError, match=r"Bowl cannot fit a curve, which needs gradients .* \(Measure\.barrier\)"):
         connect(FIRST, LAST, Bowl, device_ids=[0], progress=False)

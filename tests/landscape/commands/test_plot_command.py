@@ -195,9 +195,10 @@ OWNED = [
     *(("a", f"--{name}=2", f"--{name} must be left out for a contour; it belongs to --kind {owner}")
       for name, owner in (
           ("columns", "multiples"), ("significance", "difference"), ("turn", "animation"), ("seconds", "animation"),
-          ("rate", "animation"), ("move", "animation"), ("pixels", "hero"), ("background", "hero"),
+          ("rate", "animation"), ("move", "animation"), ("background", "hero"),
           ("interpolation", "hero"))),
-    ("a", "--labels", "--labels must be left out for a contour; it belongs to --kind hero"),
+    *(("a", option, f"{option.partition('=')[0]} must be left out for a contour; it belongs to --kind hero")
+      for option in ("--labels", "--pixels=640x480")),
     ("a", "--kind=uncertainty --significance=2", "--significance must be left out for an uncertainty; it belongs"),
     ("a", "--kind=hero --seconds=3", "--seconds must be left out for a hero"),
     ("a", "--kind=hero --style=paper", "--style must be left out for --kind hero"),
