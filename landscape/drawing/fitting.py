@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from .times import TIME_BAR, strips_height
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from .camera import Camera
 
 # Between what is written and the figure's edge, and between two titles, in points.
@@ -35,7 +33,7 @@ _MORE = 1.5
 _SLIDE = (10.0, 7.0)
 
 
-def settle(figure: Figure, cameras: Sequence[Camera] = (), *, grow: bool = True) -> bool:
+def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True) -> bool:
     """Lays a figure out so that nothing leaves it or overlaps; False says that one of several pictures is too small.
 
     What is placed in pixels finds the axes in their final place then, where they stay for all ``cameras``.

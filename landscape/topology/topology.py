@@ -247,7 +247,7 @@ def _place(landscape: LandscapeData, values: NDArray[np.float64], point: int) ->
     }
 
 
-def _surroundings(values: NDArray[np.float64], point: int) -> dict[str, bool]:
+def _surroundings(values: NDArray[np.float64], point: int) -> dict[str, Any]:
     """Returns whether a point is the first or the last along an axis, and whether a neighbour has no finite value."""
     index = np.unravel_index(point, values.shape)
     around = tuple(slice(max(part - 1, 0), part + 2) for part in index)
