@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from .times import TIME_BAR, strips_height
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from .camera import Camera
 
 # Between what is written and the figure's edge, and between two titles, in points.

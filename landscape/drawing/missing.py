@@ -93,7 +93,7 @@ def draw_interpolated(
     )
     if not interpolated.any():
         return []
-    edge = {"markeredgecolor": "black", "markeredgewidth": 0.15 * size}
+    edge: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.15 * size}
     if interpolated.sum() <= measured.sum():
         label = f"interpolated ({interpolated.sum():,})"
         return _dots(ax, points, interpolated, size, color="white", label=label, **edge)
@@ -101,9 +101,11 @@ def draw_interpolated(
     return _dots(ax, points, measured, size, color="black", label=label, **edge)
 
 
-def _dots(ax: Axes, points: tuple[NDArray[Any], NDArray[Any]], where: NDArray[Any], size: float, **style: Any) -> list[Any]:
+def _dots(
+    ax: Axes, points: tuple[NDArray[Any], NDArray[Any]], where: NDArray[Any], size: float, **style: Any
+) -> list[Any]:
     x, y = (axis[where] for axis in points)
-    return ax.plot(x, y, linestyle="none", marker="o", markersize=size, alpha=0.75, zorder=2.5, **style)
+    return list(ax.plot(x, y, linestyle="none", marker="o", markersize=size, alpha=0.75, zorder=2.5, **style))
 
 
 def coarse_text(shown: NDArray[Any]) -> str:
@@ -138,9 +140,7 @@ def mark_measured(sheet: Sheet, points: tuple[NDArray[Any], NDArray[Any]], size:
     count = int(measured.sum())
     if not 0 < count <= _MOST_DOTS or count >= np.isfinite(sheet.coarse).sum():
         return []
-    return list(
-        _dots(sheet.ax, points, measured, size, color="black", markeredgewidth=0, label=f"measured ({count:,})")
-    )
+    return _dots(sheet.ax, points, measured, size, color="black", markeredgewidth=0, label=f"measured ({count:,})")
 
 
 def washed(colors: Colormap, page: str) -> Colormap:
