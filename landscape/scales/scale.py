@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 # Matplotlib's contours end at 1e250.
 EXTREME = 1e200
-# Of ten: the least that is not rounded to 0, and the largest of which two numbers have a finite sum.
-_LEAST_EXPONENT, _LARGEST_EXPONENT = -323, 300
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ class Scale:
         """Returns the values that have these heights."""
         heights = np.asarray(heights, np.float64)
         if self.kind == "log":
-            return np.asarray(10.0 ** np.clip(heights, _LEAST_EXPONENT, _LARGEST_EXPONENT))
+            return np.asarray(10.0**heights)
         if self.kind == "symlog":
             size = np.abs(heights)
             return np.asarray(
@@ -145,16 +143,17 @@ class Scale:
 
     def norm(self) -> Normalize:
         """Returns matplotlib's map from values to colours."""
-        from matplotlib.colors import FuncNorm, LogNorm, Normalize
+        from matplotlib.colors import FuncNorm, Normalize
+
+        from .log_norm import WideLogNorm
 
         if self.flat:
             return Normalize()
-        if self.kind == "linear":
-            return Normalize(self.low, self.high)
-        # A colour bar asks what value lies its own length beyond its end; LogNorm would say infinity, with a warning.
-        if self.kind == "log" and 2 * math.log10(self.high) - math.log10(self.low) < _LARGEST_EXPONENT:
-            return LogNorm(self.low, self.high)
-        return FuncNorm((self.forward, self.height_values), self.low, self.high)
+        if self.kind == "log":
+            return WideLogNorm(self.low, self.high)
+        if self.kind == "symlog":
+            return FuncNorm((self.forward, self.height_values), self.low, self.high)
+        return Normalize(self.low, self.high)
 
     def bands(self, count: int = 64) -> NDArray[Any]:
         """Returns the bounds of ``count`` colour bands from low to high, evenly spaced on the scale."""

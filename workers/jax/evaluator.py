@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -91,7 +90,7 @@ class JaxEvaluator(NetworkEvaluator):
         self._plane: Plane | None = None
         self._points_at_once: dict[str, int] = {}
         with self.settings():
-            self._initial_state = self._placement.place_arrays(
+            self._initial_state = self._place_arrays(
                 {name: np.asarray(value) for name, value in self._network.arrays.items()}
             )
             self._state = self._initial_state
@@ -111,19 +110,15 @@ class JaxEvaluator(NetworkEvaluator):
         corners = [{name: array.astype(types[name]) for name, array in corner.items()} for corner in between.corners]
         with self.settings():
             self._plane = Plane(
-                self._placement.place_arrays(
-                    {name: np.asarray(origin[name]).astype(dtype) for name, dtype in wide.items()}
-                ),
+                self._place_arrays({name: np.asarray(origin[name]).astype(dtype) for name, dtype in wide.items()}),
                 [
-                    self._placement.place_arrays(
-                        {name: np.asarray(direction[name], dtype) for name, dtype in wide.items()}
-                    )
+                    self._place_arrays({name: np.asarray(direction[name], dtype) for name, dtype in wide.items()})
                     for direction in directions
                 ],
-                self._placement.place_arrays(fixed),
-                [self._placement.place_arrays(corner) for corner in corners],
+                self._place_arrays(fixed),
+                [self._place_arrays(corner) for corner in corners],
                 dict.fromkeys(between.vectors, 0),
-                [self._placement.place_arrays(network) for network in between.networks if network],
+                [self._place_arrays(network) for network in between.networks if network],
             )
             self._points_at_once = {}
             # Compiled here rather than at the first point, whose time a survey uses to forecast its own.
@@ -139,12 +134,12 @@ class JaxEvaluator(NetworkEvaluator):
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
         fixed = checks.check_loaded(self._plane).fixed
         with self.settings():
-            state = self._placement.place_arrays({info.name: parameters[info.name] for info in self.space.parameters})
+            state = self._place_arrays({info.name: parameters[info.name] for info in self.space.parameters})
             names = [info.name for info in self.space.buffers]
             state |= (
                 {name: fixed[name] for name in names}
                 if buffers is None
-                else self._placement.place_arrays({name: buffers[name] for name in names})
+                else self._place_arrays({name: buffers[name] for name in names})
             )
             return self._measure_each(
                 lambda item: self._values_of(state, self._placed_batches(item), item.totals, item)
@@ -173,7 +168,7 @@ class JaxEvaluator(NetworkEvaluator):
     ) -> tuple[list[JaxTotal], dict[str, JaxTotal]]:
         """Returns the ways to add the loss up, and the metrics, from the first batch."""
         with checks.callback_errors("compiled and evaluated"):
-            outputs = jax.eval_shape(functools.partial(outputs_of, self._network), self._initial_state, batch.inputs)
+            outputs = jax.eval_shape(self._outputs, self._initial_state, batch.inputs)
             whole, split, totals = make_totals(loss, metrics, outputs, batch)
         candidates = [whole] if split is None else [whole, split]
         self._functions = CompiledFunctions(self._network, [*candidates, *totals.values()])
@@ -217,6 +212,9 @@ class JaxEvaluator(NetworkEvaluator):
             with naming_set(item.name):
                 jax.block_until_ready(self._start(np.zeros((1, axes)), ends(self._placed_batches(item))))
 
+    def _outputs(self, state: Mapping[str, Any], inputs: Any) -> Any:
+        return outputs_of(self._network, state, inputs)
+
     def _measure_points(self, item: MeasuredSet, points: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Returns the values of a data set at points, shape (points, axes), by the metric's own name."""
         columns: list[dict[str, NDArray[Any]]] = []
@@ -244,7 +242,8 @@ class JaxEvaluator(NetworkEvaluator):
 
     def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
         """Measures batches where the network is."""
-        return self._values_of(self._state, self._put_batches(batches), [loss, *metrics.values()])
+        placed = [Batch(self._place(batch.inputs), self._place(batch.targets), batch.size) for batch in batches]
+        return self._values_of(self._state, placed, [loss, *metrics.values()])
 
     def _values_of(
         self,
@@ -271,12 +270,10 @@ class JaxEvaluator(NetworkEvaluator):
         batch_size = item.plan.batch_size
         if item.name not in self._placed or self._placed[item.name][0] != batch_size:
             self._placed.pop(item.name, None)
-            self._placed[item.name] = (batch_size, self._put_batches(item.samples.batches(batch_size)))
+            batches = item.samples.batches(batch_size)
+            placed = [Batch(self._place(batch.inputs), self._place(batch.targets), batch.size) for batch in batches]
+            self._placed[item.name] = (batch_size, placed)
         return self._placed[item.name][1]
-
-    def _put_batches(self, batches: Sequence[Batch]) -> list[Batch]:
-        place = self._placement.place
-        return [Batch(place(batch.inputs), place(batch.targets), batch.size) for batch in batches]
 
     def _group_size(self, item: MeasuredSet, points: int) -> int:
         if points < POINTS_AT_ONCE or self._placement.is_kept:
@@ -290,6 +287,12 @@ class JaxEvaluator(NetworkEvaluator):
     def settings(self) -> contextlib.AbstractContextManager[None]:
         """Returns the context in which everything is computed."""
         return measurement_settings(self._placement.device)
+
+    def _place(self, tree: Any) -> Any:
+        return self._placement.place(tree)
+
+    def _place_arrays(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        return self._placement.place_arrays(arrays)
 
 
 def _add_up(
