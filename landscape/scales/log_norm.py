@@ -14,5 +14,5 @@ class WideLogNorm(LogNorm):
 
     def inverse(self, value: Any) -> Any:
         """Returns the values of shares from 0 to 1; a bar's pointed ends ask for -1 and 2."""
-        low, high = np.log10([self.vmin, self.vmax])
+        low, high = (np.log10(float(end or np.nan)) for end in (self.vmin, self.vmax))
         return super().inverse(np.minimum(value, (_LARGEST_EXPONENT - low) / (high - low)))
