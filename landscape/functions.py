@@ -1,4 +1,4 @@
-"""One call for one measurement: each function makes a ``Measure`` of its options and asks it once."""
+"""One call for one measurement: each function asks a ``Measure`` of its options once; None after a dry run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .measure import Measure
 from .paths.barrier import Barrier
 from .paths.path import Path
 from .planes.plane import Plane
-from .record.options import split_options
+from .record.options import GridOptions, MeasureOptions, documented, split_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,37 +24,74 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-def evaluate(plane: Plane | Path, callback_fn: Callable[[], Any], **options: Any) -> Landscape | None:
+@documented(MeasureOptions, GridOptions)
+def evaluate(
+    plane: Plane | Path,
+    callback_fn: Callable[[], Any],
+    *,
+    size: int | tuple[int, int] = 40,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    output: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Landscape:
     """Measures a plane or a line.
 
     Args:
         plane: as ``Measure.grid`` takes it.
         callback_fn: as ``Measure`` takes it.
-        **options: of ``Measure`` and of ``Measure.grid``, such as ``size=40, output="a.h5", num_samples=1000``.
+        size: points along each axis, see ``Measure.grid``, as for the next three.
+        x: coordinates along the first direction.
+        y: coordinates along the second direction.
+        output: the landscape file.
+        **options: of ``Measure`` and of ``Measure.grid``.
+
+    Returns:
+        The landscape; its ``path`` is ``output``. None after a dry run.
     """
     shared, others = split_options(options)
-    return Measure(callback_fn, **shared).grid(plane, **others)
+    return Measure(callback_fn, **shared).grid(plane, size=size, x=x, y=y, output=output, **others)
 
 
 def measure_points(
     plane: Plane, callback_fn: Callable[[], Any], points: ArrayLike, **options: Any
-) -> dict[str, Float64[np.ndarray, " k"]] | None:
+) -> dict[str, Float64[np.ndarray, " k"]]:
     """Measures points of a plane or a line; the options are those of ``Measure``."""
     return Measure(callback_fn, **options).points(plane, points)
 
 
-def barrier(a: Weights, b: Weights, callback_fn: Callable[[], Any], points: int = 25, **options: Any) -> Barrier | None:
+def barrier(a: Weights, b: Weights, callback_fn: Callable[[], Any], points: int = 25, **options: Any) -> Barrier:
     """Measures the loss between two networks; the options are those of ``Measure`` and ``Measure.barrier``."""
     shared, others = split_options(options)
     return Measure(callback_fn, **shared).barrier(a, b, points, **others)
 
 
 def connect(
-    a: Weights, b: Weights, callback_fn: Callable[[], Any], kind: str = "bezier", bends: int = 1, **options: Any
-) -> Path | None:
-    """Fits a curve between two networks; the options are those of ``Measure`` and ``Measure.connect``."""
+    a: Weights,
+    b: Weights,
+    callback_fn: Callable[[], Any],
+    kind: str = "bezier",
+    bends: int = 1,
+    steps: int = 500,
+    learning_rate: float = 0.01,
+    batch_size: int = 64,
+    **options: Any,
+) -> Path:
+    """Fits a curve between two networks; the options are those of ``Measure`` and ``Measure.connect``.
+
+    Args:
+        a: as ``Measure.connect`` takes it, and so are the next.
+        b: of the last network.
+        callback_fn: as ``Measure`` takes it.
+        kind: "bezier" or "polygon".
+        bends: how many control points.
+        steps: of Adam.
+        learning_rate: of its first step.
+        batch_size: samples of a step.
+        **options: those of ``Measure``, ``names`` and ``output``.
+    """
     shared, others = split_options(options)
-    return Measure(callback_fn, **shared).connect(a, b, kind, bends, **others)
+    return Measure(callback_fn, **shared).connect(a, b, kind, bends, steps, learning_rate, batch_size, **others)
 
 
 def refine(
@@ -64,7 +101,7 @@ def refine(
     size: int | tuple[int, int] | None = None,
     factor: int | tuple[int, int] | None = None,
     **options: Any,
-) -> Landscape | None:
+) -> Landscape:
     """Measures a landscape on a finer grid; the options are those of ``Measure`` and ``Measure.regrid``."""
     shared, others = split_options(options)
     if size is None and factor is None:
@@ -81,7 +118,7 @@ def widen(
     margin: float | None = None,
     limits: Sequence[float] | None = None,
     **options: Any,
-) -> Landscape | None:
+) -> Landscape:
     """Measures more around a landscape; the options are those of ``Measure`` and ``Measure.regrid``."""
     shared, others = split_options(options)
     if margin is None and limits is None:
@@ -89,7 +126,7 @@ def widen(
     return Measure(callback_fn, **shared).regrid(file, margin=margin, limits=limits, **others)
 
 
-def measure_curvature(weights: Weights, callback_fn: Callable[[], Any], **options: Any) -> Curvature | None:
+def measure_curvature(weights: Weights, callback_fn: Callable[[], Any], **options: Any) -> Curvature:
     """Measures how a loss bends; the options are those of ``Measure`` and ``Measure.curvature``."""
     shared, others = split_options(options)
     return Measure(callback_fn, **shared).curvature(weights, **others)
@@ -108,7 +145,7 @@ def trace_by_lines(weights: Weights, callback_fn: Callable[[], Any], lines: int 
 
 def compare(
     recipes: Mapping[str, Sequence[Any] | Mapping[Any, Any]], callback_fn: Callable[[], Any], **options: Any
-) -> Comparison | None:
+) -> Comparison:
     """Compares recipes; the options are those of ``Measure`` and ``Measure.compare``."""
     shared, others = split_options(options)
     return Measure(callback_fn, **shared).compare(recipes, **others)

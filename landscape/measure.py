@@ -28,6 +28,7 @@ from .paths.connecting import fit_curve
 from .paths.path import Path
 from .planes.extent import check_extent
 from .planes.plane import Plane
+from .record.driver import measuring
 from .record.options import (
     OPTIONS,
     ChangeOptions,
@@ -40,7 +41,7 @@ from .record.options import (
     documented,
     with_defaults,
 )
-from .record.workers import given_plan
+from .record.workers import given_plan, measurement_options
 from .record.writer import output_file
 
 if TYPE_CHECKING:
@@ -56,11 +57,17 @@ _OF_FILE = ("num_samples", "samples", "seed", "seed_each_point", "overwrite")
 _LEFT_OUT: Mapping[str, tuple[Sequence[str], str]] = {
     "points": (("keep_samples",), "points lie in no file"),
     "regrid": ((*_OF_FILE, *_OF_POINTS[1:]), "the file says how it was measured"),
-    "curvature": (_OF_POINTS, "products are made with the loss alone, in float32"),
-    "hessian_plane": ((*_OF_POINTS, "budget"), "products are made with the loss alone, in float32"),
+    "curvature": ((*_OF_POINTS, "compile"), "products are made with the loss alone, in float32, and not compiled"),
+    "hessian_plane": (
+        (*_OF_POINTS, "compile", "budget"),
+        "products are made with the loss alone, in float32, and not compiled",
+    ),
     "trace": ((*_OF_POINTS, "seed_each_point", "budget", "dry_run"), "it is a few losses, in float32"),
     "compare": (_OF_POINTS[:3], "networks are compared by the loss alone"),
-    "connect": ((*_OF_POINTS, "seed_each_point"), "a curve is fitted with the loss alone, in float32"),
+    "connect": (
+        (*_OF_POINTS, "compile", "seed_each_point"),
+        "a curve is fitted with the loss alone, in float32, and not compiled",
+    ),
 }
 
 
@@ -68,9 +75,10 @@ _LEFT_OUT: Mapping[str, tuple[Sequence[str], str]] = {
 class Measure:
     """Measures a network's loss: over grids and at points, its curvature, barriers and curves between networks.
 
-    ``Measure(callback_fn, num_samples=1000, device_ids=[0, 1], budget="2h")`` holds what all measurements share; each
-    method takes what is its own. With ``dry_run=True`` a method prints what it would measure and how long that would
-    take, writes nothing and returns None.
+    ``Measure(callback_fn, num_samples=1000, device_ids=[0, 1])`` holds what measurements share; each method takes what
+    is its own, and refuses a shared option that it has no use for: make another ``Measure`` for it. With
+    ``dry_run=True`` a method prints what it would measure and how long that would take, writes nothing and returns
+    None; only ``hessian_plane`` returns a plane for a dry run of ``grid``, whose directions are any ones.
 
     Args:
         callback_fn: takes no argument, returns (model, network, dataset, metrics); for PyTorch a Model or a loss
@@ -87,10 +95,11 @@ class Measure:
 
     def __init__(self, callback_fn: Callable[[], Any], **options: Unpack[MeasureOptions]) -> None:
         self._options: dict[str, Any] = with_defaults("Measure", MeasureOptions, options)
-        self._options["plan"] = given_plan(self._options)
+        measurement_options(self._options)
         self._callback_fn = callback_fn
 
     @documented(GridOptions)
+    @measuring
     def grid(
         self,
         plane: Plane | Path,
@@ -135,6 +144,7 @@ class Measure:
         with route.kept_beside(path, chosen) if route else contextlib.nullcontext():
             return _landscape(measure_plane(plane, self._callback_fn, grid, chosen, path))
 
+    @measuring
     def points(self, plane: Plane, points: ArrayLike) -> dict[str, Float64[np.ndarray, " k"]] | None:
         """Measures k points of a plane or a line, wherever they lie; nothing is interpolated or written.
 
@@ -151,6 +161,7 @@ class Measure:
         return measure_points(plane, self._callback_fn, points, self._with("points"))
 
     @documented(SamplingOptions)
+    @measuring
     def barrier(
         self,
         a: Weights | Path,
@@ -185,11 +196,14 @@ class Measure:
         route = a if isinstance(a, Path) else None
         if (route is None) == (b is None):
             raise TypeError("barrier takes two networks, or a Path alone.")
+        if route is not None and names is not None:
+            raise ValueError("names must be left out for a Path, whose ends have names.")
         path = None if output is None else output_file(output, () if route else (a, b))
         with route.kept_beside(path, chosen) if route else contextlib.nullcontext():
             line = None if route is None else route.line()
             return measure_barrier(line, (a, b), names, self._callback_fn, points, path, chosen)
 
+    @measuring
     def connect(
         self,
         a: Weights,
@@ -234,6 +248,7 @@ class Measure:
         return fit_curve((a, b), names, self._callback_fn, settings, path, chosen)
 
     @documented(ChangeOptions)
+    @measuring
     def regrid(
         self,
         file: str | os.PathLike[str],
@@ -277,6 +292,7 @@ class Measure:
         return _landscape(regrid(source, change, self._callback_fn, plane, run, output, chosen))
 
     @documented(CurvatureOptions)
+    @measuring
     def curvature(
         self,
         weights: Weights,
@@ -358,6 +374,7 @@ class Measure:
         return measure_trace(weights, self._callback_fn, lines, self._with("trace"))
 
     @documented(CompareOptions)
+    @measuring
     def compare(
         self,
         recipes: Mapping[str, Sequence[Any] | Mapping[Any, Any]],
@@ -391,8 +408,10 @@ class Measure:
         names, reason = _LEFT_OUT.get(method, ((), ""))
         for name in names:
             if self._options[name] != OPTIONS[name].default:
-                raise ValueError(f"{name} must be left out for {method}: {reason}.")
-        return {**self._options, **(with_defaults(f"Measure.{method}", kind, options or {}) if kind else {})}
+                raise ValueError(f"{name} must be left out for Measure.{method}: {reason}.")
+        chosen = {**self._options, **(with_defaults(f"Measure.{method}", kind, options or {}) if kind else {})}
+        # The precision of another grid is the file's.
+        return chosen if method == "regrid" else {**chosen, "plan": given_plan(chosen)}
 
 
 def _landscape(measured: tuple[LandscapeData, SurveyReport] | None) -> Landscape | None:

@@ -164,13 +164,14 @@ class SummaryLandscape:
             measured = carry_out(experiments, files, callback_fn, how, whole, points=points)
         return [Landscape(data, report=report) for data, report in measured]
 
+    @documented(RunCurvatureOptions)
     def gen_curvature(
         self,
         callback_fn: Callable[[], Any],
         numbers: Iterable[int] | None = None,
         *,
         output: str | os.PathLike[str] | None = None,
-        **options: Any,
+        **options: Unpack[RunCurvatureOptions],
     ) -> Curvature | None:
         """Measures how the loss bends at the checkpoints: eigenvalues of its Hessian, their sum, their density.
 
@@ -181,8 +182,8 @@ class SummaryLandscape:
             callback_fn: takes no argument, returns (model, network, dataset, metrics) of PyTorch or JAX.
             numbers: of the checkpoints (their steps or epochs); None takes all. What the file holds of others stays.
             output: the directory for the file, a folder or an fsspec URL; None means summary_dir.
-            **options: see ``Measure.curvature`` and ``Measure``, whose ``num_samples`` is by default as many as were
-                collected for landscapes; and ``name``, the beginning of the file's name instead of "curvature".
+            **options: see ``RunCurvatureOptions``; ``num_samples`` is by default as many as were collected for
+                landscapes, and ``name`` the beginning of the file's name instead of "curvature".
 
         Returns:
             The curvature, a row for each checkpoint of the file; None after a dry run.

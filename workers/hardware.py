@@ -140,6 +140,7 @@ def _free_of_control_groups() -> list[float]:
 
 def _numbers(file: Path) -> dict[str, int]:
     """Returns what stands behind the first word of each line in a file of the kernel; nothing where it is not there."""
-    with contextlib.suppress(OSError):
-        return {line.split()[0]: int(line.split()[1]) for line in file.read_text("ascii").splitlines() if line.strip()}
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        words = (line.split() for line in file.read_text("ascii").splitlines())
+        return {found[0]: int(found[1]) for found in words if len(found) > 1 and found[1].isdigit()}
     return {}

@@ -47,7 +47,10 @@ def is_ours(error: Exception) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _is_users(filename: str) -> bool:
-    return not (_is_our_file(filename) or filename.startswith("<frozen") or is_installed(Path(filename)))
+    # Names such as "<frozen ...>" and "<__array_function__ internals>" are no places; notebooks' cells are files.
+    if filename.startswith("<"):
+        return filename in ("<stdin>", "<string>")
+    return not (_is_our_file(filename) or is_installed(Path(filename)))
 
 
 def _is_our_file(filename: str) -> bool:

@@ -81,7 +81,8 @@ def take_apart(network: Any) -> NamedArrays:
         if tensor_name in places:
             raise ValueError(f"parameters hold two arrays that are both called {tensor_name!r}; rename one of them.")
         places[tensor_name] = index
-        axes = known_axes.get(tensor_name) or _filter_axes(tensor_name, shapes[tensor_name], shapes)
+        axes = known_axes.get(tensor_name)
+        axes = _filter_axes(tensor_name, shapes[tensor_name], shapes) if axes is None else axes
         further = aliases.get(tensor_name, ())
         tensors.append(_describe(tensor_name, leaves[index], is_parameter, network.trainable, further, axes))
     if not tensors:

@@ -144,9 +144,9 @@ def _read(kind: str | None, files: Sequence[str], output: Path, metrics: Sequenc
     if kind == "hero":
         check_png("--output", output)
     if is_moving and kind != "animation":
+        instead = ", the name of an animation (--kind animation)" if of == "landscape" else ""
         raise ValueError(
-            f"--output must end in .png, .pdf or .svg for {picture.called}, but got {str(output)!r}, the name of an "
-            "animation (--kind animation)."
+            f"--output must end in .png, .pdf or .svg for {picture.called}, but got {str(output)!r}{instead}."
         )
     if kind == "animation" and not is_moving:
         raise ValueError(f"--output must end in .gif or .mp4 for an animation, but got {str(output)!r}.")
@@ -155,7 +155,7 @@ def _read(kind: str | None, files: Sequence[str], output: Path, metrics: Sequenc
 
 def _with_topology(picture: Picture, typed: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the options with --persistence as ``topology`` where minima are only marked."""
-    if "persistence" not in typed or "persistence" in picture.options:
+    if "persistence" not in typed or "persistence" in picture.options or "topology" not in picture.options:
         return dict(typed)
     persistence = check_float("--persistence", typed["persistence"], minimum=0)
     if "topology" not in typed:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _MATRICES = {"hessian": "Hessian", "ggn": "Gauss-Newton matrix (GGN)"}
 _SMALL = "₀₁₂₃₄₅₆₇₈₉"
-MISSING = {"pending": ".", "failed": "x"}
 
 
 class MeasuredCurvature(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from collectors.errors import FileWriteError, LandscapeError
@@ -18,7 +19,6 @@ from ..grid.data import LandscapeData
 from ..record.whole_file import holds_ours
 from ..replacing import already_there, check_no_input
 from .arrays import CSV, NETCDF, NPZ
-from .formats import Images
 from .gltf import GLB, GLTF
 from .landscaper import LANDSCAPER, read_landscaper_archive
 from .li import LI, read_li_surface
@@ -92,6 +92,8 @@ def export_landscape(
     if chosen.suffix and target.suffix.lower() != chosen.suffix:
         raise wrong_value("path", f"the name of a {chosen.suffix} file, which the format {name!r} is", os.fspath(path))
     try:
+        if chosen.suffix:  # before a large landscape is made into text
+            _check_targets((target,), landscape, overwrite)
         images = chosen.images(landscape, target, metric)
         _check_targets(images, landscape, overwrite)
         write_files(images)
@@ -155,8 +157,8 @@ def _format_name(path: Path, name: str | None) -> str:
     return found
 
 
-def _check_targets(images: Images, landscape: LandscapeData, overwrite: bool) -> None:
-    for file in images:
+def _check_targets(files: Iterable[Path], landscape: LandscapeData, overwrite: bool) -> None:
+    for file in files:
         check_can_be_file("path", file)
         check_no_input("path", file, [landscape.path])
         with naming(file):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -116,6 +116,8 @@ def plot_routes(
 
 def barriers_scale(lines: Sequence[LandscapeData], look: Look) -> Scale:
     """Returns the scale of several ways: the user's, or one that spans all, which is linear unless another is asked."""
+    if isinstance(look.get("scale"), Scale):
+        return cast("Scale", look["scale"])
     options: Look = {"scale": "linear", **look, "trajectory": True}
     return shared_scale(BARRIERS, lines, options)
 

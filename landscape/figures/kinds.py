@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from collectors.validation import check_int
+from collectors.validation import check_choice, check_int, wrong_value
 
 from ..drawing.appearance import FONTS, STYLES, THEMES
 from ..drawing.camera import MOVES
@@ -131,6 +131,8 @@ class Picture:
     def checked(self, objects: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the options; a ValueError says what belongs to another kind, or is not as many as it takes."""
         metrics, count = names_of(options.get("metric", "loss")), len(objects)
+        if "metric" in options and not metrics:
+            raise wrong_value("metric", "a name, or a list of at least one", options["metric"])
         if self.several == "pair" and (count, len(metrics)) not in ((2, 1), (1, 2)):
             raise ValueError(
                 f'kind="{self.name}" needs two landscapes, or two metrics of one (the second is subtracted from the '
@@ -163,7 +165,9 @@ class Picture:
         belongs = " or ".join(f'kind="{picture.name}"' for picture in owners)
         if len(owners) > 2:
             belongs = f"pictures of {files.pop()}s" if len(files) == 1 else "other pictures"
-        instead = f' Use kind="{value}".' if name == "over" else ""
+        if name == "ax" and self.file == "landscape":
+            return ValueError(f"ax must be left out for {self.called}, which makes a figure of its own.")
+        instead = f' Use kind="{value}".' if name == "over" and self.file == "landscape" else ""
         # What is switched off is typed as such.
         switched = f"{name}={value}" if isinstance(value, bool) else name
         return ValueError(f"{switched} must be left out for {self.called}; it belongs to {belongs}.{instead}")
@@ -212,12 +216,16 @@ def _difference(landscapes: Sequence[LandscapeData], significance: float | None 
 def _multiples(landscapes: Sequence[LandscapeData], metric: Any = "loss", **options: Any) -> Any:
     titles, over, columns = (options.pop(name, None) for name in ("title", "over", "columns"))
     titles = None if titles is None else names_of(titles)
+    if over is not None:
+        check_choice("over", over, tuple(PLANE_KINDS))
     return plot_multiples(landscapes, titles, over, columns, metrics=names_of(metric), **options)
 
 
 def _animation(landscapes: Sequence[LandscapeData], path: Any = None, over: str | None = None, **options: Any) -> Any:
     if not options.get("trajectory", True) and options.get("move") != "orbit":
         raise ValueError('trajectory=False must be left out for an animation of the path; move="orbit" needs none.')
+    if over is not None:
+        check_choice("over", over, tuple(PLANE_KINDS))
     return save_animation(landscapes[0], path, over, **options)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +92,8 @@ def sides(landscape: LandscapeData, metric: str, others: Sequence[str]) -> tuple
 
 def left_scale(landscape: LandscapeData, shown: Sequence[str], look: Look) -> Scale:
     """Returns the scale of the axis on the left: the user's, or one that spans all metrics that are shown on it."""
+    if isinstance(look.get("scale"), Scale):
+        return cast("Scale", look["scale"])
     return shared_scale(PROFILE, [landscape] * len(shown), {**look, "trajectory": True}, list(shown))
 
 

@@ -16,7 +16,7 @@ from workers.measuring.checks import check_determinism
 from workers.pool import PointTask, Pool, Result
 from workers.users_code import warn_user
 
-from ..planes.plane import Axes, Plane, buffer_policy
+from ..planes.plane import Axes, Plane, buffer_policy, check_searched
 from ..planes.plane_file import check_directions
 from ..record.checks import PointStatus
 from ..record.driver import Experiment, FileFormat, Stored, carry_out, forecast_text, open_record
@@ -90,6 +90,8 @@ def measure_plane(
     """
     axes = grid(plane)
     sampling, run = SamplingSettings.checked(chosen), Run.checked(chosen)
+    if not run.rehearsal:
+        check_searched(plane)
     buffers = buffer_policy(chosen["buffers"], plane.decomposition, plane.end_buffers)
     if (save := chosen["save_directions"]) and path is None:
         raise ValueError("save_directions needs output, beside which the directions are kept; give output a path.")
@@ -216,6 +218,8 @@ def measure_points(
 ) -> dict[str, Float64[np.ndarray, " k"]] | None:
     """Measures points of a plane or a line with workers of its own; None after a dry run."""
     check_instance("plane", plane, Plane, A_PLANE)
+    if not chosen["dry_run"]:
+        check_searched(plane)
     places = _places(points, plane.dimension)
     how = {**chosen, "buffers": buffer_policy(chosen["buffers"], plane.decomposition, plane.end_buffers)}
 

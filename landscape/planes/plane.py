@@ -230,6 +230,7 @@ class Plane:
             LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
             NotADirectoryError: the file's directory does not exist.
         """
+        check_searched(self)
         target = place_to_save(path, overwrite=overwrite)
         write_plane(target, self)
         return target
@@ -354,6 +355,15 @@ class Plane:
         """How far an axis along an eigenvector may reach: the length of the trainable weights."""
         squares = [float(np.sum(np.square(self.origin[t.name].astype(np.float64)))) for t in self.space.trainable]
         return math.sqrt(math.fsum(squares)) or 10.0
+
+
+def check_searched(plane: Plane) -> None:
+    """Raises a ValueError for the plane of a dry run, in which any vectors stand for eigenvectors."""
+    if plane.curvature is not None and not plane.curvature.is_known:
+        raise ValueError(
+            "plane must be along eigenvectors that were searched, but this one comes from a dry run, with any vectors "
+            "in their place. Call hessian_plane without dry_run."
+        )
 
 
 def _check_named(runs: object) -> None:

@@ -383,6 +383,8 @@ def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
     return shared, {name: value for name, value in options.items() if name not in shared}
 
 
-def documented(kind: type[Any]) -> Callable[[Door], Door]:
-    """Lets ``help`` show the options of the kind, which the function takes as ``**options``."""
-    return functools.partial(show_options, options=options_of(kind), types=get_type_hints(kind))
+def documented(*kinds: type[Any]) -> Callable[[Door], Door]:
+    """Lets ``help`` show the options of the kinds, which the function takes as ``**options``."""
+    options = {name: option for kind in kinds for name, option in options_of(kind).items()}
+    types = {name: hint for kind in kinds for name, hint in get_type_hints(kind).items()}
+    return functools.partial(show_options, options=options, types=types)

@@ -568,7 +568,7 @@ class TestErrors:
             ({"factor": None, "size": 5}, ValueError, r"size must be at least the number of points .*\(6\)"),
             ({"factor": None, "size": (11, 0)}, ValueError, r"size\[1\] must be an int of at least 1"),
             ({"plane": "plane"}, TypeError, "plane must be a Plane"),
-            ({"seed": 3}, ValueError, "seed must be left out for regrid: the file says how it was measured"),
+            ({"seed": 3}, ValueError, "seed must be left out for Measure.regrid: the file says how it was measured"),
             ({"sede": 3}, TypeError, r"regrid\(\) got an unexpected keyword argument 'sede'"),
         ],
     )

@@ -274,7 +274,9 @@ def _check_end(dataset: object, number: int, seen: int, empty: int) -> None:
 def _iterate(dataset: Iterable[Any]) -> Iterator[Any]:
     try:
         return iter(dataset)
-    except pickle.PicklingError as error:
+    except (pickle.PicklingError, AttributeError) as error:
+        if isinstance(error, AttributeError) and "pickle" not in str(error):
+            raise
         raise SamplesError(
             f"dataset cannot be sent to the processes of its loader ({error}); define it in a module that they can "
             "import, or use num_workers=0."

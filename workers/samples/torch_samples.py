@@ -209,7 +209,7 @@ def _indexed_source(
             warnings.filterwarnings("ignore", "Got pickle error")
             try:
                 return iter(in_processes)
-            except pickle.PicklingError:
+            except (pickle.PicklingError, AttributeError, TypeError):  # by which kind of thing cannot be pickled
                 return map(read, parts)  # a process that is not forked knows nothing of a worker's copy of a script
 
     source = indexed_source(

@@ -61,7 +61,7 @@ NEEDED = (
 
 
 @pytest.mark.slow
-@pytest.mark.room("landscape/evaluation.py")
+@pytest.mark.room("landscape/measure.py")
 @pytest.mark.filterwarnings("ignore:device_ids .* go beyond")
 @pytest.mark.parametrize("kind", ["forked", "spawned"])
 def test_a_script_without_ray_and_without_a_guard(run_python, own_ray, kind):
