@@ -65,11 +65,12 @@ def find_change(
     data: LandscapeData, size: object, factor: object, margin: object, limits: object, output: object
 ) -> Change:
     """Returns the grid that is asked for, in one of four ways; ``output`` is named in a warning."""
-    if sum(item is not None for item in (size, factor, margin, limits)) != 1:
+    extent = check_extent(limits, margin)
+    if sum(item is not None for item in (size, factor, *extent)) != 1:
         raise ValueError("size=, factor=, margin= or limits= must be given, and only one of them.")
     if size is not None:
         return _to_size(data, size, output)
-    return _by_factor(data, factor) if factor is not None else _wider(data, *check_extent(limits, margin))
+    return _by_factor(data, factor) if factor is not None else _wider(data, *extent)
 
 
 def _to_size(data: LandscapeData, size: object, output: object) -> Change:

@@ -89,7 +89,7 @@ def test_equal_commits_are_equal():
 @pytest.mark.slow
 @pytest.mark.room("landscape.functions")
 def test_an_injected_difference_is_found_and_named(tmp_path):
-    """One commit adds a little to the mean of the losses, and has no door to lines between networks."""
+    """One commit adds a little to the mean of the losses, and its lines between networks fail."""
     for package in ("collectors", "workers", "landscape"):
         shutil.copytree(ROOT / package, tmp_path / package)
     for file, old, new in (
@@ -98,7 +98,11 @@ def test_an_injected_difference_is_found_and_named(tmp_path):
             "mean = numerators.sum(-1) / weight",
             "mean = (numerators.sum(-1) + 1e-9) / weight",
         ),
-        ("landscape/__init__.py", '    "line_between": "landscape.planes.from_weights",\n', ""),
+        (
+            "landscape/planes/from_weights.py",
+            '    return _through({"a": a, "b": b}, names, network)',
+            '    raise AttributeError("line_between")',
+        ),
     ):
         text = (tmp_path / file).read_text()
         assert text.count(old) == 1

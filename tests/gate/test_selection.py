@@ -169,5 +169,5 @@ def test_five_changes_run_every_test_once_and_cases_stay_together():
 @pytest.mark.slow
 def test_imports_between_helpers_of_the_project_are_followed(ours):
     reached = ours.reached(ROOT / "tests" / "landscape" / "grid" / "test_plan.py")
-    assert ROOT / "landscape" / "evaluation.py" in reached
+    assert ROOT / "landscape" / "measure.py" in reached
     assert ROOT / "tests" / "conftest.py" in reached

@@ -583,7 +583,7 @@ class TestErrors:
         ("change", "error", "text"),
         [
             ({}, ValueError, "margin= or limits= must be given"),
-            ({"margin": 1, "limits": (0, 1)}, ValueError, "margin= or limits= must be given, and only one of them"),
+            ({"margin": 1, "limits": (0, 1)}, ValueError, "limits= and margin= both say where the grid ends; give one"),
             ({"margin": -1}, ValueError, "margin must be a finite number of at least 0"),
             ({"limits": (1, 0)}, ValueError, "limits must be coordinates that increase"),
         ],

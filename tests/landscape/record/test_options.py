@@ -219,7 +219,7 @@ def test_what_a_measurement_has_no_use_for_is_refused(method, given, name):
     asked = {"points": (random_plane, [[0, 0]]), "connect": ("a", "b")}.get(method, ("a",))
     more = {"factor": 2} if method == "regrid" else {}
     plane = random_line(torch.nn.Linear(2, 2)) if method == "points" else None
-    with pytest.raises(ValueError, match=f"^{name} must be left out for {method}: "):
+    with pytest.raises(ValueError, match=f"^{name} must be left out for Measure.{method}: "):
         getattr(Measure(list, **given), method)(*((plane, asked[1]) if plane else asked), **more)
 
 
