@@ -29,6 +29,7 @@ from .paths.path import Path
 from .planes.extent import check_extent
 from .planes.plane import Plane
 from .record.driver import measuring
+from .record.option import check_useful
 from .record.options import (
     OPTIONS,
     ChangeOptions,
@@ -50,25 +51,6 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Float64
     from numpy.typing import ArrayLike
-
-_OF_POINTS = ("groups", "extremes", "keep_samples", "buffers", "recalibration_batch_size", "precision")
-_OF_FILE = ("num_samples", "samples", "seed", "seed_each_point", "overwrite")
-# Which options some measurements have no use for, and why.
-_LEFT_OUT: Mapping[str, tuple[Sequence[str], str]] = {
-    "points": (("keep_samples",), "points lie in no file"),
-    "regrid": ((*_OF_FILE, *_OF_POINTS[1:]), "the file says how it was measured"),
-    "curvature": ((*_OF_POINTS, "compile"), "products are made with the loss alone, in float32, and not compiled"),
-    "hessian_plane": (
-        (*_OF_POINTS, "compile", "budget"),
-        "products are made with the loss alone, in float32, and not compiled",
-    ),
-    "trace": ((*_OF_POINTS, "seed_each_point", "budget", "dry_run"), "it is a few losses, in float32"),
-    "compare": (_OF_POINTS[:3], "networks are compared by the loss alone"),
-    "connect": (
-        (*_OF_POINTS, "compile", "seed_each_point"),
-        "a curve is fitted with the loss alone, in float32, and not compiled",
-    ),
-}
 
 
 @documented(MeasureOptions)
@@ -405,10 +387,7 @@ class Measure:
 
     def _with(self, method: str, kind: type[Any] | None = None, options: Mapping[str, Any] | None = None) -> Any:
         """Returns all options of a measurement, checked; a ValueError for one that it has no use for."""
-        names, reason = _LEFT_OUT.get(method, ((), ""))
-        for name in names:
-            if self._options[name] != OPTIONS[name].default:
-                raise ValueError(f"{name} must be left out for Measure.{method}: {reason}.")
+        check_useful(method, self._options, OPTIONS)
         chosen = {**self._options, **(with_defaults(f"Measure.{method}", kind, options or {}) if kind else {})}
         # The precision of another grid is the file's.
         return chosen if method == "regrid" else {**chosen, "plan": given_plan(chosen)}

@@ -21,6 +21,20 @@ from .run import duration_seconds
 from .whole_file import read_file_attributes
 
 Door = TypeVar("Door", bound=Callable[..., Any])
+_OF_POINTS = ("groups", "extremes", "keep_samples", "buffers", "recalibration_batch_size", "precision")
+_OF_FILE = ("num_samples", "samples", "seed", "seed_each_point", "overwrite")
+_PRODUCTS = "products are made with the loss alone, in float32, and not compiled"
+_CURVE = "a curve is fitted with the loss alone, in float32, and not compiled"
+# Which options some measurements have no use for, and why.
+_LEFT_OUT: Mapping[str, tuple[Sequence[str], str]] = {
+    "points": (("keep_samples",), "points lie in no file"),
+    "regrid": ((*_OF_FILE, *_OF_POINTS[1:]), "the file says how it was measured"),
+    "curvature": ((*_OF_POINTS, "compile"), _PRODUCTS),
+    "hessian_plane": ((*_OF_POINTS, "compile", "budget"), _PRODUCTS),
+    "trace": ((*_OF_POINTS, "seed_each_point", "budget", "dry_run"), "it is a few losses, in float32"),
+    "compare": (_OF_POINTS[:3], "networks are compared by the loss alone"),
+    "connect": ((*_OF_POINTS, "compile", "seed_each_point"), _CURVE),
+}
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,14 @@ def show_options(function: Door, options: Mapping[str, Option], types: Mapping[s
     function.__signature__ = signature.replace(parameters=[*first, *shown])  # type: ignore[attr-defined]
     function.__doc__ = re.sub(r"^( *)\*\*options: .*$", explain, function.__doc__ or "", flags=re.MULTILINE)
     return function
+
+
+def check_useful(method: str, given: Mapping[str, Any], table: Mapping[str, Option]) -> None:
+    """Raises a ValueError for an option of ``Measure`` that one of its methods has no use for."""
+    names, reason = _LEFT_OUT.get(method, ((), ""))
+    for name in names:
+        if given[name] != table[name].default:
+            raise ValueError(f"{name} must be left out for Measure.{method}: {reason}.")
 
 
 def at_least(minimum: int) -> Callable[[str, Any], int]:
