@@ -16,7 +16,7 @@ from places import SUPPORT
 from remote_stores import empty_memory
 from waiting import PATIENCE
 
-from landscape import Landscape, MeasurementPlan, SummaryLandscape, evaluate, line_between
+from landscape import Landscape, MeasurementPlan, SummaryLandscape, evaluate, line_between, random_plane
 from landscape.errors import (
     LandscapeDamagedError,
     LandscapeFormatError,
@@ -375,6 +375,20 @@ def test_a_finer_grid_that_is_not_finished_is_no_answer_to_a_coarse_one(tmp_path
     with pytest.raises(LandscapeGridError, match=r"has every point of that grid, and more, and is not finished"):
         measure(path, 6)
     assert digest(path) == untouched
+
+
+def test_the_precision_of_a_plan_is_that_of_the_file(tmp_path):
+    network = torch.nn.Linear(40, 5)
+
+    def single():
+        return torch.nn.MSELoss(), network, (torch.ones(8, 40), torch.zeros(8, 5)), {}
+
+    plan = MeasurementPlan(batch_size=8, precision="bfloat16")
+    plane = random_plane(network)
+    evaluate(plane, single, size=3, output=tmp_path / "a.h5", plan=plan, precision="bfloat16", **HOW)
+    finer = refine(tmp_path / "a.h5", single, factor=2, plane=plane, plan=plan, **HOW)
+    assert finer.loss.shape == (5, 5)
+    assert finer.attributes["measurement_plan"]["precision"] == "bfloat16"
 
 
 def test_another_place_keeps_both(tmp_path):

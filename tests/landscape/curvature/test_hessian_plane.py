@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from landscape import MeasurementPlan, Plane, evaluate, random_plane
-from landscape.functions import hessian_plane
+from landscape.functions import hessian_plane, measure_points
 from workers.errors import CurvatureError
 from workers.function_evaluator import FunctionEvaluator
 
@@ -45,6 +45,20 @@ def bowl_of(scales):
         return Bowl(np.linspace(0.5, 2, len(scales)).tolist())
 
     return build(), callback
+
+
+def test_the_plane_of_a_dry_run_is_neither_measured_nor_saved(tmp_path):
+    """Any vectors stand in it for eigenvectors, whose identity it has."""
+    plane = hessian_plane(*(case := bowl_of([1.0, 18.0])), dry_run=True, **HERE)
+    assert evaluate(plane, case[1], size=3, dry_run=True, **HERE) is None
+    for call in (
+        lambda: evaluate(plane, case[1], size=3, output=tmp_path / "a.h5", **HERE),
+        lambda: measure_points(plane, case[1], [[0.0, 0.0]], **HERE),
+        lambda: plane.save(tmp_path / "plane.safetensors"),
+    ):
+        with pytest.raises(ValueError, match=r"^plane must be along eigenvectors that were searched"):
+            call()
+    assert list(tmp_path.iterdir()) == []
 
 
 class TestKnownSpectra:
