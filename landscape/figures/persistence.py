@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,11 +57,23 @@ def plot_persistence(
 
     Source: Edelsbrunner, Letscher and Zomorodian 2002.
     """
-    with begin_topology(PERSISTENCE, landscape, ax, persistence, look) as (sheet, found):
+    return _draw(PERSISTENCE, _draw_diagram, landscape, ax, persistence, look)
+
+
+def _draw(
+    kind: Kind,
+    draw: Callable[[Sheet, Topology], None],
+    landscape: LandscapeData,
+    ax: Axes | None,
+    persistence: float | None,
+    look: Look,
+) -> Axes:
+    """Draws minima and what joins them, or that there are none."""
+    with begin_topology(kind, landscape, ax, persistence, look) as (sheet, found):
         if found.flat:
             draw_flat(sheet)
         else:
-            _draw_diagram(sheet, found)
+            draw(sheet, found)
         sheet.write_title(truth(landscape, found))
         sheet.finish()
     return sheet.ax
@@ -148,14 +161,7 @@ def plot_merge_tree(
         TypeError: an argument is unknown or has the wrong type.
         ValueError: the metric has no finite value, or an argument has a wrong value.
     """
-    with begin_topology(MERGE_TREE, landscape, ax, persistence, look) as (sheet, found):
-        if found.flat:
-            draw_flat(sheet)
-        else:
-            _draw_tree(sheet, found)
-        sheet.write_title(truth(landscape, found))
-        sheet.finish()
-    return sheet.ax
+    return _draw(MERGE_TREE, _draw_tree, landscape, ax, persistence, look)
 
 
 def leaf_order(found: Topology) -> list[int]:
