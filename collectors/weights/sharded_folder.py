@@ -85,10 +85,10 @@ class ShardedFolder:
 
     def _part(self, name: str, dtype: str, chunk: Chunk) -> NDArray[Any]:
         with self._file(chunk.file).open("rb") as file:
+            archive = part_archive(file, chunk.start, chunk.length)
             self._left -= chunk.length
             if self._left < 0:
                 raise ValueError("its parts repeat bytes of its files")
-            archive = part_archive(file, chunk.start, chunk.length)
             stored = archive.content
             if not isinstance(stored, StoredTensor) or (stored.shape, stored.dtype) != (chunk.shape, dtype):
                 raise ValueError(f"a part of {name!r} is not the tensor that the metadata names")
