@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import socket
@@ -202,14 +203,29 @@ class _WholeWrites:
 
 
 def _masked_checksum(content: bytes) -> bytes:
-    # TensorBoard's own, in Python, holds the interpreter's lock at 4 MB/s, so that a large tensor would stall training;
-    # the library makes 8 GB/s.
+    # A record may hold records: the mask keeps a checksum from covering its own kind.
+    checksum = _crc32c(content)
+    return struct.pack("<I", ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def _crc32c(content: bytes) -> int:
+    # An export for MindInsight needs no TensorBoard. Pure Python holds the interpreter's lock at 4 MB/s, which would
+    # stall a training at each large tensor; the library makes 8 GB/s.
     try:
         import google_crc32c
     except ImportError:
-        from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
+        table, value = _table(), 0xFFFFFFFF
+        for byte in content:
+            value = table[(value ^ byte) & 0xFF] ^ value >> 8
+        return value ^ 0xFFFFFFFF
+    return int(google_crc32c.value(content))
 
-        return struct.pack("<I", masked_crc32c(content))
-    # A record may hold records: the mask keeps a checksum from covering its own kind.
-    checksum = int(google_crc32c.value(content))
-    return struct.pack("<I", ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+@functools.cache
+def _table() -> list[int]:
+    def remainder(value: int) -> int:
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        return value
+
+    return [remainder(byte) for byte in range(256)]
