@@ -1,6 +1,6 @@
-// What the surface hides, by the rule of landscape/figures/occlusion.py. Marks and paths in front of it move a little towards
-// the camera: they stay at their place on the screen, and the surface does not cut them in half. What is behind it is drawn
-// faint, so near the camera that nothing hides it.
+// What the surface hides, by the rule of landscape/drawing/occlusion.py. Marks and paths in front of it move a little
+// towards the camera: they stay at their place on the screen, and the surface does not cut them in half. What is behind it
+// is drawn faint, so near the camera that nothing hides it.
 
 // A mark lies on the surface where it is not farther below it than this share of the heights.
 const LIFT = 0.03;
