@@ -59,7 +59,7 @@ def scale_of(norm):
     name = type(norm).__name__
     if name == "FuncNorm":
         return "symlog", float(norm._trf.inverted().transform(np.array([1.0]))[0])
-    return {"LogNorm": "log", "Normalize": "linear"}[name], 1.0
+    return {"LogNorm": "log", "WideLogNorm": "log", "Normalize": "linear"}[name], 1.0
 
 
 class TestOneRule:
