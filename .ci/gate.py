@@ -38,6 +38,7 @@ class Result:
     seconds: float
     summary: str
     passed_alone: tuple[str, ...]
+    failed: tuple[str, ...]
 
 
 def stages(choice: selection.Selection, number: int, notes: Path, everything: bool) -> Iterator[Stage]:
@@ -62,11 +63,11 @@ def stages(choice: selection.Selection, number: int, notes: Path, everything: bo
 
 
 def run(stage: Stage, root: Path = ROOT) -> Result:
-    """Runs a stage of a project, shows what it prints, and keeps how pytest closed and what passed only when alone."""
+    """Runs a stage, shows what it prints, and keeps how pytest closed, what failed and what passed only when alone."""
     print(f"\n=== make {stage.targets}", flush=True)
     begun = time.monotonic()
     command = ["make", "--no-print-directory", *stage.targets.split(), *stage.more]
-    summaries, alone, in_list = [], [], False
+    summaries, alone, failed, in_list = [], [], {}, False
     with subprocess.Popen(
         command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:
@@ -77,11 +78,15 @@ def run(stage: Stage, root: Path = ROOT) -> Result:
                 alone.append(line.strip())
             if line.startswith("SKIPPED: ") or (line.startswith("=") and (" passed" in line or " failed" in line)):
                 summaries.append(line.strip("= \n"))
-    return Result(stage, process.returncode, time.monotonic() - begun, "; alone: ".join(summaries), tuple(alone))
+            if line.startswith(("FAILED tests/", "ERROR tests/")):
+                failed[line.strip().partition(" - ")[0]] = line.strip()
+    twice = [line for test, line in failed.items() if not any(f"`{test.partition(' ')[2]}`" in item for item in alone)]
+    summary = "; alone: ".join(summaries)
+    return Result(stage, process.returncode, time.monotonic() - begun, summary, tuple(alone), tuple(twice))
 
 
 def table(results: list[Result]) -> str:
-    """Returns the stages with how they ended and their seconds."""
+    """Returns the stages with how they ended and their seconds, and the tests that failed."""
     rows = [
         (
             f"make {result.stage.targets}",
@@ -104,6 +109,9 @@ def table(results: list[Result]) -> str:
     alone = [line for result in results for line in result.passed_alone]
     if alone:
         lines += ["", PASSED_ALONE, *alone]
+    # Who reads only the end of a long log sees what to mend.
+    if failed := [f"make {result.stage.targets}: {line}" for result in results for line in result.failed]:
+        lines += ["", *failed]
     return "\n".join(lines)
 
 

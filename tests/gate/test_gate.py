@@ -10,8 +10,12 @@ MAKEFILE = """\
 good:
 	@echo '====== 7 passed, 1 skipped in 3.21s ======'
 bad:
-	@echo '=== 1 failed, 6 passed in 3.21s ==='; exit 3
+	@echo 'FAILED tests/test_it.py::test_bad[a b] - ValueError: first'
+	@echo '=== 1 failed, 6 passed in 3.21s ==='
+	@echo 'FAILED tests/test_it.py::test_bad[a b] - ValueError: again'
+	@echo 'ERROR tests/test_it.py::test_worse'; exit 3
 alone:
+	@echo 'FAILED tests/test_it.py::test_it - OSError: accident'
 	@echo 'passed only when alone (for tests/passed_alone.md, with cause and cure):'
 	@echo '- `tests/test_it.py::test_it` (2026-11-25): cause: ...; cure: ...'
 	@echo 'failed twice:'
@@ -36,9 +40,12 @@ def test_a_table_names_each_stage_how_it_ended_and_its_seconds(project, capfd):
         ["make", "good", "passed"], ["make", "bad", "FAILED"], ["make", "alone", "passed"], ["all", "FAILED", "0"],
     ]  # fmt: skip
     assert rows[0].endswith("0 s  7 passed, 1 skipped in 3.21s")
-    assert rows[-2:] == [
+    assert rows[-5:] == [
         "passed only when alone (for tests/passed_alone.md, with cause and cure):",
         "- `tests/test_it.py::test_it` (2026-11-25): cause: ...; cure: ...",
+        "",
+        "make bad: FAILED tests/test_it.py::test_bad[a b] - ValueError: again",
+        "make bad: ERROR tests/test_it.py::test_worse",
     ]
     assert "=== make bad" in capfd.readouterr().out
 
