@@ -76,13 +76,14 @@ def run(stage: Stage, root: Path = ROOT) -> Result:
             in_list = line.startswith(PASSED_ALONE) or (in_list and line.startswith("- "))
             if in_list and line.startswith("- "):
                 alone.append(line.strip())
+                failed.pop(line.split("`")[1], None)
             if line.startswith("SKIPPED: ") or (line.startswith("=") and (" passed" in line or " failed" in line)):
                 summaries.append(line.strip("= \n"))
             if line.startswith(("FAILED tests/", "ERROR tests/")):
-                failed[line.strip().partition(" - ")[0]] = line.strip()
-    twice = [line for test, line in failed.items() if not any(f"`{test.partition(' ')[2]}`" in item for item in alone)]
+                test = line.strip().partition(" ")[2].partition(" - ")[0]
+                failed[test] = line.strip()
     summary = "; alone: ".join(summaries)
-    return Result(stage, process.returncode, time.monotonic() - begun, summary, tuple(alone), tuple(twice))
+    return Result(stage, process.returncode, time.monotonic() - begun, summary, tuple(alone), tuple(failed.values()))
 
 
 def table(results: list[Result]) -> str:
