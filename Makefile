@@ -16,7 +16,7 @@ export NEW_PIP := pip==26.3
 # Makes an environment:  $(call fresh,PYTHON,DIRECTORY)
 fresh = $(1) -m venv --clear $(2) && $(2)/bin/python -m pip install --quiet $(NEW_PIP)
 
-.PHONY: environment demo flagship notebooks change test test-covered test-slow test-all test-peers test-frameworks test-trainers test-keras-on-jax test-mindspore test-composer test-deepspeed test-newest test-newest-if-there test-oldest stress bench docs lint types format check clean
+.PHONY: environment demo flagship notebooks change test test-covered test-slow test-all test-peers test-frameworks test-trainers test-keras-on-jax test-keras-on-tensorflow test-mindspore test-composer test-deepspeed test-newest test-newest-if-there test-oldest stress bench docs lint types format check clean
 
 demo: .venv/.installed
 	$(BIN)/landscape demo --output demo_output
@@ -65,13 +65,16 @@ stress: .venv/.installed .venv-peers/.installed
 	FUZZ_CASES=10000 $(BIN)/python $(PATIENT) tests/stress/test_fuzz.py
 	$(BIN)/python tests/stress/run.py --trials 20 --output docs/stress.md
 
-test-frameworks: test-trainers test-keras-on-jax test-mindspore test-composer test-deepspeed
+test-frameworks: test-trainers test-keras-on-jax test-keras-on-tensorflow test-mindspore test-composer test-deepspeed
 
 test-trainers: .venv-trainers/.installed
 	FRAMEWORKS="lightning transformers keras jax trackers" .venv-trainers/bin/python $(PYTEST) tests/frameworks $(PARALLEL) 3
 
 test-keras-on-jax: .venv-trainers/.installed
 	KERAS_BACKEND=jax FRAMEWORKS="keras" .venv-trainers/bin/python $(PYTEST) tests/frameworks $(PARALLEL) 3
+
+test-keras-on-tensorflow: .venv-tensorflow/.installed
+	KERAS_BACKEND=tensorflow FRAMEWORKS="keras" .venv-tensorflow/bin/python $(PYTEST) tests/frameworks $(PARALLEL) 3
 
 test-mindspore: .venv-mindspore/.installed
 	FRAMEWORKS="mindspore" .venv-mindspore/bin/python $(PYTEST) tests/frameworks $(PARALLEL) 3
@@ -146,6 +149,12 @@ EXTRAS := torch,torchmetrics,xarray,tensorboard,crypto,interactive,vtk,meshes,s3
 .venv-trainers/.installed: pyproject.toml constraints/trainers.txt
 	$(call fresh,$(PYTHON),.venv-trainers)
 	.venv-trainers/bin/python -m pip install --quiet --constraint constraints/trainers.txt --editable ".[lightning,transformers,keras,jax,tensorboard,interactive,wandb,mlflow,test]" optax peft
+	touch $@
+
+# Without PyTorch, as those have it who use TensorFlow.
+.venv-tensorflow/.installed: pyproject.toml constraints/tensorflow.txt
+	$(call fresh,$(PYTHON),.venv-tensorflow)
+	.venv-tensorflow/bin/python -m pip install --quiet --constraint constraints/tensorflow.txt --editable ".[keras,test]" tensorflow-cpu
 	touch $@
 
 .venv-mindspore/.installed: pyproject.toml constraints/mindspore.txt

@@ -50,6 +50,7 @@ ENVIRONMENTS = (
         tuple(f"tests/frameworks/*{name}*" for name in ("lightning", "transformers", "keras", "jax", "trackers")),
     ),
     Environment("test-keras-on-jax", ".venv-trainers", (*_KERAS, *_JAX), ("tests/frameworks/*keras*",)),
+    Environment("test-keras-on-tensorflow", ".venv-tensorflow", _KERAS, ("tests/frameworks/*keras*",)),
     Environment(
         "test-mindspore",
         ".venv-mindspore",

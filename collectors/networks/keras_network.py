@@ -81,6 +81,8 @@ def to_array(tensor: Any) -> NDArray[Any]:
         from .torch_network import to_array as tensor_to_array
 
         return tensor_to_array(value)
+    if hasattr(value, "numpy"):
+        value = value.numpy()  # TensorFlow's own way of conversion makes NumPy 2 warn
     # A copy: JAX hands the memory itself out, and the next training step writes into it.
     return np.array(value, copy=True)
 

@@ -26,7 +26,7 @@ PACKAGES = {
     "transformers": ("transformers", "peft"),
     "composer": ("composer",),
     "deepspeed": ("deepspeed",),
-    "keras": ("keras", "torch", "jax"),
+    "keras": ("keras", os.environ.get("KERAS_BACKEND", "torch")),
     "jax": ("jax", "flax", "optax"),
     "mindspore": ("mindspore",),
     "trackers": ("wandb", "mlflow"),

@@ -13,7 +13,6 @@ import keras
 import keras_cases
 import numpy as np
 import pytest
-import torch
 from cases import own_values as measured_at_own_weights
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from keras_cases import BACK_END, CrashAfter, data, halves, saving, small_model, two_inputs
@@ -260,6 +259,7 @@ def test_a_model_without_weights_is_named():
 
 @pytest.mark.skipif(BACK_END != "torch", reason="only the PyTorch back end wraps PyTorch modules")
 def test_torch_modules_inside_are_measured():
+    torch = pytest.importorskip("torch")
     keras.utils.set_random_seed(0)
     inside = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Dropout(0.5))
     model = keras.Sequential([keras.Input((6,)), layers.TorchModuleWrapper(inside, output_shape=(None, 4))])
@@ -272,6 +272,7 @@ def test_torch_modules_inside_are_measured():
 
 @pytest.mark.skipif(BACK_END != "torch", reason="only the PyTorch back end wraps PyTorch modules")
 def test_torch_modules_with_buffers_are_refused():
+    torch = pytest.importorskip("torch")
     inside = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
     model = keras.Sequential([keras.Input((3,)), layers.TorchModuleWrapper(inside, output_shape=(None, 2))])
     with pytest.raises(TypeError, match=r"wraps a PyTorch module with buffers .*running_mean"):
@@ -358,7 +359,7 @@ def test_histograms_have_the_names_of_the_weights(tmp_path):
     assert accumulated(tmp_path).Tags()["histograms"] == [f"{names[1]}/auto"]
 
 
-@pytest.mark.skipif(BACK_END != "jax", reason="Keras allows one step per execution on the PyTorch back end")
+@pytest.mark.skipif(BACK_END == "torch", reason="Keras allows one step per execution on the PyTorch back end")
 def test_several_steps_of_one_execution(tmp_path):
     model = small_model(steps_per_execution=3)
     with pytest.raises(ValueError, match=r"compiled with steps_per_execution=3, and Keras shows its weights only"):
@@ -605,25 +606,73 @@ def test_metrics_of_the_model_keep_what_they_have_seen():
         np.testing.assert_array_equal(to_array(variable), value)
 
 
-@pytest.mark.parametrize("kind", ["pair", "loader", "torch_dataset", "batches", "generator", "py_dataset", "weights"])
+def torch_samples(x, y, *further):
+    torch = pytest.importorskip("torch")
+    return torch.utils.data.TensorDataset(*(torch.from_numpy(array) for array in (x, y, *further)))
+
+
+def torch_loader(x, y):
+    samples = torch_samples(x, y)
+    return sys.modules["torch"].utils.data.DataLoader(samples, 16, shuffle=True)
+
+
+def tensorflow_samples(x, y):
+    return pytest.importorskip("tensorflow").data.Dataset.from_tensor_slices((x, y))
+
+
+FORMS = {
+    "pair": lambda x, y: [x, y],
+    "loader": torch_loader,
+    "torch_dataset": torch_samples,
+    "weights": lambda x, y: torch_samples(x, y, np.ones(50, np.float32)),
+    "batches": lambda x, y: [(x[:25], y[:25]), (x[25:], y[25:])],
+    "generator": lambda x, y: ((x[start : start + 10], y[start : start + 10]) for start in range(0, 50, 10)),
+    "py_dataset": keras_cases.Batches,
+    "tf_data": lambda x, y: tensorflow_samples(x, y).batch(16).prefetch(2),
+}
+
+
+@pytest.mark.parametrize("kind", FORMS)
 def test_the_same_samples_in_any_form(kind):
     x, y = data()
-    tensors = torch.from_numpy(x), torch.from_numpy(y)
-    dataset = {
-        "pair": lambda: [x, y],
-        "loader": lambda: torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*tensors), 16, shuffle=True),
-        "torch_dataset": lambda: torch.utils.data.TensorDataset(*tensors),
-        "batches": lambda: [(x[:25], y[:25]), (x[25:], y[25:])],
-        "generator": lambda: ((x[start : start + 10], y[start : start + 10]) for start in range(0, 50, 10)),
-        "py_dataset": lambda: keras_cases.Batches(x, y),
-        "weights": lambda: torch.utils.data.TensorDataset(*tensors, torch.ones(50)),
-    }[kind]()
+    dataset = FORMS[kind](x, y)
     model = small_model()
     values, description = own_values((model, model, dataset, None), num_samples=40)
     expected = model.evaluate(x[:40], y[:40], batch_size=40, verbose=0, return_dict=True)
     assert description.num_samples == 40
     assert values["loss"] == pytest.approx(float(expected["loss"]), rel=1e-5)
     assert values["accuracy"] == pytest.approx(float(expected["accuracy"]), rel=1e-5)
+
+
+@pytest.mark.skipif(BACK_END != "tensorflow", reason="tf.data needs TensorFlow")
+def test_data_of_tensorflow_that_nobody_can_measure():
+    model, (x, y) = small_model(), data()
+    shuffled = tensorflow_samples(x, y).shuffle(50).batch(16)
+    endless = tensorflow_samples(x, y).batch(16).repeat()
+    ragged = sys.modules["tensorflow"].ragged.constant([[1, 2], [3]] * 25)
+    for dataset, message in (
+        (shuffled, "first batch changed between two reads"),
+        (endless, r"dataset has no end, .* tf.data's repeat\(\).* leave repeat\(\) out, or say with num_samples"),
+        ((ragged, y), r"must give arrays, but gave a RaggedTensor.* make it dense"),
+    ):
+        with pytest.raises(SamplesError, match=message):
+            own_values((model, model, dataset, None))
+    values, _ = own_values((model, model, endless, None), num_samples=50)
+    assert values["loss"] == pytest.approx(own_values((model, model, (x, y), None))[0]["loss"], rel=1e-6)
+
+
+@pytest.mark.skipif(BACK_END != "tensorflow", reason="only TensorFlow has layers that read texts")
+def test_texts_are_keras_own():
+    texts, targets = np.array(["a b c", "b c d", "c d e", "a a a"] * 10), np.arange(40) % 2
+    words = layers.TextVectorization(max_tokens=20, output_sequence_length=5, vocabulary=list("abcde"))
+    inputs = keras.Input((), dtype="string")
+    model = keras.Model(
+        inputs, layers.Dense(2)(layers.GlobalAveragePooling1D()(layers.Embedding(20, 4)(words(inputs))))
+    )
+    model.compile("sgd", CrossEntropy(from_logits=True))
+    expected = model.evaluate(tensorflow_samples(texts, targets).batch(40), verbose=0)
+    for dataset in ((texts, targets), tensorflow_samples(texts, targets).batch(8)):
+        assert own_values((model, model, dataset, None))[0]["loss"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_inputs_as_a_list_are_not_batches():
@@ -684,8 +733,24 @@ def test_a_test_step_of_its_own_is_refused():
         own_values((model, model, data(), {}))
 
 
+def test_the_network_of_the_page_has_the_loss_of_float64():
+    """So all back ends agree, which are not installed side by side."""
+    page = {"__name__": "page"}
+    exec(code_blocks("keras")[0], page)
+    model, network, (images, targets), _ = page["callback_fn"]()
+    generator = np.random.default_rng(0)
+    network.set_weights([generator.standard_normal(array.shape) / 10 for array in network.get_weights()])
+    kernel, bias, dense, offset = (array.astype(np.float64) for array in network.get_weights())
+    windows = np.lib.stride_tricks.sliding_window_view(images[..., 0].astype(np.float64), (3, 3), axis=(1, 2))
+    hidden = np.maximum(np.einsum("nabij,ijc->nabc", windows, kernel[:, :, 0]) + bias, 0)
+    logits = hidden.reshape(len(images), -1) @ dense + offset
+    expected = np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(len(targets)), targets])
+    values, _ = own_values((model, network, (images, targets), {}))
+    assert values["loss"] == pytest.approx(expected, rel=1e-5)
+
+
 @takes_minutes
-@pytest.mark.skipif(BACK_END == "jax", reason="the page is run with PyTorch, in half of the time")
+@pytest.mark.skipif(BACK_END == "jax", reason="the page is run with PyTorch and TensorFlow, in half of the time")
 def test_the_how_to_page(tmp_path):
     (block,) = code_blocks("keras")
     printed = run_page_block(block, tmp_path / "page", environment={"KERAS_BACKEND": BACK_END})

@@ -95,10 +95,10 @@ def test_the_newest_versions_run_where_they_are_there_and_the_table_says_where_n
 def test_everything_has_coverage_all_slow_tests_and_all_environments(tmp_path):
     stages = list(gate.stages(Selection(), 7, tmp_path, everything=True))
     assert [stage.targets for stage in stages][2:] == [
-        "test-covered", "test-slow", "test-trainers", "test-keras-on-jax", "test-mindspore", "test-composer",
-        "test-deepspeed test-peers",
+        "test-covered", "test-slow", "test-trainers", "test-keras-on-jax", "test-keras-on-tensorflow", "test-mindspore",
+        "test-composer", "test-deepspeed test-peers",
     ]  # fmt: skip
-    assert stages[0].more[1:3] == (".venv-trainers/.installed", ".venv-mindspore/.installed")
+    assert stages[0].more[1:3] == (".venv-trainers/.installed", ".venv-tensorflow/.installed")
     assert not any(stage.more for stage in stages[2:-1])
 
 

@@ -127,13 +127,15 @@ def test_all_slow_tests_of_this_project_can_be_selected(ours):
     found = select(ours, ["collectors/validation.py"], 2)
     assert not found.everything
     assert len(found.tests) > 0.9 * (len(found.tests) + len(found.others))
-    assert set(found.environments) == {environment.target for environment in selection.ENVIRONMENTS}
+    missing = {environment.target for environment in selection.ENVIRONMENTS} - set(found.environments)
+    assert missing <= {"test-mindspore", "test-keras-on-tensorflow"}  # one of the two has its turn
+    assert len(missing) == 1
 
 
 @pytest.mark.parametrize(
     ("changed", "targets"),
     [
-        ("workers/keras/evaluator.py", {"test-trainers", "test-keras-on-jax"}),
+        ("workers/keras/evaluator.py", {"test-trainers", "test-keras-on-jax", "test-keras-on-tensorflow"}),
         ("workers/mindspore/evaluator.py", {"test-mindspore"}),
         ("collectors/composer/collector.py", {"test-composer"}),
         ("tests/frameworks/test_deepspeed.py", {"test-deepspeed"}),

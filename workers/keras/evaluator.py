@@ -1,4 +1,4 @@
-"""Keras' evaluator: the compiled loss and metrics, on the PyTorch and the JAX back end."""
+"""Keras' evaluator: the compiled loss and metrics, on the PyTorch, the JAX and the TensorFlow back end."""
 
 from __future__ import annotations
 

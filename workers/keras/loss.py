@@ -30,7 +30,7 @@ def find_loss(model: Any) -> tuple[Loss, Any]:
     """Returns the loss of a batch, and what Keras compiled it to (None where a model adds its losses itself)."""
     if isinstance(model, keras.Model):
         _check_model(model)
-        return _loss_of_model(model), getattr(model, "_compile_loss", None)
+        return _as_number(_loss_of_model(model)), getattr(model, "_compile_loss", None)
     if isinstance(model, type) or not (isinstance(model, str) or callable(model)):
         raise wrong_loss(
             "a compiled keras.Model, a keras.losses.Loss, a function of (y_true, y_pred) or the name of a Keras loss",
@@ -41,7 +41,14 @@ def find_loss(model: Any) -> tuple[Loss, Any]:
     def loss(prediction: Prediction, targets: Any) -> Any:
         return judge(*_arguments(prediction, targets))
 
-    return loss, judge
+    return _as_number(loss), judge
+
+
+def _as_number(loss: Loss) -> Loss:
+    """Returns a loss whose values are an array or a tensor of PyTorch's, whatever Keras' back end is."""
+    if keras.backend.backend() != "tensorflow":
+        return loss
+    return lambda prediction, targets: to_array(loss(prediction, targets))
 
 
 def rounding_notes(judge: Any) -> list[str]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from collectors.networks.keras_network import named_variables, to_array, torch_modules
 from collectors.networks.weight_space import State, WeightSpace
 
-_BACK_ENDS = ("torch", "jax")
+_BACK_ENDS = ("torch", "jax", "tensorflow")
 NARROW = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 
 
@@ -28,7 +28,7 @@ class Prediction:
 
 
 class KerasNetwork:
-    """A Keras network on the PyTorch or JAX back end (``ArrayNetwork``)."""
+    """A Keras network on the PyTorch, JAX or TensorFlow back end (``ArrayNetwork``)."""
 
     def __init__(self, network: Any) -> None:
         self.back_end = check_back_end()
@@ -42,13 +42,21 @@ class KerasNetwork:
             # PyTorch modules inside a Keras model follow the mode that Keras' own evaluation sets.
             self._modes = [(module, module.training) for module in torch_modules(network)]
             network.eval()
-        else:
+        elif self.back_end == "jax":
             self._stateless = compiled(self._stateless_forward, network)
+        elif not (network.compiled and network.run_eagerly):
+            import tensorflow as tf
+
+            # The weights are read at each call, and the last batch, which is smaller, needs no second graph.
+            self._call = tf.function(self._call, autograph=False, reduce_retracing=True)  # type: ignore[method-assign]
 
     @property
     def device(self) -> str:
+        value = next(iter(self._variables.values())).value
         if self.back_end == "torch":
-            return str(next(iter(self._variables.values())).value.device.type)
+            return str(value.device.type)
+        if self.back_end == "tensorflow":
+            return str(value.device).rsplit(":", 2)[-2].lower()
         import jax
 
         return str(jax.default_backend())
@@ -68,15 +76,14 @@ class KerasNetwork:
     def forward(self, *inputs: Any, **named_inputs: Any) -> Prediction:
         """Returns the outputs without training; several inputs are a list, as Keras takes them."""
         given: Any = named_inputs or (inputs[0] if len(inputs) == 1 else list(inputs))
-        if self.back_end == "torch":
-            outputs = self._network(given, **self._options)
-            masks = masks_of(outputs)
-            outputs = _at_least_float32(outputs)
-            attach_masks(outputs, masks)
-            return Prediction(given, outputs, list(self._network.losses))
-        trained = [variable.value for variable in self._network.trainable_variables]
-        others = [variable.value for variable in self._network.non_trainable_variables]
-        outputs, masks, penalties = self._stateless(trained, others, given)
+        if self.back_end == "jax":
+            trained = [variable.value for variable in self._network.trainable_variables]
+            others = [variable.value for variable in self._network.non_trainable_variables]
+            outputs, masks, penalties = self._stateless(trained, others, given)
+        else:
+            if self.back_end == "tensorflow":
+                given = keras.tree.map_structure(keras.ops.convert_to_tensor, given)
+            outputs, masks, penalties = self._call(given)
         attach_masks(outputs, masks)
         return Prediction(given, outputs, penalties)
 
@@ -90,6 +97,15 @@ class KerasNetwork:
 
             with measurement_settings([torch.device(self.device)], threads):
                 yield
+        elif self.back_end == "tensorflow":
+            from tensorflow.config import experimental
+
+            before = experimental.tensor_float_32_execution_enabled()
+            experimental.enable_tensor_float_32_execution(False)
+            try:
+                yield
+            finally:
+                experimental.enable_tensor_float_32_execution(before)
         else:
             import jax
 
@@ -99,6 +115,10 @@ class KerasNetwork:
     def close(self) -> None:
         for module, mode in self._modes:
             module.training = mode
+
+    def _call(self, inputs: Any) -> tuple[Any, list[Any], list[Any]]:
+        outputs = self._network(inputs, **self._options)
+        return _at_least_float32(outputs), masks_of(outputs), list(self._network.losses)
 
     def _stateless_forward(self, trained: Any, others: Any, inputs: Any) -> tuple[Any, list[Any], list[Any]]:
         outputs, _, penalties = self._network.stateless_call(

@@ -35,6 +35,11 @@ def read_keras_samples(
     elif isinstance(dataset, Iterator):
         samples, notes = read_array_samples(map(split_batch, dataset), options, memory)
     else:
+        if options.num_samples is None and _is_endless(dataset):
+            raise SamplesError(
+                "dataset has no end, as after tf.data's repeat() or in a PyDataset whose num_batches is None; leave "
+                "repeat() out, or say with num_samples how many of its samples are measured."
+            )
         if isinstance(dataset, keras.utils.PyDataset):
             number = dataset.num_batches
             dataset = Stream(functools.partial(_by_index, dataset), None if number is None else range(number))
@@ -45,7 +50,7 @@ def read_keras_samples(
             )
         samples, notes = read_array_samples(Stream(lambda: map(split_batch, dataset), dataset), options, memory)
     if keras.backend.backend() == "torch":
-        # Once, instead of at each point; JAX takes NumPy's memory as it is.
+        # Once, instead of at each point; JAX and TensorFlow take NumPy's memory as it is.
         samples = samples.map(lambda leaf: keras.ops.convert_to_tensor(leaf) if is_array(leaf) else leaf)
     return samples, notes
 
@@ -62,6 +67,15 @@ def split_batch(item: Any) -> tuple[Any, dict[str, Any]]:
     # Keras takes None for no weights.
     present = {"sample_weight": weights[0]} if weights and weights[0] is not None else {}
     return inputs, {"targets": targets, **present}
+
+
+def _is_endless(dataset: Any) -> bool:
+    if isinstance(dataset, keras.utils.PyDataset):
+        return dataset.num_batches is None
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow is None or not isinstance(dataset, tensorflow.data.Dataset):
+        return False
+    return int(dataset.cardinality()) == int(tensorflow.data.INFINITE_CARDINALITY)
 
 
 def _by_index(dataset: Any) -> Iterator[Any]:

@@ -52,6 +52,9 @@ class MeasurementActor:
         if workers_per_device > 1:
             # JAX sets three quarters of a GPU's memory aside for itself, whoever else is there.
             os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.75 / workers_per_device:.3f}")
+        # TensorFlow reads these once, when its first operation runs.
+        os.environ.setdefault("TF_NUM_INTRAOP_THREADS", str(threads))
+        os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
         self._threads = threads
         # The framework's names; a network on one device is on the first.
         self._devices = tuple(devices)

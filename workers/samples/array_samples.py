@@ -56,7 +56,13 @@ def as_numpy(leaf: Any) -> Any:
         return leaf
     if hasattr(leaf, "asnumpy"):  # MindSpore
         return leaf.asnumpy()
-    return np.asarray(leaf)
+    array = np.asarray(leaf)
+    if array.dtype.hasobject and not array.ndim:
+        raise SamplesError(
+            f"dataset must give arrays, but gave a {type(leaf).__name__}, which NumPy takes for one object; make it "
+            "dense (toarray() in SciPy, to_dense or to_tensor() in TensorFlow)."
+        )
+    return array
 
 
 def is_pair_of_arrays(dataset: object) -> bool:

@@ -19,7 +19,7 @@ from collectors.files import system
 from collectors.networks.batches import mapping_like, tuple_like
 
 from ..errors import SampleMemoryError
-from .batches import Batch, SampleDigest, is_tensor, leaf_bytes, map_batch, same_leaves
+from .batches import Batch, SampleDigest, is_array, is_tensor, leaf_bytes, map_batch, same_leaves
 from .samples import Samples
 
 _ALIGNMENT = 64
@@ -273,7 +273,9 @@ def _joined_parts(parts: list[Any], sizes: list[int]) -> Any:
         if any(len(part) != len(first) for part in parts):
             raise _RaggedError
         return tuple_like(first, [_joined_parts(list(items), sizes) for items in zip(*parts, strict=True)])
-    if all(same_leaves(part, first) for part in parts[1:]):
+    # Texts of samples are arrays of objects; two batches of the same texts are two batches all the same.
+    is_of_samples = is_array(first) and first.ndim > 0 and len(first) == sizes[0]
+    if not is_of_samples and all(same_leaves(part, first) for part in parts[1:]):
         return first
     raise _RaggedError
 

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -359,6 +360,20 @@ def test_ragged_batches_are_kept():
     assert samples.sha256(with_batches=False) != other.sha256(with_batches=False)
     few, _ = read_samples(sentence_loader(5), MeasurementOptions(num_samples=7))
     assert [batch.size for batch in few.batches(None)] == [5, 2]
+
+
+def test_batches_of_the_same_texts_are_kept():
+    texts = np.array(["a b", "b c"], object)
+    samples, _ = read_array_samples([(texts, np.arange(2)), (texts, np.arange(2, 4))], MeasurementOptions())
+    assert not samples.can_be_cut
+    assert [batch.inputs.tolist() for batch in samples.own_batches] == [["a b", "b c"]] * 2
+
+
+def test_sparse_arrays_are_refused():
+    sparse = csr_array(np.eye(4))
+    message = r"must give arrays, but gave a csr_array, which NumPy takes for one object; make it dense \(toarray"
+    with pytest.raises(SamplesError, match=message):
+        read_array_samples((sparse, np.arange(4)), MeasurementOptions())
 
 
 def test_nested_inputs():
