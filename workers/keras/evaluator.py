@@ -9,16 +9,18 @@ import keras
 
 from collectors.networks.batches import call_network
 
+from ..curvature.products import ProductSettings, ShareProducts
 from ..evaluator import MeasurementSetup
 from ..measuring.array_evaluator import ArrayEvaluator, Target
 from ..measuring.checks import callback_errors
-from ..measuring.totals import Total, batch_loss
+from ..measuring.totals import Total
 from ..samples.batches import cut
 from ..samples.data_sets import read_sets
 from ..users_code import warn_user
-from .loss import SampleLoss, find_loss, rounding_notes
+from .loss import BatchLoss, SampleLoss, find_loss, rounding_notes
 from .metrics import find_metrics, make_metrics
 from .network import KerasNetwork
+from .products import KerasProducts
 from .samples import read_keras_samples
 
 _PROBE = 4
@@ -60,7 +62,7 @@ class KerasEvaluator(ArrayEvaluator):
             arrays,
             Target(
                 samples=samples,
-                whole=batch_loss(loss),
+                whole=BatchLoss(loss),
                 split=_split(judge, network, with_penalties=isinstance(model, keras.Model)),
                 metrics=totals,
                 notes=notes,
@@ -69,6 +71,12 @@ class KerasEvaluator(ArrayEvaluator):
             ),
             setup,
         )
+        self._arrays = arrays
+
+    def products(self, settings: ProductSettings) -> ShareProducts:
+        """Returns what makes products of the main data set's loss."""
+        main = self._main
+        return KerasProducts(self._arrays, main.loss, main.samples, main.batch_size, self.settings, settings)
 
 
 def _split(judge: Any, network: Any, *, with_penalties: bool) -> Total | None:

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from collectors.networks.batches import map_leaves
 from collectors.networks.keras_network import to_array
 
-from ..errors import CallbackFunctionError
+from ..curvature.products import WITHOUT_GRADIENTS
+from ..errors import CallbackFunctionError, CurvatureError
 from ..measuring.checks import wrong_loss
 from ..measuring.sample_loss import SummedLoss
-from ..measuring.totals import Pending, rounding_note
+from ..measuring.totals import BatchMean, Pending, rounding_note
 from ..samples.batches import Batch
 from .network import NARROW, Prediction, attach_masks, compiled, masks_of
 
@@ -30,7 +31,7 @@ def find_loss(model: Any) -> tuple[Loss, Any]:
     """Returns the loss of a batch, and what Keras compiled it to (None where a model adds its losses itself)."""
     if isinstance(model, keras.Model):
         _check_model(model)
-        return _as_number(_loss_of_model(model)), getattr(model, "_compile_loss", None)
+        return _loss_of_model(model), getattr(model, "_compile_loss", None)
     if isinstance(model, type) or not (isinstance(model, str) or callable(model)):
         raise wrong_loss(
             "a compiled keras.Model, a keras.losses.Loss, a function of (y_true, y_pred) or the name of a Keras loss",
@@ -41,14 +42,7 @@ def find_loss(model: Any) -> tuple[Loss, Any]:
     def loss(prediction: Prediction, targets: Any) -> Any:
         return judge(*_arguments(prediction, targets))
 
-    return _as_number(loss), judge
-
-
-def _as_number(loss: Loss) -> Loss:
-    """Returns a loss whose values are an array or a tensor of PyTorch's, whatever Keras' back end is."""
-    if keras.backend.backend() != "tensorflow":
-        return loss
-    return lambda prediction, targets: to_array(loss(prediction, targets))
+    return loss, judge
 
 
 def rounding_notes(judge: Any) -> list[str]:
@@ -61,6 +55,18 @@ def unpack(targets: Any) -> tuple[Any, Any]:
     """Returns a batch's targets and its sample weights (or None), as tensors of Keras' back end."""
     tensors = map_leaves(keras.ops.convert_to_tensor, targets)
     return tensors["targets"], tensors.get("sample_weight")
+
+
+class BatchLoss(BatchMean):
+    """The mean over batches, weighted by samples, of what Keras computes for a batch."""
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+        with_tensorflow = keras.backend.backend() == "tensorflow"
+        super().__init__("loss", "the loss", (lambda *batch: to_array(loss(*batch))) if with_tensorflow else loss)
+
+    def differentiable(self, outputs: Prediction, batch: Batch) -> tuple[Any, Any]:
+        return keras.ops.reshape(self._loss(outputs, batch.targets), ()) * batch.size, batch.size
 
 
 class SampleLoss(SummedLoss):
@@ -95,6 +101,27 @@ class SampleLoss(SummedLoss):
         if self._with_penalties:
             self._penalties.append(sum(float(_float64(penalty).sum()) for penalty in outputs.penalties))
 
+    def differentiable(self, outputs: Prediction, batch: Batch) -> tuple[Any, Any]:
+        """Returns a batch's sum, with penalties as a part of each sample's loss, and its weight."""
+        targets, weights = unpack(batch.targets)
+        terms = self._split(targets, outputs.outputs, masks_of(outputs.outputs), weights)
+        if len(terms) > 1 and self._reduction == "mean":
+            terms = [
+                (numerators / denominators, keras.ops.ones_like(denominators)) for numerators, denominators in terms
+            ]
+        total = sum(
+            factor * keras.ops.sum(numerators) for factor, (numerators, _) in zip(self._factors, terms, strict=True)
+        )
+        weight = None if self._reduction == "sum" else keras.ops.sum(terms[0][1])
+        if not self._with_penalties or not outputs.penalties:
+            return total, weight
+        if weight is None:
+            raise CurvatureError(
+                f'a Keras loss with reduction="sum" beside what regularizers and layers add has no curvature here: '
+                f"give it another reduction, or return the loss function alone; {WITHOUT_GRADIENTS}."
+            )
+        return total + sum(keras.ops.sum(penalty) for penalty in outputs.penalties) * weight, weight
+
     def pending(self) -> Pending:
         """Returns the result over all batches."""
         result = super().pending().read()
@@ -114,6 +141,10 @@ class SampleLoss(SummedLoss):
     def _penalty(self) -> float:
         return float(np.dot(self._penalties, self._sizes)) / sum(self._sizes) if self._with_penalties else 0.0
 
+    @property
+    def _factors(self) -> list[float]:
+        return [1.0 if term.loss_weights is None else float(term.loss_weights) for term in self._terms]
+
     def _split(self, targets: Any, outputs: Any, masks: Any, weights: Any) -> list[tuple[Any, Any]]:
         attach_masks(outputs, masks)
         return [
@@ -124,7 +155,7 @@ class SampleLoss(SummedLoss):
         ]
 
     def _combine(self, terms: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[NDArray[Any], NDArray[Any]]:
-        factors = [1.0 if term.loss_weights is None else float(term.loss_weights) for term in self._terms]
+        factors = self._factors
         if len(terms) == 1:
             return factors[0] * terms[0][0], terms[0][1]
         if self._reduction == "mean" and any(np.ptp(denominators) for _, denominators in terms):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,15 +75,34 @@ class KerasNetwork:
 
     def forward(self, *inputs: Any, **named_inputs: Any) -> Prediction:
         """Returns the outputs without training; several inputs are a list, as Keras takes them."""
-        given: Any = named_inputs or (inputs[0] if len(inputs) == 1 else list(inputs))
+        given = _given(inputs, named_inputs)
         if self.back_end == "jax":
             trained = [variable.value for variable in self._network.trainable_variables]
-            others = [variable.value for variable in self._network.non_trainable_variables]
-            outputs, masks, penalties = self._stateless(trained, others, given)
+            outputs, masks, penalties = self._stateless(trained, self.others, given)
         else:
             if self.back_end == "tensorflow":
                 given = keras.tree.map_structure(keras.ops.convert_to_tensor, given)
             outputs, masks, penalties = self._call(given)
+        attach_masks(outputs, masks)
+        return Prediction(given, outputs, penalties)
+
+    def trained(self, names: Sequence[str]) -> list[Any]:
+        """Returns the back end's own variables."""
+        return [self._variables[name].value for name in names]
+
+    @property
+    def others(self) -> list[Any]:
+        """The back end's arrays that are not trainable."""
+        return [variable.value for variable in self._network.non_trainable_variables]
+
+    def forward_at(
+        self, weights: Mapping[str, Any], others: list[Any], *inputs: Any, **named_inputs: Any
+    ) -> Prediction:
+        """Returns the outputs on the JAX back end with arrays in place of the network's; nothing is compiled."""
+        given = _given(inputs, named_inputs)
+        names = {id(variable): name for name, variable in self._variables.items()}
+        trained = [weights.get(names[id(item)], item.value) for item in self._network.trainable_variables]
+        outputs, masks, penalties = self._stateless_forward(trained, others, given)
         attach_masks(outputs, masks)
         return Prediction(given, outputs, penalties)
 
@@ -147,6 +166,10 @@ def compiled(function: Callable[..., Any], network: Any) -> Callable[..., Any]:
 
     result: Callable[..., Any] = jax.jit(function)
     return result
+
+
+def _given(inputs: tuple[Any, ...], named_inputs: dict[str, Any]) -> Any:
+    return named_inputs or (inputs[0] if len(inputs) == 1 else list(inputs))
 
 
 def _at_least_float32(outputs: Any) -> Any:
