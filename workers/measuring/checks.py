@@ -6,7 +6,7 @@ import contextlib
 import math
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -122,11 +122,6 @@ class Closeness:
     spread: float | None
     telling: float
     of_batch: float
-
-    @property
-    def in_one_batch(self) -> Closeness:
-        """How close two ways to compute one batch's value are."""
-        return replace(self, relative=self.of_batch)
 
     def allowed(self, value: float, scale: float, spread: float = 0.0) -> float:
         """Returns how much equal values may differ; ``scale`` is the largest anywhere, ``spread`` that of batches."""

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, overload
 
 import numpy as np
@@ -19,7 +19,8 @@ from ..errors import SamplesError
 from ..users_code import warn_user
 from .batches import Batch, SampleDigest, cut, map_batch, picked
 
-Groups: TypeAlias = Sequence[Sequence[Batch]]
+Regrouped: TypeAlias = Sequence[tuple[Sequence[Batch], Sequence[Batch]]]
+"""Groups of samples, each in the loader's own batches and in other ones."""
 _FEW_GROUPS, _FEW_SAMPLES = 3, 64
 
 
@@ -142,22 +143,29 @@ class Samples:
             return f"all {self.count} samples are one batch (the data set gives no batch size)"
         return f"batches of {size}, which are our choice, are kept (memory does not hold all samples at once)"
 
-    def partitions(self) -> TwoPartitions:
-        """Returns the samples in the loader's own batches, or those in which they were read, and in other ones."""
+    def regrouped(self, *, few: bool = False) -> Regrouped:
+        """Returns all groups, or a few from the first to the last, because data may change on the way."""
         own = self._read_batches
         largest = max(batch.size for batch in own)
         if self._whole is None or largest > 2 or len(own) == 1:
             # A smaller last batch stays as it is: each new shape may have to be compiled.
             shapes = {batch.size for batch in own} if self._whole is None else {largest}
-            groups = [(batch, _pieces(batch) if batch.size in shapes else [batch]) for batch in own]
-            return TwoPartitions(groups, own_are_pieces=False, on_use=self._on_use)
-        # Batches of one or two samples are rather joined, because some losses need more than one.
-        starts = range(0, len(own) - len(own) % 2 or 1, 2)
-        pairs = [own[start : start + 2] for start in starts]
-        pairs[-1] = own[starts[-1] :]
-        ends = list(itertools.accumulate(sum(batch.size for batch in pair) for pair in pairs))
-        joined = [cut(self._whole, start, end) for start, end in zip([0, *ends], ends, strict=False)]
-        return TwoPartitions(list(zip(joined, pairs, strict=True)), own_are_pieces=True, on_use=self._on_use)
+            groups = [([batch], _pieces(batch) if batch.size in shapes else [batch]) for batch in own]
+        else:
+            # Batches of one or two samples are rather joined, because some losses need more than one.
+            starts = range(0, len(own) - len(own) % 2 or 1, 2)
+            pairs = [own[start : start + 2] for start in starts]
+            pairs[-1] = own[starts[-1] :]
+            ends = list(itertools.accumulate(sum(batch.size for batch in pair) for pair in pairs))
+            joined = [cut(self._whole, start, end) for start, end in zip([0, *ends], ends, strict=False)]
+            groups = [(pair, [batch]) for pair, batch in zip(pairs, joined, strict=True)]
+        if few:
+            last = len(groups) - 1
+            sizes = [sum(batch.size for batch in batches) for batches, _ in groups]
+            count = max(_FEW_GROUPS, math.ceil(_FEW_SAMPLES / max(sizes)))
+            chosen = range(last + 1) if count > last else [last * index // (count - 1) for index in range(count)]
+            groups = [groups[index] for index in chosen]
+        return [(_on_use(batches, self._on_use), _on_use(others, self._on_use)) for batches, others in groups]
 
     def batches(self, batch_size: int | None) -> Sequence[Batch]:
         """Returns the samples in batches of that size (views, no copies); None or ragged: the loader's own."""
@@ -238,39 +246,6 @@ class _ChangedOnUse(Sequence[Batch]):
 
 def _on_use(batches: Sequence[Batch], changes: Sequence[Callable[[Batch], Batch]]) -> Sequence[Batch]:
     return _ChangedOnUse(batches, changes) if changes else batches
-
-
-@dataclass(frozen=True)
-class TwoPartitions:
-    """The same samples in two ways."""
-
-    groups: Sequence[tuple[Batch, Sequence[Batch]]]  # each batch, and the same samples in pieces
-    own_are_pieces: bool  # whether the pieces are the loader's own batches, rather than the batches
-    on_use: Sequence[Callable[[Batch], Batch]] = ()  # what changes each of them when it is used
-
-    @property
-    def differ(self) -> bool:
-        return any(len(pieces) > 1 for _, pieces in self.groups)
-
-    def own_and_other(self) -> tuple[Groups, Groups]:
-        """Returns the loader's own batches and the other ones, both in the same groups."""
-        batches: Groups = [_on_use([batch], self.on_use) for batch, _ in self.groups]
-        pieces: Groups = [_on_use(pieces, self.on_use) for _, pieces in self.groups]
-        return (pieces, batches) if self.own_are_pieces else (batches, pieces)
-
-    def few(self) -> TwoPartitions:
-        """Returns a few of the groups, from the first to the last, because data may change on the way."""
-        last = len(self.groups) - 1
-        count = max(_FEW_GROUPS, math.ceil(_FEW_SAMPLES / max(batch.size for batch, _ in self.groups)))
-        chosen = range(last + 1) if count > last else [last * index // (count - 1) for index in range(count)]
-        return replace(self, groups=[self.groups[index] for index in chosen])
-
-    def aligned(self, *, own_are_pieces: bool) -> TwoPartitions:
-        """Returns the same with the loader's own batches on that side; where they are on the other one, undivided."""
-        if self.own_are_pieces == own_are_pieces:
-            return self
-        own = [batch for group in self.own_and_other()[0] for batch in group]
-        return TwoPartitions([(batch, [batch]) for batch in own], own_are_pieces)
 
 
 def count_samples(available: int, asked: int | None, notes: list[str]) -> int:

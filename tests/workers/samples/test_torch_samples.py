@@ -131,23 +131,24 @@ def test_batches_are_cut_anew_as_views(batch_size):
 @pytest.mark.parametrize("own", [1, 2, 3, 8, 29, 30, 64])
 def test_two_partitions_hold_the_same_samples(own):
     samples = read(DataLoader(DATA, batch_size=own))[2]
-    found = samples.partitions()
-    assert found.differ
-    assert found.own_are_pieces == (own < 3)
-    for batch, pieces in found.groups:
+    groups = samples.regrouped()
+    assert any(len(batches) != len(others) for batches, others in groups)
+    for group in groups:
+        pieces, (batch,) = group if own < 3 else group[::-1]
         assert torch.equal(torch.cat([piece.inputs for piece in pieces]), batch.inputs)
         assert batch.size == sum(piece.size for piece in pieces)
         if own > 2 and len(pieces) > 1:
             assert math.gcd(pieces[0].size, batch.size) == 1
-    assert torch.equal(torch.cat([batch.inputs for batch, _ in found.groups]), INPUTS)
-    own_batches = [piece for _, pieces in found.groups for piece in pieces] if own < 3 else [b for b, _ in found.groups]
+    for side in zip(*groups, strict=True):
+        assert torch.equal(torch.cat([batch.inputs for batches in side for batch in batches]), INPUTS)
+    own_batches = [batch for batches, _ in groups for batch in batches]
     assert [batch.size for batch in own_batches] == [batch.size for batch in samples.own_batches]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_two_partitions_of_very_few_samples(count):
     samples = read((INPUTS[:count], TARGETS[:count]))[2]
-    ((batch, pieces),) = samples.partitions().groups
+    (((batch,), pieces),) = samples.regrouped()
     assert torch.equal(batch.inputs, INPUTS[:count])
     assert len(pieces) == min(count, 2)
 
@@ -172,7 +173,7 @@ def test_what_comes_without_batches_is_one():
     for dataset in ((inputs, inputs), data, Numbered(), DataLoader(data, batch_sampler=Sampler())):
         samples = read(dataset)[2]
         assert [batch.size for batch in samples.own_batches] == [count]
-        assert max(batch.size for batch, _ in samples.partitions().groups) == 128
+        assert max(batch.size for (batch,), _ in samples.regrouped()) == 128
         in_parts = samples.all_at_once(False)
         assert [batch.size for batch in in_parts.own_batches] == [128, 128, 44]
         assert in_parts.sha256(with_batches=True) != samples.sha256(with_batches=True)
@@ -355,7 +356,7 @@ def test_ragged_batches_are_kept():
     for found, (inputs, targets) in zip(samples.own_batches, sentence_loader(5), strict=True):
         assert torch.equal(found.targets, targets)
         assert all(map(torch.equal, leaves(found.inputs), leaves(inputs)))
-    assert sum(piece.size for _, pieces in samples.partitions().groups for piece in pieces) == 23
+    assert sum(piece.size for _, pieces in samples.regrouped() for piece in pieces) == 23
     other, _ = read_samples(sentence_loader(4), MeasurementOptions())
     assert samples.sha256(with_batches=False) != other.sha256(with_batches=False)
     few, _ = read_samples(sentence_loader(5), MeasurementOptions(num_samples=7))
@@ -563,7 +564,7 @@ def test_changes_on_use_follow_each_other_wherever_batches_come_from():
     expected = inputs * 100 + 12
     for batches in (changed.own_batches, changed.batches(4), changed.map_targets(lambda targets: targets).batches(4)):
         assert torch.equal(torch.cat([batch.inputs for batch in batches]), expected)
-    for groups in changed.partitions().own_and_other():
-        assert torch.equal(torch.cat([batch.inputs for group in groups for batch in group]), expected)
+    for side in zip(*changed.regrouped(), strict=True):
+        assert torch.equal(torch.cat([batch.inputs for batches in side for batch in batches]), expected)
     assert changed.sha256(with_batches=True) == samples.sha256(with_batches=True)
     assert changed.nbytes == samples.nbytes
