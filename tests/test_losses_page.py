@@ -1,7 +1,5 @@
 """The page on losses beyond classification: its code runs as it stands there."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -42,7 +40,7 @@ def test_the_code_of_a_section(section):
     if section == "Graphs":
         pytest.importorskip("torch_geometric")
     (code,) = CODE[section]
-    names: dict[str, object] = {"__name__": "example"}
+    names = {"__name__": "example"}
     exec(compile(code, section, "exec"), names)
     landscape = names["landscape"]
     assert isinstance(landscape, Landscape)

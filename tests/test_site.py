@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -54,10 +53,10 @@ def open_file(browser):
 class Page(HTMLParser):
     """The addresses that a page leads to or shows, and the places in it that can be led to."""
 
-    def __init__(self, file: Path):
+    def __init__(self, file):
         super().__init__()
-        self.addresses: set[str] = set()
-        self.places: set[str] = set()
+        self.addresses = set()
+        self.places = set()
         self.feed(file.read_text())
 
     def handle_starttag(self, tag, attributes):

@@ -1,9 +1,5 @@
 """Captions say what the file says, and nothing else."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from data_sets import with_test_set
@@ -11,25 +7,18 @@ from figure_cases import build, build_line
 from long_paths import build_path
 
 from landscape import Landscape, figures
-from landscape.captions import (
-    barriers_caption,
-    difference_caption,
-    multiples_captions,
-    profile_caption,
-    write_caption,
-)
+from landscape.captions import barriers_caption, difference_caption, multiples_captions, profile_caption, write_caption
 from landscape.figures import plot_difference
 from landscape.grid.checkpoints import NO_RUN, CheckpointsData
-from landscape.grid.data import LandscapeData
 from landscape.record.checks import PointStatus
 from landscape.roles import NETWORK
 
 
-def text_of(data: Any, *arguments: Any, **look: Any) -> str:
+def text_of(data, *arguments, **look):
     return write_caption(data, *arguments, **look).text
 
 
-def test_of_a_path_and_its_principal_plane() -> None:
+def test_of_a_path_and_its_principal_plane():
     data = build(num_samples=1024, samples="random", seed=7)
     text = text_of(data)
     assert text.startswith(
@@ -42,7 +31,7 @@ def test_of_a_path_and_its_principal_plane() -> None:
     assert "Each point is measured on 1,024 samples (drawn with seed 7)" in text
 
 
-def test_of_several_runs_each_path_is_described() -> None:
+def test_of_several_runs_each_path_is_described():
     caption = write_caption(build_path("spiral", 20, runs=2))
     assert "The paths of 2 runs (run 1: 20 checkpoints, epochs 0 to 19; run 2: 20 checkpoints," in caption.text
     assert "are projected onto the plane, from which they are at most 0 away." in caption.text
@@ -51,14 +40,14 @@ def test_of_several_runs_each_path_is_described() -> None:
     assert "path" not in write_caption(build_path("spiral", 20, runs=2), trajectory=False).alt
 
 
-def test_of_random_directions() -> None:
+def test_of_random_directions():
     known = {"normalization": "filter", "directions_seed": 3, "perturb_one_dimensional": False}
     text = text_of(build(points=0, decomposition="random", **known))
     assert "along two random directions (normalized by filter (Li et al. 2018);" in text
     assert "; biases and normalization layers stay; seed 3)" in text
 
 
-def test_the_samples_are_those_of_the_metrics_own_data_set_and_group() -> None:
+def test_the_samples_are_those_of_the_metrics_own_data_set_and_group():
     data = with_test_set(build(num_samples=256, samples="first"))
     data.metrics["loss[3]@test"] = data.metrics["loss@test"] + 1
     assert "Each point is measured on 256 samples (the first ones of the data set)" in text_of(data)
@@ -70,7 +59,7 @@ def test_the_samples_are_those_of_the_metrics_own_data_set_and_group() -> None:
     assert "samples" not in text_of(data, metric="loss@test")
 
 
-def test_of_adaptive_sampling_the_tolerance_is_said() -> None:
+def test_of_adaptive_sampling_the_tolerance_is_said():
     data = build()
     data.status[::2] = PointStatus.INTERPOLATED
     data.attributes["sampling"] = {
@@ -83,7 +72,7 @@ def test_of_adaptive_sampling_the_tolerance_is_said() -> None:
     assert "Each measurement is on 64 samples." in text_of(data)
 
 
-def test_the_scale_is_said_where_it_is_not_plain() -> None:
+def test_the_scale_is_said_where_it_is_not_plain():
     data = build(10.0 ** np.linspace(-3, 3, 600).reshape(20, 30))
     assert "Colours: log scale" in text_of(data)
     assert "Colours and heights: log scale" in text_of(data, "surface")
@@ -91,7 +80,7 @@ def test_the_scale_is_said_where_it_is_not_plain() -> None:
     assert "Colours" not in text_of(build(), metric="accuracy")
 
 
-def test_what_the_file_does_not_say_is_not_said() -> None:
+def test_what_the_file_does_not_say_is_not_said():
     data = build(points=0, decomposition="random")
     data.attributes.pop("network")
     text = text_of(data)
@@ -100,7 +89,7 @@ def test_what_the_file_does_not_say_is_not_said() -> None:
     assert "None" not in text
 
 
-def test_the_alternative_text_says_range_place_and_way() -> None:
+def test_the_alternative_text_says_range_place_and_way():
     data = build()
     assert data.checkpoints is not None
     data.checkpoints.metrics["loss"][:] = np.linspace(2, 0.5, 12)
@@ -110,7 +99,7 @@ def test_the_alternative_text_says_range_place_and_way() -> None:
     assert alt.endswith("The path goes from 2 at epoch 3 to 0.5 at epoch 14.")
 
 
-def test_of_a_line_and_of_nothing_measured() -> None:
+def test_of_a_line_and_of_nothing_measured():
     line = Landscape(build_line([3.0, 1.0, 2.0]))
     assert "along one random direction (normalized by filter" in line.caption("profile").text
     empty = build()
@@ -136,7 +125,7 @@ def test_by_default_it_is_of_contours_or_of_a_lines_profile():
         ("barriers", "plot_barriers"),
     ],
 )  # fmt: skip
-def test_a_caption_is_refused_where_the_picture_is(kind: str, plot: str):
+def test_a_caption_is_refused_where_the_picture_is(kind, plot):
     wrong = Landscape(build() if kind in ("profile", "barriers") else build_line([3.0, 1.0, 2.0]))
     with pytest.raises(ValueError, match="line") as of_the_picture:
         list(getattr(figures, plot)({"way": wrong} if kind == "barriers" else wrong) or ())
@@ -146,18 +135,18 @@ def test_a_caption_is_refused_where_the_picture_is(kind: str, plot: str):
 
 
 @pytest.mark.parametrize("kind", ["difference", "uncertainty", "orbit"])
-def test_no_caption_calls_a_line_a_plane(kind: str):
+def test_no_caption_calls_a_line_a_plane(kind):
     with pytest.raises(ValueError, match="needs a plane, but the landscape is a line; use plot_profile"):
         Landscape(build_line([3.0, 1.0, 2.0])).caption(kind)
 
 
 @pytest.mark.parametrize("kind", ["multiples", "persistence", "merge_tree"])
-def test_what_shows_planes_and_lines_has_a_caption_for_both(kind: str):
+def test_what_shows_planes_and_lines_has_a_caption_for_both(kind):
     for data in (build(), build_line([3.0, 1.0, 2.0])):
         assert Landscape(data).caption(kind).text
 
 
-def test_an_unknown_kind_or_metric_is_an_error() -> None:
+def test_an_unknown_kind_or_metric_is_an_error():
     with pytest.raises(ValueError, match=r"^kind must be"):
         write_caption(build(), "painting")
     with pytest.raises(KeyError, match="no metric 'lose'"):
@@ -165,22 +154,22 @@ def test_an_unknown_kind_or_metric_is_an_error() -> None:
 
 
 class TestFlat:
-    def test_it_has_no_lowest_place(self) -> None:
+    def test_it_has_no_lowest_place(self):
         caption = write_caption(build(np.full((5, 5), 3.0), points=0))
         assert caption.alt.endswith("Flat: loss is 3 at all 25 finite points.")
         assert "lowest" not in caption.alt
         line = write_caption(build_line([np.nan, 3.0, 3.0]), "profile")
         assert line.alt == "A curve of loss. Flat: loss is 3 at all 2 finite points; 1 others have no value."
 
-    def test_several_lowest_points_are_counted(self) -> None:
+    def test_several_lowest_points_are_counted(self):
         assert "It is lowest at 2 points alike." in write_caption(build_line([1.0, 2.0, 1.0]), "profile").alt
 
-    def test_pictures_of_minima_say_that_there_is_none(self) -> None:
+    def test_pictures_of_minima_say_that_there_is_none(self):
         for kind in ("persistence", "merge_tree"):
             assert "none: loss is flat" in write_caption(build(np.full((5, 5), 3.0)), kind).alt
 
 
-def ways(**attributes: Any) -> tuple[LandscapeData, LandscapeData]:
+def ways(**attributes):
     """A line and a curve between two networks, A and B, with barriers of 2 and 0.5."""
     found = []
     for kind, loss in (("points", [1.0, 3.0, 1.0]), ("path", [1.0, 1.5, 1.0])):
@@ -198,7 +187,7 @@ def ways(**attributes: Any) -> tuple[LandscapeData, LandscapeData]:
 
 
 class TestCurve:
-    def test_it_is_said_which_curve_it_is_and_between_whom(self) -> None:
+    def test_it_is_said_which_curve_it_is_and_between_whom(self):
         _, curve = ways()
         assert text_of(curve, "profile").startswith(
             "Loss on a Bezier curve from A to B with 1 bend, fitted in 50 steps (seed 4). 3 points."
@@ -208,7 +197,7 @@ class TestCurve:
         del curve.attributes["path"]
         assert text_of(curve, "profile").startswith("Loss on a curve from A to B. 3 points.")
 
-    def test_a_place_on_it_is_a_part_of_the_way(self) -> None:
+    def test_a_place_on_it_is_a_part_of_the_way(self):
         _, curve = ways()
         curve.metrics["loss"][:] = [1.0, 0.5, 2.0]
         assert "It is lowest at 0.5 of the way from A (0) to B (1)." in write_caption(curve, "profile").alt
@@ -216,7 +205,7 @@ class TestCurve:
         assert "It is lowest at B." in write_caption(curve, "profile").alt
         assert "directions" not in write_caption(curve, "profile").alt
 
-    def test_barriers_are_one_picture_with_their_heights(self) -> None:
+    def test_barriers_are_one_picture_with_their_heights(self):
         line, curve = ways()
         curve.metrics["loss"][:] = [1.0, 100.0, 1.0]
         caption = barriers_caption({"straight": line, "curved": curve})
@@ -230,7 +219,7 @@ class TestCurve:
 
 
 class TestDifference:
-    def test_of_two_metrics(self) -> None:
+    def test_of_two_metrics(self):
         data = with_test_set(build(points=0, num_samples=256, samples="first"))
         for name in ("loss", "loss@test"):
             data.metrics[f"loss_stderr{name.removeprefix('loss')}"] = np.full((20, 30), 0.1)
@@ -248,7 +237,7 @@ class TestDifference:
         assert f"below zero, where loss on test is lower, at {below} points, and above zero at {above}." in caption.alt
         assert "Hatched" not in str(Landscape(data).caption_difference("loss@test", "loss", significance=None))
 
-    def test_of_two_landscapes(self) -> None:
+    def test_of_two_landscapes(self):
         first, second = build(np.full((20, 30), 2.5)), build(np.full((20, 30), 3.0), network="ResNet")
         caption = difference_caption(first, second)
         assert caption.text.startswith("Difference of loss: the first minus the second. the first: loss of LeNet on")
@@ -256,7 +245,7 @@ class TestDifference:
         assert "Flat: difference is -0.5 at all 600 finite points." in caption.alt
 
     @pytest.mark.parametrize("look", [{}, {"scale": "symlog"}, {"scale": "linear", "clip": 5.0}])
-    def test_its_scale_is_that_of_the_picture(self, look: Any) -> None:
+    def test_its_scale_is_that_of_the_picture(self, look):
         loss = 10.0 ** np.linspace(-3, 3, 600).reshape(20, 30)
         pair = build(loss), build(loss[::-1])
         (bar,) = plot_difference(*pair, **look).figure.axes[1:2]
@@ -265,13 +254,13 @@ class TestDifference:
         assert (f"Colours: {said.rstrip(')')}." if said else "below which the first is lower.") in text
         assert ("Colours: " in text) == bool(said)
 
-    def test_one_landscape_has_none(self) -> None:
+    def test_one_landscape_has_none(self):
         with pytest.raises(ValueError, match=r"^kind must be .*caption_difference"):
             write_caption(build(), "difference")
 
 
 class TestSeveral:
-    def test_multiples_say_the_scale_that_they_share(self) -> None:
+    def test_multiples_say_the_scale_that_they_share(self):
         low, high = build(np.linspace(1, 2, 600).reshape(20, 30)), build(np.linspace(100, 200, 600).reshape(20, 30))
         one, other = multiples_captions([low, high], ["loss"], "heatmap")
         assert "Colours: log scale" not in text_of(low)
@@ -281,7 +270,7 @@ class TestSeveral:
                 f"Picture {number} of 2 (the {'first' if number == 1 else 'second'}): A heat map"
             )
 
-    def test_curves_of_a_profile_are_one_picture(self) -> None:
+    def test_curves_of_a_profile_are_one_picture(self):
         line = build_line([1.0, 2.0, 3.0])
         line.metrics |= {"accuracy": np.array([0.1, 0.2, 0.3]), "loss@test": np.array([100.0, 200.0, 300.0])}
         caption = profile_caption(line, ["loss", "loss@test", "accuracy"])
@@ -291,7 +280,7 @@ class TestSeveral:
         assert "The loss on test ranges from 100 to 300." in caption.alt
         assert "The accuracy ranges from 0.1 to 0.3." in caption.alt
 
-    def test_uncertainty_describes_the_errors(self) -> None:
+    def test_uncertainty_describes_the_errors(self):
         data = build(points=0)
         data.metrics["loss_stderr"] = np.linspace(0.01, 0.1, 600).reshape(20, 30)
         caption = write_caption(data, "uncertainty")
@@ -301,7 +290,7 @@ class TestSeveral:
         with pytest.raises(ValueError, match=r"^no error of 'accuracy' is known"):
             write_caption(data, "uncertainty", metric="accuracy")
 
-    def test_pictures_of_minima_say_how_many_and_which_count(self) -> None:
+    def test_pictures_of_minima_say_how_many_and_which_count(self):
         caption = write_caption(build_line([0.5, 5, 0.59, 1, 2, 9, 9.5]), "persistence", persistence=0.1)
         assert "A minimum counts where its barrier is higher than 0.1." in caption.text
         assert "Minima: 2 minima, deepest barrier 4.41; of the grid on this line, not of the network" in caption.alt

@@ -9,10 +9,7 @@ from examples import ALL, bowl, bowl_loss
 
 from collectors.networks.readers import describe_network, read_network
 from landscape import Landscape, MeasurementPlan, evaluate, line_between, pca_plane, random_plane
-from landscape.errors import (
-    LandscapeFormatError,
-    LandscapeNotFoundError,
-)
+from landscape.errors import LandscapeFormatError, LandscapeNotFoundError
 from landscape.planes import custom_plane, plane_through
 from landscape.record.checks import PointStatus
 

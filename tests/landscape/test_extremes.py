@@ -1,11 +1,7 @@
 """The ends of the Hessian's spectrum at each point of a landscape (``extremes=True``), and the ratio of the two."""
 
-from __future__ import annotations
-
 import copy
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -23,17 +19,17 @@ from landscape.planes import custom_plane, random_line
 from workers.errors import CallbackFunctionError, CurvatureError
 from workers.metric_names import EXTREMES
 
-CORNERS: dict[str, Any] = {"x": [-1.0, 1.0], "y": [-1.0, 1.0]}
-QUIET: dict[str, Any] = {"extremes": True, "progress": False, "device_ids": [0]}
+CORNERS = {"x": [-1.0, 1.0], "y": [-1.0, 1.0]}
+QUIET = {"extremes": True, "progress": False, "device_ids": [0]}
 
 
-def samples() -> tuple[torch.Tensor, torch.Tensor]:
+def samples():
     generator = torch.Generator().manual_seed(3)
     inputs = torch.randn(50, 6, generator=generator, dtype=torch.float64)
     return inputs, torch.randint(0, 3, (50,), generator=generator)
 
 
-def build(seed: int = 0, *, normalized: bool = False) -> nn.Module:
+def build(seed=0, *, normalized=False):
     """Returns a network of 33 weights in float64, or one with BatchNorm whose statistics belong to the seed."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -45,16 +41,16 @@ def build(seed: int = 0, *, normalized: bool = False) -> nn.Module:
     return network.eval()
 
 
-def returned(seed: int = 0, *, normalized: bool = False) -> tuple[Any, ...]:
+def returned(seed=0, *, normalized=False):
     return nn.CrossEntropyLoss(), build(seed, normalized=normalized), samples(), {}
 
 
-def ends_at(network: nn.Module) -> tuple[float, float]:
+def ends_at(network):
     """Returns the largest and the lowest eigenvalue of the whole Hessian, by other code."""
     inputs, targets = samples()
     named = dict(network.named_parameters())
 
-    def loss(vector: torch.Tensor) -> torch.Tensor:
+    def loss(vector):
         parts = vector.split([item.numel() for item in named.values()])
         values = {name: part.reshape(item.shape) for (name, item), part in zip(named.items(), parts, strict=True)}
         return nn.functional.cross_entropy(torch.func.functional_call(network, values, inputs), targets)
@@ -64,7 +60,7 @@ def ends_at(network: nn.Module) -> tuple[float, float]:
     return float(values[-1]), float(values[0])
 
 
-def moved(plane: Any, point: tuple[float, ...]) -> nn.Module:
+def moved(plane, point):
     network = copy.deepcopy(build())
     with torch.no_grad():
         for name, parameter in network.named_parameters():
@@ -73,7 +69,7 @@ def moved(plane: Any, point: tuple[float, ...]) -> nn.Module:
     return network
 
 
-def test_every_point_has_both_ends_of_its_own_hessian(tmp_path: Path) -> None:
+def test_every_point_has_both_ends_of_its_own_hessian(tmp_path):
     plane = random_plane(build(), seed=0)
     network = build()
     before = found(network)
@@ -101,7 +97,7 @@ def test_every_point_has_both_ends_of_its_own_hessian(tmp_path: Path) -> None:
         assert "max_eigenvalue" not in file
 
 
-def test_the_ends_of_a_known_matrix_where_the_lower_one_is_positive() -> None:
+def test_the_ends_of_a_known_matrix_where_the_lower_one_is_positive():
     line = custom_plane(bowl()[1], [{"weight": np.ones(4)}])
     measured = evaluate(line, bowl, size=3, **QUIET)
     np.testing.assert_allclose(measured["max_eigenvalue"], 2 * max(BOWL_SCALES), rtol=1e-6)
@@ -110,7 +106,7 @@ def test_the_ends_of_a_known_matrix_where_the_lower_one_is_positive() -> None:
 
 
 @pytest.mark.slow
-def test_between_networks_with_their_own_statistics() -> None:
+def test_between_networks_with_their_own_statistics():
     networks = {"one": build(0, normalized=True), "other": build(1, normalized=True)}
     measured = evaluate(
         line_between(*networks.values()), partial(returned, normalized=True), x=[0.0, 0.5, 1.0], **QUIET
@@ -126,7 +122,7 @@ def test_between_networks_with_their_own_statistics() -> None:
 
 
 @pytest.mark.slow
-def test_they_belong_to_the_identity_and_stay_on_a_finer_grid(tmp_path: Path) -> None:
+def test_they_belong_to_the_identity_and_stay_on_a_finer_grid(tmp_path):
     line, path = random_line(build(), seed=0), tmp_path / "a.h5"
     evaluate(line, returned, size=3, output=path, progress=False, device_ids=[0])
     with pytest.raises(LandscapeIdentityError, match="extremes: the file has absent, this run"):
@@ -140,7 +136,7 @@ def test_they_belong_to_the_identity_and_stay_on_a_finer_grid(tmp_path: Path) ->
         refine(path, returned, factor=2, sampling="adaptive", progress=False)
 
 
-def test_the_forecast_says_what_they_cost(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_forecast_says_what_they_cost(capsys):
     measured = evaluate(random_line(build(), seed=0), returned, size=3, extremes=True, device_ids=[0])
     forecast = measured.report.forecast  # type: ignore[union-attr]
     assert 2 < forecast.products <= 33
@@ -150,8 +146,8 @@ def test_the_forecast_says_what_they_cost(capsys: pytest.CaptureFixture[str]) ->
     assert text in capsys.readouterr().err
 
 
-def test_where_the_loss_is_no_number_there_are_none() -> None:
-    def logarithm(outputs: torch.Tensor, _targets: torch.Tensor) -> torch.Tensor:
+def test_where_the_loss_is_no_number_there_are_none():
+    def logarithm(outputs, _targets):
         return outputs.square().sum(1).mean() + outputs.sum(1).log().mean()
 
     inputs, network = torch.zeros(6, 1, dtype=torch.float64), bowl()[1]
@@ -171,18 +167,18 @@ def test_where_the_loss_is_no_number_there_are_none() -> None:
         ({"buffers": "recalibrate"}, ValueError, 'extremes=True needs buffers="fixed" or "interpolate"'),
     ],
 )
-def test_what_does_not_go_together(options: dict[str, Any], error: type[Exception], text: str) -> None:
+def test_what_does_not_go_together(options, error, text):
     with pytest.raises(error, match=text):
         evaluate(random_line(build()), returned, size=3, **{**QUIET, **options})
 
 
-def test_a_metric_of_that_name() -> None:
+def test_a_metric_of_that_name():
     metrics = {"max_eigenvalue": lambda outputs, _targets: outputs.mean()}
     with pytest.raises(CallbackFunctionError, match=r"metrics of the name \['max_eigenvalue'\]. Rename"):
         evaluate(random_line(build()), lambda: (*returned()[:3], metrics), size=3, **QUIET)
 
 
-def test_an_evaluator_without_second_derivatives() -> None:
+def test_an_evaluator_without_second_derivatives():
     space = Paraboloid().description.space
     line = custom_plane({"x": np.zeros(3)}, [{"x": np.ones(3)}], network=space)
     with pytest.raises(CurvatureError, match=r"Paraboloid makes no products of the Hessian.*trace_by_lines"):
@@ -190,7 +186,7 @@ def test_an_evaluator_without_second_derivatives() -> None:
 
 
 @pytest.mark.slow
-def test_two_workers_give_the_same_values() -> None:
+def test_two_workers_give_the_same_values():
     plane = random_plane(build(), seed=0)
     alone, shared = (evaluate(plane, returned, size=4, **{**QUIET, "device_ids": ids}) for ids in ([0], [0, 1]))
     assert shared.report is not None

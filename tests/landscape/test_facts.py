@@ -1,7 +1,5 @@
 """What is said of a file: by ``landscape info``, on the page, in the captions of pictures."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -20,13 +18,13 @@ from landscape.record.checks import PointStatus
 from landscape.summary_json import summary_json
 
 
-def told(landscape: Landscape) -> dict[str, str]:
+def told(landscape):
     return dict(re.split(r"  +", line, maxsplit=1) for line in summary_text(landscape).splitlines())
 
 
 class TestSeeds:
     @pytest.mark.parametrize("dimension", [1, 2])
-    def test_the_seed_of_the_directions_is_that_of_the_plane(self, tmp_path, dimension) -> None:
+    def test_the_seed_of_the_directions_is_that_of_the_plane(self, tmp_path, dimension):
         network = batch_norm()[1]
         plane = (random_line, random_plane)[dimension - 1](network, seed=3)
         path = tmp_path / "a.h5"
@@ -41,7 +39,7 @@ class TestSeeds:
         ax = (plot_profile, plot_contour)[dimension - 1](landscape)
         assert "seed 3" in ax.get_xlabel().replace("\n", " ")
 
-    def test_what_the_survey_drew_is_said(self) -> None:
+    def test_what_the_survey_drew_is_said(self):
         for attributes, text in (
             ({"seed": 5, "samples": "random"}, "samples' seed 5"),
             ({"seed": 5, "samples": "first"}, "samples' seed 5 (nothing was drawn by it)"),
@@ -51,7 +49,7 @@ class TestSeeds:
         ):
             assert seeds_text(surface(**attributes)) == text
 
-    def test_a_seed_that_is_none_is_refused(self) -> None:
+    def test_a_seed_that_is_none_is_refused(self):
         from landscape.grid.landscape_file import write_landscape
 
         with pytest.raises(TypeError, match="directions_seed must be"):
@@ -68,7 +66,7 @@ class TestKind:
             ("custom", 7, "given directions"),
         ],
     )
-    def test_info_page_and_repr_say_what_is_cut(self, decomposition, rows, text) -> None:
+    def test_info_page_and_repr_say_what_is_cut(self, decomposition, rows, text):
         landscape = Landscape(surface(rows, decomposition=decomposition))
         shape = " x ".join(str(length) for length in landscape.shape[::-1])
         assert told(landscape)["landscape"] == f"{text}, {shape} points"
@@ -97,7 +95,7 @@ def test_points_without_a_value_are_not_called_interpolated():
 
 class TestEveryoneSaysTheSame:
     @pytest.mark.parametrize("rows", [None, 7])
-    def test_info_and_page(self, rows) -> None:
+    def test_info_and_page(self, rows):
         data = surface(
             rows, num_samples=512, samples="random", seed=2, normalization="none", centering="last", buffers="fixed",
             versions={"torch": "2.13"}, notes=["no standard error"], step_per_epoch=4,
@@ -112,7 +110,7 @@ class TestEveryoneSaysTheSame:
 
 
 class TestDataSets:
-    def test_each_set_and_its_metrics_are_named(self) -> None:
+    def test_each_set_and_its_metrics_are_named(self):
         landscape = Landscape(with_test_set(surface()))
         said = told(landscape)
         assert said["data sets"] == "train (the main one: loss), test (loss@test)"
@@ -126,7 +124,7 @@ class TestDataSets:
         assert "loss@test" in found["metrics"]
         assert "data sets" not in told(Landscape(surface()))
 
-    def test_networks_have_an_own_loss_on_each(self) -> None:
+    def test_networks_have_an_own_loss_on_each(self):
         data = with_networks()
         for values in (data.checkpoints.metrics, data.checkpoints.projected):
             values["loss"][:] = 1.5
@@ -137,7 +135,7 @@ class TestDataSets:
         said = told(Landscape(both))["network"]
         assert said.endswith("own loss on train 1.5, on the plane 1.5; own loss on test 2.5, on the plane 2.25")
 
-    def test_every_format_has_every_metric(self, tmp_path) -> None:
+    def test_every_format_has_every_metric(self, tmp_path):
         landscape = Landscape(with_test_set(surface()))
         np.testing.assert_array_equal(landscape.to_xarray()["loss@test"], landscape["loss@test"])
         (table,) = landscape.export(tmp_path / "a.csv")

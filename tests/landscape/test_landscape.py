@@ -1,13 +1,9 @@
-from __future__ import annotations
-
 import copy
 import io
 import json
 import pickle
 import sys
 import traceback
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +26,7 @@ from landscape.record.checks import PointStatus
 from workers import FunctionEvaluator
 
 
-def build(*, line: bool = False) -> LandscapeData:
+def build(*, line=False):
     path = CheckpointsData.empty(
         [1, 2, 3], np.array([-1.0, -0.5, 0.0]), None if line else np.array([9.0, 4.0, 0.0]), np.zeros(3), np.ones(3)
     )
@@ -53,7 +49,7 @@ def build(*, line: bool = False) -> LandscapeData:
 
 
 class TestContents:
-    def test_gives_what_the_file_holds(self, tmp_path: Path) -> None:
+    def test_gives_what_the_file_holds(self, tmp_path):
         data = build()
         write_landscape(tmp_path / "a.h5", data)
         landscape = Landscape.load(tmp_path / "a.h5")
@@ -73,17 +69,17 @@ class TestContents:
         assert landscape.cosine == 0.01
         assert landscape.complete
 
-    def test_a_line_has_no_y(self) -> None:
+    def test_a_line_has_no_y(self):
         landscape = Landscape(build(line=True))
         assert landscape.y is None
         assert landscape.loss.shape == (5,)
         assert landscape.explained_variance_ratio is None
 
-    def test_an_unknown_metric(self) -> None:
+    def test_an_unknown_metric(self):
         with pytest.raises(KeyError, match=r"no metric 'recall'; it has \['accuracy', 'loss'\]"):
             Landscape(build())["recall"]
 
-    def test_the_range_is_of_finite_values(self) -> None:
+    def test_the_range_is_of_finite_values(self):
         data = build()
         data.metrics["loss"][0] = [np.nan, np.inf, -np.inf, 3, 4]
         assert Landscape(data).loss_range == (3, 14.5)
@@ -92,7 +88,7 @@ class TestContents:
 
 
 class TestReadOnly:
-    def test_nothing_can_be_changed_through_it(self) -> None:
+    def test_nothing_can_be_changed_through_it(self):
         landscape = Landscape(build())
         path = landscape.checkpoints
         arrays = [landscape.x, landscape.y, landscape.loss, landscape["accuracy"], landscape.status]
@@ -107,7 +103,7 @@ class TestReadOnly:
             with pytest.raises(AttributeError):
                 setattr(landscape, name, 0)
 
-    def test_later_changes_of_the_data_do_not_show(self) -> None:
+    def test_later_changes_of_the_data_do_not_show(self):
         data = build()
         landscape = Landscape(data)
         before = copy.deepcopy(landscape.loss)
@@ -117,7 +113,7 @@ class TestReadOnly:
         assert landscape.attributes["unit"] == "epoch"
 
     @pytest.mark.parametrize("copied", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it)), Landscape])
-    def test_a_copy_holds_the_same_and_is_read_only_too(self, copied: Callable[[Landscape], Landscape]) -> None:
+    def test_a_copy_holds_the_same_and_is_read_only_too(self, copied):
         landscape = Landscape(build(), "a.h5")
         other = copied(landscape)
         assert other is not landscape
@@ -130,7 +126,7 @@ class TestReadOnly:
         with pytest.raises(AttributeError, match="a Landscape is read-only, so its 'path' cannot be set"):
             other.path = None
 
-    def test_figures_exports_and_pages_take_the_data_alone(self, tmp_path: Path) -> None:
+    def test_figures_exports_and_pages_take_the_data_alone(self, tmp_path):
         data = build()
         assert plot_contour(data).name == "rectilinear"
         assert export_landscape(data, tmp_path / "a.csv") == [tmp_path / "a.csv"]
@@ -139,7 +135,7 @@ class TestReadOnly:
 
 
 class TestXarray:
-    def test_dataset(self) -> None:
+    def test_dataset(self):
         dataset = Landscape(build()).to_xarray()
         assert dataset["loss"].dims == ("y", "x")
         assert dataset["loss"].sel(x=0.5, y=4.0) == 8.5
@@ -149,7 +145,7 @@ class TestXarray:
         assert Landscape(build(line=True)).to_xarray()["loss"].dims == ("x",)
 
     @pytest.mark.parametrize("line", [False, True])
-    def test_a_measured_landscape_goes_to_a_netcdf_file_and_back(self, tmp_path: Path, line: bool) -> None:
+    def test_a_measured_landscape_goes_to_a_netcdf_file_and_back(self, tmp_path, line):
         import xarray
 
         weights = {"slope": np.arange(500.0), "intercept": np.ones(1)}
@@ -163,12 +159,12 @@ class TestXarray:
             np.testing.assert_array_equal(found["loss"], landscape.loss)
             assert found["loss"].dims == (("x",) if line else ("y", "x"))
 
-    def test_attributes_of_every_kind_can_be_stored(self, tmp_path: Path) -> None:
+    def test_attributes_of_every_kind_can_be_stored(self, tmp_path):
         data = build_hard()
         data.attributes["broken"] = "half a \ud83d"
         self.assert_stored(Landscape(data), tmp_path)
 
-    def assert_stored(self, landscape: Landscape, folder: Path) -> None:
+    def assert_stored(self, landscape, folder):
         """Asserts that the attributes come back from the file: numbers and texts as they are, others as JSON."""
         import xarray
 
@@ -182,27 +178,27 @@ class TestXarray:
                     (not is_plain or name in ("title", "broken")) and json.loads(stored) == value
                 ), name
 
-    def test_without_xarray(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_xarray(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "xarray", None)
         with pytest.raises(ImportError, match=r"pip install 'summary-landscape\[xarray\]'"):
             Landscape(build()).to_xarray()
 
 
 class TestInNotebooks:
-    def test_repr_says_it_at_a_glance(self) -> None:
+    def test_repr_says_it_at_a_glance(self):
         assert (
             repr(Landscape(build()))
             == "Landscape(pca, 5 x 3 points; loss 0.5 to 14.5; 84.6 % of the variance explained)"
         )
 
-    def test_repr_of_what_is_unfinished(self) -> None:
+    def test_repr_of_what_is_unfinished(self):
         data = build()
         data.status[0] = PointStatus.PENDING
         data.metrics["loss"][0] = np.nan
         assert repr(Landscape(data)).endswith("10 of 15 points measured)")
 
     @pytest.mark.parametrize("line", [True, False])
-    def test_shows_itself_as_a_picture(self, line: bool) -> None:
+    def test_shows_itself_as_a_picture(self, line):
         from PIL import Image
 
         image = Landscape(build(line=line))._repr_png_()
@@ -210,14 +206,14 @@ class TestInNotebooks:
             assert picture.format == "PNG"
             assert np.unique(np.asarray(picture)).size > 20
 
-    def test_the_methods_are_the_figures(self) -> None:
+    def test_the_methods_are_the_figures(self):
         plane, line = Landscape(build()), Landscape(build(line=True))
         assert plane.plot_contour(metric="accuracy", trajectory=False).name == "rectilinear"
         assert plane.plot_surface(levels=5).name == "3d"
         assert line.plot_profile(scale="linear").get_yscale() == "linear"
 
 
-def test_the_text_says_where_and_why_points_failed() -> None:
+def test_the_text_says_where_and_why_points_failed():
     data = build()
     data.errors = {f"grid/0,{column}": f"{HEADER}  line\nValueError: number {column}" for column in range(12)}
     data.errors["origin"] = ""
@@ -230,11 +226,11 @@ def test_the_text_says_where_and_why_points_failed() -> None:
     assert summary_text(Landscape(data)).splitlines()[-1].split() == ["failed", "origin:", "no", "text"]
 
 
-def one_error() -> None:
+def one_error():
     raise KeyError("first")
 
 
-def error_with_a_cause() -> None:
+def error_with_a_cause():
     try:
         one_error()
     except KeyError as error:
@@ -243,11 +239,11 @@ def error_with_a_cause() -> None:
         raise found from error
 
 
-def long_error() -> None:
+def long_error():
     raise RuntimeError("x" * 1000)
 
 
-def syntax_error() -> None:
+def syntax_error():
     compile("a b", "user.py", "exec")
 
 
@@ -260,7 +256,7 @@ def syntax_error() -> None:
         (syntax_error, "SyntaxError: invalid syntax"),
     ],
 )
-def test_the_message_of_a_traceback(failing: Callable[[], None], message: str) -> None:
+def test_the_message_of_a_traceback(failing, message):
     data = build()
     try:
         failing()
@@ -269,7 +265,7 @@ def test_the_message_of_a_traceback(failing: Callable[[], None], message: str) -
     assert failures(Landscape(data), 1) == [f"grid/0,0: {message}"]
 
 
-def test_the_text_says_who_is_there() -> None:
+def test_the_text_says_who_is_there():
     data = with_runs()
     data.checkpoints.status[-1] = PointStatus.PENDING
     lines = [line.split("  ") for line in summary_text(Landscape(data)).splitlines()]

@@ -1,20 +1,18 @@
 """What is printed of an object that holds arrays: a line, and none of its values."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
 
 from collectors.networks.readers import describe_network, read_network
-from landscape import Landscape, pca_plane, random_plane
+from landscape import pca_plane, random_plane
 from landscape.functions import evaluate
 from landscape.grid.landscape_file import read_landscape
 from landscape.planes import plane_through, random_line
 from landscape.planes.networks import Network, networks_text
 
 
-def network(seed: int) -> nn.Sequential:
+def network(seed):
     torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(200, 300), nn.BatchNorm1d(300), nn.ReLU(), nn.Linear(300, 2))
 
@@ -26,7 +24,7 @@ def callback_fn():
 
 
 @pytest.fixture(scope="module")
-def landscape() -> Landscape:
+def landscape():
     return evaluate(plane_through(network(0), network(1), network(2)), callback_fn, size=3, progress=False)
 
 
@@ -56,15 +54,7 @@ def test_a_plane_is_one_line(kind):
 
 def test_everything_that_holds_arrays_is_one_line(landscape, tmp_path):
     plane, data = planes()["points plane"], read_landscape(landscape.save(tmp_path / "landscape.h5"))
-    held = [
-        plane.projection,
-        plane.space,
-        landscape,
-        data,
-        data.directions,
-        data.checkpoints,
-        data.origin,
-    ]
+    held = [plane.projection, plane.space, landscape, data, data.directions, data.checkpoints, data.origin]
     for item in held:
         text = repr(item)
         assert text.startswith(f"{type(item).__name__}(")

@@ -27,12 +27,7 @@ from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import Landscape, LandscapeError, MeasurementPlan, SummaryLandscape
 from landscape.cli import app
 from landscape.drawing.texts import axis_label
-from landscape.errors import (
-    DegenerateTrajectoryError,
-    LandscapeGridError,
-    LandscapeIdentityError,
-    LandscapeWriteError,
-)
+from landscape.errors import DegenerateTrajectoryError, LandscapeGridError, LandscapeIdentityError, LandscapeWriteError
 from landscape.facts import page_facts, summary_text
 from landscape.record.checks import PointStatus
 
@@ -193,13 +188,7 @@ def test_intervals_that_share_both_ends_have_files_of_their_own(run):
 def test_a_lambda_a_closure_and_the_options(run):
     network = batch_norm()
     landscapes = generate(
-        run,
-        lambda: network,
-        seed=5,
-        normalization="layer",
-        buffers="recalibrate",
-        centering="mean",
-        samples="random",
+        run, lambda: network, seed=5, normalization="layer", buffers="recalibrate", centering="mean", samples="random"
     )
     assert landscapes[1].attributes["seed"] == 5
     assert landscapes[1].attributes["normalization"] == "layer"

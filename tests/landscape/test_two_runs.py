@@ -1,7 +1,5 @@
 """Runs that were collected separately, in one picture: ``also`` and ``plane_of``."""
 
-from __future__ import annotations
-
 import re
 import shutil
 
@@ -138,8 +136,7 @@ def test_the_first_runs_own_plane_continues_its_file(folder):
 
 def test_names_and_networks(folder):
     (drawn,) = generate(
-        folder,
-        also={"SGD 0.05": folder / "sgd", "Adam": folder / "adam", "EMA": folder / "ema.safetensors"},
+        folder, also={"SGD 0.05": folder / "sgd", "Adam": folder / "adam", "EMA": folder / "ema.safetensors"}
     )
     assert drawn.path.name == "landscape_0-3_pca_and_Adam.h5"
     assert drawn.checkpoints.runs == ("SGD 0.05", "Adam")

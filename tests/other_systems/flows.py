@@ -1,7 +1,7 @@
 """The main flows of the product, from collecting to pictures, and how they run under a simulated system.
 
-A flow is a program, or the arguments of ``landscape``. Those of a group run one after another in one process, since
-most of a flow's time is the import of PyTorch and of the product; what starts or ends processes has its own.
+A flow is a program, or the arguments of ``landscape``. All run one after another in one process, since most of a flow's
+time is the import of PyTorch and of the product; only a program that is to be killed has its own.
 """
 
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 from places import ROOT, SUPPORT
 
 SIMULATED = Path(__file__).parent / "simulated"
-RAN_TOO_LONG = 600
+RAN_TOO_LONG = 1200
 TRAINING = '''
 import os
 import signal
@@ -251,7 +251,8 @@ WITH_PROCESSES = {
     + "    import sys\n    assert 'ray' not in sys.modules\n",
     "evaluate, private Ray": _measure("device_ids=[0, 1], address='local', progress=False, output='out_ray'"),
 }
-GROUPS = (COLLECTING | MEASURING | LOOKING, WITH_PROCESSES)
+# The last flow imports Ray, which the one before must not have done.
+FLOWS = COLLECTING | MEASURING | LOOKING | WITH_PROCESSES
 # The first program kills its process, the second one goes on.
 KILLED = {
     "collect, resume after kill": (
@@ -284,7 +285,7 @@ assert found[0].report.resumed >= before, (found[0].report, before)
 """,
     ),
 }
-NAMES = (*(name for group in GROUPS for name in group), *KILLED)
+NAMES = (*FLOWS, *KILLED)
 
 
 def make_reference(folder):
@@ -306,19 +307,17 @@ def run_flows(system, folder):
         system: of these two.
         folder: with what ``make_reference`` made.
     """
-    found = {}
-    for group in GROUPS:
-        found |= _run_group(system, folder, group)
+    found, going_on = {}, {}
     for name, (first, second) in KILLED.items():
         killed = _run(system, folder, first)
-        if killed.returncode != -9:
-            found[name] = (killed.returncode or 1, f"it was not killed: {killed.stdout}")
+        if killed.returncode == -9:
+            going_on[name] = second
         else:
-            found |= _run_group(system, folder, {name: second})
-    return found
+            found[name] = (killed.returncode or 1, f"it was not killed: {killed.stdout}")
+    return found | _run_together(system, folder, COLLECTING | going_on | FLOWS)
 
 
-def _run_group(system, folder, flows):
+def _run_together(system, folder, flows):
     asked, results = folder / "flows.json", folder / "results.jsonl"
     asked.write_text(json.dumps(flows))
     results.write_text("")

@@ -55,10 +55,7 @@ def run(tmp_path_factory):
         (["--samples", "0"], "^--samples must be an int of at least 1, but got 0"),
         (["--devices", "-1"], r"^--devices\[0\] must be an int of at least 0"),
         (["--devices", "0,0"], "^--devices must be a list in which no device id is repeated"),
-        (
-            ["--devices-per-worker", "99"],
-            "^--devices must be ids .* a multiple of --devices-per-worker 99",
-        ),
+        (["--devices-per-worker", "99"], "^--devices must be ids .* a multiple of --devices-per-worker 99"),
         (
             ["--devices-per-worker", "2", "--workers-per-device", "2"],
             "^only one of --devices-per-worker and --workers-per-device may exceed 1",
@@ -256,7 +253,7 @@ def test_the_demo_says_at_once_that_its_folder_cannot_be_made(tmp_path):
     assert result.output == ""
 
 
-def typed(error: Exception, options: dict[str, str]) -> str:
+def typed(error, options):
     with pytest.raises(type(error)) as caught, options_named(options):
         raise error
     return str(caught.value)
@@ -293,8 +290,5 @@ def test_what_differs_from_a_file_has_the_names_of_the_options_each_once():
 def test_a_line_without_both_networks_names_the_command():
     line = surface(rows=None)
     line.x[...] = np.linspace(-0.2, 0.9, len(line.x))
-    with (
-        pytest.raises(ValueError, match=r"Measure it with `landscape barrier A B`\.$"),
-        options_named(plot.spelling),
-    ):
+    with pytest.raises(ValueError, match=r"Measure it with `landscape barrier A B`\.$"), options_named(plot.spelling):
         ends_of_way(line)

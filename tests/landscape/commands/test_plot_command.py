@@ -1,11 +1,7 @@
 """``landscape plot``, as a user types it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +24,7 @@ from landscape.record.checks import PointStatus
 from landscape.record.record import record_bytes
 
 
-def plot(*arguments: Any) -> Any:
+def plot(*arguments):
     """Returns the result; an error is raised again as the command line's ``main`` gets it."""
     result = CliRunner().invoke(app, ["plot", *map(str, arguments)])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -37,7 +33,7 @@ def plot(*arguments: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plots")
     other = build(network="ResNet")
     other.metrics["loss"] *= 3
@@ -61,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def curvature_data() -> CurvatureData:
+def curvature_data():
     """Returns a curvature whose fifth row failed."""
     made = build_curvature(bottom=1)
     leave_out(made, [4], PointStatus.FAILED)
@@ -90,7 +86,7 @@ def curvature_data() -> CurvatureData:
         (["a", "b"], ["--kind", "difference"], (1675, 993)),
     ],
 )
-def test_every_kind(folder: Path, tmp_path: Path, files: list[str], options: list[str], size: tuple[int, int]) -> None:
+def test_every_kind(folder, tmp_path, files, options, size):
     output = tmp_path / "picture.png"
     result = plot(*(folder / f"{name}.h5" for name in files), "-o", output, *options)
     assert result.exit_code == 0, result.output
@@ -102,7 +98,7 @@ def test_every_kind(folder: Path, tmp_path: Path, files: list[str], options: lis
 
 
 @pytest.mark.slow
-def test_several_files_stand_side_by_side(folder: Path, tmp_path: Path) -> None:
+def test_several_files_stand_side_by_side(folder, tmp_path):
     plot(folder / "a.h5", folder / "b.h5", "-o", tmp_path / "two.png")
     plot(folder / "a.h5", folder / "b.h5", folder / "wide.h5", "-o", tmp_path / "three.png", "--over", "heatmap")
     for name, width in (("two", 1640), ("three", 2360)):
@@ -111,7 +107,7 @@ def test_several_files_stand_side_by_side(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_gif_is_an_animation(folder: Path, tmp_path: Path) -> None:
+def test_a_gif_is_an_animation(folder, tmp_path):
     plot(folder / "a.h5", "-o", tmp_path / "a.gif", "--over", "lines", "--theme", "dark")
     with Image.open(tmp_path / "a.gif") as film:
         assert film.n_frames == 120
@@ -119,7 +115,7 @@ def test_a_gif_is_an_animation(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "shown"), [("line", "A curve of loss"), ("a", "Filled contours of loss")])
-def test_the_caption_is_that_of_the_landscape_in_python(folder: Path, tmp_path: Path, name: str, shown: str) -> None:
+def test_the_caption_is_that_of_the_landscape_in_python(folder, tmp_path, name, shown):
     plot(folder / f"{name}.h5", "-o", tmp_path / "a.png", "--caption", "--dpi", "60")
     text = (tmp_path / "a_caption.txt").read_text()
     assert text == str(Landscape.load(folder / f"{name}.h5").caption())
@@ -129,7 +125,7 @@ def test_the_caption_is_that_of_the_landscape_in_python(folder: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_nothing_is_loaded_that_a_picture_does_not_need(folder: Path, tmp_path: Path) -> None:
+def test_nothing_is_loaded_that_a_picture_does_not_need(folder, tmp_path):
     script = (
         "import sys; from landscape.cli import app; app(['plot', *sys.argv[1:]], standalone_mode=False); "
         "print([name for name in ('torch', 'ray', 'sklearn', 'scipy', 'plotly', 'xarray', 'matplotlib.pyplot') "
@@ -144,16 +140,13 @@ def test_nothing_is_loaded_that_a_picture_does_not_need(folder: Path, tmp_path: 
     ("options", "width"),
     [
         ([], 1280),
-        (
-            ["--kind", "sharpness", "--scale", "symlog", "--learning-rate", "0.05", "--theme", "dark"],
-            1280,
-        ),
+        (["--kind", "sharpness", "--scale", "symlog", "--learning-rate", "0.05", "--theme", "dark"], 1280),
         (["--kind", "spectrum", "--number", "7", "--width", "0.4", "--title", "mine"], 1280),
         (["--kind", "spectrum", "--style", "paper"], 1360),
         (["--size", "8x5", "--dpi", "50"], 400),
     ],
 )
-def test_pictures_of_a_curvature(folder: Path, tmp_path: Path, options: list[str], width: int) -> None:
+def test_pictures_of_a_curvature(folder, tmp_path, options, width):
     output = tmp_path / "picture.png"
     result = plot(folder / "curvature.h5", "-o", output, *options)
     assert result.exit_code == 0, result.output
@@ -162,7 +155,7 @@ def test_pictures_of_a_curvature(folder: Path, tmp_path: Path, options: list[str
         assert picture.size[0] == width
 
 
-def test_the_file_says_what_the_arrays_say(folder: Path) -> None:
+def test_the_file_says_what_the_arrays_say(folder):
     made = build_curvature(bottom=1)
     leave_out(made, [4], PointStatus.FAILED)
     loaded = Curvature.load(folder / "curvature.h5")
@@ -173,7 +166,7 @@ def test_the_file_says_what_the_arrays_say(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_hero_is_the_picture_of_python_and_its_caption_goes_to_standard_error(folder: Path, tmp_path: Path) -> None:
+def test_a_hero_is_the_picture_of_python_and_its_caption_goes_to_standard_error(folder, tmp_path):
     output = tmp_path / "hero.png"
     options = ["--pixels", "640x480", "--labels", "--background", "white", "--interpolation", "linear", "--dpi", "200"]
     try:
@@ -283,7 +276,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("files", "options", "message"), [*OWNED, *FILES, *VALUES])
-def test_it_is_named_as_it_was_typed(folder: Path, tmp_path: Path, files: str, options: str, message: str) -> None:
+def test_it_is_named_as_it_was_typed(folder, tmp_path, files, options, message):
     typed = [str(folder / f"{name}.h5") for name in files.split()]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)

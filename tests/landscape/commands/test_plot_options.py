@@ -1,10 +1,5 @@
 """The options of pictures from the command line: each does what it does in Python, or says where it belongs."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from data_sets import with_test_set
@@ -20,7 +15,7 @@ from landscape.grid.landscape_file import write_landscape
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("options")
     wells = build_line([0.5, 5, 1, 3, 2, 9, 1.5])
     planes = {"a": build(network="LeNet"), "b": build(network="ResNet"), "both": with_test_set(build()), "wells": wells}
@@ -29,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def plot(*arguments: Any) -> None:
+def plot(*arguments):
     result = CliRunner().invoke(app, ["plot", *map(str, arguments)])
     if result.exception is not None:
         raise result.exception
@@ -59,9 +54,7 @@ CASES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("files", "kind", "typed", "options"), CASES)
-def test_the_same_as_from_python(
-    folder: Path, tmp_path: Path, files: str, kind: str | None, typed: list[str], options: dict[str, Any]
-) -> None:
+def test_the_same_as_from_python(folder, tmp_path, files, kind, typed, options):
     paths = [folder / f"{name}.h5" for name in files.split()]
     plot(*paths, "-o", tmp_path / "a.png", *([] if kind is None else ["--kind", kind]), *typed, "--dpi", "60")
     first, *others = map(Landscape.load, paths)
@@ -70,7 +63,7 @@ def test_the_same_as_from_python(
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
-def test_a_plot_is_the_function_of_its_kind(tmp_path: Path) -> None:
+def test_a_plot_is_the_function_of_its_kind(tmp_path):
     """Names alone decide what is drawn: each kind by its own function, on the axes that are given."""
     landscape, line = Landscape(build()), Landscape(build_line([1.0, 3.0, 2.0]))
     pixels = [figures.figure_pixels(ax, dpi=40) for ax in (landscape.plot("heatmap"), landscape.plot_heatmap())]
@@ -95,12 +88,12 @@ def test_a_plot_is_the_function_of_its_kind(tmp_path: Path) -> None:
         ("difference", {}, ValueError, 'kind="difference" needs two landscapes, .* got 1 landscape and 1 metric'),
     ],
 )
-def test_what_a_kind_does_not_take(kind: str, options: Any, error: type[Exception], message: str) -> None:
+def test_what_a_kind_does_not_take(kind, options, error, message):
     with pytest.raises(error, match=f"^{message}"):
         Landscape(build()).plot(kind, **options)
 
 
-def test_every_option_belongs_to_a_kind_and_every_kind_takes_known_ones() -> None:
+def test_every_option_belongs_to_a_kind_and_every_kind_takes_known_ones():
     taken = {name for picture in KINDS.values() for name in picture.options}
     assert taken - set(OPTIONS) == {"ax", "path"}
     assert set(OPTIONS) <= taken
@@ -115,24 +108,22 @@ def test_every_option_belongs_to_a_kind_and_every_kind_takes_known_ones() -> Non
         (["a", "b"], "multiples", (400, 250)),
     ],
 )
-def test_a_picture_has_the_size_that_is_asked_for(
-    folder: Path, tmp_path: Path, files: list[str], kind: str, pixels: tuple[int, int | None]
-) -> None:
+def test_a_picture_has_the_size_that_is_asked_for(folder, tmp_path, files, kind, pixels):
     plot(*(folder / f"{name}.h5" for name in files), "-o", tmp_path / "a.png", "--kind", kind, "--size", "8x5",
          "--dpi", "50")  # fmt: skip
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.size == pixels if pixels[1] is not None else picture.width == pixels[0]
 
 
-def test_an_animation_as_long_and_as_large_as_asked(folder: Path, tmp_path: Path) -> None:
+def test_an_animation_as_long_and_as_large_as_asked(folder, tmp_path):
     arguments = ["--seconds", "0.5", "--rate", "10", "--dpi", "40", "--size", "6x3", "--title", "walk"]
     plot(folder / "a.h5", "-o", tmp_path / "a.gif", *arguments)
     with Image.open(tmp_path / "a.gif") as film:
         assert (film.n_frames, film.size) == (5, (240, 120))
 
 
-def test_the_camera_and_the_title_are_those_that_were_given() -> None:
-    ax: Any = figures.plot_surface(build(), camera=(12, 70), title="two\nlines")
+def test_the_camera_and_the_title_are_those_that_were_given():
+    ax = figures.plot_surface(build(), camera=(12, 70), title="two\nlines")
     assert (ax.azim, ax.elev) == (12, 70)
     assert ax.get_title().startswith("two\nlines")
     assert figures.plot_heatmap(build(), title="").get_title() == ""
@@ -149,7 +140,7 @@ def test_the_camera_and_the_title_are_those_that_were_given() -> None:
         ({"camera": (1, 2)}, ValueError, "camera must be left out for plot_contour, which is flat"),
     ],
 )
-def test_wrong_arguments_in_python(look: Any, error: type[Exception], message: str) -> None:
+def test_wrong_arguments_in_python(look, error, message):
     with pytest.raises(error, match=message):
         figures.plot_contour(build(), **look)
     with pytest.raises(ValueError, match="size must be left out where ax is given"):

@@ -5,15 +5,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from many_perceptrons import (
-    INPUTS,
-    SAMPLES,
-    TARGETS,
-    network,
-    perceptron,
-    train,
-    without_single_losses,
-)
+from many_perceptrons import INPUTS, SAMPLES, TARGETS, network, perceptron, train, without_single_losses
 from small_curvature import small, train_small
 from torch import nn
 
@@ -21,9 +13,7 @@ from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.networks.readers import describe_network
 from collectors.weights.aligned import align, as_reader
 from landscape import MeasurementPlan
-from landscape.errors import (
-    LandscapeIdentityError,
-)
+from landscape.errors import LandscapeIdentityError
 from landscape.functions import compare, trace_by_lines
 from landscape.planes.directions import random_direction
 from workers.errors import NondeterministicLossError

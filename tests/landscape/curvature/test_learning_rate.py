@@ -1,10 +1,5 @@
 """The learning rate that a collector recorded stands beside the curvature, as a limit to compare sharpness with."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -17,16 +12,16 @@ from landscape import Curvature, SummaryLandscape
 INPUTS = torch.linspace(-1, 1, 24).reshape(12, 2)
 
 
-def network() -> nn.Module:
+def network():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))
 
 
-def callback_fn() -> Any:
+def callback_fn():
     return nn.MSELoss(), network(), (INPUTS, INPUTS.sum(1, keepdim=True)), {}
 
 
-def train(directory: Path, rates: list[float], unit: str, optimizer: Any = torch.optim.SGD) -> None:
+def train(directory, rates, unit, optimizer=torch.optim.SGD):
     """Epochs of two steps, each with a rate of its own."""
     model = network()
     moves = optimizer(model.parameters(), lr=rates[0])
@@ -44,14 +39,14 @@ def train(directory: Path, rates: list[float], unit: str, optimizer: Any = torch
             run.end_epoch()
 
 
-def measure(directory: Path, numbers: list[int] | None = None) -> Curvature:
-    options: dict[str, Any] = {"top": 1, "trace_probes": 2, "device_ids": [0], "progress": False}
+def measure(directory, numbers=None):
+    options = {"top": 1, "trace_probes": 2, "device_ids": [0], "progress": False}
     found = SummaryLandscape(directory).gen_curvature(callback_fn, numbers, **options)
     assert found is not None
     return found
 
 
-def limit(found: Curvature) -> list[float]:
+def limit(found):
     lines = found.plot_sharpness(Figure().add_subplot()).get_lines()
     (line,) = (line for line in lines if str(line.get_label()).startswith("2 / learning rate"))
     return np.asarray(line.get_ydata()).tolist()
@@ -61,13 +56,13 @@ def limit(found: Curvature) -> list[float]:
     ("unit", "expected"),
     [("epoch", [20, 20, 10, 5]), pytest.param("step", [20, 20, 20, 10, 10, 5, 5], marks=pytest.mark.slow)],
 )
-def test_each_checkpoint_has_the_rate_of_its_step(tmp_path: Path, unit: str, expected: list[float]) -> None:
+def test_each_checkpoint_has_the_rate_of_its_step(tmp_path, unit, expected):
     train(tmp_path, [0.1, 0.2, 0.4], unit)
     assert limit(measure(tmp_path)) == pytest.approx(expected)
 
 
 @pytest.mark.slow
-def test_numbers_that_join_later_keep_the_rates_of_the_others(tmp_path: Path) -> None:
+def test_numbers_that_join_later_keep_the_rates_of_the_others(tmp_path):
     train(tmp_path, [0.1, 0.2, 0.4], "epoch")
     measure(tmp_path, [0, 3])
     (tmp_path / "curvature_0-3.h5").rename(tmp_path / "curvature_1-2.h5")
@@ -77,7 +72,7 @@ def test_numbers_that_join_later_keep_the_rates_of_the_others(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_one_rate_is_one_number_and_other_optimizers_have_none(tmp_path: Path) -> None:
+def test_one_rate_is_one_number_and_other_optimizers_have_none(tmp_path):
     train(tmp_path / "sgd", [0.1, 0.1], "epoch")
     found = measure(tmp_path / "sgd", [0, 2])
     assert found.attributes["learning_rate"] == pytest.approx(0.1)

@@ -12,12 +12,7 @@ from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.files import system
 from collectors.run_directory import RunDirectory
 from landscape import Curvature, MeasurementPlan, SummaryLandscape, evaluate
-from landscape.errors import (
-    LandscapeDamagedError,
-    LandscapeIdentityError,
-    LandscapeNotFoundError,
-    LandscapeWriteError,
-)
+from landscape.errors import LandscapeDamagedError, LandscapeIdentityError, LandscapeNotFoundError, LandscapeWriteError
 from landscape.functions import hessian_plane, measure_curvature
 from workers.errors import CurvatureError
 

@@ -1,10 +1,7 @@
 """What all formats share: names, overwriting, metrics, failures."""
 
-from __future__ import annotations
-
 import os
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,19 +25,19 @@ FILES = {
 }
 
 
-def test_every_format_is_tested_here() -> None:
+def test_every_format_is_tested_here():
     assert FILES.keys() == FORMATS.keys()
 
 
 @pytest.mark.parametrize("name", FORMATS)
 class TestEveryFormat:
-    def test_writes_whole_files_and_nothing_else(self, name: str, tmp_path: Path) -> None:
+    def test_writes_whole_files_and_nothing_else(self, name, tmp_path):
         written = landscape(5, 5).export(tmp_path / FILES[name], name)
         assert written[0] == tmp_path / FILES[name]
         assert sorted(written) == sorted(tmp_path.iterdir())
         assert all(path.stat().st_size > 20 for path in written)
 
-    def test_a_file_that_is_there_stays(self, name: str, tmp_path: Path) -> None:
+    def test_a_file_that_is_there_stays(self, name, tmp_path):
         path = tmp_path / FILES[name]
         path.write_text("mine")
         with pytest.raises(LandscapeWriteError, match=r"exists and was left as it is. Pass overwrite=True to replace"):
@@ -54,12 +51,12 @@ class TestEveryFormat:
         landscape(5, 5).export(path, name, overwrite=True)
         assert path.read_bytes() == first
 
-    def test_no_such_folder(self, name: str, tmp_path: Path) -> None:
+    def test_no_such_folder(self, name, tmp_path):
         with pytest.raises(NotADirectoryError, match=r"must lie in a directory that exists, but .*missing does not"):
             landscape(5, 5).export(tmp_path / "missing" / FILES[name], name)
 
-    def test_a_full_disk_leaves_nothing(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def full(*_: object) -> None:
+    def test_a_full_disk_leaves_nothing(self, name, tmp_path, monkeypatch):
+        def full(*_):
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(os, "fsync", full)
@@ -67,7 +64,7 @@ class TestEveryFormat:
             landscape(5, 5).export(tmp_path / FILES[name], name)
         assert not list(tmp_path.iterdir())
 
-    def test_never_the_landscape_itself(self, name: str, tmp_path: Path) -> None:
+    def test_never_the_landscape_itself(self, name, tmp_path):
         path = landscape(5, 5).save(tmp_path / "mine.h5")
         before = path.read_bytes()
         (tmp_path / FILES[name]).hardlink_to(path)
@@ -76,14 +73,14 @@ class TestEveryFormat:
             Landscape.load(path).export(tmp_path / FILES[name], name, overwrite=True)
         assert path.read_bytes() == before
 
-    def test_a_line(self, name: str, tmp_path: Path) -> None:
+    def test_a_line(self, name, tmp_path):
         if name in ("csv", "li", "netcdf", "npz"):
             assert landscape(None).export(tmp_path / FILES[name], name)
         else:
             with pytest.raises(LandscapeExportError, match="holds surfaces, but the landscape is a line of 11 points"):
                 landscape(None).export(tmp_path / FILES[name], name)
 
-    def test_grids_that_are_not_square(self, name: str, tmp_path: Path) -> None:
+    def test_grids_that_are_not_square(self, name, tmp_path):
         if name in ("li", "landscaper"):
             with pytest.raises(LandscapeExportError, match="holds square grids only, but the landscape has 11 x 7"):
                 landscape().export(tmp_path / FILES[name], name)
@@ -93,14 +90,14 @@ class TestEveryFormat:
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"mindinsight"}))
-def test_a_directory_in_the_way(name: str, tmp_path: Path) -> None:
+def test_a_directory_in_the_way(name, tmp_path):
     (tmp_path / FILES[name]).mkdir()
     with pytest.raises(IsADirectoryError, match=r"path must be the path of a file, but .* is a directory"):
         landscape(5, 5).export(tmp_path / FILES[name], name, overwrite=True)
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
-def test_equal_landscapes_give_equal_files(name: str, tmp_path: Path) -> None:
+def test_equal_landscapes_give_equal_files(name, tmp_path):
     contents = []
     for folder in (tmp_path / "a", tmp_path / "b"):
         folder.mkdir()
@@ -110,7 +107,7 @@ def test_equal_landscapes_give_equal_files(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["glb", "gltf", "vtk"])
-def test_heights_need_a_finite_value(name: str, tmp_path: Path) -> None:
+def test_heights_need_a_finite_value(name, tmp_path):
     data = surface(5, 5)
     data.metrics["loss"][:] = np.inf
     with pytest.raises(LandscapeExportError, match="needs heights, but no point of the landscape has a finite loss"):
@@ -126,29 +123,29 @@ class TestTheName:
             *(("a.vts", b"<?xml"), ("a.GLB", b"glTF"), ("a.gltf", b"{")),
         ],
     )
-    def test_says_the_format(self, file: str, magic: bytes, tmp_path: Path) -> None:
+    def test_says_the_format(self, file, magic, tmp_path):
         assert landscape().export(tmp_path / file)[0].read_bytes().startswith(magic)
 
     @pytest.mark.parametrize("file", ["a.h5", "a", "a.xlsx"])
-    def test_says_nothing(self, file: str, tmp_path: Path) -> None:
+    def test_says_nothing(self, file, tmp_path):
         with pytest.raises(
             ValueError, match=r"format must be given.*The formats are csv, glb, gltf, landscaper, li, mindinsight"
         ):
             landscape().export(tmp_path / file)
 
-    def test_does_not_fit(self, tmp_path: Path) -> None:
+    def test_does_not_fit(self, tmp_path):
         with pytest.raises(ValueError, match=r"path must be the name of a \.csv file, which the format 'csv' is"):
             landscape().export(tmp_path / "a.txt", "csv")
 
 
-def test_an_unknown_format(tmp_path: Path) -> None:
+def test_an_unknown_format(tmp_path):
     with pytest.raises(ValueError, match=r"format must be one of 'csv', 'glb', .*'vtk', but got 'excel'"):
         landscape().export(tmp_path / "a.xlsx", "excel")
     with pytest.raises(TypeError, match="format must be one of"):
         landscape().export(tmp_path / "a.csv", 3)
 
 
-def test_metrics(tmp_path: Path) -> None:
+def test_metrics(tmp_path):
     with pytest.raises(ValueError, match="metric must be one of 'loss', 'accuracy', but got 'recall'"):
         landscape(5, 5).export(tmp_path / "a.npz", "landscaper", metric="recall")
     with pytest.raises(ValueError, match="metric must be left out for the format 'csv', which holds them all"):
@@ -158,7 +155,7 @@ def test_metrics(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["landscaper", "li", "mindinsight"])
-def test_interpolated_points_are_told_where_the_format_cannot_say_it(name: str, tmp_path: Path) -> None:
+def test_interpolated_points_are_told_where_the_format_cannot_say_it(name, tmp_path):
     data = surface(5, 5)
     data.status[0, :2] = PointStatus.INTERPOLATED
     with pytest.warns(UserWarning, match="2 of 25 points are interpolated, not measured; .* has no place to say so"):
@@ -175,9 +172,7 @@ def test_interpolated_points_are_told_where_the_format_cannot_say_it(name: str, 
         ("a.nc", "xarray", "xarray"),
     ],
 )
-def test_extras_that_are_not_installed(
-    file: str, package: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_extras_that_are_not_installed(file, package, extra, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=rf"pip install 'summary-landscape\[{extra}\]'"):
         landscape().export(tmp_path / file)
@@ -185,13 +180,13 @@ def test_extras_that_are_not_installed(
 
 
 class TestSave:
-    def test_reads_back_as_it_was(self, tmp_path: Path) -> None:
+    def test_reads_back_as_it_was(self, tmp_path):
         original = landscape()
         again = Landscape.load(original.save(tmp_path / "a.h5"))
         np.testing.assert_array_equal(again.loss, original.loss)
         assert again.attributes == original.attributes
 
-    def test_a_file_that_is_there_stays(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_there_stays(self, tmp_path):
         path = tmp_path / "a.h5"
         path.write_text("mine")
         with pytest.raises(LandscapeWriteError, match=r"exists and was left as it is. Pass overwrite=True"):

@@ -1,7 +1,5 @@
 """``landscape export``, ``landscape import-landscape`` and ``landscape info --json``, as a user types them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from landscape.record.checks import PointStatus
 from landscape.summary_json import summary_json
 
 
-def test_there_and_back(tmp_path: Path) -> None:
+def test_there_and_back(tmp_path):
     original = landscape(9, 9)
     original.save(tmp_path / "a.h5")
     exported = command("export", "a.h5", "-o", "li.h5", "--format", "li", folder=tmp_path)
@@ -31,7 +29,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert "None" not in text
 
 
-def test_errors_are_one_line_with_the_remedy(tmp_path: Path) -> None:
+def test_errors_are_one_line_with_the_remedy(tmp_path):
     landscape(9, 7).save(tmp_path / "a.h5")
     (tmp_path / "a.csv").write_text("x,loss\n")
     for arguments, text in (
@@ -50,7 +48,7 @@ def test_errors_are_one_line_with_the_remedy(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_warning_is_one_line_too(tmp_path: Path) -> None:
+def test_a_warning_is_one_line_too(tmp_path):
     data = surface(5, 5)
     data.metrics["loss"][0, 0] = 0
     Landscape(data).save(tmp_path / "a.h5")
@@ -59,11 +57,11 @@ def test_a_warning_is_one_line_too(tmp_path: Path) -> None:
 
 
 class TestInfoAsJSON:
-    def test_is_strict_json(self, tmp_path: Path) -> None:
+    def test_is_strict_json(self, tmp_path):
         Landscape(build()).save(tmp_path / "a.h5")
         result = command("info", "a.h5", "--json", folder=tmp_path)
 
-        def refuse(constant: str) -> None:
+        def refuse(constant):
             raise AssertionError(constant)
 
         facts = json.loads(result.stdout, parse_constant=refuse)
@@ -78,7 +76,7 @@ class TestInfoAsJSON:
         assert facts["attributes"]["extra"] is None
         assert facts["errors"] == ["checkpoints/4/own", "grid/1,2", "origin"]
 
-    def test_says_where_the_extremes_are(self) -> None:
+    def test_says_where_the_extremes_are(self):
         facts = summary_json(landscape())
         assert facts["file"] is None
         assert facts["grid"] == {
@@ -98,7 +96,7 @@ class TestInfoAsJSON:
         }
         assert facts["checkpoints"]["number"] == [2, 5, 9]
 
-    def test_of_a_line_without_a_finite_value(self) -> None:
+    def test_of_a_line_without_a_finite_value(self):
         data = surface(None, path=False)
         data.metrics["loss"][:] = np.nan
         data.status[:] = PointStatus.FAILED

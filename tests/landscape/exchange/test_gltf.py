@@ -1,12 +1,8 @@
 """glTF files, read by VTK, which has a reader of its own, and by hand."""
 
-from __future__ import annotations
-
 import base64
 import json
 import struct
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +27,7 @@ _WIDTHS = {"SCALAR": 1, "VEC3": 3, "VEC4": 4}
 class Scene:
     """A glTF file, read as its specification says."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         content = path.read_bytes()
         if path.suffix == ".glb":
             magic, version, length, size, kind = struct.unpack_from("<4sIII4s", content)
@@ -48,7 +44,7 @@ class Scene:
         assert self.tree["buffers"][0]["byteLength"] == len(self.buffer)
         self.meshes = {mesh["name"]: mesh for mesh in self.tree["meshes"]}
 
-    def column(self, mesh: str, name: str) -> Any:
+    def column(self, mesh, name):
         (primitive,) = self.meshes[mesh]["primitives"]
         index = primitive["indices"] if name == "indices" else primitive["attributes"][name]
         accessor = self.tree["accessors"][index]
@@ -58,16 +54,16 @@ class Scene:
         found = np.frombuffer(self.buffer, dtype, accessor["count"] * width, start)
         return found.reshape(-1, width) if width > 1 else found
 
-    def material(self, mesh: str) -> Any:
+    def material(self, mesh):
         return self.tree["materials"][self.meshes[mesh]["primitives"][0]["material"]]
 
 
-def exported(data: Any, folder: Path, name: str = "a.glb", **options: Any) -> Scene:
+def exported(data, folder, name="a.glb", **options):
     return Scene(Landscape(data).export(folder / name, **options)[0])
 
 
 @pytest.mark.parametrize("name", ["a.glb", "a.gltf"])
-def test_the_surface_is_the_grid_with_y_up(name: str, tmp_path: Path) -> None:
+def test_the_surface_is_the_grid_with_y_up(name, tmp_path):
     data = build_picture()
     scene = exported(data, tmp_path, name)
     mesh = surface_mesh(choose_space(data))
@@ -83,7 +79,7 @@ def test_the_surface_is_the_grid_with_y_up(name: str, tmp_path: Path) -> None:
     assert (np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])[:, 1] > 0).all()
 
 
-def test_colours_are_proportional_to_light(tmp_path: Path) -> None:
+def test_colours_are_proportional_to_light(tmp_path):
     data = build_picture()
     linear = exported(data, tmp_path).column("loss surface", "COLOR_0").astype(np.float64)
     seen = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)[:, :3]
@@ -92,7 +88,7 @@ def test_colours_are_proportional_to_light(tmp_path: Path) -> None:
     assert (linear[:, 3] == 1).all()
 
 
-def test_nodes_have_the_words_of_figures(tmp_path: Path) -> None:
+def test_nodes_have_the_words_of_figures(tmp_path):
     scene = exported(with_runs(), tmp_path)
     nodes = {node["name"] for node in scene.tree["nodes"]}
     assert {"loss surface", "SGD", "Adam", "checkpoints of SGD", "checkpoints of Adam"} <= nodes
@@ -104,7 +100,7 @@ def test_nodes_have_the_words_of_figures(tmp_path: Path) -> None:
     assert "number" not in scene.meshes["SGD"]["extras"]
 
 
-def test_extras_hold_the_facts(tmp_path: Path) -> None:
+def test_extras_hold_the_facts(tmp_path):
     data = build_picture(versions={"numpy": "2.0"})
     scene = exported(data, tmp_path)
     facts = scene.tree["asset"]["extras"]
@@ -120,7 +116,7 @@ def test_extras_hold_the_facts(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.ptp(across) * units["horizontal_per_unit"][0], 4.5, rtol=1e-6)
 
 
-def test_gaps_stay_holes_and_single_points_are_balls(tmp_path: Path) -> None:
+def test_gaps_stay_holes_and_single_points_are_balls(tmp_path):
     data = build_unfinished()
     scene = exported(data, tmp_path)
     mesh = surface_mesh(choose_space(data))
@@ -131,14 +127,14 @@ def test_gaps_stay_holes_and_single_points_are_balls(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.unique(singles), np.unique(mesh.values[mesh.alone].astype(np.float32)))
 
 
-def test_another_metric(tmp_path: Path) -> None:
+def test_another_metric(tmp_path):
     scene = exported(surface(), tmp_path, metric="accuracy")
     assert "_accuracy" in scene.meshes["accuracy surface"]["primitives"][0]["attributes"]
     assert scene.tree["asset"]["extras"]["scale"]["kind"] == "linear"
     assert "trajectory" in scene.meshes
 
 
-def test_odd_names_and_numbers(tmp_path: Path) -> None:
+def test_odd_names_and_numbers(tmp_path):
     data = build()
     for values in data.metrics.values():
         values[...] = np.abs(values)
@@ -151,7 +147,7 @@ def test_odd_names_and_numbers(tmp_path: Path) -> None:
     assert np.isfinite(scene.column("loss surface", "POSITION")).all()
 
 
-def test_vtk_reads_it(tmp_path: Path) -> None:
+def test_vtk_reads_it(tmp_path):
     pyvista = pytest.importorskip("pyvista")
     for name in ("a.glb", "a.gltf"):
         path = landscape().export(tmp_path / name)[0]

@@ -1,12 +1,9 @@
 """Landscaper's archive, written for Landscaper and read back by it, where it is installed."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import subprocess
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +22,7 @@ needs_landscaper = pytest.mark.skipif(
 )
 
 
-def in_landscaper(script: str, folder: Path) -> str:
+def in_landscaper(script, folder):
     result = subprocess.run(
         [str(PEERS), "-c", script], cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
@@ -36,7 +33,7 @@ def in_landscaper(script: str, folder: Path) -> str:
 class TestExport:
     @pytest.mark.slow
     @needs_landscaper
-    def test_landscaper_sees_each_value_at_its_place(self, tmp_path: Path) -> None:
+    def test_landscaper_sees_each_value_at_its_place(self, tmp_path):
         landscape(9, 9).export(tmp_path / "a.npz", "landscaper")
         landscape(9, 9).export(tmp_path / "b.npz", "landscaper", metric="accuracy")
         script = """
@@ -56,7 +53,7 @@ print(json.dumps([points, accuracy.loss.flatten().tolist(), read.dims, read.smad
         assert set(np.round(y, 6)) == set(np.round(np.linspace(0, 4, 9), 6))
         np.testing.assert_allclose(accuracy, np.exp(-loss(x, y)))
 
-    def test_what_its_reader_asks_for(self, tmp_path: Path) -> None:
+    def test_what_its_reader_asks_for(self, tmp_path):
         path = landscape(9, 9).export(tmp_path / "a.npz", "landscaper")[0]
         with np.load(path, allow_pickle=False) as archive:
             assert archive["loss"].shape == (9, 9)
@@ -64,7 +61,7 @@ print(json.dumps([points, accuracy.loss.flatten().tolist(), read.dims, read.smad
             assert archive["coordinates"].dtype == archive["loss"].dtype == np.float64
             np.testing.assert_array_equal(archive["coordinates"][1], np.linspace(0, 4, 9))
 
-    def test_nan_stays_nan(self, tmp_path: Path) -> None:
+    def test_nan_stays_nan(self, tmp_path):
         data = surface(5, 5)
         data.metrics["loss"][1, 2:4] = np.nan, np.inf
         with pytest.warns(UserWarning, match=r"2 of 25 points have no finite loss.*take finite numbers only"):
@@ -76,7 +73,7 @@ print(json.dumps([points, accuracy.loss.flatten().tolist(), read.dims, read.smad
 class TestImport:
     @pytest.mark.slow
     @needs_landscaper
-    def test_a_file_that_landscaper_computed(self, tmp_path: Path) -> None:
+    def test_a_file_that_landscaper_computed(self, tmp_path):
         script = """
 import torch
 from landscaper import LossLandscape
@@ -95,7 +92,7 @@ LossLandscape.compute(network, torch.ones(1), directions, first_alone, steps=5, 
         assert read.attributes["imported"] == {"format": "landscaper", "file": "a.npz", "axis_order": "xy"}
         assert "adds noise to the largest values" in read.attributes["notes"][0]
 
-    def test_axis_orders(self, tmp_path: Path) -> None:
+    def test_axis_orders(self, tmp_path):
         values = np.arange(9.0).reshape(3, 3)
         coordinates = np.array([[-1.0, 0, 1], [2, 3, 4]])
         np.savez(tmp_path / "a.npz", loss=values, coordinates=coordinates)
@@ -112,7 +109,7 @@ LossLandscape.compute(network, torch.ones(1), directions, first_alone, steps=5, 
         with pytest.raises(ValueError, match="loss belongs to the format 'li'"):
             Landscape.import_file(tmp_path / "a.npz", loss="train_loss")
 
-    def test_round_trip(self, tmp_path: Path) -> None:
+    def test_round_trip(self, tmp_path):
         original = landscape(9, 9)
         read = Landscape.import_file(original.export(tmp_path / "a.npz", "landscaper")[0])
         np.testing.assert_array_equal(read.loss, original.loss)
@@ -129,21 +126,21 @@ class Evil:
 
 
 class TestHostileFiles:
-    def bad(self, path: Path, match: str) -> None:
+    def bad(self, path, match):
         with pytest.raises(LandscapeDamagedError, match=match):
             Landscape.import_file(path)
 
-    def archive(self, path: Path, **members: bytes) -> Path:
+    def archive(self, path, **members):
         with zipfile.ZipFile(path, "w") as archive:
             for name, content in members.items():
                 archive.writestr(f"{name}.npy", content)
         return path
 
-    def header(self, shape: str, kind: str = "<f8") -> bytes:
+    def header(self, shape, kind="<f8"):
         text = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n"
         return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
 
-    def test_pickles_are_not_opened(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_pickles_are_not_opened(self, tmp_path, capsys):
         content = self.header("(1,)", "|O") + pickle.dumps(np.array([Evil()], object))
         self.bad(self.archive(tmp_path / "a.npz", loss=content, coordinates=content), "'loss' has the type object")
         np.savez(tmp_path / "b.npz", loss=np.array([Evil()], object), coordinates=np.zeros((2, 1)))
@@ -151,12 +148,12 @@ class TestHostileFiles:
         assert capsys.readouterr().out == ""
 
     @pytest.mark.parametrize("shape", ["(100000, 100000)", "(3, 3)", "(-1, 3)", "(2, 3, 4)", "(99999999999999999999,)"])
-    def test_sizes_that_lie(self, shape: str, tmp_path: Path) -> None:
+    def test_sizes_that_lie(self, shape, tmp_path):
         content = self.header(shape) + bytes(40)
         self.bad(self.archive(tmp_path / "a.npz", loss=content, coordinates=content), "cannot be read as Landscaper's")
 
     @pytest.mark.slow
-    def test_a_bomb(self, tmp_path: Path) -> None:
+    def test_a_bomb(self, tmp_path):
         with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
             with archive.open("loss.npy", "w") as member:
                 member.write(self.header("(8192, 4100)"))
@@ -167,7 +164,7 @@ class TestHostileFiles:
         self.bad(tmp_path / "a.npz", "'loss' claims 269.* bytes, more than the 134217728 that are read")
 
     @pytest.mark.parametrize(("kind", "side"), [("|i1", 11000), ("|u1", 16380), ("<f2", 8000)])
-    def test_numbers_that_grow_in_memory(self, kind: str, side: int, tmp_path: Path) -> None:
+    def test_numbers_that_grow_in_memory(self, kind, side, tmp_path):
         """float64 takes eight times the room of int8; 16,380 x 16,380 of them are 2.1 GB."""
         size = side * side * np.dtype(kind).itemsize
         with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -181,32 +178,32 @@ class TestHostileFiles:
         with little_memory(2**26):
             self.bad(tmp_path / "a.npz", r"'loss' (has the shape .* bytes in memory|claims .* bytes, more than)")
 
-    def test_the_largest_grid_that_is_read_takes_what_it_must(self, tmp_path: Path) -> None:
+    def test_the_largest_grid_that_is_read_takes_what_it_must(self, tmp_path):
         axis = np.arange(1000.0)
         np.savez_compressed(tmp_path / "a.npz", loss=np.zeros((1000, 1000), np.int8), coordinates=np.stack([axis] * 2))
         with little_memory(2**26):
             assert Landscape.import_file(tmp_path / "a.npz").loss.shape == (1000, 1000)
 
     @pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
-    def test_compressions_that_claim_memory(self, method: int, tmp_path: Path) -> None:
+    def test_compressions_that_claim_memory(self, method, tmp_path):
         with zipfile.ZipFile(tmp_path / "a.npz", "w", method) as archive:
             archive.writestr("loss.npy", self.header("(3, 3)") + bytes(72))
             archive.writestr("coordinates.npy", b"")
         self.bad(tmp_path / "a.npz", "'loss' is compressed in a way that NumPy does not use")
 
-    def test_a_long_axis_order(self, tmp_path: Path) -> None:
+    def test_a_long_axis_order(self, tmp_path):
         members = {"loss": np.zeros((3, 3)), "coordinates": np.zeros((2, 3)), "axis_order": np.array("y" * 10**6)}
         np.savez_compressed(tmp_path / "a.npz", **members)
         self.bad(tmp_path / "a.npz", "'axis_order' (claims|has the shape)")
 
-    def test_truncated(self, tmp_path: Path) -> None:
+    def test_truncated(self, tmp_path):
         path = landscape(9, 9).export(tmp_path / "a.npz", "landscaper")[0]
         content = path.read_bytes()
         for end in (5, len(content) // 2, len(content) - 3):
             path.write_bytes(content[:end])
             self.bad(path, "cannot be read as Landscaper's archive")
 
-    def test_flipped_bytes_never_end_otherwise(self, tmp_path: Path) -> None:
+    def test_flipped_bytes_never_end_otherwise(self, tmp_path):
         path = landscape(3, 3).export(tmp_path / "a.npz", "landscaper")[0]
         content = path.read_bytes()
         random = np.random.default_rng(0)
@@ -221,7 +218,7 @@ class TestHostileFiles:
                 refused += 1
         assert refused > 50
 
-    def test_other_archives(self, tmp_path: Path) -> None:
+    def test_other_archives(self, tmp_path):
         np.savez(tmp_path / "a.npz", weights=np.zeros(3))
         with pytest.raises(LandscapeFormatError, match=r"must hold 'loss' and 'coordinates', but has \['weights'\]"):
             Landscape.import_file(tmp_path / "a.npz")

@@ -1,11 +1,8 @@
 """Li et al.'s files, opened as their plot_2D.py, plot_1D.py, h52vtp.py and plot_surface.py open them."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -24,7 +21,7 @@ from landscape.record.checks import PointStatus
 
 
 class TestSurface:
-    def test_as_plot_2d_reads_it(self, tmp_path: Path) -> None:
+    def test_as_plot_2d_reads_it(self, tmp_path):
         path = landscape(9, 9).export(tmp_path / "a.h5", "li")[0]
         with h5py.File(path, "r") as file:
             x, y = np.array(file["xcoordinates"][:]), np.array(file["ycoordinates"][:])
@@ -37,7 +34,7 @@ class TestSurface:
             assert file["dir_file"].asstr()[()] == "a_directions.h5"
 
     @pytest.mark.parametrize("dataset", ["test", "validation"])
-    def test_a_second_data_set_is_their_test_set(self, dataset: str, tmp_path: Path) -> None:
+    def test_a_second_data_set_is_their_test_set(self, dataset, tmp_path):
         both = Landscape(with_test_set(surface(9, 9), dataset=dataset))
         path = both.export(tmp_path / "a.h5", "li")[0]
         with h5py.File(path, "r") as file:
@@ -50,13 +47,13 @@ class TestSurface:
         np.testing.assert_array_equal(read["loss@test"], both[f"loss@{dataset}"])
         assert read.plot_difference("loss@test", "loss").get_title()
 
-    def test_of_several_only_the_test_set_is_theirs(self, tmp_path: Path) -> None:
+    def test_of_several_only_the_test_set_is_theirs(self, tmp_path):
         data = with_test_set(with_test_set(surface(9, 9)), dataset="other")
         with h5py.File(Landscape(data).export(tmp_path / "a.h5", "li")[0], "r") as file:
             np.testing.assert_array_equal(file["test_loss"][:], data.metrics["loss@test"])
             np.testing.assert_array_equal(file["loss@other"][:], data.metrics["loss@other"])
 
-    def test_as_plot_surface_would_go_on_from_it(self, tmp_path: Path) -> None:
+    def test_as_plot_surface_would_go_on_from_it(self, tmp_path):
         path = landscape(9, 9).export(tmp_path / "a.h5", "li")[0]
         with h5py.File(path, "r") as file:
             # Its scheduler's rule for what is still to be measured, and where.
@@ -65,7 +62,7 @@ class TestSurface:
             across, up = np.meshgrid(x, y)
             np.testing.assert_allclose(values.ravel(), loss(across.ravel(), up.ravel()))
 
-    def test_as_plot_1d_reads_it(self, tmp_path: Path) -> None:
+    def test_as_plot_1d_reads_it(self, tmp_path):
         written = landscape(None).export(tmp_path / "a.h5", "li")
         assert len(written) == 1
         with h5py.File(written[0], "r") as file:
@@ -73,13 +70,13 @@ class TestSurface:
             assert file["train_acc"].shape == (11,)
             assert "ycoordinates" not in file
 
-    def test_a_line_without_accuracy(self, tmp_path: Path) -> None:
+    def test_a_line_without_accuracy(self, tmp_path):
         data = surface(None, path=False)
         del data.metrics["accuracy"], data.origin.metrics["accuracy"]
         with pytest.warns(UserWarning, match="neither 'accuracy' nor 'train_acc', without which plot_1D.py stops"):
             Landscape(data).export(tmp_path / "a.h5", "li")
 
-    def test_losses_that_it_takes_for_missing(self, tmp_path: Path) -> None:
+    def test_losses_that_it_takes_for_missing(self, tmp_path):
         data = surface(5, 5)
         data.metrics["loss"][0, :3] = [0, -2, 1]
         with pytest.warns(UserWarning, match="2 of 25 points have a loss of 0 or less; they are written as they are"):
@@ -87,7 +84,7 @@ class TestSurface:
         with h5py.File(path, "r") as file:
             assert file["train_loss"][0, :3].tolist() == [0, -2, 1]
 
-    def test_nan_stays_nan(self, tmp_path: Path) -> None:
+    def test_nan_stays_nan(self, tmp_path):
         data = surface(5, 5)
         data.metrics["loss"][1, 2] = np.nan
         data.status[1, 2] = PointStatus.FAILED
@@ -97,7 +94,7 @@ class TestSurface:
             assert np.isnan(file["train_loss"][1, 2])
             assert np.isfinite(file["train_loss"][:]).sum() == 24
 
-    def test_a_metric_of_a_name_that_is_taken(self, tmp_path: Path) -> None:
+    def test_a_metric_of_a_name_that_is_taken(self, tmp_path):
         data = surface(5, 5)
         data.metrics["train_loss"] = data.metrics["loss"] + 1
         with pytest.warns(UserWarning, match="the metric 'train_loss' is left out"):
@@ -107,7 +104,7 @@ class TestSurface:
 
 
 class TestDirections:
-    def test_what_plot_contour_trajectory_reads(self, tmp_path: Path) -> None:
+    def test_what_plot_contour_trajectory_reads(self, tmp_path):
         written = landscape(9, 9).export(tmp_path / "a.h5", "li")
         assert [path.name for path in written] == ["a.h5", "a_directions.h5", "a_directions.h5_proj_cos.h5"]
         with h5py.File(written[1], "r") as file:
@@ -116,7 +113,7 @@ class TestDirections:
             np.testing.assert_array_equal(file["proj_xcoord"], [-0.8, -0.3, 0])
             np.testing.assert_array_equal(file["proj_ycoord"], [3.5, 1.5, 0])
 
-    def test_each_run_has_a_file_and_networks_have_none(self, tmp_path: Path) -> None:
+    def test_each_run_has_a_file_and_networks_have_none(self, tmp_path):
         data = with_runs()
         data = replace(data, y=data.x.copy(), metrics={"loss": np.ones((30, 30))}, status=np.ones((30, 30), np.uint8))
         names = [path.name for path in Landscape(data).export(tmp_path / "a.h5", "li")]
@@ -124,7 +121,7 @@ class TestDirections:
         with h5py.File(tmp_path / names[3]) as file:
             np.testing.assert_array_equal(file["proj_xcoord"], data.checkpoints.x[5:13])
 
-    def test_the_directions_that_a_survey_kept(self, tmp_path: Path) -> None:
+    def test_the_directions_that_a_survey_kept(self, tmp_path):
         directions = [{"weight": np.array([1.0, 0.5, 0.0, 0.0])}, {"weight": np.array([0.0, 0.0, -2.0, 1.0])}]
         axis = np.linspace(0, 1, 3)
         measured = evaluate(
@@ -147,7 +144,7 @@ def partly_frozen():
     return loss_function, network, data, metrics
 
 
-def test_directions_list_all_parameters_in_the_networks_order(tmp_path: Path) -> None:
+def test_directions_list_all_parameters_in_the_networks_order(tmp_path):
     network = partly_frozen()[1]
     plane, axis = random_plane(network, seed=1), np.linspace(-1, 1, 3)
     measured = evaluate(
@@ -164,7 +161,7 @@ def test_directions_list_all_parameters_in_the_networks_order(tmp_path: Path) ->
                 np.testing.assert_array_equal(tensor, expected)
 
 
-def test_the_direction_of_a_line(tmp_path: Path) -> None:
+def test_the_direction_of_a_line(tmp_path):
     line, axis = random_line(partly_frozen()[1], seed=1), np.linspace(-1, 1, 3)
     measured = evaluate(
         line, partly_frozen, x=axis, output=tmp_path / "a.h5", save_directions=True, progress=False, device_ids=[0]
@@ -176,7 +173,7 @@ def test_the_direction_of_a_line(tmp_path: Path) -> None:
         assert list(file) == ["xdirection"]
 
 
-def test_directions_of_unknown_order(tmp_path: Path) -> None:
+def test_directions_of_unknown_order(tmp_path):
     path = landscape(5, 5).save(tmp_path / "a.h5")
     write_checkpoint(directions_path(path), {"direction_0/weight": np.ones(3, np.float32)})
     with pytest.warns(UserWarning, match="are left out: the file does not say the order of the parameters"):
@@ -185,7 +182,7 @@ def test_directions_of_unknown_order(tmp_path: Path) -> None:
         assert list(file) == ["explained_variance_ratio_"]
 
 
-def written_as_theirs(path: Path, x, y, values, **more) -> Path:
+def written_as_theirs(path, x, y, values, **more):
     """Writes a surface as their ``crunch`` does: declared (nx, ny), filled in the order of (ny, nx)."""
     with h5py.File(path, "w") as file:
         file["dir_file"] = "/etc/passwd"
@@ -202,7 +199,7 @@ def written_as_theirs(path: Path, x, y, values, **more) -> Path:
 
 class TestImport:
     @pytest.mark.parametrize(("columns", "rows"), [(5, 5), (7, 4), (3, 8)])
-    def test_axes_also_where_they_scramble_them(self, columns: int, rows: int, tmp_path: Path) -> None:
+    def test_axes_also_where_they_scramble_them(self, columns, rows, tmp_path):
         x, y = np.linspace(-1, 1, columns), np.linspace(0, 4, rows)
         expected = loss(*np.meshgrid(x, y))
         path = written_as_theirs(tmp_path / "a.h5", x, y, expected, train_acc=np.full((columns, rows), 50.0))
@@ -214,7 +211,7 @@ class TestImport:
         assert (read.status == PointStatus.MEASURED).all()
         assert read.attributes["imported"] == {"format": "li", "file": "a.h5", "loss": "train_loss"}
 
-    def test_what_they_lack_is_absent(self, tmp_path: Path) -> None:
+    def test_what_they_lack_is_absent(self, tmp_path):
         x = np.linspace(-1, 1, 4)
         read = Landscape.import_file(written_as_theirs(tmp_path / "a.h5", x, x, loss(*np.meshgrid(x, x))))
         assert read.checkpoints is None
@@ -227,13 +224,13 @@ class TestImport:
         assert read.origin.status == PointStatus.PENDING
         assert not read.complete
 
-    def test_the_origin_is_known_where_a_point_lies_on_it(self, tmp_path: Path) -> None:
+    def test_the_origin_is_known_where_a_point_lies_on_it(self, tmp_path):
         x = np.linspace(-1, 1, 5)
         read = Landscape.import_file(written_as_theirs(tmp_path / "a.h5", x, x, loss(*np.meshgrid(x, x))))
         assert read.origin.metrics["loss"] == read.loss[2, 2] == loss(0.0, 0.0)
         assert read.complete
 
-    def test_their_mark_for_missing(self, tmp_path: Path) -> None:
+    def test_their_mark_for_missing(self, tmp_path):
         x = np.linspace(-1, 1, 3)
         values = np.array([[1.0, -1, 3], [-1, 0, 6], [7, 8, np.nan]])
         path = written_as_theirs(
@@ -246,7 +243,7 @@ class TestImport:
         # An eigenvalue of -1 may be one.
         assert (read["min_eig"] == -1).all()
 
-    def test_a_line_and_another_loss(self, tmp_path: Path) -> None:
+    def test_a_line_and_another_loss(self, tmp_path):
         x = np.linspace(-1, 1, 3)
         path = written_as_theirs(tmp_path / "a.h5", x, None, [1, 2, 3], test_loss=[4.0, 5, 6])
         both = Landscape.import_file(path)
@@ -260,7 +257,7 @@ class TestImport:
         with pytest.raises(LandscapeFormatError, match=r"no values 'val' for its grid; it has \['test_loss', 'train_l"):
             Landscape.import_file(path, loss="val")
 
-    def test_round_trip_through_our_export_and_our_file(self, tmp_path: Path) -> None:
+    def test_round_trip_through_our_export_and_our_file(self, tmp_path):
         original = landscape(9, 9)
         read = Landscape.import_file(original.export(tmp_path / "a.h5", "li")[0])
         np.testing.assert_array_equal(read.loss, original.loss)
@@ -272,11 +269,11 @@ class TestImport:
 
 
 class TestHostileFiles:
-    def bad(self, path: Path, match: str) -> None:
+    def bad(self, path, match):
         with pytest.raises(LandscapeDamagedError, match=match):
             Landscape.import_file(path)
 
-    def test_links_out_of_the_file(self, tmp_path: Path) -> None:
+    def test_links_out_of_the_file(self, tmp_path):
         with h5py.File(tmp_path / "secret.h5", "w") as secret:
             secret["xcoordinates"] = np.arange(3.0)
         for link in (h5py.ExternalLink("secret.h5", "/xcoordinates"), h5py.SoftLink("/elsewhere")):
@@ -284,13 +281,13 @@ class TestHostileFiles:
                 file["xcoordinates"] = link
             self.bad(tmp_path / "a.h5", "'xcoordinates' is a link to another place")
 
-    def test_storage_in_another_file(self, tmp_path: Path) -> None:
+    def test_storage_in_another_file(self, tmp_path):
         (tmp_path / "secret").write_bytes(np.arange(3.0).tobytes())
         with h5py.File(tmp_path / "a.h5", "w") as file:
             file.create_dataset("xcoordinates", (3,), "f8", external=[(str(tmp_path / "secret"), 0, 24)])
         self.bad(tmp_path / "a.h5", "in another file")
 
-    def test_sizes_that_lie(self, tmp_path: Path) -> None:
+    def test_sizes_that_lie(self, tmp_path):
         with h5py.File(tmp_path / "a.h5", "w") as file:
             file.create_dataset("xcoordinates", (10**8,), "f8")
         self.bad(tmp_path / "a.h5", "claims 800000000 bytes, more than are there")
@@ -298,20 +295,20 @@ class TestHostileFiles:
             file.create_dataset("xcoordinates", (10**6,), "f8", compression="gzip", fillvalue=1.0)
         self.bad(tmp_path / "b.h5", "is stored in chunks")
 
-    def test_truncated(self, tmp_path: Path) -> None:
+    def test_truncated(self, tmp_path):
         x = np.linspace(-1, 1, 200)
         path = written_as_theirs(tmp_path / "a.h5", x, x, loss(*np.meshgrid(x, x)))
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
         self.bad(path, "cannot be read as Li et al.'s surface file")
 
     @pytest.mark.parametrize("x", [[1.0, 0.5, 0.0], [0.0, np.nan, 1.0], [[0.0, 1.0]]])
-    def test_coordinates_that_are_none(self, x, tmp_path: Path) -> None:
+    def test_coordinates_that_are_none(self, x, tmp_path):
         with h5py.File(tmp_path / "a.h5", "w") as file:
             file["xcoordinates"] = x
             file["train_loss"] = np.ones(np.shape(x))
         self.bad(tmp_path / "a.h5", "cannot be read as Li et al.'s surface file")
 
-    def test_other_kinds_of_files(self, tmp_path: Path) -> None:
+    def test_other_kinds_of_files(self, tmp_path):
         with h5py.File(tmp_path / "a.h5", "w") as file:
             file.create_group("xdirection")
         with pytest.raises(

@@ -1,9 +1,6 @@
 """MindInsight's summary file; tests/frameworks/test_mindspore_export.py reads it with MindSpore's own messages."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +17,7 @@ from landscape.exchange.mindinsight import messages
 from landscape.record.checks import PointStatus
 
 
-def events(path: Path) -> list:
+def events(path):
     """Reads the records with TensorBoard's reader, which checks both checksums."""
     reader, found = PyRecordReader_New(str(path)), []
     while True:
@@ -31,11 +28,11 @@ def events(path: Path) -> list:
         found.append(messages().Event.FromString(reader.record()))
 
 
-def values(tensor) -> np.ndarray:
+def values(tensor):
     return np.array(tensor.float_data).reshape(tensor.dims)
 
 
-def test_each_value_has_its_place(tmp_path: Path) -> None:
+def test_each_value_has_its_place(tmp_path):
     first, second = events(landscape().export(tmp_path / "summary.1_MS", "mindinsight")[0])
     assert first.version == "MindSpore.Event:1"
     (value,) = second.summary.value
@@ -56,7 +53,7 @@ def test_each_value_has_its_place(tmp_path: Path) -> None:
     assert values(message.convergence_point.x).tolist() == [0]
 
 
-def test_without_a_trajectory_it_is_a_final_landscape(tmp_path: Path) -> None:
+def test_without_a_trajectory_it_is_a_final_landscape(tmp_path):
     data = landscape(path=False, decomposition="random", intervals=[[9]])
     message = events(data.export(tmp_path / "summary.1_MS", "mindinsight")[0])[1].summary.value[0]
     assert message.tag == "landscape_[9]"
@@ -64,7 +61,7 @@ def test_without_a_trajectory_it_is_a_final_landscape(tmp_path: Path) -> None:
     assert message.loss_landscape.metadata.decomposition == "Random"
 
 
-def test_another_metric(tmp_path: Path) -> None:
+def test_another_metric(tmp_path):
     written = landscape().export(tmp_path / "summary.1_MS", "mindinsight", metric="accuracy")
     message = events(written[0])[1].summary.value[0].loss_landscape
     np.testing.assert_allclose(values(message.landscape.z), landscape()["accuracy"], rtol=1e-6)
@@ -72,7 +69,7 @@ def test_another_metric(tmp_path: Path) -> None:
     assert not message.HasField("convergence_point")
 
 
-def test_names(tmp_path: Path) -> None:
+def test_names(tmp_path):
     (path,) = landscape().export(tmp_path, "mindinsight")
     assert path.name == "events.out.events.summary.1795255200.0.landscape_MS"
     (path,) = Landscape.load(landscape().save(tmp_path / "mine.h5")).export(tmp_path, "mindinsight")
@@ -84,7 +81,7 @@ def test_names(tmp_path: Path) -> None:
             landscape().export(tmp_path / name, "mindinsight")
 
 
-def test_the_moment_is_now_where_the_landscape_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_moment_is_now_where_the_landscape_has_none(tmp_path, monkeypatch):
     monkeypatch.setattr("landscape.exchange.mindinsight.time", SimpleNamespace(time=lambda: 1234567890.5))
     (path,) = landscape(created="soon").export(tmp_path / "summary.1_MS", "mindinsight")
     assert {event.wall_time for event in events(path)} == {1234567890.5}
@@ -92,7 +89,7 @@ def test_the_moment_is_now_where_the_landscape_has_none(tmp_path: Path, monkeypa
 
 class TestWhatItsPageCannotShow:
     @pytest.mark.parametrize("gap", [np.nan, np.inf, 1e39])
-    def test_points_without_a_number(self, gap: float, tmp_path: Path) -> None:
+    def test_points_without_a_number(self, gap, tmp_path):
         data = surface(5, 5)
         data.metrics["loss"][1, 2] = gap
         data.status[1, 2] = PointStatus.FAILED
@@ -100,13 +97,13 @@ class TestWhatItsPageCannotShow:
             Landscape(data).export(tmp_path / "summary.1", "mindinsight")
         assert not list(tmp_path.iterdir())
 
-    def test_a_constant_surface(self, tmp_path: Path) -> None:
+    def test_a_constant_surface(self, tmp_path):
         data = surface(5, 5)
         data.metrics["loss"][:] = 1 + 1e-12 * np.arange(25.0).reshape(5, 5)
         with pytest.raises(LandscapeExportError, match=r"'loss' is 1\.0 \(as float32\) at every point"):
             Landscape(data).export(tmp_path / "summary.1", "mindinsight")
 
-    def test_checkpoints_without_a_height(self, tmp_path: Path) -> None:
+    def test_checkpoints_without_a_height(self, tmp_path):
         data = surface()
         data.checkpoints.projected["loss"][1] = np.nan
         with pytest.warns(UserWarning, match=r"the checkpoints \[5\] are left out of MindInsight's"):
@@ -114,14 +111,14 @@ class TestWhatItsPageCannotShow:
         assert list(events(path)[1].summary.value[0].loss_landscape.loss_path.intervals) == [2, 9]
 
 
-def test_without_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_protobuf(tmp_path, monkeypatch):
     messages.cache_clear()
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
     with pytest.raises(ImportError, match=r"the format mindinsight needs protobuf: pip install 'protobuf>=4\.22'"):
         landscape().export(tmp_path / "summary.1", "mindinsight")
 
 
-def test_only_a_runs_checkpoint_is_a_convergence_point(tmp_path: Path) -> None:
+def test_only_a_runs_checkpoint_is_a_convergence_point(tmp_path):
     for data, there in ((with_networks(), False), (build(points=0), False), (build(), True)):
         written = Landscape(data).export(tmp_path / "summary.1_MS", "mindinsight", overwrite=True)
         message = events(written[0])[1].summary.value[0].loss_landscape
@@ -129,7 +126,7 @@ def test_only_a_runs_checkpoint_is_a_convergence_point(tmp_path: Path) -> None:
         assert bool(message.loss_path.intervals) is there
 
 
-def test_two_runs_are_not_joined(tmp_path: Path) -> None:
+def test_two_runs_are_not_joined(tmp_path):
     with pytest.warns(UserWarning, match="holds the path of one run, but the landscape has 2; it is written without"):
         written = Landscape(with_runs()).export(tmp_path / "summary.1_MS", "mindinsight")
     assert not events(written[0])[1].summary.value[0].loss_landscape.loss_path.intervals

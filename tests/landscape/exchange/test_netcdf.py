@@ -1,9 +1,6 @@
 """Our own file as NetCDF, and the export; both read by xarray."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,12 +12,12 @@ from landscape import Landscape
 xarray = pytest.importorskip("xarray")
 
 
-def opened(path: Path, group: str | None = None):
+def opened(path, group=None):
     with xarray.open_dataset(path, engine="h5netcdf", group=group) as dataset:
         return dataset.load()
 
 
-def test_the_landscape_file_opens_as_it_is(tmp_path: Path) -> None:
+def test_the_landscape_file_opens_as_it_is(tmp_path):
     path = landscape().save(tmp_path / "a.h5")
     dataset = opened(path)
     assert dataset["loss"].dims == ("y", "x")
@@ -34,7 +31,7 @@ def test_the_landscape_file_opens_as_it_is(tmp_path: Path) -> None:
     assert opened(path, "checkpoints").coords["number"].values.tolist() == [2, 5, 9]
 
 
-def test_the_export_has_the_axes_right(tmp_path: Path) -> None:
+def test_the_export_has_the_axes_right(tmp_path):
     dataset = opened(landscape().export(tmp_path / "a.nc")[0])
     assert dataset["loss"].dims == ("y", "x")
     expected = loss(dataset.coords["x"], dataset.coords["y"])
@@ -45,7 +42,7 @@ def test_the_export_has_the_axes_right(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("group", [None, "checkpoints", "origin"])
 @pytest.mark.parametrize("line", [True, False])
-def test_everything_has_a_long_name_and_every_number_a_unit(line: bool, group: str | None, tmp_path: Path) -> None:
+def test_everything_has_a_long_name_and_every_number_a_unit(line, group, tmp_path):
     dataset = opened(Landscape(build(None if line else 3)).export(tmp_path / "a.nc")[0], group)
     assert len(dataset.variables) > 5
     for name in dataset.variables:
@@ -53,7 +50,7 @@ def test_everything_has_a_long_name_and_every_number_a_unit(line: bool, group: s
         assert dataset[name].attrs.get("units") == (None if name == "name" else "1"), name
 
 
-def test_the_words_of_the_conventions(tmp_path: Path) -> None:
+def test_the_words_of_the_conventions(tmp_path):
     path = Landscape(build()).export(tmp_path / "a.nc")[0]
     grid, checkpoints = opened(path), opened(path, "checkpoints")
     assert grid["x"].attrs["long_name"].startswith("first principal direction (explained variance")
@@ -71,7 +68,7 @@ def test_the_words_of_the_conventions(tmp_path: Path) -> None:
     )
 
 
-def test_every_named_variable_is_there(tmp_path: Path) -> None:
+def test_every_named_variable_is_there(tmp_path):
     path = Landscape(build()).export(tmp_path / "a.nc")[0]
     for group in (None, "checkpoints", "origin"):
         dataset = opened(path, group)
@@ -80,7 +77,7 @@ def test_every_named_variable_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [True, False])
-def test_the_export_holds_everything_as_it_was(line: bool, tmp_path: Path) -> None:
+def test_the_export_holds_everything_as_it_was(line, tmp_path):
     original = Landscape(build(None if line else 3))
     path = original.export(tmp_path / "a.nc")[0]
     dataset = opened(path)
@@ -100,7 +97,7 @@ def test_the_export_holds_everything_as_it_was(line: bool, tmp_path: Path) -> No
     assert opened(path, "origin")["accuracy"] == 0.5
 
 
-def test_attributes_of_every_size_and_kind(tmp_path: Path) -> None:
+def test_attributes_of_every_size_and_kind(tmp_path):
     odd = {"identity": {"x": ["0.123456789"] * 20_000}, "big": 2**70, "absent": None, "yes": True, "nul": "a\0b"}
     attributes = opened(landscape(**odd).export(tmp_path / "a.nc")[0]).attrs
     assert {name: json.loads(attributes[name]) for name in odd} == odd

@@ -1,10 +1,7 @@
 """CSV and npz: every number as it was."""
 
-from __future__ import annotations
-
 import csv
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,13 +11,13 @@ from surfaces import landscape, loss, surface
 from landscape import Landscape
 
 
-def rows(path: Path) -> list[dict[str, str]]:
+def rows(path):
     with path.open(newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
 
 
 class TestCSV:
-    def test_each_point_has_its_place(self, tmp_path: Path) -> None:
+    def test_each_point_has_its_place(self, tmp_path):
         table = rows(landscape(3, 4).export(tmp_path / "a.csv")[0])
         assert list(table[0]) == ["x", "y", "loss", "accuracy", "status"]
         assert len(table) == 12
@@ -30,7 +27,7 @@ class TestCSV:
         assert len({row["y"] for row in table[:4]}) == 1
 
     @pytest.mark.parametrize("line", [True, False])
-    def test_every_bit_of_every_number(self, line: bool, tmp_path: Path) -> None:
+    def test_every_bit_of_every_number(self, line, tmp_path):
         original = Landscape(build(None if line else 3))
         table = rows(original.export(tmp_path / "a.csv")[0])
         assert list(table[0]) == [*(["x"] if line else ["x", "y"]), *original.metrics, "status"]
@@ -40,7 +37,7 @@ class TestCSV:
             np.testing.assert_array_equal(np.signbit(read), np.signbit(np.where(np.isnan(values), 1, values)).ravel())
         assert [row["status"] for row in table[:4]] == ["pending", "measured", "interpolated", "failed"]
 
-    def test_names_with_commas_and_quotes(self, tmp_path: Path) -> None:
+    def test_names_with_commas_and_quotes(self, tmp_path):
         data = surface(2, 2)
         data.metrics['top "5", <b>%'] = np.full((2, 2), 3.0)
         assert rows(Landscape(data).export(tmp_path / "a.csv")[0])[0]['top "5", <b>%'] == "3.0"
@@ -48,7 +45,7 @@ class TestCSV:
 
 class TestNPZ:
     @pytest.mark.parametrize("line", [True, False])
-    def test_holds_everything_as_it_was(self, line: bool, tmp_path: Path) -> None:
+    def test_holds_everything_as_it_was(self, line, tmp_path):
         data = build(None if line else 3)
         # A name that numpy.savez could not take, and one that is ours.
         data.metrics["file"] = data.metrics["loss"] + 1

@@ -1,9 +1,6 @@
 """VTK's files, read back by pyvista."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +14,7 @@ from landscape.record.checks import PointStatus
 pyvista = pytest.importorskip("pyvista")
 
 
-def test_each_point_has_its_place(tmp_path: Path) -> None:
+def test_each_point_has_its_place(tmp_path):
     written = landscape().export(tmp_path / "a.vts")
     assert [path.name for path in written] == ["a.vts", "a_checkpoints.vtp", "a_path.vtp"]
     grid = pyvista.read(written[0])
@@ -38,7 +35,7 @@ def test_each_point_has_its_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("metric", ["loss", "accuracy"])
-def test_heights_are_what_the_file_says(metric: str, tmp_path: Path) -> None:
+def test_heights_are_what_the_file_says(metric, tmp_path):
     grid = pyvista.read(landscape().export(tmp_path / "a.vts", metric=metric)[0])
     facts = json.loads(grid.field_data["heights"][0])
     assert (facts["metric"], facts["scale"]["kind"]) == (metric, "log" if metric == "loss" else "linear")
@@ -49,7 +46,7 @@ def test_heights_are_what_the_file_says(metric: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(grid.points[:, 2], expected, atol=1e-9)
 
 
-def test_an_oblique_plane_keeps_its_angle(tmp_path: Path) -> None:
+def test_an_oblique_plane_keeps_its_angle(tmp_path):
     data = surface()
     data.directions.cosine, data.directions.norms = 0.5, np.array([2.0, 1.0])
     grid = pyvista.read(Landscape(data).export(tmp_path / "a.vts")[0])
@@ -57,7 +54,7 @@ def test_an_oblique_plane_keeps_its_angle(tmp_path: Path) -> None:
     np.testing.assert_allclose(grid.points[:, 1], np.sqrt(0.75) * grid["y"], atol=1e-12)
 
 
-def test_points_without_a_value_are_hidden(tmp_path: Path) -> None:
+def test_points_without_a_value_are_hidden(tmp_path):
     data = surface()
     data.metrics["loss"][2, 3:5] = np.nan
     data.status[2, 3:5] = PointStatus.FAILED
@@ -68,7 +65,7 @@ def test_points_without_a_value_are_hidden(tmp_path: Path) -> None:
     assert shown.n_cells == 6 * 10 - 6
 
 
-def test_the_path_lies_on_the_surface(tmp_path: Path) -> None:
+def test_the_path_lies_on_the_surface(tmp_path):
     data = landscape()
     written = data.export(tmp_path / "a.vts")
     grid, checkpoints, path = map(pyvista.read, written)
@@ -88,7 +85,7 @@ def test_the_path_lies_on_the_surface(tmp_path: Path) -> None:
     np.testing.assert_allclose(path.points[:, 2], over, atol=0.1)
 
 
-def test_a_checkpoint_without_a_height_is_left_out(tmp_path: Path) -> None:
+def test_a_checkpoint_without_a_height_is_left_out(tmp_path):
     data = surface()
     assert data.checkpoints is not None
     data.checkpoints.projected["loss"][1] = np.nan
@@ -97,7 +94,7 @@ def test_a_checkpoint_without_a_height_is_left_out(tmp_path: Path) -> None:
     assert pyvista.read(written[1])["number"].tolist() == [2, 9]
 
 
-def test_nothing_is_altered(tmp_path: Path) -> None:
+def test_nothing_is_altered(tmp_path):
     data = build()
     data.status.flat[4:] = PointStatus.MEASURED
     original = Landscape(data)
@@ -109,11 +106,11 @@ def test_nothing_is_altered(tmp_path: Path) -> None:
     assert np.isinf(grid["loss"]).sum() == 2
 
 
-def test_without_a_trajectory(tmp_path: Path) -> None:
+def test_without_a_trajectory(tmp_path):
     assert [path.name for path in landscape(path=False).export(tmp_path / "a.vts")] == ["a.vts"]
 
 
-def test_names_that_are_no_xml(tmp_path: Path) -> None:
+def test_names_that_are_no_xml(tmp_path):
     data = surface(5, 5)
     names = ['<b>&"x"\'', "<b>&_x_'", "top 5 %", "ä"]
     for number, name in enumerate(names):
@@ -123,7 +120,7 @@ def test_names_that_are_no_xml(tmp_path: Path) -> None:
         np.testing.assert_array_equal(grid[name], data.metrics["loss"].ravel() + number)
 
 
-def test_runs_are_lines_and_networks_are_points(tmp_path: Path) -> None:
+def test_runs_are_lines_and_networks_are_points(tmp_path):
     data = Landscape(with_runs())
     _, checkpoints, paths = map(pyvista.read, data.export(tmp_path / "a.vts"))
     assert checkpoints["run"].tolist() == [0] * 5 + [1] * 8 + [-1]

@@ -236,15 +236,7 @@ class TestPersistence:
 @pytest.mark.parametrize("plot", [plot_merge_tree, plot_persistence])
 class TestBoth:
     @pytest.mark.parametrize(
-        "loss",
-        [
-            [1e-300, 1e300, 1e-200],
-            [1, 1, 1],
-            [3],
-            [-5, 0, -1e6],
-            [0, 0, 1e-9, 0],
-            [-1, 5, -3, 900, 2, 4, 0.1],
-        ],
+        "loss", [[1e-300, 1e300, 1e-200], [1, 1, 1], [3], [-5, 0, -1e6], [0, 0, 1e-9, 0], [-1, 5, -3, 900, 2, 4, 0.1]]
     )
     def test_strange_values(self, plot, loss):
         draw(plot(Landscape(build_line(loss)), style="paper", theme="dark"))

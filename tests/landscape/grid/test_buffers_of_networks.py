@@ -1,7 +1,5 @@
 """At each network that a line, a plane or a curve goes through, every buffer is its own, whatever kinds it has."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 

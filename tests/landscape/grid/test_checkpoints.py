@@ -1,9 +1,6 @@
 """Who is on the plane: the roles of checkpoints, networks and the origin, and how a file keeps them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import h5py
 import landscape_examples
@@ -12,11 +9,10 @@ import pytest
 
 from landscape.errors import LandscapeDamagedError
 from landscape.grid.checkpoints import CheckpointsData, OriginData
-from landscape.grid.data import LandscapeData
 from landscape.grid.landscape_file import read_landscape, write_landscape
 
 
-def example() -> CheckpointsData:
+def example():
     """Two runs, the first one unbroken to its last checkpoint, and two networks of no run between their rows."""
     zeros = np.zeros(6)
     return CheckpointsData.empty(
@@ -26,7 +22,7 @@ def example() -> CheckpointsData:
 
 
 class TestRoles:
-    def test_a_path_holds_the_rows_of_one_run(self) -> None:
+    def test_a_path_holds_the_rows_of_one_run(self):
         found = example()
         assert [rows.tolist() for rows in found.paths] == [[0, 2], [3, 5]]
         assert found.networks.tolist() == [1, 4]
@@ -35,7 +31,7 @@ class TestRoles:
         labels = ["SGD, epoch 3", "average", "SGD, epoch 5", "Adam, epoch 8", "EMA", "Adam, epoch 9"]
         assert [found.label(row, "epoch") for row in range(6)] == labels
 
-    def test_some_rows_alone(self) -> None:
+    def test_some_rows_alone(self):
         part = example().part(np.array([3, 5]))
         assert (part.number.tolist(), part.name, part.run_name(0)) == ([8, 9], ("", ""), "Adam")
         assert part.metrics["loss"].shape == (2,)
@@ -51,12 +47,12 @@ class TestRoles:
             (OriginData(role="checkpoint", run="SGD", number=7), "checkpoint", "checkpoint 7 of SGD"),
         ],
     )
-    def test_what_an_origin_is_called(self, origin: OriginData, unit: str, said: str) -> None:
+    def test_what_an_origin_is_called(self, origin, unit, said):
         assert origin.label(unit) == said
 
 
 class TestFile:
-    def test_names_runs_and_roles_come_back(self, tmp_path: Path) -> None:
+    def test_names_runs_and_roles_come_back(self, tmp_path):
         data = landscape_examples.build()
         data.origin.role, data.origin.name, data.origin.run, data.origin.number = "named network", "EMA $x$ é", "", None
         write_landscape(tmp_path / "a.h5", data)
@@ -92,7 +88,7 @@ class TestFile:
             ({"final": np.array([False, False, False, True])}, r"checkpoints\.final must be False .* rows \[3\]"),
         ],
     )
-    def test_rows_that_do_not_fit_together(self, changes: dict[str, object], match: str, tmp_path: Path) -> None:
+    def test_rows_that_do_not_fit_together(self, changes, match, tmp_path):
         data = landscape_examples.build()
         assert data.checkpoints is not None
         wrong = replace(data, checkpoints=replace(data.checkpoints, **changes))
@@ -108,7 +104,7 @@ class TestFile:
             ({"run": "a\nb"}, r"origin\.run must be a name of 0 to 100 printable letters"),
         ],
     )
-    def test_an_origin_that_says_nonsense(self, changes: dict[str, object], match: str) -> None:
+    def test_an_origin_that_says_nonsense(self, changes, match):
         data = landscape_examples.build()
         with pytest.raises(ValueError, match=match):
             replace(data, origin=replace(data.origin, **changes)).validate()
@@ -122,7 +118,7 @@ class TestFile:
             ("origin/role", np.bytes_(b"nobody"), r"origin\.role must be one of"),
         ],
     )
-    def test_a_file_that_was_changed(self, tmp_path: Path, member: str, value: np.ndarray, said: str) -> None:
+    def test_a_file_that_was_changed(self, tmp_path, member, value, said):
         path = tmp_path / "a.h5"
         write_landscape(path, landscape_examples.build())
         with h5py.File(path, "r+") as file:
@@ -132,10 +128,10 @@ class TestFile:
             read_landscape(path)
 
 
-def test_a_landscape_without_anyone_has_an_unknown_origin(tmp_path: Path) -> None:
+def test_a_landscape_without_anyone_has_an_unknown_origin(tmp_path):
     data = landscape_examples.build(trajectory=False)
     data.origin = OriginData(metrics=data.origin.metrics)
     write_landscape(tmp_path / "a.h5", data)
-    back: LandscapeData = read_landscape(tmp_path / "a.h5")
+    back = read_landscape(tmp_path / "a.h5")
     assert back.checkpoints is None
     assert (back.origin.role, back.origin.label("epoch")) == ("origin", "origin")

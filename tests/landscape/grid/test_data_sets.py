@@ -1,7 +1,5 @@
 """Several data sets in one survey: the file, its identity, checkpoints' own losses, and going on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from two_sets import OPTIONS, both, network, plane

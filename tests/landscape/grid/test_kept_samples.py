@@ -1,7 +1,5 @@
 """keep_samples: each sample's loss at every measured point, in the file, continued, on other grids, and refused."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import contextlib
 import copy
 import json
@@ -11,7 +9,6 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -44,7 +41,7 @@ from landscape.record.identity import check_identity
 from landscape.record.lock import clean_temporaries, lock_landscape
 
 
-def leaves(value: Any, name: str = "") -> dict[str, Any]:
+def leaves(value, name=""):
     """Returns every number and text of a landscape by its place, arrays as type, shape and bytes."""
     if isinstance(value, np.ndarray):
         return {name: (value.dtype.str, value.shape, value.tobytes())}
@@ -71,26 +68,26 @@ def test_the_page_of_file_formats_names_everything_that_a_survey_writes(tmp_path
     for plane in (random_plane(network, seed=1), line_between(network, other)):
         evaluate(plane, batch_norm, size=3, output=path, overwrite=True, device_ids=[0], progress=False)
         with h5py.File(path) as file:
-            members: list[str] = []
+            members = []
             file.visit(members.append)
             written = {*file.attrs, *json.loads(file.attrs["measurement_plan"]), *json.loads(file.attrs["sampling"])}
         assert written | {part for member in members for part in member.split("/")} <= named
 
 
-def rewrite(path: Path, change: Any) -> None:
+def rewrite(path, change):
     with h5py.File(path, "r+") as file:
         change(file)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "landscape_1-9_pca.h5"
 
 
 class TestRoundTrip:
     @pytest.mark.parametrize("rows", [None, 1, 3, 7])
     @pytest.mark.parametrize("buffers", [True, False])
-    def test_everything_comes_back_bit_for_bit(self, path: Path, rows: int | None, buffers: bool) -> None:
+    def test_everything_comes_back_bit_for_bit(self, path, rows, buffers):
         data = build(rows, 4, buffers=buffers)
         write_landscape(path, data)
         data.errors["grid/1,2"] = "Traceback\n  é \\ud800 \\x00"
@@ -98,13 +95,13 @@ class TestRoundTrip:
         assert read.path == path
         assert leaves(read) == leaves(data)
 
-    def test_without_trajectory_errors_or_attributes(self, path: Path) -> None:
+    def test_without_trajectory_errors_or_attributes(self, path):
         data = build(trajectory=False)
         data.errors, data.attributes = {}, {}
         write_landscape(path, data)
         assert leaves(read_landscape(path)) == leaves(data)
 
-    def test_rows_are_y_and_columns_are_x(self, path: Path) -> None:
+    def test_rows_are_y_and_columns_are_x(self, path):
         data = build()
         data.metrics["loss"][:] = 100 * data.y[:, None] + data.x
         write_landscape(path, data)
@@ -113,7 +110,7 @@ class TestRoundTrip:
                 for column, x in enumerate(file["x"]):
                     assert file["loss"][row, column] == 100 * y + x
 
-    def test_the_file_says_what_it_is(self, path: Path) -> None:
+    def test_the_file_says_what_it_is(self, path):
         write_landscape(path, build())
         with h5py.File(path) as file:
             assert file.attrs["format"] == b"summary-landscape"
@@ -133,7 +130,7 @@ class TestRoundTrip:
             assert file["origin/role"].asstr()[()] == "final weights"
             assert file["origin/x"][()] == 0
 
-    def test_complete_means_that_nothing_is_pending(self, path: Path) -> None:
+    def test_complete_means_that_nothing_is_pending(self, path):
         data = build()
         data.status[:] = PointStatus.MEASURED
         for place in (data.checkpoints.status, data.checkpoints.projected_status):
@@ -151,7 +148,7 @@ class TestRoundTrip:
         with h5py.File(path) as file:
             assert file.attrs["complete"] is np.True_
 
-    def test_counts(self) -> None:
+    def test_counts(self):
         counts = build().status_counts
         assert counts == {
             PointStatus.PENDING: 12, PointStatus.MEASURED: 1, PointStatus.INTERPOLATED: 1, PointStatus.FAILED: 1
@@ -172,9 +169,7 @@ class TestRoundTrip:
             max_size=4,
         ),
     )
-    def test_any_json_attribute_and_any_text(
-        self, tmp_path_factory: Any, attribute: Any, name: str, errors: dict[str, str]
-    ) -> None:
+    def test_any_json_attribute_and_any_text(self, tmp_path_factory, attribute, name, errors):
         path = tmp_path_factory.mktemp("any") / "a.h5"
         data = build(trajectory=False)
         data.attributes, data.errors = {name: attribute}, errors
@@ -184,7 +179,7 @@ class TestRoundTrip:
         assert type(back.attributes[name]) is type(attribute)
         assert back.errors == errors
 
-    def test_a_large_attribute_and_many_failures(self, path: Path) -> None:
+    def test_a_large_attribute_and_many_failures(self, path):
         data = build()
         data.attributes["identity"] = {"checkpoints": ["a" * 64] * 5000}
         data.errors = {f"grid/{row},{column}": f"Traceback {column}" for row in range(300) for column in range(5)}
@@ -193,7 +188,7 @@ class TestRoundTrip:
         assert back.attributes["identity"] == data.attributes["identity"]
         assert back.errors == data.errors
 
-    def test_an_endless_traceback_keeps_its_ends(self, path: Path) -> None:
+    def test_an_endless_traceback_keeps_its_ends(self, path):
         data = build()
         data.errors = {"grid/0,0": "first" + "é" * 10**6 + "last"}
         write_landscape(path, data)
@@ -203,7 +198,7 @@ class TestRoundTrip:
         assert "\n[...]\n" in text
         assert path.stat().st_size < 200_000
 
-    def test_an_attribute_that_is_no_json_value_is_refused(self, path: Path) -> None:
+    def test_an_attribute_that_is_no_json_value_is_refused(self, path):
         data = build()
         data.attributes["identity"] = {"a": object()}
         with pytest.raises(TypeError, match="attribute 'identity' must be a JSON value, but has object"):
@@ -212,21 +207,21 @@ class TestRoundTrip:
 
 
 class TestSameBytes:
-    def test_writing_twice_gives_the_same_bytes(self) -> None:
-        def second() -> int:
+    def test_writing_twice_gives_the_same_bytes(self):
+        def second():
             return int(time.time())  # time: HDF5 asks the system's clock, and keeps whole seconds if it keeps any
 
         first, written = landscape_bytes(build()), second()
         wait_until(lambda: second() > written, what="the next second")
         assert landscape_bytes(build()) == first
 
-    def test_reading_and_writing_gives_the_same_bytes(self, path: Path) -> None:
+    def test_reading_and_writing_gives_the_same_bytes(self, path):
         write_landscape(path, build())
         before = path.read_bytes()
         write_landscape(path, read_landscape(path))
         assert path.read_bytes() == before
 
-    def test_the_order_of_dictionaries_does_not_matter(self) -> None:
+    def test_the_order_of_dictionaries_does_not_matter(self):
         data, other = build(), build()
         for mappings in (other.metrics, other.errors, other.attributes, other.checkpoints.metrics):
             items = list(mappings.items())
@@ -234,7 +229,7 @@ class TestSameBytes:
             mappings.update(reversed(items))
         assert landscape_bytes(other) == landscape_bytes(data)
 
-    def test_another_process_writes_the_same_bytes(self, path: Path) -> None:
+    def test_another_process_writes_the_same_bytes(self, path):
         write_landscape(path, build(7, 4))
         copy = path.with_name("copy.h5")
         python(
@@ -245,7 +240,7 @@ class TestSameBytes:
 
 
 class TestXarray:
-    def test_opens_the_file_as_it_is(self, path: Path) -> None:
+    def test_opens_the_file_as_it_is(self, path):
         data = build()
         write_landscape(path, data)
         with xarray.open_dataset(path, engine="h5netcdf") as dataset:
@@ -260,7 +255,7 @@ class TestXarray:
             assert dataset["projected_loss"].dims == ("number",)
             assert dataset["number"].values.tolist() == [3, 5, 8, 9]
 
-    def test_opens_a_line(self, path: Path) -> None:
+    def test_opens_a_line(self, path):
         data = build(None, 6)
         write_landscape(path, data)
         with xarray.open_dataset(path, engine="h5netcdf") as dataset:
@@ -270,11 +265,11 @@ class TestXarray:
 
 class TestAbsentAndForeign:
     @pytest.mark.parametrize("reader", [Landscape, Curvature, Comparison])
-    def test_no_path(self, reader: Any) -> None:
+    def test_no_path(self, reader):
         with pytest.raises(TypeError, match=r"path must be a path \(str or os\.PathLike\), but got NoneType: None"):
             reader.load(None)
 
-    def test_absent(self, tmp_path: Path) -> None:
+    def test_absent(self, tmp_path):
         with pytest.raises(LandscapeNotFoundError, match=r"there is no landscape file .*none\.h5"):
             read_landscape(tmp_path / "none.h5")
         with pytest.raises(FileNotFoundError):
@@ -283,40 +278,39 @@ class TestAbsentAndForeign:
         with pytest.raises(LandscapeNotFoundError):
             read_landscape(tmp_path / "file" / "none.h5")
 
-    def test_directory(self, tmp_path: Path) -> None:
+    def test_directory(self, tmp_path):
         with pytest.raises(LandscapeFormatError, match="is a directory"):
             read_landscape(tmp_path)
 
-    def test_named_pipe(self, path: Path) -> None:
+    def test_named_pipe(self, path):
         os.mkfifo(path)
         with pytest.raises(LandscapeFormatError, match="no regular file"):
             read_landscape(path)
 
-    def test_other_program(self, path: Path) -> None:
+    def test_other_program(self, path):
         with h5py.File(path, "w") as file:
             file["train_loss"] = np.zeros(3)
         with pytest.raises(LandscapeFormatError, match="HDF5 file of another program"):
             read_landscape(path)
 
     @pytest.mark.parametrize("text", ["summary-landscape", "other"])
-    def test_a_format_that_is_text_of_variable_length_is_not_ours(self, path: Path, text: str) -> None:
+    def test_a_format_that_is_text_of_variable_length_is_not_ours(self, path, text):
         write_landscape(path, build())
         rewrite(path, lambda file: file.attrs.__setitem__("format", text))
         with pytest.raises(LandscapeFormatError, match="another program"):
             read_landscape(path)
 
     @pytest.mark.parametrize(
-        ("version", "remedy"),
-        [(4, "Install a newer"), (1, r"Measure it again.*or read it with the version that")],
+        ("version", "remedy"), [(4, "Install a newer"), (1, r"Measure it again.*or read it with the version that")]
     )
-    def test_other_versions(self, path: Path, version: int, remedy: str) -> None:
+    def test_other_versions(self, path, version, remedy):
         write_landscape(path, build())
         rewrite(path, lambda file: file.attrs.__setitem__("format_version", version))
         match = f"format_version {version}, this program reads 2 and 3.*{remedy}"
         with pytest.raises(LandscapeFormatError, match=match):
             read_landscape(path)
 
-    def test_attributes_of_other_programs_are_left_alone(self, path: Path) -> None:
+    def test_attributes_of_other_programs_are_left_alone(self, path):
         data = build()
         write_landscape(path, data)
         rewrite(path, lambda file: file.attrs.update({"note": np.arange(3), "who": "me"}))
@@ -325,19 +319,19 @@ class TestAbsentAndForeign:
 
 class TestDamaged:
     @pytest.mark.parametrize("content", [b"\x89", b"\x89HDF", b"\x89HDF\r\n\x1a\n" + bytes(2000)])
-    def test_no_hdf5(self, path: Path, content: bytes) -> None:
+    def test_no_hdf5(self, path, content):
         path.write_bytes(content)
         with pytest.raises(LandscapeDamagedError, match=r"is damaged .* overwrite=True"):
             read_landscape(path)
         assert path.read_bytes() == content
 
-    def test_nobody_is_told_to_replace_what_may_be_anything(self, path: Path) -> None:
+    def test_nobody_is_told_to_replace_what_may_be_anything(self, path):
         path.write_bytes(b"not HDF5 at all\0" * 100)
         with pytest.raises(LandscapeDamagedError, match="is damaged, or none at all") as caught:
             read_landscape(path)
         assert "overwrite" not in str(caught.value)
 
-    def test_truncated_anywhere(self, path: Path) -> None:
+    def test_truncated_anywhere(self, path):
         write_landscape(path, build())
         whole = path.read_bytes()
         for length in np.linspace(1, len(whole) - 1, 60).astype(int):
@@ -355,7 +349,7 @@ class TestDamaged:
             "checkpoints/loss", "checkpoints/projected_loss", "checkpoints/with_plane_buffers_status",
         ],
     )  # fmt: skip
-    def test_missing(self, path: Path, name: str) -> None:
+    def test_missing(self, path, name):
         write_landscape(path, build())
         rewrite(path, lambda file: file.__delitem__(name))
         with pytest.raises(LandscapeDamagedError, match="is damaged"):
@@ -384,10 +378,10 @@ class TestDamaged:
             ("origin/x", np.zeros(3), "TypeError"),
         ],
     )
-    def test_wrong(self, path: Path, name: str, values: Any, why: str) -> None:
+    def test_wrong(self, path, name, values, why):
         write_landscape(path, build())
 
-        def change(file: Any) -> None:
+        def change(file):
             del file[name]
             file[name] = values
 
@@ -414,7 +408,7 @@ class TestDamaged:
             ("intervals", [["1"]], r"a number of intervals\[0\] must be an int"),
         ],
     )
-    def test_attributes_from_which_the_program_goes_on(self, path: Path, name: str, value: Any, why: str) -> None:
+    def test_attributes_from_which_the_program_goes_on(self, path, name, value, why):
         data = build()
         data.attributes[name] = value
         with pytest.raises((TypeError, ValueError), match=why):
@@ -423,7 +417,7 @@ class TestDamaged:
         data.attributes["other"] = value
         write_landscape(path, data)
 
-        def rename(file: Any) -> None:
+        def rename(file):
             texts = {key: file.attrs[key] for key in ("other", "json_attributes")}
             for key, text in texts.items():
                 del file.attrs[key]
@@ -436,20 +430,20 @@ class TestDamaged:
             read_landscape(path)
 
     @pytest.mark.parametrize("name", ["sampling", "measurement_plan", "notes", "intervals"])
-    def test_such_an_attribute_may_be_null(self, path: Path, name: str) -> None:
+    def test_such_an_attribute_may_be_null(self, path, name):
         data = build()
         data.attributes[name] = None
         write_landscape(path, data)
         assert "Landscape(" in repr(Landscape.load(path))
 
-    def test_links_out_of_the_file_are_not_followed(self, path: Path) -> None:
+    def test_links_out_of_the_file_are_not_followed(self, path):
         secret = path.with_name("secret.h5")
         with h5py.File(secret, "w") as file:
             file["loss"] = np.zeros((3, 5))
         for link in (h5py.ExternalLink("secret.h5", "/loss"), h5py.SoftLink("/accuracy")):
             write_landscape(path, build())
 
-            def change(file: Any, link: Any = link) -> None:
+            def change(file, link=link):
                 del file["loss"]
                 file["loss"] = link
 
@@ -457,11 +451,11 @@ class TestDamaged:
             with pytest.raises(LandscapeDamagedError, match="'loss' is a link to another place"):
                 read_landscape(path)
 
-    def test_storage_outside_the_file_is_refused(self, path: Path) -> None:
+    def test_storage_outside_the_file_is_refused(self, path):
         path.with_name("secret").write_bytes(bytes(120))
         write_landscape(path, build())
 
-        def external(file: Any) -> None:
+        def external(file):
             del file["loss"]
             file.create_dataset("loss", (3, 5), "f8", external=[(str(path.with_name("secret")), 0, 120)])
 
@@ -469,19 +463,19 @@ class TestDamaged:
         with pytest.raises(LandscapeDamagedError, match="in chunks, by reference or in another file"):
             read_landscape(path)
 
-    def test_virtual_and_compressed_arrays_are_refused(self, path: Path) -> None:
-        def virtual(file: Any) -> None:
+    def test_virtual_and_compressed_arrays_are_refused(self, path):
+        def virtual(file):
             layout = h5py.VirtualLayout((3, 5), "f8")
             layout[:] = h5py.VirtualSource(".", "accuracy", (3, 5))
             file.create_virtual_dataset("loss", layout)
 
-        def compressed(file: Any) -> None:
+        def compressed(file):
             file.create_dataset("loss", (3, 5), "f8", compression="gzip")
 
         for make in (virtual, compressed):
             write_landscape(path, build())
 
-            def change(file: Any, make: Any = make) -> None:
+            def change(file, make=make):
                 del file["loss"]
                 make(file)
 
@@ -489,11 +483,11 @@ class TestDamaged:
             with pytest.raises(LandscapeDamagedError, match="in chunks, by reference or in another file"):
                 read_landscape(path)
 
-    def test_a_small_file_cannot_claim_much_memory(self, path: Path) -> None:
-        def unallocated(file: Any) -> None:
+    def test_a_small_file_cannot_claim_much_memory(self, path):
+        def unallocated(file):
             file.create_dataset("huge", (16384, 16384), "f8")
 
-        def repeated(file: Any) -> None:
+        def repeated(file):
             file["big"] = np.zeros(20_000)
             for index in range(100):
                 file[f"same_{index}"] = file["big"]
@@ -504,7 +498,7 @@ class TestDamaged:
             with pytest.raises(LandscapeDamagedError, match=r"claims .*(more than are there|than the file has)"):
                 read_landscape(path)
 
-    def test_a_permission_is_not_called_damage(self, path: Path) -> None:
+    def test_a_permission_is_not_called_damage(self, path):
         write_landscape(path, build())
         loop = path.with_name("loop.h5")
         loop.symlink_to(loop)
@@ -513,10 +507,10 @@ class TestDamaged:
 
 
 class TestIdentity:
-    def test_equal_identities_pass(self) -> None:
+    def test_equal_identities_pass(self):
         check_identity({"a": {"b": [1, 2]}, "c": None}, {"c": None, "a": {"b": (1, 2)}}, "f.h5")
 
-    def test_lists_what_differs(self) -> None:
+    def test_lists_what_differs(self):
         stored = {"grid": {"x": [-1.0, 1.0], "size": 5}, "seed": 3, "gone": 1, "sha": "a" * 64}
         wanted = {"grid": {"x": [-1.0, 1.0], "size": 7}, "seed": 3, "new": None, "sha": "b" * 64}
         with pytest.raises(LandscapeIdentityError, match=r"overwrite=True .* output=") as caught:
@@ -529,17 +523,17 @@ class TestIdentity:
         assert "grid.x" not in text
         assert all(len(line) < 170 for line in text.splitlines())
 
-    def test_many_differences_are_counted(self) -> None:
+    def test_many_differences_are_counted(self):
         with pytest.raises(LandscapeIdentityError, match="and 92 more: "):
             check_identity({str(i): i for i in range(100)}, {str(i): -i - 1 for i in range(100)}, "f.h5")
 
-    def test_an_empty_group_is_not_an_absent_one(self) -> None:
+    def test_an_empty_group_is_not_an_absent_one(self):
         with pytest.raises(LandscapeIdentityError, match=r"a: the file has \{\}, this run absent"):
             check_identity({"a": {}}, {}, "f.h5")
 
 
 class TestWriting:
-    def test_a_place_that_cannot_be_written(self, tmp_path: Path) -> None:
+    def test_a_place_that_cannot_be_written(self, tmp_path):
         (tmp_path / "file").touch()
         for place in (tmp_path / "file" / "a.h5", Path("/proc/a.h5"), tmp_path / ("n" * 250)):
             with pytest.raises(LandscapeWriteError, match=r"cannot be written: .* No file was there, and none is now"):
@@ -548,7 +542,7 @@ class TestWriting:
                 pass
         assert [item.name for item in tmp_path.iterdir()] == ["file"]
 
-    def test_data_that_do_not_fit_are_refused(self, path: Path) -> None:
+    def test_data_that_do_not_fit_are_refused(self, path):
         write_landscape(path, build())
         before = path.read_bytes()
         data = build()
@@ -574,15 +568,15 @@ class TestWriting:
             "a\n",
         ],
     )
-    def test_names_of_metrics_that_the_file_cannot_hold(self, name: str) -> None:
+    def test_names_of_metrics_that_the_file_cannot_hold(self, name):
         with pytest.raises(ValueError, match=r"the name of a metric must .* Rename the metric"):
             LandscapeData.empty(np.zeros(1), None, DirectionsData(np.ones(1)), ("loss", name))
 
-    def test_a_landscape_needs_a_loss(self) -> None:
+    def test_a_landscape_needs_a_loss(self):
         with pytest.raises(ValueError, match="metrics must have 'loss'"):
             LandscapeData.empty(np.zeros(1), None, DirectionsData(np.ones(1)), ("accuracy",))
 
-    def test_a_link_stays_a_link(self, path: Path) -> None:
+    def test_a_link_stays_a_link(self, path):
         link = path.with_name("link.h5")
         link.symlink_to(path)
         write_landscape(link, build())
@@ -590,7 +584,7 @@ class TestWriting:
         assert leaves(read_landscape(path)) == leaves(read_landscape(link))
 
     @pytest.mark.slow
-    def test_a_killed_writer_leaves_a_whole_file(self, path: Path) -> None:
+    def test_a_killed_writer_leaves_a_whole_file(self, path):
         """It is killed before the first call of the system with which it writes, then before the second one, ..."""
         write_landscape(path, build(60, 80))
         expected = {landscape_bytes(build(60, 80)), landscape_bytes(build(60, 80, seed=1))}
@@ -648,7 +642,7 @@ for call in itertools.count():
 
 
 class TestLocks:
-    def test_a_second_writer_in_this_process(self, path: Path) -> None:
+    def test_a_second_writer_in_this_process(self, path):
         with lock_landscape(path):
             message = rf"{path.name} is being written by process {os.getpid()}\. .* another place"
             with pytest.raises(LandscapeLockedError, match=message), lock_landscape(path):
@@ -659,13 +653,13 @@ class TestLocks:
             pass
         assert list(path.parent.iterdir()) == []
 
-    def test_it_is_freed_by_an_exception(self, path: Path) -> None:
+    def test_it_is_freed_by_an_exception(self, path):
         with pytest.raises(ZeroDivisionError), lock_landscape(path):
             1 / 0
         with lock_landscape(path):
             pass
 
-    def test_a_child_that_was_forked_meanwhile_does_not_keep_it(self, path: Path) -> None:
+    def test_a_child_that_was_forked_meanwhile_does_not_keep_it(self, path):
         reading, writing = os.pipe()
         with lock_landscape(path):
             child = os.posix_spawn(
@@ -680,17 +674,17 @@ class TestLocks:
             os.waitpid(child, 0)
             os.close(reading)
 
-    def test_a_lock_file_left_by_a_dead_writer_is_no_lock(self, path: Path) -> None:
+    def test_a_lock_file_left_by_a_dead_writer_is_no_lock(self, path):
         path.with_name(f".{path.name}.lock").write_text("1")
         with lock_landscape(path):
             pass
 
-    def test_reading_is_not_locked_by_our_writers(self, path: Path) -> None:
+    def test_reading_is_not_locked_by_our_writers(self, path):
         write_landscape(path, build())
         with lock_landscape(path):
             assert leaves(read_landscape(path)) == leaves(read_landscape(path))
 
-    def test_reading_what_another_program_writes(self, path: Path) -> None:
+    def test_reading_what_another_program_writes(self, path):
         write_landscape(path, build())
         script = f"""
 import h5py, sys
@@ -710,7 +704,7 @@ with h5py.File({str(path)!r}, "r+"):
 
 
 class TestTemporaries:
-    def test_only_those_of_dead_processes_go(self, path: Path) -> None:
+    def test_only_those_of_dead_processes_go(self, path):
         write_landscape(path, build())
         dead = subprocess.run(
             [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
@@ -723,11 +717,11 @@ class TestTemporaries:
         assert clean_temporaries(path) == [gone]
         assert set(path.parent.iterdir()) == {path, live, other, *foreign}
 
-    def test_a_directory_that_is_not_there(self, tmp_path: Path) -> None:
+    def test_a_directory_that_is_not_there(self, tmp_path):
         assert clean_temporaries(tmp_path / "none" / "a.h5") == []
 
 
-def test_importing_is_light() -> None:
+def test_importing_is_light():
     loaded = python(
         "import sys, landscape.grid.landscape_file, landscape.landscape, landscape.figures;"
         "print([name for name in ('h5py', 'matplotlib', 'torch', 'ray', 'scipy', 'sklearn', 'xarray', 'jaxtyping')"
@@ -736,7 +730,7 @@ def test_importing_is_light() -> None:
     assert loaded.strip() == "[]"
 
 
-def python(script: str) -> str:
+def python(script):
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -745,7 +739,7 @@ def python(script: str) -> str:
 
 
 @contextlib.contextmanager
-def started(script: str) -> Any:
+def started(script):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         [sys.executable, "-c", script], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

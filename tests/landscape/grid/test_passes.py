@@ -1,7 +1,5 @@
 """What a survey says of its passes over a data set that memory does not hold is what it does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -16,18 +14,18 @@ START = 3  # to hash them, to find out how the loss is added up, to measure the 
 
 
 class Counted(Dataset):
-    def __init__(self) -> None:
+    def __init__(self):
         self.reads = np.zeros(COUNT, int)
 
-    def __len__(self) -> int:
+    def __len__(self):
         return COUNT
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+    def __getitem__(self, index):
         self.reads[index] += 1
         return torch.from_numpy(np.random.default_rng(index).standard_normal(WIDTH, dtype=np.float32)), index % 3
 
 
-def network() -> nn.Module:
+def network():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(WIDTH, 8), nn.Tanh(), nn.Linear(8, 3))
 

@@ -1,10 +1,7 @@
 """What is said of errors that HDF5 reports."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from pathlib import Path
 
 from waiting import PATIENCE
 
@@ -25,7 +22,7 @@ os._exit(0)
 """
 
 
-def test_of_a_failure_of_the_disk_only_what_the_system_said(tmp_path: Path) -> None:
+def test_of_a_failure_of_the_disk_only_what_the_system_said(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", FAILING, str(tmp_path / "a.h5")],
         capture_output=True,
@@ -37,6 +34,6 @@ def test_of_a_failure_of_the_disk_only_what_the_system_said(tmp_path: Path) -> N
     assert reason(OSError(done.stdout)) == "File too large"
 
 
-def test_of_all_others_the_first_line() -> None:
+def test_of_all_others_the_first_line():
     assert reason(ValueError("one\ntwo")) == "one"
     assert reason(ValueError()) == "ValueError"

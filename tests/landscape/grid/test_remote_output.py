@@ -198,11 +198,7 @@ def test_two_writers_on_one_machine(memory):
         (b"PK", LandscapeDamagedError, r"does not begin as an HDF5 file does"),
         (b"\x89H", LandscapeDamagedError, r"ends within its first bytes"),
         (b"", LandscapeDamagedError, r"landscape.h5 is empty"),
-        (
-            b"\x89HDF\r\n\x1a\n and no more",
-            LandscapeDamagedError,
-            r"memory:///.*landscape.h5 is damaged \(OSE",
-        ),
+        (b"\x89HDF\r\n\x1a\n and no more", LandscapeDamagedError, r"memory:///.*landscape.h5 is damaged \(OSE"),
     ],
 )
 def test_what_cannot_be_read(memory, content, error, message):

@@ -1,7 +1,5 @@
 """Losses of samples in a landscape file: how large, how much memory, read only where asked for, and never trusted."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import tracemalloc

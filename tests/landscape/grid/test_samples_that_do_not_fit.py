@@ -1,7 +1,5 @@
 """A data set of four times the memory that a process may have, measured all the same."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -69,7 +67,7 @@ def test_four_times_the_memory_limit_is_measured():
     np.testing.assert_allclose(result["loss_stderr"], errors, rtol=1e-5)
 
 
-def plain_loop() -> tuple[np.ndarray, np.ndarray]:
+def plain_loop():
     """Returns the loss at each point and its standard error, in a loop over points and batches of PyTorch alone."""
     network = large_rows_network()
     plane = random_plane(network, seed=5)

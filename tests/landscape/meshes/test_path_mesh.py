@@ -1,7 +1,5 @@
 """Paths over a surface, as lines and tubes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from figure_cases import build
@@ -12,17 +10,17 @@ from landscape.meshes.path_mesh import ball_mesh, path_lines, path_marks, path_m
 from landscape.meshes.space import choose_space
 
 
-def _volume(vertices: np.ndarray, triangles: np.ndarray) -> float:
+def _volume(vertices, triangles):
     first, second, third = (vertices[corner] for corner in triangles.T)
     return float(np.einsum("ij,ij->i", first, np.cross(second, third)).sum() / 6)
 
 
-def _is_closed(triangles: np.ndarray) -> bool:
+def _is_closed(triangles):
     edges = [tuple(pair) for face in triangles.tolist() for pair in (face[:2], face[1:], (face[2], face[0]))]
     return len(set(edges)) == len(edges) and {(b, a) for a, b in edges} == set(edges)
 
 
-def test_a_path_follows_the_surface() -> None:
+def test_a_path_follows_the_surface():
     data = build()
     found = data.checkpoints
     assert found is not None
@@ -43,7 +41,7 @@ def test_a_path_follows_the_surface() -> None:
     assert len(line.points) > 100
 
 
-def test_unknown_checkpoints_are_left_out() -> None:
+def test_unknown_checkpoints_are_left_out():
     data = build()
     assert data.checkpoints is not None
     data.checkpoints.projected["loss"][[0, 4]] = np.nan
@@ -55,7 +53,7 @@ def test_unknown_checkpoints_are_left_out() -> None:
     assert path_lines(choose_space(data)) == []
 
 
-def test_runs_have_paths_and_networks_have_marks() -> None:
+def test_runs_have_paths_and_networks_have_marks():
     space = choose_space(with_runs())
     first, second = path_lines(space)
     assert (first.name, second.name) == ("SGD", "Adam")
@@ -66,13 +64,13 @@ def test_runs_have_paths_and_networks_have_marks() -> None:
     np.testing.assert_array_equal(marks[3].point, second.checkpoints[-1])
 
 
-def test_no_path_without_projected_values() -> None:
+def test_no_path_without_projected_values():
     assert path_lines(choose_space(build(points=0))) == []
     assert path_lines(choose_space(build(), "accuracy")) == []
 
 
 @pytest.mark.parametrize("count", [2, 3, 9])
-def test_a_tube_is_closed_and_faces_outwards(count: int) -> None:
+def test_a_tube_is_closed_and_faces_outwards(count):
     points = np.random.default_rng(count).normal(size=(count, 3)).cumsum(axis=0)
     vertices, triangles = path_mesh(points, 1e-3, sides=64)
     assert _is_closed(triangles)
@@ -81,13 +79,13 @@ def test_a_tube_is_closed_and_faces_outwards(count: int) -> None:
     assert _volume(vertices, triangles) > 0
 
 
-def test_a_straight_tube_has_a_known_volume() -> None:
+def test_a_straight_tube_has_a_known_volume():
     points = np.linspace([0.0, 0.0, 0.0], [1.0, 2.0, 2.0], 5)
     vertices, triangles = path_mesh(points, 0.1, sides=256)
     assert _volume(vertices, triangles) == pytest.approx(np.pi * 0.01 * 3, rel=1e-3)
 
 
-def test_places_that_repeat_and_turns_back() -> None:
+def test_places_that_repeat_and_turns_back():
     back = np.array([[0.0, 0, 0], [0, 0, 0], [1, 0, 0], [0, 0, 0], [0, 1, 0]])
     vertices, triangles = path_mesh(back, 0.1)
     assert np.isfinite(vertices).all()
@@ -97,7 +95,7 @@ def test_places_that_repeat_and_turns_back() -> None:
     assert _volume(vertices, triangles) == pytest.approx(4 / 3 * np.pi * 1e-3, rel=0.1)
 
 
-def test_balls() -> None:
+def test_balls():
     vertices, triangles = ball_mesh(np.array([[0.0, 0, 0], [1, 2, 3]]), 0.5)
     assert _is_closed(triangles)
     assert _volume(vertices, triangles) == pytest.approx(2 * 4 / 3 * np.pi / 8, rel=0.1)

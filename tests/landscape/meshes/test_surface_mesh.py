@@ -1,7 +1,5 @@
 """A plane as triangles."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -16,7 +14,7 @@ from landscape.meshes.surface_mesh import surface_mesh
 from landscape.record.checks import PointStatus
 
 
-def test_each_vertex_is_a_point_of_the_grid() -> None:
+def test_each_vertex_is_a_point_of_the_grid():
     data = build(rows=7, columns=11)
     mesh = surface_mesh(choose_space(data))
     assert mesh.vertices.shape == (77, 3)
@@ -31,7 +29,7 @@ def test_each_vertex_is_a_point_of_the_grid() -> None:
     np.testing.assert_allclose(mesh.vertices[:, :2].mean(axis=0), 0, atol=1e-12)
 
 
-def test_heights_are_those_of_the_figure() -> None:
+def test_heights_are_those_of_the_figure():
     data = build(rows=9, columns=9, points=0)
     space = choose_space(data)
     assert space.scale.kind == "log"
@@ -45,7 +43,7 @@ def test_heights_are_those_of_the_figure() -> None:
     assert linear.shares.max() == 1
 
 
-def test_an_oblique_plane_is_a_parallelogram() -> None:
+def test_an_oblique_plane_is_a_parallelogram():
     data = build(rows=5, columns=5, points=0)
     data = replace(data, directions=DirectionsData(np.array([1.0, 2.0]), None, 0.6))
     corners = surface_mesh(choose_space(data)).vertices.reshape(5, 5, 3)[[0, 0, -1], [0, -1, 0], :2]
@@ -57,7 +55,7 @@ def test_an_oblique_plane_is_a_parallelogram() -> None:
     np.testing.assert_allclose(np.ptp(filled[:, :2], axis=0), 2)
 
 
-def test_triangles_face_up_and_normals_stand_on_them() -> None:
+def test_triangles_face_up_and_normals_stand_on_them():
     mesh = surface_mesh(choose_space(build(points=0)))
     corners = mesh.vertices[mesh.triangles]
     faces = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
@@ -70,7 +68,7 @@ def test_triangles_face_up_and_normals_stand_on_them() -> None:
     np.testing.assert_allclose(slope.normals, np.tile(expected / np.linalg.norm(expected), (600, 1)), atol=1e-12)
 
 
-def test_gaps_stay_holes() -> None:
+def test_gaps_stay_holes():
     data = build_unfinished()
     mesh = surface_mesh(choose_space(data))
     known = np.isfinite(data.loss) & (data.status != PointStatus.PENDING) & (data.status != PointStatus.FAILED)
@@ -87,7 +85,7 @@ def test_gaps_stay_holes() -> None:
     np.testing.assert_allclose(small.normals, mesh.normals[mesh.used])
 
 
-def test_a_value_without_neighbours_is_alone() -> None:
+def test_a_value_without_neighbours_is_alone():
     loss = np.full((4, 5), np.nan)
     loss[1, 2], loss[3, 3] = 1.0, 2.0
     data = build(loss, points=0)
@@ -97,7 +95,7 @@ def test_a_value_without_neighbours_is_alone() -> None:
     assert len(mesh.compact().vertices) == 0
 
 
-def test_colours_are_those_of_the_scale() -> None:
+def test_colours_are_those_of_the_scale():
     data = build(rows=6, columns=6, points=0)
     space = choose_space(data, clip=5.0)
     mesh = surface_mesh(space)
@@ -107,13 +105,13 @@ def test_colours_are_those_of_the_scale() -> None:
         mesh.colors("no such colours")
 
 
-def test_a_constant_surface_is_flat() -> None:
+def test_a_constant_surface_is_flat():
     mesh = surface_mesh(choose_space(build(np.full((4, 4), 2.0), points=0)))
     assert np.ptp(mesh.vertices[:, 2]) == 0
     np.testing.assert_array_equal(mesh.shares, 0.5)
 
 
-def test_diagonals_follow_valleys() -> None:
+def test_diagonals_follow_valleys():
     column, row = np.meshgrid(np.arange(6), np.arange(6))
     # The valley runs from one corner of the grid to the other, against the direction of the first diagonal.
     mesh = surface_mesh(choose_space(build(1.0 + (column + row - 5.2) ** 2, points=0), scale="linear"))
@@ -122,12 +120,12 @@ def test_diagonals_follow_valleys() -> None:
     assert set(itertools.pairwise(valley)) <= edges
 
 
-def test_a_line_is_no_surface() -> None:
+def test_a_line_is_no_surface():
     with pytest.raises(ValueError, match="a surface needs a plane, but the landscape is a line"):
         choose_space(build_line(np.ones(4)))
 
 
-def test_a_real_network_is_whole() -> None:
+def test_a_real_network_is_whole():
     mesh = surface_mesh(choose_space(build_real("surface_resnet_pca", "ResNet")))
     assert mesh.used.all()
     assert mesh.triangles.shape == (2 * (round(len(mesh.vertices) ** 0.5) - 1) ** 2, 3)

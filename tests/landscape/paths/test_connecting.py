@@ -14,12 +14,7 @@ from two_networks import INPUTS, TARGETS, build, callback_fn, trained
 
 from collectors.errors import CheckpointError
 from landscape import Landscape, Measure, evaluate, line_between
-from landscape.errors import (
-    LandscapeError,
-    LandscapeIdentityError,
-    LandscapeWriteError,
-    PlaneError,
-)
+from landscape.errors import LandscapeError, LandscapeIdentityError, LandscapeWriteError, PlaneError
 from landscape.figures import plot_routes
 from landscape.functions import connect, measure_curvature
 from landscape.paths.barrier import Barrier

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from landscape.planes.directions import cosine, inner_product, norm, normalize, 
 
 
 class Mixed(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.convolution = nn.Conv2d(3, 8, 3)
         self.normalization = nn.BatchNorm2d(8)
@@ -27,12 +25,12 @@ class Mixed(nn.Module):
 
 
 @pytest.fixture
-def network() -> Mixed:
+def network():
     torch.manual_seed(0)
     return Mixed()
 
 
-def prepare(network: nn.Module):
+def prepare(network):
     return describe_network(network), MemoryState(read_network(network))
 
 

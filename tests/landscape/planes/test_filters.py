@@ -1,7 +1,5 @@
 """A random direction is as long as the weights behind each output of a layer, which the layer itself tells."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -30,11 +28,11 @@ LAYERS = {
 }
 
 
-def direction_of(network: nn.Module, **options: object) -> dict[str, np.ndarray]:
+def direction_of(network, **options):
     return random_direction(describe_network(network), MemoryState(read_network(network)), seed=0, index=0, **options)  # type: ignore[arg-type]
 
 
-def weights_of_output(layer: nn.Module, inputs: torch.Tensor, output: int) -> torch.Tensor:
+def weights_of_output(layer, inputs, output):
     """Returns which weights an output channel depends on."""
     arguments = (inputs, inputs) if isinstance(layer, nn.Bilinear) else (inputs,)
     (gradient,) = torch.autograd.grad(layer(*arguments)[:, output].sum(), layer.weight)

@@ -1,10 +1,5 @@
 """Further runs and networks on a plane: where they lie, by another way, and who they are."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -20,20 +15,20 @@ from landscape.planes.networks import columns_of
 pytestmark = pytest.mark.filterwarnings("ignore:the two random directions have a cosine")
 
 
-def network(seed: int = 0) -> nn.Sequential:
+def network(seed=0):
     torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))
 
 
-def states(count: int, first: int = 0) -> list[dict[str, Any]]:
+def states(count, first=0):
     return [dict(network(seed).state_dict()) for seed in range(first, first + count)]
 
 
-def flat(plane: Any, state: Any) -> Any:
+def flat(plane, state):
     return np.concatenate([np.asarray(state[tensor.name], np.float64).ravel() for tensor in plane.space.trainable])
 
 
-def by_least_squares(plane: Any, state: Any) -> tuple[Any, float, float]:
+def by_least_squares(plane, state):
     """Coordinates, residual and norm by numpy's own solver on all weights at once."""
     columns = np.stack([flat(plane, direction) for direction in plane.directions], axis=1)
     difference = flat(plane, state) - flat(plane, plane.origin)
@@ -51,7 +46,7 @@ PLANES = {
 
 
 @pytest.mark.parametrize("kind", list(PLANES))
-def test_projections_are_least_squares(kind: str) -> None:
+def test_projections_are_least_squares(kind):
     plane, others = PLANES[kind](), states(3, first=20)
     found = plane.project(others, numbers=[2, 4, 8])
     assert found.coordinates.shape == (3, plane.dimension)
@@ -66,7 +61,7 @@ def test_projections_are_least_squares(kind: str) -> None:
     assert (found.y is None) == (plane.dimension == 1)
 
 
-def test_a_run_directory_and_several_runs(tmp_path: Path) -> None:
+def test_a_run_directory_and_several_runs(tmp_path):
     trained = train_run(tmp_path / "adam", epochs=3)
     plane = random_plane(trained, seed=0)
     found = plane.project({"adam": RunDirectory(tmp_path / "adam"), "last": [trained]}, numbers={"adam": [1, 3]})
@@ -78,7 +73,7 @@ def test_a_run_directory_and_several_runs(tmp_path: Path) -> None:
 
 
 class TestAdding:
-    def test_the_plane_stays_and_its_members_grow(self) -> None:
+    def test_the_plane_stays_and_its_members_grow(self):
         plane = pca_plane({"sgd": states(4)}, network=network())
         grown = plane.with_checkpoints({"adam": states(3, first=9)}, {"EMA": network(30), "SWA": network(31)})
         assert grown.identity == plane.identity
@@ -100,7 +95,7 @@ class TestAdding:
         assert columns_of(again.networks)["name"][-1] == "seed 2"
         assert len(again.checkpoints) == 10
 
-    def test_a_run_without_a_name_gets_one(self, tmp_path: Path) -> None:
+    def test_a_run_without_a_name_gets_one(self, tmp_path):
         own = states(4)
         plane = pca_plane(own, network=network())
         more = {"adam": states(3, first=9)}
@@ -121,7 +116,7 @@ class TestAdding:
         files = pca_plane(sorted(folder.glob("*.pt")), network=network())
         assert columns_of(files.with_checkpoints(more).networks)["runs"] == ("momentum", "adam")
 
-    def test_the_networks_of_another_plane(self) -> None:
+    def test_the_networks_of_another_plane(self):
         plane = pca_plane({"sgd": states(4)}, network=network())
         other = pca_plane({"adam": states(3, first=9)}, network=network())
         grown, same = plane.with_networks(other.networks), plane.with_checkpoints({"adam": states(3, first=9)})
@@ -133,7 +128,7 @@ class TestAdding:
         assert plane.with_networks(plane.networks).networks == plane.networks
 
     @pytest.mark.parametrize("factor", [0.2, 2, 3, 30])
-    def test_axes_hold_everybody(self, factor: float) -> None:
+    def test_axes_hold_everybody(self, factor):
         plane = pca_plane(states(4), network=network())
         far = {name: factor * value for name, value in network(50).state_dict().items()}
         grown = plane.with_checkpoints(networks={"far": far})
@@ -156,7 +151,7 @@ class TestAdding:
                 assert 0 <= wanted[0] - axis[0] < step * 1.001
                 assert 0 <= axis[-1] - wanted[1] < step * 1.001
 
-    def test_random_axes_are_only_widened(self) -> None:
+    def test_random_axes_are_only_widened(self):
         plane = random_plane(network(), seed=0)
         near = plane.with_checkpoints(networks={"near": plane.point((0.5, -0.25))})
         np.testing.assert_array_equal(near.axes(5)[0], plane.axes(5)[0])
@@ -185,12 +180,12 @@ class TestAdding:
             ((None, {"a": nn.Linear(2, 2)}), {}, CheckpointError, "does not fit the network"),
         ],
     )
-    def test_wrong_arguments(self, arguments: Any, options: Any, error: type[Exception], match: str) -> None:
+    def test_wrong_arguments(self, arguments, options, error, match):
         plane = pca_plane({"sgd": states(4)}, network=network())
         with pytest.raises(error, match=match):
             plane.with_checkpoints(*arguments, **options)
 
-    def test_weights_that_are_not_finite(self) -> None:
+    def test_weights_that_are_not_finite(self):
         broken = {name: value * np.nan for name, value in network(9).state_dict().items()}
         with pytest.raises(CheckpointError, match="holds NaN or infinite values"):
             random_plane(network()).project([broken])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
@@ -16,7 +14,7 @@ from landscape.planes.pca import principal_directions
 
 
 class Small(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.convolution = nn.Conv2d(1, 4, 3)
         self.normalization = nn.BatchNorm2d(4)
@@ -31,7 +29,7 @@ class Small(nn.Module):
         return self.head(hidden) + self.tied(hidden)
 
 
-def train(count: int, dtype=torch.float64, seed: int = 0):
+def train(count, dtype=torch.float64, seed=0):
     torch.manual_seed(seed)
     network = Small().to(dtype)
     optimizer = torch.optim.SGD([p for p in network.parameters() if p.requires_grad], lr=0.3, momentum=0.5)

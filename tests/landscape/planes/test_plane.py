@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -11,19 +9,18 @@ from collectors.errors import CheckpointError
 from collectors.networks.readers import describe_network, read_network
 from collectors.weights.safetensors_file import MemoryState
 from landscape.errors import PlaneError
-from landscape.planes import Plane, line_between, pca_plane, plane_through, random_line, random_plane
-from landscape.planes.directions import Direction
+from landscape.planes import line_between, pca_plane, plane_through, random_line, random_plane
 from landscape.planes.projection import Projection, project
 
 
-def network(dtype=torch.float64, seed: int = 0) -> nn.Sequential:
+def network(dtype=torch.float64, seed=0):
     torch.manual_seed(seed)
     layers = nn.Sequential(nn.Conv2d(3, 12, 3), nn.BatchNorm2d(12), nn.Flatten(), nn.Linear(48, 40), nn.Linear(40, 4))
     layers[4].weight.requires_grad_(False)
     return layers.to(dtype)
 
 
-def states(count: int, dtype=torch.float64):
+def states(count, dtype=torch.float64):
     return [MemoryState(read_network(network(dtype, seed)), f"state {seed}") for seed in range(count)]
 
 
@@ -31,7 +28,7 @@ def flat(space, arrays):
     return np.concatenate([arrays(tensor.name).reshape(-1).astype(float) for tensor in space.trainable])
 
 
-def draw(space, seed: int, scale: float = 1.0) -> Direction:
+def draw(space, seed, scale=1.0):
     generator = np.random.default_rng(seed)
     return {tensor.name: scale * generator.standard_normal(tensor.shape) for tensor in space.trainable}
 
@@ -155,7 +152,7 @@ def test_axes_of_lines_and_of_planes_through_points():
     np.testing.assert_allclose(np.stack([x, y]), [np.linspace(-0.5, 1.5, 8)] * 2, atol=1e-15)
 
 
-def flattened(plane: Plane, **changes) -> Plane:
+def flattened(plane, **changes):
     return dataclasses.replace(plane, projection=dataclasses.replace(plane.projection, **changes))
 
 

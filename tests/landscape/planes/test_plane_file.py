@@ -1,10 +1,6 @@
 """A saved plane is read back bit for bit, and what it measured is continued."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +18,7 @@ from landscape.planes import line_between, pca_plane, plane_through, random_plan
 AXIS = [-0.5, 0.0, 0.5, 1.0]
 
 
-def arrays(plane: Plane) -> dict[str, Any]:
+def arrays(plane):
     groups = {"origin": plane.origin, "buffers": plane.buffers}
     groups |= {f"direction {axis}": item for axis, item in enumerate(plane.directions)}
     groups |= {f"end {axis}": item for axis, item in enumerate(plane.end_buffers)}
@@ -30,11 +26,11 @@ def arrays(plane: Plane) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def networks() -> list[Any]:
+def networks():
     return [build(), *(train(build(), epochs=epochs, seed=1) for epochs in (1, 2, 3))]
 
 
-def test_every_kind_comes_back_bit_for_bit(networks: list[Any], tmp_path: Path) -> None:
+def test_every_kind_comes_back_bit_for_bit(networks, tmp_path):
     planes = {
         "pca": pca_plane({"a": networks}).with_checkpoints(networks={"EMA": networks[2]}),
         "random": random_plane(networks[-1], seed=5),
@@ -60,8 +56,8 @@ def test_every_kind_comes_back_bit_for_bit(networks: list[Any], tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_file_is_continued_with_the_loaded_plane(networks: list[Any], tmp_path: Path) -> None:
-    options: Any = {"x": AXIS, "y": AXIS, "device_ids": [0], "plan": PLAN, "progress": False}
+def test_a_file_is_continued_with_the_loaded_plane(networks, tmp_path):
+    options = {"x": AXIS, "y": AXIS, "device_ids": [0], "plan": PLAN, "progress": False}
     plane = pca_plane({"a": networks})
     first = evaluate(plane, callback_fn, output=tmp_path / "a.h5", save_directions=True, **options)
     loaded = Plane.load(tmp_path / "a_directions.safetensors")
@@ -79,7 +75,7 @@ def test_a_file_is_continued_with_the_loaded_plane(networks: list[Any], tmp_path
     assert grown.checkpoints.metrics["loss"][4] == pytest.approx(own_loss(train(build(), epochs=1, seed=7)), rel=1e-5)
 
 
-def test_members_in_files_are_read_where_they_lay(tmp_path: Path) -> None:
+def test_members_in_files_are_read_where_they_lay(tmp_path):
     trained = train_run(tmp_path / "run", epochs=3)
     run, space = RunDirectory(tmp_path / "run"), describe_network(trained)
     plane = pca_plane({"sgd": run}, network=trained)
@@ -96,7 +92,7 @@ def test_members_in_files_are_read_where_they_lay(tmp_path: Path) -> None:
         moved.read(space.tensors[0].name)
 
 
-def test_members_in_memory_are_not_kept(networks: list[Any], tmp_path: Path) -> None:
+def test_members_in_memory_are_not_kept(networks, tmp_path):
     plane = random_plane(networks[0]).with_checkpoints(networks={"EMA": networks[1]})
     found = Plane.load(plane.save(tmp_path / "a.safetensors"))
     with pytest.raises(CheckpointError, match="EMA of the saved plane was in memory"):
@@ -104,7 +100,7 @@ def test_members_in_memory_are_not_kept(networks: list[Any], tmp_path: Path) -> 
 
 
 class TestErrors:
-    def test_a_file_that_is_there(self, networks: list[Any], tmp_path: Path) -> None:
+    def test_a_file_that_is_there(self, networks, tmp_path):
         plane = random_plane(networks[0])
         path = plane.save(tmp_path / "a.safetensors")
         with pytest.raises(LandscapeWriteError, match=r"exists and was left as it is\. Pass overwrite=True"):
@@ -113,7 +109,7 @@ class TestErrors:
         with pytest.raises(NotADirectoryError, match="nowhere"):
             plane.save(tmp_path / "nowhere" / "a.safetensors")
 
-    def test_what_is_no_plane(self, networks: list[Any], tmp_path: Path) -> None:
+    def test_what_is_no_plane(self, networks, tmp_path):
         with pytest.raises(CheckpointError, match="cannot be read"):
             Plane.load(tmp_path / "none.safetensors")
         write_checkpoint(tmp_path / "weights.safetensors", {"weight": np.ones(3)})

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from landscape.planes.pca import principal_directions
 
 
 class Network(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.convolution = nn.Conv2d(2, 20, 3)
         self.normalization = nn.BatchNorm2d(20)
@@ -33,12 +31,12 @@ class Network(nn.Module):
         self.frozen.requires_grad_(False)
 
 
-def build(seed: int = 0, dtype=torch.float32) -> Network:
+def build(seed=0, dtype=torch.float32):
     torch.manual_seed(seed)
     return Network().to(dtype)
 
 
-def same(one, two) -> None:
+def same(one, two):
     for first, second in zip(one.directions, two.directions, strict=True):
         assert first.keys() == second.keys()
         for name in first:
@@ -49,7 +47,7 @@ def same(one, two) -> None:
             np.testing.assert_array_equal(first[name], second[name])
 
 
-def distance(plane, state_one, state_two) -> float:
+def distance(plane, state_one, state_two):
     return np.sqrt(
         sum(np.sum((state_one[t.name].astype(float) - state_two[t.name]) ** 2) for t in plane.space.trainable)
     )
@@ -410,7 +408,7 @@ def test_points_that_span_nothing_are_refused():
 # --- custom ---
 
 
-def own_directions(module, count: int = 2, seed: int = 0):
+def own_directions(module, count=2, seed=0):
     generator = np.random.default_rng(seed)
     return [
         {n: generator.standard_normal(p.shape) for n, p in module.named_parameters() if p.requires_grad}

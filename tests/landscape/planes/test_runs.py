@@ -1,11 +1,5 @@
 """Which run a checkpoint belongs to, who the origin is, and what networks are called."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -18,16 +12,16 @@ from landscape.planes import custom_plane, line_between, pca_plane, plane_throug
 from landscape.planes.networks import columns_of
 
 
-def network(seed: int = 0) -> nn.Sequential:
+def network(seed=0):
     torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(30, 40), nn.ReLU(), nn.Linear(40, 20))
 
 
-def states(count: int, first: int = 0) -> list[dict[str, Any]]:
+def states(count, first=0):
     return [dict(network(seed).state_dict()) for seed in range(first, first + count)]
 
 
-def files(folder: Path, names: Sequence[str], first: int = 0) -> list[Path]:
+def files(folder, names, first=0):
     paths = [folder / (name if name.endswith(".pt") else f"{name}.pt") for name in names]
     for path, state in zip(paths, states(len(paths), first), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +29,7 @@ def files(folder: Path, names: Sequence[str], first: int = 0) -> list[Path]:
     return paths
 
 
-def trained(folder: Path, steps: int, seed: int = 0) -> None:
+def trained(folder, steps, seed=0):
     """Collects steps 0, 5 and 10 of a training."""
     module = network(seed)
     collector = SummaryCollector(
@@ -50,20 +44,20 @@ def trained(folder: Path, steps: int, seed: int = 0) -> None:
 
 
 class TestNetworks:
-    def test_three_networks_are_no_run(self) -> None:
+    def test_three_networks_are_no_run(self):
         plane = plane_through(network(0), network(1), network(2), names=("SGD", "Adam", "average"))
         assert columns_of(plane.networks)["run"] == (-1, -1, -1)
         assert columns_of(plane.networks)["name"] == ("SGD", "Adam", "average")
         assert (plane.origin_role.role, plane.origin_role.name) == ("named network", "SGD")
 
-    def test_a_dict_names_them(self) -> None:
+    def test_a_dict_names_them(self):
         named = plane_through({"SGD": network(0), "Adam": network(1), "average": network(2)})
         listed = plane_through(network(0), network(1), network(2), names=["SGD", "Adam", "average"])
         assert (named.networks, named.identity) == (listed.networks, listed.identity)
         line = line_between({"here": network(0), "there": network(1)})
         assert columns_of(line.networks)["name"] == ("here", "there")
 
-    def test_files_have_their_own_names_and_others_the_arguments(self, tmp_path: Path) -> None:
+    def test_files_have_their_own_names_and_others_the_arguments(self, tmp_path):
         one, two = files(tmp_path, ["sgd.pt", "adam.pt"])
         assert columns_of(line_between(one, str(two), network=network()).networks)["name"] == ("sgd", "adam")
         assert columns_of(line_between(one, network(3)).networks)["name"] == ("a", "b")
@@ -80,15 +74,15 @@ class TestNetworks:
             ((0,), {}, TypeError, "a must be a dict from 3 names to weights where b and c are left out"),
         ],
     )
-    def test_wrong_names(self, arguments: Any, options: Any, error: type[Exception], match: str) -> None:
+    def test_wrong_names(self, arguments, options, error, match):
         with pytest.raises(error, match=match):
             plane_through(*map(network, arguments), **options)
 
-    def test_a_dict_has_its_own_names(self) -> None:
+    def test_a_dict_has_its_own_names(self):
         with pytest.raises(ValueError, match="names must be left out where a is a dict"):
             line_between({"a": network(0), "b": network(1)}, names=("a", "b"))
 
-    def test_an_origin_of_which_nothing_is_known_is_an_origin(self) -> None:
+    def test_an_origin_of_which_nothing_is_known_is_an_origin(self):
         for plane in (random_plane(network()), random_line(network())):
             assert (plane.origin_role.role, columns_of(plane.networks)["number"]) == ("origin", ())
         named = random_plane(network(), name="untrained")
@@ -100,13 +94,13 @@ class TestNetworks:
 
 
 class TestRuns:
-    def test_a_list_is_one_run_whose_end_may_not_be_its_last(self) -> None:
+    def test_a_list_is_one_run_whose_end_may_not_be_its_last(self):
         plane = pca_plane(states(4), network=network(), numbers=[2, 4, 6, 9])
         assert (columns_of(plane.networks)["run"], columns_of(plane.networks)["runs"]) == ((0, 0, 0, 0), ("",))
         assert columns_of(plane.networks)["number"] == (2, 4, 6, 9)
         assert (plane.origin_role.role, plane.origin_role.number) == ("checkpoint", 9)
 
-    def test_a_dict_is_several_runs_through_the_end_of_the_first(self) -> None:
+    def test_a_dict_is_several_runs_through_the_end_of_the_first(self):
         found = {"SGD": states(3), "Adam": states(4, first=10)}
         plane = pca_plane(found, network=network(), numbers={"SGD": [0, 5, 10]})
         assert columns_of(plane.networks)["runs"] == ("SGD", "Adam")
@@ -121,7 +115,7 @@ class TestRuns:
         np.testing.assert_array_equal(plane.directions[0]["0.weight"], joined.directions[0]["0.weight"])
         assert plane.identity != joined.identity
 
-    def test_files_of_two_folders_are_two_runs(self, tmp_path: Path) -> None:
+    def test_files_of_two_folders_are_two_runs(self, tmp_path):
         first = files(tmp_path / "sgd" / "ckpt_dir", ["1.pt", "2.pt"])
         second = files(tmp_path / "adam" / "ckpt_dir", ["1.pt", "2.pt"], first=5)
         plane = pca_plane([*first, *second], network=network())
@@ -130,24 +124,24 @@ class TestRuns:
             (0, 0, 1, 1),
         )
 
-    def test_folders_of_one_name_get_more_of_their_path(self, tmp_path: Path) -> None:
+    def test_folders_of_one_name_get_more_of_their_path(self, tmp_path):
         first = files(tmp_path / "sgd" / "run", ["1.pt", "2.pt"])
         second = files(tmp_path / "adam" / "run", ["1.pt", "2.pt"], first=5)
         assert columns_of(pca_plane([*first, *second], network=network()).networks)["runs"] == ("sgd/run", "adam/run")
 
-    def test_folders_of_checkpoints_are_one_run(self, tmp_path: Path) -> None:
+    def test_folders_of_checkpoints_are_one_run(self, tmp_path):
         paths = files(tmp_path, ["checkpoint-500/model.pt", "checkpoint-1000/model.pt", "checkpoint-1500/model.pt"])
         plane = pca_plane(paths, network=network())
         assert (columns_of(plane.networks)["runs"], columns_of(plane.networks)["run"]) == (("",), (0, 0, 0))
 
-    def test_a_folder_for_each_checkpoint_gives_no_path_and_says_so(self, tmp_path: Path) -> None:
+    def test_a_folder_for_each_checkpoint_gives_no_path_and_says_so(self, tmp_path):
         paths = files(tmp_path, ["first/model.pt", "second/model.pt", "third/model.pt"])
         with pytest.warns(UserWarning, match="3 checkpoints lie in as many folders.*no path joins them.*dict"):
             plane = pca_plane(paths, network=network())
         assert columns_of(plane.networks)["run"] == (0, 1, 2)
         assert columns_of(pca_plane({"SGD": paths}, network=network()).networks)["run"] == (0, 0, 0)
 
-    def test_run_directories_bring_their_numbers_and_say_what_is_final(self, tmp_path: Path) -> None:
+    def test_run_directories_bring_their_numbers_and_say_what_is_final(self, tmp_path):
         for name, seed in (("sgd", 0), ("adam", 9)):
             trained(tmp_path / name, steps=10, seed=seed)
         found = [RunDirectory(tmp_path / name) for name in ("sgd", "adam")]
@@ -163,7 +157,7 @@ class TestRuns:
         assert columns_of(part.networks)["final"] == (False, False, False, False, True)
         assert pca_plane(found[0], network=network()).origin_role.role == "final weights"
 
-    def test_the_last_checkpoint_may_not_be_the_end_of_training(self, tmp_path: Path) -> None:
+    def test_the_last_checkpoint_may_not_be_the_end_of_training(self, tmp_path):
         trained(tmp_path / "longer", steps=20)
         import_checkpoints(tmp_path / "imported", files(tmp_path / "files", "abc"), numbers=[0, 5, 10])
         for name in ("longer", "imported"):
@@ -185,9 +179,9 @@ class TestRuns:
             (3, "123", TypeError, "numbers must be a list of numbers"),
         ],
     )
-    def test_wrong_runs(self, checkpoints: Any, numbers: Any, error: type[Exception], match: str) -> None:
+    def test_wrong_runs(self, checkpoints, numbers, error, match):
         if isinstance(checkpoints, dict):
-            given: Any = {name: states(count, 7 * place) for place, (name, count) in enumerate(checkpoints.items())}
+            given = {name: states(count, 7 * place) for place, (name, count) in enumerate(checkpoints.items())}
             if len(given) == 1:
                 given = checkpoints
         else:
@@ -195,7 +189,7 @@ class TestRuns:
         with pytest.raises(error, match=match):
             pca_plane(given, network=network(), numbers=numbers)
 
-    def test_files_and_weights_in_memory_need_a_dict(self, tmp_path: Path) -> None:
+    def test_files_and_weights_in_memory_need_a_dict(self, tmp_path):
         paths = files(tmp_path, ["a/1.pt", "b/1.pt"])
         with pytest.raises(ValueError, match=r"must say which run each of them belongs to.*Pass a dict"):
             pca_plane([*paths, *states(2, 5)], network=network())

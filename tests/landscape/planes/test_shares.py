@@ -1,7 +1,5 @@
 """No share of the path's variance is written as less or more than it is, wherever it is shown."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -20,7 +18,7 @@ from landscape.interactive import save_page
 from landscape.planes.pca import is_almost_nothing, percentages
 
 
-def explaining(*ratio: float) -> Landscape:
+def explaining(*ratio):
     data = build()
     data.directions = DirectionsData(np.ones(2), np.array(ratio), 0.0)
     return Landscape(data)

@@ -3,8 +3,6 @@
 One bit of every 500th byte is flipped: 500 changes in a row try all, and so does FLIPPED_EVERY=1 (``make stress``).
 """
 
-from __future__ import annotations
-
 import functools
 import os
 

@@ -1,10 +1,6 @@
 """Attributes that no file of ours has, null and half of a surrogate pair, in everything that shows a file."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from landscape_examples import build
@@ -32,7 +28,7 @@ COMPUTED = ("sampling", "notes", "intervals", "measurement_plan", "directions_se
 HALF = "\ud800"
 
 
-def shown(path: Path, folder: Path) -> None:
+def shown(path, folder):
     landscape = Landscape.load(path)
     texts = [repr(landscape), summary_text(landscape), page_html([landscape])]
     texts.append(sampling_text(landscape) or "-")
@@ -53,7 +49,7 @@ def shown(path: Path, folder: Path) -> None:
     ("name", "value"), [*((name, None) for name in NAMES), *((name, HALF) for name in NAMES if name not in COMPUTED)]
 )
 @pytest.mark.filterwarnings("ignore")
-def test_is_shown_for_what_it_is(name: str, value: Any, tmp_path: Path) -> None:
+def test_is_shown_for_what_it_is(name, value, tmp_path):
     data = build()
     data.attributes[name] = value
     write_landscape(tmp_path / "a.h5", data)
@@ -61,7 +57,7 @@ def test_is_shown_for_what_it_is(name: str, value: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_is_watched(name: str, tmp_path: Path) -> None:
+def test_is_watched(name, tmp_path):
     """The time left depends on the kind of sampling."""
     path = tmp_path / "a.h5"
     data = build()
@@ -77,7 +73,7 @@ def test_is_watched(name: str, tmp_path: Path) -> None:
     assert content is not None
 
 
-def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
+def test_a_file_whose_name_is_no_text(tmp_path):
     path = tmp_path / "l\udcff.h5"
     write_landscape(path, build())
     assert save_page(Landscape.load(path), tmp_path / "p\udcff.html", size="small").exists()

@@ -1,11 +1,7 @@
 """What lies where the lock of a landscape file belongs, whoever has put it there."""
 
-from __future__ import annotations
-
 import os
 import threading
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from waiting import PATIENCE
@@ -20,7 +16,7 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize("what", CONTENTS)
-def test_a_lock_file_that_names_nobody(tmp_path: Path, what: str) -> None:
+def test_a_lock_file_that_names_nobody(tmp_path, what):
     """It may be any writer's, as far as it says; but nobody holds the lock, so that it can be taken."""
     file = tmp_path / ".a.h5.lock"
     file.write_bytes(CONTENTS[what])
@@ -30,8 +26,8 @@ def test_a_lock_file_that_names_nobody(tmp_path: Path, what: str) -> None:
     assert not is_being_written(tmp_path / "a.h5")
 
 
-def in_time(call: Callable[[], object]) -> object:
-    found: list[object] = []
+def in_time(call):
+    found = []
     thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
     thread.start()
     thread.join(PATIENCE)
@@ -39,15 +35,15 @@ def in_time(call: Callable[[], object]) -> object:
     return found[0]
 
 
-def test_a_named_pipe(tmp_path: Path) -> None:
+def test_a_named_pipe(tmp_path):
     os.mkfifo(tmp_path / ".a.h5.lock")
     assert in_time(lambda: is_being_written(tmp_path / "a.h5"))
 
 
-def test_taking_a_named_pipe(tmp_path: Path) -> None:
+def test_taking_a_named_pipe(tmp_path):
     os.mkfifo(tmp_path / ".a.h5.lock")
 
-    def take() -> bool:
+    def take():
         try:
             with lock_landscape(tmp_path / "a.h5"):
                 return True
@@ -57,7 +53,7 @@ def test_taking_a_named_pipe(tmp_path: Path) -> None:
     assert in_time(take)
 
 
-def test_a_directory(tmp_path: Path) -> None:
+def test_a_directory(tmp_path):
     (tmp_path / ".a.h5.lock").mkdir()
     with pytest.raises(LandscapeWriteError, match="cannot be locked for writing"), lock_landscape(tmp_path / "a.h5"):
         pass

@@ -2,7 +2,6 @@
 
 import ast
 import functools
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ def _nodes():
     ]
 
 
-def _homes(is_wanted: Callable[[ast.AST], bool]) -> set[str]:
+def _homes(is_wanted):
     return {file for file, node in _nodes() if is_wanted(node)}
 
 

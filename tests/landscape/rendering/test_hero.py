@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import io
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +17,6 @@ from landscape.grid.data import DirectionsData
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
 from landscape.rendering import scene
-from landscape.rendering.picture import Rendering
 
 BASELINES = Path(__file__).parent / "baselines"
 # Drivers differ in single pixels at edges (by 2.8 to 4.7 with the Mesa of two Debians), hardly in the means of blocks
@@ -29,24 +25,24 @@ TOLERANCE, BLOCK = 1.5, 8
 SMALL = (320, 180)
 
 
-def hero(data: Any, **options: Any) -> Rendering:
+def hero(data, **options):
     return plot_hero(Landscape(data), **{"pixels": SMALL, **options})
 
 
-def page(picture: Rendering) -> Any:
+def page(picture):
     """The picture on white paper."""
     shown = Image.new("RGBA", picture.pixels.shape[1::-1], "white")
     shown.alpha_composite(Image.fromarray(picture.pixels))
     return shown.convert("RGB")
 
 
-def pixels_like(picture: Rendering, color: tuple[int, int, int]) -> Any:
+def pixels_like(picture, color):
     return (np.abs(picture.pixels[..., :3].astype(int) - color) < 60).all(axis=2) & (picture.pixels[..., 3] > 200)
 
 
 @pytest.mark.usefixtures("_renderer")
 class TestPicture:
-    def test_nothing_is_behind_it_and_the_surface_is_whole(self) -> None:
+    def test_nothing_is_behind_it_and_the_surface_is_whole(self):
         drawn = hero(build(points=0), camera=(-60, 60)).pixels
         assert drawn.shape == (180, 320, 4)
         assert drawn.dtype == np.uint8
@@ -56,18 +52,18 @@ class TestPicture:
         edges = drawn[(drawn[..., 3] > 100) & (drawn[..., 3] < 220)]
         assert np.median(edges[:, :3].max(axis=1)) > 80
 
-    def test_it_is_the_same_twice(self) -> None:
+    def test_it_is_the_same_twice(self):
         first, second = (hero(build(), labels=True, pixels=(640, 400)) for _ in range(2))
         np.testing.assert_array_equal(first.pixels, second.pixels)
         assert first._repr_png_() == second._repr_png_()
 
-    def test_a_pit_is_darker_where_the_scale_has_dark_colours(self) -> None:
+    def test_a_pit_is_darker_where_the_scale_has_dark_colours(self):
         x = np.linspace(-1, 1, 41)
         drawn = hero(build(1 + x**2 + x[:, None] ** 2, points=0), camera=(-60, 89), trajectory=False).pixels
         bright = drawn[..., :3].astype(float).mean(axis=2)
         assert bright[80:100, 150:170].mean() < bright[40:60, 150:170].mean() - 20
 
-    def test_missing_points_are_holes(self) -> None:
+    def test_missing_points_are_holes(self):
         data = build(points=0)
         whole = hero(data, camera=(-60, 89), trajectory=False).pixels
         data.metrics["loss"][5:15, 8:22], data.status[5:15, 8:22] = np.nan, PointStatus.FAILED
@@ -76,7 +72,7 @@ class TestPicture:
         assert (whole[80:100, 150:170, 3] == 255).all()
         assert (holed.pixels[80:100, 150:170, 3] < 255).mean() > 0.8
 
-    def test_a_value_without_a_whole_cell_is_a_ball(self) -> None:
+    def test_a_value_without_a_whole_cell_is_a_ball(self):
         loss = np.full((9, 9), np.nan)
         loss[0, :2], loss[1, :2] = 1.0, 2.0
         counts = []
@@ -88,7 +84,7 @@ class TestPicture:
             counts.append(int(((red > 120) & (green > 100) & (blue < 90)).sum()))
         assert counts[0] == 0 < counts[1]
 
-    def test_the_path_has_its_colour_and_is_hidden_behind_the_surface(self) -> None:
+    def test_the_path_has_its_colour_and_is_hidden_behind_the_surface(self):
         data = build(points=2)
         data.checkpoints.x[:], data.checkpoints.y[:] = (-0.6, 0.6), (0.5, 0.5)
         # A wall between the viewer at the smallest y and the path.
@@ -101,7 +97,7 @@ class TestPicture:
         assert seen > 3 * max(hidden, 10)
         assert none == 0
 
-    def test_planes_are_to_scale(self) -> None:
+    def test_planes_are_to_scale(self):
         data = build(points=0)
         data.directions = DirectionsData(np.array([1.0, 4.0]), None, 0.0)
         for aspect, ratio in (("equal", 4.5 / 8.8), ("fill", 1.0)):
@@ -109,18 +105,18 @@ class TestPicture:
             rows, columns = np.nonzero(drawn == 255)
             assert np.ptp(columns) / np.ptp(rows) == pytest.approx(ratio, rel=0.15)
 
-    def test_the_background_fills_what_was_clear(self) -> None:
+    def test_the_background_fills_what_was_clear(self):
         drawn = hero(build(), background="#102030").pixels
         assert (drawn[..., 3] == 255).all()
         assert tuple(drawn[0, 0]) == (16, 32, 48, 255)
 
     @pytest.mark.parametrize("interpolation", ["smooth", "linear"])
-    def test_a_coarse_grid_and_a_single_row_are_drawn(self, interpolation: str) -> None:
+    def test_a_coarse_grid_and_a_single_row_are_drawn(self, interpolation):
         for loss in (np.arange(6.0).reshape(2, 3) + 1, np.arange(5.0)[None] + 1, np.full((4, 4), 2.0)):
             assert (hero(build(loss, points=0), interpolation=interpolation).pixels[..., 3] > 0).any()
 
     @pytest.mark.slow
-    def test_names_of_cameras_and_angles(self) -> None:
+    def test_names_of_cameras_and_angles(self):
         data = build()
         by_name = hero(data, camera="low").pixels
         np.testing.assert_array_equal(by_name, hero(data, camera=(-60.0, 12.0)).pixels)
@@ -132,7 +128,7 @@ class TestPicture:
 
 @pytest.mark.usefixtures("_renderer")
 class TestWords:
-    def test_the_caption_says_what_the_picture_does_not(self) -> None:
+    def test_the_caption_says_what_the_picture_does_not(self):
         picture = hero(build_unfinished(), clip=(0.1, 2.0))
         text = "\n".join(picture.caption)
         assert "loss (log scale, clipped to 0.1 ... 2" in text
@@ -144,10 +140,10 @@ class TestWords:
         assert "projected loss" in text
         assert "bilinearly" in "\n".join(hero(build(), interpolation="linear").caption)
 
-    def test_a_flat_plane_says_so(self) -> None:
+    def test_a_flat_plane_says_so(self):
         assert "Flat: loss is 1 at all 15 finite points" in hero(build(np.full((3, 5), 1.0), points=0)).caption[0]
 
-    def test_a_png_keeps_them(self, tmp_path: Path) -> None:
+    def test_a_png_keeps_them(self, tmp_path):
         picture = hero(build(network="Nett é"), dpi=150)
         assert picture.save(tmp_path / "hero.png") == tmp_path / "hero.png"
         with Image.open(tmp_path / "hero.png") as stored:
@@ -158,7 +154,7 @@ class TestWords:
             assert stored.info["dpi"] == pytest.approx((150, 150), abs=0.1)
             np.testing.assert_array_equal(np.asarray(stored), picture.pixels)
 
-    def test_labels_stand_below_and_the_picture_keeps_its_size(self) -> None:
+    def test_labels_stand_below_and_the_picture_keeps_its_size(self):
         plain, labelled = (hero(build(), labels=labels, pixels=(900, 600)) for labels in (False, True))
         assert labelled.pixels.shape == plain.pixels.shape == (600, 900, 4)
         # Text has no colour.
@@ -167,7 +163,7 @@ class TestWords:
         assert ((strip[..., 3] > 128) & grey).sum() > 300
         assert ((plain.pixels[-60:, :100, 3] > 128).sum()) == 0
 
-    def test_size_times_dpi(self) -> None:
+    def test_size_times_dpi(self):
         assert hero(build(points=0), pixels=None, size=(3, 2), dpi=50).pixels.shape == (100, 150, 4)
 
 
@@ -190,11 +186,11 @@ class TestErrors:
             ({"colormap": "nothing"}, "colormap must be"),
         ],
     )
-    def test_wrong_values(self, options: dict[str, Any], expected: str) -> None:
+    def test_wrong_values(self, options, expected):
         with pytest.raises(ValueError, match=expected):
             hero(build(), **options)
 
-    def test_wrong_types_and_names(self) -> None:
+    def test_wrong_types_and_names(self):
         with pytest.raises(TypeError, match=r"pixels must be \(width, height\)"):
             hero(build(), pixels=640)
         with pytest.raises(TypeError, match=r"pixels\[0\] must be an int"):
@@ -204,27 +200,27 @@ class TestErrors:
         with pytest.raises(KeyError, match="no metric"):
             hero(build(), metric="nothing")
 
-    def test_a_line(self) -> None:
+    def test_a_line(self):
         with pytest.raises(
             ValueError, match=r"plot_hero needs a plane, but the landscape is a line; use plot_profile\."
         ):
             hero(build_line([1, 2, 3]))
 
-    def test_no_value_at_all(self) -> None:
+    def test_no_value_at_all(self):
         data = build(np.full((4, 5), np.nan), points=0)
         data.status[:] = PointStatus.PENDING
         with pytest.raises(ValueError, match="needs a finite value of 'loss', but the landscape has none"):
             hero(data)
 
     @pytest.mark.usefixtures("_renderer")
-    def test_another_kind_of_file(self, tmp_path: Path) -> None:
+    def test_another_kind_of_file(self, tmp_path):
         picture = hero(build(points=0), pixels=(64, 64))
         with pytest.raises(ValueError, match=r"path must be a name that ends in \.png, because a hero is made"):
             picture.save(tmp_path / "hero.pdf")
         assert not list(tmp_path.iterdir())
 
 
-def run(code: str, **environment: str) -> str:
+def run(code, **environment):
     """Runs lines in a process of their own and returns what they wrote."""
     start = "import sys; sys.path.insert(0, 'tests/support')\nfrom figure_cases import build\n"
     start += "from landscape.landscape import Landscape\nlandscape = Landscape(build())\n"
@@ -236,7 +232,7 @@ def run(code: str, **environment: str) -> str:
 
 
 @pytest.mark.slow
-def test_without_pyvista_the_error_names_the_extra() -> None:
+def test_without_pyvista_the_error_names_the_extra():
     code = """
 sys.modules["vtkmodules"] = sys.modules["pyvista"] = None
 try:
@@ -250,7 +246,7 @@ except ImportError as error:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_renderer")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux draws without a display by EGL")
-def test_without_opengl_there_is_an_error_and_no_crash(tmp_path: Path) -> None:
+def test_without_opengl_there_is_an_error_and_no_crash(tmp_path):
     code = """
 try:
     landscape.plot_hero(pixels=(64, 64))
@@ -265,11 +261,11 @@ except Exception as error:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_renderer")
-def test_vtk_is_silent() -> None:
+def test_vtk_is_silent():
     assert not run("landscape.plot_hero(pixels=(64, 64))", DISPLAY="").strip()
 
 
-PICTURES: dict[str, Any] = {
+PICTURES = {
     "hero": lambda: hero(build(), pixels=(480, 270)),
     "hero_labels": lambda: hero(build_real("surface_resnet_pca", "ResNet"), pixels=(640, 480), labels=True),
     "hero_unfinished": lambda: hero(build_unfinished(), pixels=(480, 270), camera="above"),
@@ -277,7 +273,7 @@ PICTURES: dict[str, Any] = {
 }
 
 
-def difference_from(path: Path, picture: Rendering) -> float:
+def difference_from(path, picture):
     """The root of the mean squared difference of blocks, 0 to 255, in the stored picture's own colours."""
     with Image.open(path) as stored:
         drawn = page(picture).quantize(palette=stored, dither=Image.Dither.NONE)
@@ -288,7 +284,7 @@ def difference_from(path: Path, picture: Rendering) -> float:
 @pytest.mark.usefixtures("_renderer")
 class TestBaselines:
     @pytest.mark.parametrize("name", PICTURES)
-    def test_it_looks_as_before(self, name: str) -> None:
+    def test_it_looks_as_before(self, name):
         """Look at the pictures after a wanted change, and store them anew with ``REGENERATE_BASELINES=1``."""
         path, picture = BASELINES / f"{name}.png", PICTURES[name]()
         if os.environ.get("REGENERATE_BASELINES") == "1":
@@ -298,10 +294,10 @@ class TestBaselines:
             path.write_bytes(file.getvalue())
         assert difference_from(path, picture) < TOLERANCE
 
-    def test_another_light_would_be_seen(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_another_light_would_be_seen(self, monkeypatch):
         monkeypatch.setattr(scene, "_LAMPS", tuple((-azimuth, *others) for azimuth, *others in scene._LAMPS))
         assert difference_from(BASELINES / "hero.png", PICTURES["hero"]()) > 3 * TOLERANCE
 
-    def test_they_are_those_of_the_tests_and_small(self) -> None:
+    def test_they_are_those_of_the_tests_and_small(self):
         assert {path.stem for path in BASELINES.glob("*.png")} == set(PICTURES)
         assert sum(path.stat().st_size for path in BASELINES.iterdir()) < 300_000

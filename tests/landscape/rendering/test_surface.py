@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,20 +15,20 @@ HEIGHTS = np.random.default_rng(3).normal(size=(4, 5))
 STEPS = np.array([[0.02, 0.0], [0.0, 0.02]])
 
 
-def finer(axis: Any, factor: int) -> Any:
+def finer(axis, factor):
     return np.interp(np.arange((len(axis) - 1) * factor + 1) / factor, np.arange(len(axis)), axis)
 
 
-def refined(x: Any, y: Any, heights: Any, factor: int, interpolation: str = "smooth") -> Any:
+def refined(x, y, heights, factor, interpolation="smooth"):
     return between((x, y), heights, (finer(x, factor), finer(y, factor)), interpolation)
 
 
 @pytest.mark.parametrize("interpolation", ["smooth", "linear"])
 class TestBetweenPoints:
-    def test_they_pass_through_every_point(self, interpolation: str) -> None:
+    def test_they_pass_through_every_point(self, interpolation):
         np.testing.assert_allclose(refined(X, Y, HEIGHTS, 7, interpolation)[::7, ::7], HEIGHTS, atol=1e-12)
 
-    def test_they_stay_between_the_four_points_around(self, interpolation: str) -> None:
+    def test_they_stay_between_the_four_points_around(self, interpolation):
         found = refined(X, Y, HEIGHTS, 6, interpolation)
         for row in range(3):
             for column in range(4):
@@ -40,16 +37,16 @@ class TestBetweenPoints:
                 assert corners.min() - 1e-12 <= cell.min()
                 assert cell.max() <= corners.max() + 1e-12
 
-    def test_a_plane_stays_a_plane(self, interpolation: str) -> None:
+    def test_a_plane_stays_a_plane(self, interpolation):
         found = refined(X, Y, 2 * X - 3 * Y[:, None], 5, interpolation)
         np.testing.assert_allclose(found, 2 * finer(X, 5) - 3 * finer(Y, 5)[:, None], atol=1e-12)
 
-    def test_it_does_not_depend_on_which_axis_is_called_x(self, interpolation: str) -> None:
+    def test_it_does_not_depend_on_which_axis_is_called_x(self, interpolation):
         there, back = refined(X, Y, HEIGHTS, 5, interpolation), refined(Y, X, HEIGHTS.T, 5, interpolation).T
         np.testing.assert_allclose(there, back)
 
 
-def test_a_missing_point_leaves_its_four_cells_empty_and_no_other() -> None:
+def test_a_missing_point_leaves_its_four_cells_empty_and_no_other():
     loss = np.exp(HEIGHTS)
     loss[1, 2] = np.nan
     surface = Surface(choose_space(build(loss, points=0)), colormaps["viridis"], "smooth", 80)
@@ -62,11 +59,11 @@ def test_a_missing_point_leaves_its_four_cells_empty_and_no_other() -> None:
     assert surface.mesh.n_cells == 2 * expected.sum()
 
 
-def test_a_plain_sees_the_whole_sky() -> None:
+def test_a_plain_sees_the_whole_sky():
     np.testing.assert_allclose(sky_seen(np.zeros((30, 40)), STEPS), 1.0)
 
 
-def test_a_pit_sees_less_of_the_sky_than_its_rim_and_as_much_as_its_walls_leave() -> None:
+def test_a_pit_sees_less_of_the_sky_than_its_rim_and_as_much_as_its_walls_leave():
     wall = np.full((81, 81), 0.3)
     wall[21:60, 21:60] = 0.0
     seen = sky_seen(wall, STEPS)
@@ -77,7 +74,7 @@ def test_a_pit_sees_less_of_the_sky_than_its_rim_and_as_much_as_its_walls_leave(
     assert highest - 1e-9 <= seen[40, 40] <= lowest_wall
 
 
-def test_holes_hide_nothing() -> None:
+def test_holes_hide_nothing():
     heights = np.zeros((20, 20))
     heights[8:12, 8:12] = np.nan
     np.testing.assert_allclose(sky_seen(heights, STEPS), 1.0)
@@ -85,7 +82,7 @@ def test_holes_hide_nothing() -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(1600, 900), (500, 1500)])
 @pytest.mark.parametrize("elevation", [-30.0, 10.0, 60.0, 89.0])
-def test_everything_is_in_the_picture_and_nearly_fills_it(width: int, height: int, elevation: float) -> None:
+def test_everything_is_in_the_picture_and_nearly_fills_it(width, height, elevation):
     points = np.random.default_rng(0).normal(size=(200, 3)) * (2, 1, 0.5)
     eye, forward = viewpoint(Camera(25.0, elevation), points, width, height)
     right = np.cross(forward, (0, 0, 1)) / np.linalg.norm(np.cross(forward, (0, 0, 1)))

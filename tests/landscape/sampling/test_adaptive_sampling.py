@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import collections
 import json
 import math
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,29 +13,29 @@ from scipy.interpolate import RectBivariateSpline
 
 from landscape.record.checks import PointStatus
 from landscape.sampling import adaptive_sampling
-from landscape.sampling.adaptive_sampling import AdaptiveSampling, Interpolated
+from landscape.sampling.adaptive_sampling import AdaptiveSampling
 from landscape.sampling.grid_levels import GridLevels
 from landscape.sampling.interpolation import linear
-from landscape.sampling.refinement import Prediction, predict
+from landscape.sampling.refinement import predict
 from landscape.sampling.tolerance import largest_gap, largest_share
 
 
-def surface(name: str) -> np.ndarray:
+def surface(name):
     with np.load(DATA / f"surface_{name}.npz") as arrays:
         return arrays["loss"]
 
 
-def finer(loss: np.ndarray, size: int) -> np.ndarray:
+def finer(loss, size):
     """The same surface on more points, by a spline through all that are known."""
     axis, fine = np.linspace(-1, 1, len(loss)), np.linspace(-1, 1, size)
     return RectBivariateSpline(axis, axis, loss)(fine, fine)
 
 
-def axes(rows: int, columns: int | None = None) -> list[np.ndarray]:
+def axes(rows, columns=None):
     return np.meshgrid(np.linspace(-1, 1, columns or rows), np.linspace(-1, 1, rows))
 
 
-def bowl(rows: int, columns: int | None = None) -> np.ndarray:
+def bowl(rows, columns=None):
     x, y = axes(rows, columns)
     return x**2 + 10 * y**2
 
@@ -46,33 +43,33 @@ def bowl(rows: int, columns: int | None = None) -> np.ndarray:
 class Survey:
     """Measures a known surface, in an order and in chunks of its own."""
 
-    def __init__(self, truth: np.ndarray, tolerance: float = 0.01, **options) -> None:
+    def __init__(self, truth, tolerance=0.01, **options):
         self.truth = truth
         self.loss = np.full(truth.shape, np.nan)
         self.status = np.zeros(truth.shape, np.uint8)
         self.make = lambda: AdaptiveSampling(truth.shape, tolerance, **options)
         self.sampling = self.make()
 
-    def measure(self, place: tuple[int, ...]) -> None:
+    def measure(self, place):
         self.loss[place] = self.truth[place]
         self.status[place] = PointStatus.MEASURED
 
-    def ask(self) -> list[tuple[int, ...]]:
+    def ask(self):
         flat = self.sampling.next_points(self.loss, self.status)
         return [tuple(int(index) for index in np.unravel_index(point, self.truth.shape)) for point in flat]
 
-    def run(self) -> Interpolated:
+    def run(self):
         while batch := self.ask():
             for place in batch:
                 assert self.status[place] == PointStatus.PENDING
                 self.measure(place)
         return self.fill()
 
-    def fill(self) -> Interpolated:
+    def fill(self):
         return self.sampling.fill({"loss": self.loss, "accuracy": self.loss / 2}, self.status)
 
 
-def errors(result: Interpolated, truth: np.ndarray) -> tuple[float, float]:
+def errors(result, truth):
     """The largest error and the root mean square, as shares of the range."""
     loss, finite = result.metrics["loss"], np.isfinite(truth)
     np.testing.assert_array_equal(np.isfinite(loss), finite)
@@ -92,7 +89,7 @@ class TestSurfacesOfTrainedNetworks:
             ("resnet_pca", 256, 1 / 38),
         ],
     )
-    def test_a_hundredth_with_a_fraction_of_the_points(self, name: str, size: int, share: float) -> None:
+    def test_a_hundredth_with_a_fraction_of_the_points(self, name, size, share):
         truth = surface(name)
         truth = truth if len(truth) == size else finer(truth, size)
         result = Survey(truth).run()
@@ -105,7 +102,7 @@ class TestSurfacesOfTrainedNetworks:
         assert result.report.held_out_error <= 0.0075
         assert result.report.estimated_error <= 0.01
 
-    def test_estimates_are_of_the_errors_size(self) -> None:
+    def test_estimates_are_of_the_errors_size(self):
         truth = surface("resnet_pca")
         result = Survey(truth).run()
         gaps = result.status == PointStatus.INTERPOLATED
@@ -136,7 +133,7 @@ ROUGH = {
 
 class TestHardSurfaces:
     @pytest.mark.parametrize("name", list(ROUGH))
-    def test_the_tolerance_holds_at_every_point(self, name: str) -> None:
+    def test_the_tolerance_holds_at_every_point(self, name):
         truth, share = ROUGH[name]
         result = Survey(truth).run()
         assert result.report.reached
@@ -144,13 +141,13 @@ class TestHardSurfaces:
         assert result.report.measured <= share * truth.size
 
     @pytest.mark.parametrize("name", ["noise", "checkerboard"])
-    def test_what_is_rough_everywhere_is_measured_everywhere(self, name: str) -> None:
+    def test_what_is_rough_everywhere_is_measured_everywhere(self, name):
         result = Survey(ROUGH[name][0]).run()
         assert result.report.interpolated == 0
         assert np.isnan(result.report.held_out_error)
         assert result.report.to_json()["held_out_error"] is None
 
-    def test_a_failed_check_starts_refinement(self) -> None:
+    def test_a_failed_check_starts_refinement(self):
         # Three cells wide, between all points of the first grid.
         x, y = axes(256)
         truth = 1 - np.exp(-(((x - 0.137) ** 2 + (y + 0.26) ** 2) / 0.0118**2))
@@ -166,13 +163,13 @@ class TestHardSurfaces:
         ],
         ids=["kinks", "beside a hole"],
     )
-    def test_kinks_and_holes_within_the_tolerance(self, truth: np.ndarray) -> None:
+    def test_kinks_and_holes_within_the_tolerance(self, truth):
         # Without caution both were beyond it. How often a claim is false, test_calibration.py says.
         result = Survey(truth).run()
         assert result.report.reached
         assert errors(result, truth)[0] <= 0.01
 
-    def test_one_outlying_point_between_all_measured_ones_is_not_seen(self) -> None:
+    def test_one_outlying_point_between_all_measured_ones_is_not_seen(self):
         truth = bowl(65)
         truth[21, 22] = 30
         result = Survey(truth).run()
@@ -180,12 +177,12 @@ class TestHardSurfaces:
         assert result.report.reached
         assert errors(result, truth)[0] > 0.5
 
-    def test_a_constant_needs_the_first_grid_and_the_check_only(self) -> None:
+    def test_a_constant_needs_the_first_grid_and_the_check_only(self):
         result = Survey(np.full((65, 65), 2.3)).run()
         np.testing.assert_allclose(result.metrics["loss"], 2.3, rtol=1e-12)
         assert result.report.measured < 300
 
-    def test_a_relative_tolerance_holds_over_six_decades(self) -> None:
+    def test_a_relative_tolerance_holds_over_six_decades(self):
         x, y = axes(65)
         truth = 10 ** (3 * (x + 0.5 * np.sin(3 * y)))
         result = Survey(truth, relative=True).run()
@@ -195,12 +192,12 @@ class TestHardSurfaces:
         plain = Survey(truth).run()
         assert (np.abs(plain.metrics["loss"] - truth) / truth).max() > 0.01
 
-    def test_interpolated_losses_stay_positive_beside_a_wall(self) -> None:
+    def test_interpolated_losses_stay_positive_beside_a_wall(self):
         x, y = axes(65)
         assert (Survey(np.where(x + 0.3 * y > 0, 1.0, 1e-6)).run().metrics["loss"] > 0).all()
 
     @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-    def test_nothing_is_interpolated_beside_what_is_not_finite(self, value: float) -> None:
+    def test_nothing_is_interpolated_beside_what_is_not_finite(self, value):
         x, y = axes(50, 70)
         truth = np.where(x + 0.2 * y > 0.3, value, bowl(50, 70))
         result = Survey(truth).run()
@@ -212,7 +209,7 @@ class TestHardSurfaces:
         assert (result.status[:, 1:][across] == PointStatus.MEASURED).all()
         assert (result.status[:, :-1][across] == PointStatus.MEASURED).all()
 
-    def test_nothing_finite_at_all(self) -> None:
+    def test_nothing_finite_at_all(self):
         result = Survey(np.full((40, 40), np.nan)).run()
         assert np.isnan(result.metrics["loss"]).all()
 
@@ -224,7 +221,7 @@ class TestLaws:
         shape=st.one_of(st.tuples(st.integers(1, 45), st.integers(1, 45)), st.tuples(st.integers(1, 200))),
         seed=st.integers(0, 1000),
     )
-    def test_any_shape_and_any_order(self, shape: tuple[int, ...], seed: int) -> None:
+    def test_any_shape_and_any_order(self, shape, seed):
         generator = np.random.default_rng(seed)
         places = np.meshgrid(*(np.linspace(-1, 1, length) for length in shape), indexing="ij")
         truth = sum((index + 1) * (place - 0.2) ** 2 for index, place in enumerate(places)) + np.sin(4 * places[-1])
@@ -245,7 +242,7 @@ class TestLaws:
         measured = result.status == PointStatus.MEASURED
         np.testing.assert_array_equal(result.metrics["loss"][measured], truth[measured])
 
-    def test_a_filled_landscape_is_done(self) -> None:
+    def test_a_filled_landscape_is_done(self):
         survey = Survey(surface("lenet_random"))
         first = survey.run()
         again = survey.make()
@@ -254,7 +251,7 @@ class TestLaws:
         np.testing.assert_array_equal(second.metrics["loss"], first.metrics["loss"])
         assert second.report == first.report
 
-    def test_what_was_measured_unasked_is_kept_and_changes_nothing_else(self) -> None:
+    def test_what_was_measured_unasked_is_kept_and_changes_nothing_else(self):
         truth = surface("lenet_random")
         plain, survey = Survey(truth).run(), Survey(truth)
         for place in [(1, 1), (30, 17), (63, 2)]:
@@ -265,7 +262,7 @@ class TestLaws:
         np.testing.assert_array_equal(result.metrics["loss"][unasked], truth[unasked])
         np.testing.assert_array_equal(result.metrics["loss"][~unasked], plain.metrics["loss"][~unasked])
 
-    def test_failed_points_stay_failed_and_are_not_interpolated_across(self) -> None:
+    def test_failed_points_stay_failed_and_are_not_interpolated_across(self):
         survey = Survey(bowl(41))
         for place in survey.ask():
             survey.measure(place)
@@ -276,7 +273,7 @@ class TestLaws:
         assert (result.status[19:22, 19:22] == PointStatus.INTERPOLATED).sum() == 0
         assert np.isnan(result.metrics["loss"]).sum() == 1
 
-    def test_metrics_without_a_claim_are_linear_between_measured_points(self) -> None:
+    def test_metrics_without_a_claim_are_linear_between_measured_points(self):
         survey = Survey(surface("lenet_random"))
         result = survey.run()
         steps = np.round(survey.truth)
@@ -286,21 +283,21 @@ class TestLaws:
         np.testing.assert_array_equal(accuracy[measured], steps[measured])
         assert steps.min() <= accuracy.min() <= accuracy.max() <= steps.max()
 
-    def test_the_seed_chooses_the_held_out_points(self) -> None:
+    def test_the_seed_chooses_the_held_out_points(self):
         truth = surface("lenet_random")
         one, other = (Survey(truth, seed=seed).run() for seed in (0, 1))
         assert one.report.measured == other.report.measured
         assert not np.array_equal(one.status, other.status)
 
-    def test_a_smaller_tolerance_measures_more(self) -> None:
+    def test_a_smaller_tolerance_measures_more(self):
         counts = [Survey(surface("resnet_pca"), share).run().report.measured for share in (0.05, 0.01, 0.002)]
         assert counts == sorted(set(counts))
 
-    def test_deciding_is_cheap(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_deciding_is_cheap(self, monkeypatch):
         """One prediction for each round, and of Python's calls, of which a million take a second, a few for a point."""
         predictions, calls = [], collections.Counter()
 
-        def counted(*arguments: Any) -> Prediction:
+        def counted(*arguments):
             predictions.append(predict(*arguments))
             return predictions[-1]
 
@@ -320,16 +317,16 @@ class TestLaws:
 
 class TestReport:
     @pytest.mark.parametrize(("beyond", "points"), [(0, 1), (0, 81), (3, 50), (49, 50), (200, 1300)])
-    def test_a_larger_share_would_rarely_give_so_few(self, beyond: int, points: int) -> None:
+    def test_a_larger_share_would_rarely_give_so_few(self, beyond, points):
         share = largest_share(beyond, points)
         as_few = (math.comb(points, k) * share**k * (1 - share) ** (points - k) for k in range(beyond + 1))
         assert sum(as_few) == pytest.approx(0.05, rel=1e-6)
 
-    def test_shares_that_say_nothing(self) -> None:
+    def test_shares_that_say_nothing(self):
         assert largest_share(5, 5) == 1.0
         assert np.isnan(largest_share(0, 0))
 
-    def test_the_bound_holds_in_nineteen_of_twenty_samples(self) -> None:
+    def test_the_bound_holds_in_nineteen_of_twenty_samples(self):
         generator = np.random.default_rng(0)
         for share, points in ((0.02, 81), (0.1, 30), (0.5, 12)):
             bounds = [largest_share(int(beyond), points) for beyond in generator.binomial(points, share, 2000)]
@@ -337,13 +334,11 @@ class TestReport:
 
     @settings(max_examples=50)
     @given(shape=st.tuples(st.integers(1, 9), st.integers(1, 9)), seed=st.integers(0, 10**6), share=st.floats(0, 1))
-    def test_a_feature_as_wide_as_the_gap_has_a_measured_point(
-        self, shape: tuple[int, int], seed: int, share: float
-    ) -> None:
+    def test_a_feature_as_wide_as_the_gap_has_a_measured_point(self, shape, seed, share):
         gaps = np.random.default_rng(seed).random(shape) < share
         gap = largest_gap(gaps)
 
-        def squares(side: int) -> list[np.ndarray]:
+        def squares(side):
             rows, columns = (max(length - side, 0) + 1 for length in shape)
             return [gaps[row : row + side, column : column + side] for row in range(rows) for column in range(columns)]
 
@@ -351,11 +346,11 @@ class TestReport:
         assert gap == 1 or any(square.all() for square in squares(gap - 1))
 
     @pytest.mark.parametrize(("shape", "gap"), [((65, 65), 6), ((200,), 7)])
-    def test_a_smooth_surface_leaves_the_first_grid_open(self, shape: tuple[int, ...], gap: int) -> None:
+    def test_a_smooth_surface_leaves_the_first_grid_open(self, shape, gap):
         result = Survey(np.linspace(0, 1, math.prod(shape)).reshape(shape)).run()
         assert result.report.largest_gap == gap
 
-    def test_held_out_points_join_the_prediction_and_their_errors_are_those_from_before(self) -> None:
+    def test_held_out_points_join_the_prediction_and_their_errors_are_those_from_before(self):
         truth = surface("lenet_random")
         survey = Survey(truth)
         while batch := survey.ask():
@@ -380,7 +375,7 @@ class TestReport:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("size", [pytest.param(65, marks=pytest.mark.slow), 129])
-    def test_held_out_points_make_errors_smaller(self, size: int) -> None:
+    def test_held_out_points_make_errors_smaller(self, size):
         ratios = []
         for known in [*analytic_surfaces(1, (size,)), KnownSurface("LeNet", finer(surface("lenet_random"), size))]:
             survey = Survey(known.loss)
@@ -401,14 +396,14 @@ class TestReport:
         assert len(ratios) >= 10
         assert np.exp(np.mean(np.log(ratios))) <= {65: 0.97, 129: 0.85}[size]
 
-    def test_a_passed_check(self) -> None:
+    def test_a_passed_check(self):
         report = Survey(surface("lenet_random")).run().report
         assert report.share_beyond_95 == pytest.approx(1 - 0.05 ** (1 / report.held_out))
         assert Survey(ROUGH["noise"][0]).run().report.to_json()["share_beyond_95"] is None
 
 
 class TestTimeRanOut:
-    def test_before_the_first_grid_is_whole_nothing_is_filled(self) -> None:
+    def test_before_the_first_grid_is_whole_nothing_is_filled(self):
         survey = Survey(bowl(41))
         for place in survey.ask()[:-1]:
             survey.measure(place)
@@ -420,7 +415,7 @@ class TestTimeRanOut:
         assert (result.loss_error[result.status == PointStatus.MEASURED] == 0).all()
 
     @pytest.mark.parametrize("truth", [surface("resnet_pca"), np.where(axes(41)[0] > 0.31, np.nan, bowl(41))])
-    def test_after_it_what_can_be_filled_is_and_nothing_is_claimed(self, truth: np.ndarray) -> None:
+    def test_after_it_what_can_be_filled_is_and_nothing_is_claimed(self, truth):
         survey = Survey(truth)
         for place in survey.ask():
             survey.measure(place)
@@ -444,7 +439,7 @@ class TestTimeRanOut:
 class TestGridLevels:
     @settings(max_examples=50)
     @given(shape=st.tuples(st.integers(1, 300), st.integers(1, 300)))
-    def test_each_grid_holds_the_coarser_one_and_the_last_holds_all(self, shape: tuple[int, int]) -> None:
+    def test_each_grid_holds_the_coarser_one_and_the_last_holds_all(self, shape):
         levels = GridLevels.of(shape)
         for step in levels.steps:
             for axis in (0, 1):
@@ -452,18 +447,18 @@ class TestGridLevels:
         last = levels.steps[-1].fine if levels.steps else levels.first
         assert [nodes.tolist() for nodes in last] == [list(range(length)) for length in shape]
 
-    def test_small_grids_are_measured_whole(self) -> None:
+    def test_small_grids_are_measured_whole(self):
         assert len(AdaptiveSampling((3, 3)).next_points(np.full((3, 3), np.nan), np.zeros((3, 3), np.uint8))) == 9
 
 
 class TestBadInput:
     @pytest.mark.parametrize("tolerance", [0.0, -1.0, 1.0, float("nan")])
-    def test_tolerance(self, tolerance: float) -> None:
+    def test_tolerance(self, tolerance):
         with pytest.raises(ValueError, match=r"tolerance must be a share between 0 and 1, such as 0\.01, but got"):
             AdaptiveSampling((5, 5), tolerance)
 
     @pytest.mark.parametrize("shape", [(), (0, 3), (2, 2, 2)])
-    def test_shape(self, shape: tuple[int, ...]) -> None:
+    def test_shape(self, shape):
         with pytest.raises(ValueError, match="shape must be"):
             AdaptiveSampling(shape)
 

@@ -4,18 +4,15 @@
 docs/fewer_points.md. ``make stress`` tries every tolerance, the slow test two of them.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
-from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from calibration_surfaces import KnownSurface, all_surfaces, analytic_surfaces, network_surfaces
+from calibration_surfaces import all_surfaces, analytic_surfaces, network_surfaces
 
 from landscape.record.checks import PointStatus
-from landscape.sampling.adaptive_sampling import AdaptiveSampling, Interpolated
+from landscape.sampling.adaptive_sampling import AdaptiveSampling
 
 # How many times fewer points are measured, at least, as the mean over all surfaces.
 ABSOLUTE = {0.05: 4.8, 0.01: 3.7, 0.003: 2.3, 0.001: 1.8}
@@ -27,7 +24,7 @@ SETTINGS = [
 TRIED = SETTINGS if os.environ.get("EVERY_TOLERANCE") == "1" else [SETTINGS[1], SETTINGS[6]]
 
 
-def measured(truth: np.ndarray, tolerance: float, *, relative: bool) -> Interpolated:
+def measured(truth, tolerance, *, relative):
     """What a survey returns."""
     loss, status = np.full(truth.shape, np.nan), np.zeros(truth.shape, np.uint8)
     sampling = AdaptiveSampling(truth.shape, tolerance, relative=relative)
@@ -37,7 +34,7 @@ def measured(truth: np.ndarray, tolerance: float, *, relative: bool) -> Interpol
     return sampling.fill({"loss": loss}, status)
 
 
-def errors(loss: np.ndarray, truth: np.ndarray, *, relative: bool) -> np.ndarray:
+def errors(loss, truth, *, relative):
     """The error at each point as the tolerance counts it; infinite where NaN and numbers are mixed up."""
     finite, found = np.isfinite(truth), np.isfinite(loss)
     both = finite & found
@@ -53,10 +50,10 @@ def errors(loss: np.ndarray, truth: np.ndarray, *, relative: bool) -> np.ndarray
 class Claims:
     """What was claimed of some surfaces, and what was true."""
 
-    def __init__(self, surfaces: Iterable[KnownSurface], tolerance: float, *, relative: bool) -> None:
+    def __init__(self, surfaces, tolerance, *, relative):
         self.claims = self.false = self.twice = self.bounds = self.bounds_broken = 0
-        self.saved: list[float] = []
-        self.false_families: Counter[str] = Counter()
+        self.saved = []
+        self.false_families = Counter()
         for surface in surfaces:
             result = measured(surface.loss, tolerance, relative=relative)
             error = errors(result.metrics["loss"], surface.loss, relative=relative)
@@ -71,7 +68,7 @@ class Claims:
                 self.bounds += 1
                 self.bounds_broken += bool((error[gaps] > tolerance).mean() > result.report.share_beyond_95)
 
-    def __str__(self) -> str:
+    def __str__(self):
         worst = ", ".join(f"{family} {count}" for family, count in self.false_families.most_common(3))
         return (
             f"false {100 * self.false / self.claims:4.1f} %, beyond twice {100 * self.twice / self.claims:4.1f} %, "
@@ -80,7 +77,7 @@ class Claims:
 
 
 @pytest.fixture(scope="module")
-def every_surface() -> list[KnownSurface]:
+def every_surface():
     surfaces = list(all_surfaces())
     assert len(surfaces) >= 300
     assert len({surface.family for surface in surfaces}) >= 11
@@ -89,9 +86,7 @@ def every_surface() -> list[KnownSurface]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("tolerance", "relative", "saved"), TRIED)
-def test_one_claim_in_twenty_is_false_at_most(
-    every_surface: list[KnownSurface], tolerance: float, relative: bool, saved: float
-) -> None:
+def test_one_claim_in_twenty_is_false_at_most(every_surface, tolerance, relative, saved):
     found = Claims(every_surface, tolerance, relative=relative)
     print(f"\n{'relative' if relative else 'absolute'} {tolerance}: {found}")
     assert found.claims >= 0.95 * len(every_surface)
@@ -103,7 +98,7 @@ def test_one_claim_in_twenty_is_false_at_most(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("tolerance", "relative", "saved"), [SETTINGS[1], SETTINGS[6]])
-def test_a_sample_of_all_surfaces(tolerance: float, relative: bool, saved: float) -> None:
+def test_a_sample_of_all_surfaces(tolerance, relative, saved):
     surfaces = [*analytic_surfaces(2), *network_surfaces(1)]
     found = Claims(surfaces, tolerance, relative=relative)
     assert found.false <= 0.05 * found.claims

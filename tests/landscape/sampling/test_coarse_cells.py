@@ -1,7 +1,5 @@
 """Which measured point covers each pending one, against a search by hand and the order in which grids are measured."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -16,14 +14,14 @@ from landscape.sampling.sampling import full_grid
 MEASURED, FAILED, PENDING = PointStatus.MEASURED, PointStatus.FAILED, PointStatus.PENDING
 
 
-def begun(shape: tuple[int, ...], count: int) -> np.ndarray:
+def begun(shape, count):
     """Returns the status after the first points of the order in which a grid is measured."""
     status = np.full(shape, PENDING, np.uint8)
     status.flat[list(itertools.islice(full_grid(shape), count))] = MEASURED
     return status
 
 
-def coarsest_cell(shape: tuple[int, ...]) -> list[int]:
+def coarsest_cell(shape):
     levels = GridLevels.of(shape)
     nodes = levels.steps[0].coarse if levels.steps else levels.first
     return [int(np.diff(each).max(initial=1)) for each in nodes][-len(shape) :]
@@ -31,7 +29,7 @@ def coarsest_cell(shape: tuple[int, ...]) -> list[int]:
 
 @pytest.mark.parametrize("shape", [(40, 40), (9, 23), (57,), (1, 30), (30, 1)])
 @pytest.mark.parametrize("seed", range(4))
-def test_any_set_of_points_against_a_search_by_hand(shape: tuple[int, ...], seed: int) -> None:
+def test_any_set_of_points_against_a_search_by_hand(shape, seed):
     random = np.random.default_rng(seed)
     share = (0.02, 0.1, 0.4, 0.9)[seed]
     status = random.choice(
@@ -60,7 +58,7 @@ def test_any_set_of_points_against_a_search_by_hand(shape: tuple[int, ...], seed
 
 
 @pytest.mark.parametrize("shape", [(40, 40), (21, 50), (101,)])
-def test_a_whole_grid_of_the_order_leaves_nothing_uncovered_in_rectangles(shape: tuple[int, ...]) -> None:
+def test_a_whole_grid_of_the_order_leaves_nothing_uncovered_in_rectangles(shape):
     levels = GridLevels.of(shape)
     for rows, columns in [levels.steps[0].coarse, *(step.fine for step in levels.steps[:-1])]:
         status = np.full(levels.shape, PENDING, np.uint8)
@@ -74,26 +72,26 @@ def test_a_whole_grid_of_the_order_leaves_nothing_uncovered_in_rectangles(shape:
         assert (column == column[:1]).all()
 
 
-def test_no_holes_between_a_finer_grid_and_a_coarser_one() -> None:
+def test_no_holes_between_a_finer_grid_and_a_coarser_one():
     for count in range(16, 200, 7):
         status = begun((50, 50), count)
         assert (covering_points(status) >= 0).sum() == 2500 - count
 
 
-def test_two_percent_cover_nearly_everything() -> None:
+def test_two_percent_cover_nearly_everything():
     for side in (40, 100, 400):
         status = begun((side, side), side * side // 50)
         assert (covering_points(status) >= 0).sum() == (status == PENDING).sum()
 
 
-def test_what_is_measured_first_of_an_adaptive_landscape_is_coarse_as_well() -> None:
+def test_what_is_measured_first_of_an_adaptive_landscape_is_coarse_as_well():
     status = np.full((40, 40), PENDING, np.uint8)
     asked = AdaptiveSampling((40, 40)).next_points(np.full((40, 40), np.nan), status)
     status.flat[asked[:32]] = MEASURED
     assert (covering_points(status) >= 0).sum() == 1600 - 32
 
 
-def test_a_failed_point_covers_nothing_and_no_other_point_steps_in() -> None:
+def test_a_failed_point_covers_nothing_and_no_other_point_steps_in():
     status = begun((40, 40), 16)
     whole = covering_points(status)
     lost = int(np.flatnonzero(status.reshape(-1) == MEASURED)[5])
@@ -101,13 +99,13 @@ def test_a_failed_point_covers_nothing_and_no_other_point_steps_in() -> None:
     np.testing.assert_array_equal(covering_points(status), np.where(whole == lost, -1, whole))
 
 
-def test_interpolated_points_cover_nothing() -> None:
+def test_interpolated_points_cover_nothing():
     status = np.full((9, 9), PENDING, np.uint8)
     status[4, 4] = PointStatus.INTERPOLATED
     assert (covering_points(status) == -1).all()
 
 
-def test_a_far_point_covers_its_own_surroundings_alone() -> None:
+def test_a_far_point_covers_its_own_surroundings_alone():
     status = np.full((40, 40), PENDING, np.uint8)
     status[20, 20] = MEASURED
     rows, columns = np.nonzero(covering_points(status) >= 0)
@@ -116,7 +114,7 @@ def test_a_far_point_covers_its_own_surroundings_alone() -> None:
     assert len(rows) < 0.85 * (2 * reach + 1) ** 2
 
 
-def test_values_are_those_of_the_points_and_nothing_else_gets_one() -> None:
+def test_values_are_those_of_the_points_and_nothing_else_gets_one():
     status = begun((20, 20), 9)
     values = np.where(status == MEASURED, np.random.default_rng(0).normal(size=(20, 20)), np.nan)
     shown, points = coarse_values(values, status), covering_points(status)
@@ -129,5 +127,5 @@ def test_values_are_those_of_the_points_and_nothing_else_gets_one() -> None:
 
 
 @pytest.mark.parametrize("status", [PENDING, MEASURED])
-def test_nothing_to_cover_or_nothing_to_cover_it_with(status: PointStatus) -> None:
+def test_nothing_to_cover_or_nothing_to_cover_it_with(status):
     assert (covering_points(np.full((5, 7), status, np.uint8)) == -1).all()

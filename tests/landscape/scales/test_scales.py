@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from figure_cases import build, build_line, draw
@@ -18,7 +14,7 @@ DRAWINGS = [plot_contour, plot_surface]
 
 
 class TestScale:
-    def test_positive_values_over_decades_are_logarithmic(self) -> None:
+    def test_positive_values_over_decades_are_logarithmic(self):
         scale = choose_scale(np.geomspace(0.03, 40, 50))
         assert scale.kind == "log"
         assert (scale.low, scale.high) == (0.03, 40)
@@ -26,26 +22,26 @@ class TestScale:
         assert scale.texts() == ["0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "20"]
         assert (scale.extend, scale.label("loss")) == ("neither", "loss (log scale)")
 
-    def test_narrow_and_negative_values_are_linear(self) -> None:
+    def test_narrow_and_negative_values_are_linear(self):
         assert choose_scale(np.linspace(2, 3, 50)).kind == "linear"
         scale = choose_scale(np.linspace(-3, 3, 50))
         assert scale.kind == "linear"
         assert 0 in scale.levels
         assert scale.label("loss") == "loss"
 
-    def test_both_signs_over_decades_are_logarithmic_around_zero(self) -> None:
+    def test_both_signs_over_decades_are_logarithmic_around_zero(self):
         scale = choose_scale(np.sinh(np.linspace(-12, 12, 101)))
         assert scale.kind == "symlog"
         assert 0 in scale.levels
         assert scale.levels[0] < -100
         assert scale.label("loss") == "loss (log scale around 0)"
 
-    def test_nan_and_infinities_have_no_say(self) -> None:
+    def test_nan_and_infinities_have_no_say(self):
         values = np.geomspace(0.03, 40, 50)
         with_others = np.concatenate([values, [np.nan, np.inf, -np.inf]])
         assert repr(choose_scale(with_others)) == repr(choose_scale(values))
 
-    def test_outliers_do_not_take_all_the_colours(self) -> None:
+    def test_outliers_do_not_take_all_the_colours(self):
         values = np.concatenate([np.linspace(2.0, 2.1, 500), [1e6]])
         scale = choose_scale(values)
         assert scale.kind == "linear"
@@ -54,7 +50,7 @@ class TestScale:
         assert scale.extend == "max"
         assert scale.label("loss") == "loss (clipped above 2.1)"
 
-    def test_zeros_do_not_prevent_a_logarithm(self) -> None:
+    def test_zeros_do_not_prevent_a_logarithm(self):
         scale = choose_scale(np.concatenate([[0.0], np.geomspace(1e-3, 1, 30)]))
         assert scale.kind == "log"
         assert scale.low == 1e-3
@@ -66,7 +62,7 @@ class TestScale:
         low = np.concatenate([[0.0, 1e-9], np.geomspace(1, 9, 30)])
         assert choose_scale(low, "log").label("loss") == "loss (log scale, clipped below 1, 0 drawn as 1)"
 
-    def test_a_path_below_the_grid_is_not_drawn_below_its_zeros(self) -> None:
+    def test_a_path_below_the_grid_is_not_drawn_below_its_zeros(self):
         data = build()
         data.metrics["loss"][:3] = 0.0
         data.checkpoints.projected["loss"][4] = 1e-3
@@ -75,21 +71,21 @@ class TestScale:
         assert scale.tall.label("loss") == "loss (log scale, 0 drawn as 0.001)"
         assert (scale.heights(data.loss[:3]) == scale.forward(1e-3)).all()
 
-    def test_a_zero_is_drawn_where_the_label_says_on_curves_too(self) -> None:
+    def test_a_zero_is_drawn_where_the_label_says_on_curves_too(self):
         ax = plot_profile(Landscape(build_line([3.0, 0.1, 0.0, 0.02, 2.0])))
         assert ax.get_ylabel() == "loss (log scale, 0 drawn as 0.02)"
         for name in ("loss", "measured points"):
             (curve,) = [item for item in ax.get_lines() if item.get_label() == name]
             assert curve.get_ydata().tolist() == [3.0, 0.1, 0.02, 0.02, 2.0]
 
-    def test_all_pictures_draw_zeros_as_the_same_value(self) -> None:
+    def test_all_pictures_draw_zeros_as_the_same_value(self):
         data = build()
         data.metrics["loss"][:3] = 0.0
         lows = {landscape_scale(data, path=path).low for path in (True, False)}
         assert lows == {0.02}  # of the origin, below the whole grid
         assert "0 drawn as 0.02" in plot_contour(Landscape(data)).figure.axes[1].get_ylabel()
 
-    def test_shares_are_linear_and_losses_of_the_same_values_are_not(self) -> None:
+    def test_shares_are_linear_and_losses_of_the_same_values_are_not(self):
         values = np.geomspace(0.004, 0.98, 50)
         for metric in ("accuracy", "top-5 accuracy", "F1"):
             assert choose_scale(values, metric=metric).kind == "linear"
@@ -105,7 +101,7 @@ class TestScale:
         assert choose_scale(100 * values, metric="accuracy").kind == "log"
         assert choose_scale(1e-4 * values, metric="brightness").kind == "log"
 
-    def test_a_clip_beyond_all_values_is_refused(self) -> None:
+    def test_a_clip_beyond_all_values_is_refused(self):
         values = np.append(np.linspace(0.4, 11.8, 30), np.inf)
         for clip in ((100, None), (100, 200), 0.1, (None, 0.1)):
             with pytest.raises(
@@ -115,21 +111,21 @@ class TestScale:
         assert choose_scale(values, clip=100).high == 100
         assert choose_scale(values, clip=(11, None)).low == 11
 
-    def test_a_clip_must_hold_a_value_of_one_of_several_landscapes(self) -> None:
+    def test_a_clip_must_hold_a_value_of_one_of_several_landscapes(self):
         low, high = build(), build()
         high.metrics["loss"][...] += 1000
         assert joint_scale([low, high], clip=(1000, None)).low == 1000
         with pytest.raises(ValueError, match="clip must be a range that holds some of the values"):
             joint_scale([low, high], clip=(5000, None))
 
-    def test_differences_of_shares_are_linear(self) -> None:
+    def test_differences_of_shares_are_linear(self):
         values = np.append(np.geomspace(1e-4, 1e-3, 50), 0.5)
         assert choose_scale(values, symmetric=True, metric="accuracy").kind == "linear"
         assert choose_scale(values, symmetric=True, metric="loss").kind == "symlog"
 
     @pytest.mark.slow
     @pytest.mark.parametrize("plot", [*DRAWINGS, plot_contour_lines, plot_heatmap])
-    def test_pictures_of_an_accuracy_are_linear(self, plot: Any) -> None:
+    def test_pictures_of_an_accuracy_are_linear(self, plot):
         data = build()
         data.metrics["accuracy"][:] = np.exp(-data.metrics["loss"])
         assert data.metrics["accuracy"].min() < 0.1 * data.metrics["accuracy"].max()
@@ -142,7 +138,7 @@ class TestScale:
             if not logarithmic:
                 assert {"0.2", "0.4", "0.6", "0.8"} <= set(written)
 
-    def test_levels_are_round_inside_and_about_as_many_as_asked(self) -> None:
+    def test_levels_are_round_inside_and_about_as_many_as_asked(self):
         for low, high in ((0.03, 40), (1e-12, 1e9), (1, 2), (7.1, 7.2), (1e-300, 1e300), (3, 90)):
             for count in (4, 8, 12, 24):
                 for kind in ("linear", "log"):
@@ -153,14 +149,14 @@ class TestScale:
                     assert levels[-1] <= high * (1 + 1e-12)
 
     @pytest.mark.parametrize("kind", ["linear", "log", "symlog"])
-    def test_heights_and_values_are_inverse_and_keep_the_order(self, kind: str) -> None:
+    def test_heights_and_values_are_inverse_and_keep_the_order(self, kind):
         values = np.array([-50, -1, -0.01, 0, 0.3, 2, 900.0]) if kind != "log" else np.geomspace(1e-5, 1e5, 9)
         scale = choose_scale(values, kind)
         heights = scale.forward(values)
         assert (np.diff(heights) > 0).all()
         np.testing.assert_allclose(scale.height_values(heights), values, atol=1e-12)
 
-    def test_numbers_are_short_and_tell_neighbours_apart(self) -> None:
+    def test_numbers_are_short_and_tell_neighbours_apart(self):
         assert number_text(1e-5) == "1e-5"
         assert number_text(0.25) == "0.25"
         assert number_text(2.5e7) == "2.5e7"
@@ -190,12 +186,12 @@ class TestScale:
             ({"clip": np.nan}, ValueError, "clip must be finite"),
         ],
     )
-    def test_wrong_arguments(self, arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    def test_wrong_arguments(self, arguments, error, message):
         with pytest.raises(error, match=message):
             choose_scale(np.linspace(-9, 0, 10), **arguments)
 
     @pytest.mark.parametrize("plot", [*DRAWINGS, plot_contour_lines, plot_heatmap])
-    def test_wrong_options_of_pictures(self, plot: Any) -> None:
+    def test_wrong_options_of_pictures(self, plot):
         for options, error, message in (
             ({"metric": "recall"}, KeyError, "no metric 'recall'"),
             ({"trajectory": 1}, TypeError, "trajectory must be a bool"),
@@ -207,14 +203,14 @@ class TestScale:
                 plot(Landscape(build()), **options)
 
 
-def _shares_of_colours(scale: Any, values: Any) -> Any:
+def _shares_of_colours(scale, values):
     return np.sort(np.ma.filled(scale.norm()(scale.shown(values)), np.nan).ravel())
 
 
 class TestOutliers:
     @pytest.mark.parametrize("corner", [30.0, 1e3, 1e6, 1e12])
     @pytest.mark.parametrize("kind", ["auto", "linear", "log"])
-    def test_most_points_get_most_colours(self, corner: float, kind: str) -> None:
+    def test_most_points_get_most_colours(self, corner, kind):
         """The case that was seen: 97 % below 2.2, a corner at 1e6."""
         x, y = np.linspace(-1, 1, 41), np.linspace(-1, 1, 41)[:, None]
         loss = 0.2 + x**2 + y**2
@@ -230,7 +226,7 @@ class TestOutliers:
             bar = plot_contour(Landscape(build(loss)), scale=kind).figure.axes[1]
             assert bar.get_ylabel().replace("\n", " ") == scale.label("loss")
 
-    def test_below_zero_too(self) -> None:
+    def test_below_zero_too(self):
         values = np.concatenate([np.linspace(-2, 2, 970), -np.geomspace(10, 1e6, 30)])
         for kind in ("linear", "symlog"):
             scale = choose_scale(values, kind)
@@ -239,13 +235,13 @@ class TestOutliers:
             assert scale.clipped_below
             assert not scale.clipped_above
 
-    def test_a_difference_keeps_zero_in_the_middle(self) -> None:
+    def test_a_difference_keeps_zero_in_the_middle(self):
         values = np.concatenate([np.linspace(-2, 2, 970), np.geomspace(10, 1e6, 30)])
         scale = choose_scale(values, "linear", symmetric=True)
         assert scale.low == -scale.high
         assert np.quantile(np.abs(values), 0.95) / scale.high >= 0.6
 
-    def test_a_narrow_minimum_and_a_narrow_peak_of_accuracy_are_no_outliers(self) -> None:
+    def test_a_narrow_minimum_and_a_narrow_peak_of_accuracy_are_no_outliers(self):
         x, y = np.linspace(-1, 1, 41), np.linspace(-1, 1, 41)[:, None]
         well = np.exp(-((x**2 + y**2) / 0.01))
         scale = choose_scale(2.3 - 1.9 * well)
@@ -258,7 +254,7 @@ class TestOutliers:
         far=st.lists(st.floats(-1e30, 1e30), max_size=10),
         kind=st.sampled_from(["auto", "linear"]),
     )
-    def test_whatever_the_values_are(self, values: list[float], far: list[float], kind: str) -> None:
+    def test_whatever_the_values_are(self, values, far, kind):
         every = np.array(values + far[: len(values) // 20])
         scale = choose_scale(every, kind)
         if scale.flat or scale.kind == "log":
@@ -271,7 +267,7 @@ class TestOutliers:
 
 
 class TestLevels:
-    def test_a_crowded_smooth_plane_gets_quantiles_and_a_noisy_one_does_not(self) -> None:
+    def test_a_crowded_smooth_plane_gets_quantiles_and_a_noisy_one_does_not(self):
         x = np.linspace(-1, 1, 41)
         smooth = 1 + 0.02 * (x**2 + x[:, None] ** 2)
         smooth[:2, :2] = 0.02
@@ -281,13 +277,13 @@ class TestLevels:
         assert choose_scale(noisy, "log", clip=(0.02, 2)).spacing == "log"
         assert not crowded(smooth[:3, :3], np.array([1.0]))
 
-    def test_quantile_levels_are_as_round_as_they_can_be(self) -> None:
+    def test_quantile_levels_are_as_round_as_they_can_be(self):
         assert quantile_levels(np.linspace(0, 1, 1001), 4).tolist() == [0.2, 0.4, 0.6, 0.8]
         close = quantile_levels(np.linspace(1, 1.001, 1001), 3)
         assert close.tolist() == [1.0003, 1.0005, 1.0008] or np.allclose(close, [1.00025, 1.0005, 1.00075])
         assert quantile_levels(np.ones(9), 5).tolist() == [1.0]
 
-    def test_quantiles_divide_all_values_into_equal_shares(self) -> None:
+    def test_quantiles_divide_all_values_into_equal_shares(self):
         values = np.random.default_rng(0).exponential(size=(20, 50))
         below = np.searchsorted(np.sort(values.ravel()), quantile_levels(values, 4))
         np.testing.assert_allclose(np.diff([0, *below, values.size]), 200, atol=25)
@@ -295,16 +291,16 @@ class TestLevels:
 
 class TestTicks:
     @pytest.mark.parametrize("values", [np.linspace(0.11, 0.98, 99), np.geomspace(1, 9, 99), np.linspace(-7, 3.9, 50)])
-    def test_a_linear_axis_has_numbers_over_most_of_its_length(self, values: Any) -> None:
+    def test_a_linear_axis_has_numbers_over_most_of_its_length(self, values):
         scale = choose_scale(values, "linear")
         ticks = scale.ticks()
         assert np.ptp(ticks) >= 0.8 * (scale.high - scale.low)
         assert 3 <= len(ticks) <= 12
 
-    def test_on_a_surface_whose_levels_crowd(self) -> None:
+    def test_on_a_surface_whose_levels_crowd(self):
         x, y = np.linspace(-1, 1, 41), np.linspace(-1, 1, 41)[:, None]
         loss = 1 + (x**2 + y**2) ** 4
-        ax: Any = plot_surface(Landscape(build(loss)), scale="linear", trajectory=False)
+        ax = plot_surface(Landscape(build(loss)), scale="linear", trajectory=False)
         scale = choose_scale(loss, "linear", count=8)
         ticks = ax.get_zticks()
         assert np.ptp(ticks) >= 0.8 * (scale.high - scale.low)

@@ -1,7 +1,5 @@
 """The sweep over a grid against gudhi's cubical complex, and the laws that it must obey."""
 
-from __future__ import annotations
-
 import gudhi
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """What is said of minima: where they are, how deep, which count, and what was left out."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is said of minima by ``landscape info``, as text and as JSON, and on the page."""
 
-from __future__ import annotations
-
 import json
 import math
 
