@@ -58,11 +58,7 @@ def callback_fn() -> tuple[Any, ...]:
 
 
 def main(images: Path | None) -> None:
-    """Prints a row for each pair of seeds.
-
-    Args:
-        images: where pictures of the first pair go, or None.
-    """
+    """Prints a row for each pair of seeds."""
     heights: dict[str, list[float]] = {"straight": [], "aligned": [], "curved": []}
     print("| seeds | straight | aligned | along the curve | align | connect |\n|---|---|---|---|---|---|")
     for first, second in PAIRS:

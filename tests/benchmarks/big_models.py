@@ -44,13 +44,7 @@ PASSES_OF_A_PLANE = 4
 
 @dataclass
 class MemoryWatch:
-    """Samples the anonymous resident memory of processes, in bytes.
-
-    Attributes:
-        processes: their ids.
-        peak: the largest sample of each.
-        last: the newest.
-    """
+    """Samples the anonymous resident memory of processes, in bytes."""
 
     processes: list[int]
     peak: dict[int, int] = field(default_factory=dict)

@@ -26,14 +26,7 @@ BATCH = 32
 
 @dataclass
 class Training:
-    """What was measured of one training, in seconds.
-
-    Attributes:
-        loop: from the first step to the last.
-        writing: how long its end waits for the disk.
-        saves: the training thread's wall clock of each checkpoint.
-        processor: its processor time of each checkpoint.
-    """
+    """Seconds of one training: its steps, waiting for the disk at the end, and the thread's own of each checkpoint."""
 
     loop: float
     writing: float

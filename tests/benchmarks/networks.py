@@ -101,14 +101,7 @@ def read_work(path: str | Path) -> tuple[nn.Module, dict[str, Any]]:
 
 
 def prepare_work(path: Path, name: str, samples: int, epochs: int) -> None:
-    """Trains a network on scikit-learn's digits and writes it with samples and two directions.
-
-    Args:
-        path: the file.
-        name: of the network.
-        samples: how many are measured.
-        epochs: how long it is trained, at most.
-    """
+    """Trains a network on scikit-learn's digits and writes it with samples and two directions."""
     from sklearn.datasets import load_digits
 
     from landscape import random_plane

@@ -30,13 +30,7 @@ def gallery():
 
 
 def run_page(page, folder, programs=Path(sys.executable).parent):
-    """Runs a page's blocks in their order; returns what they printed.
-
-    Args:
-        page: its path below ``docs``.
-        folder: in which somebody follows it.
-        programs: the folder of the ``python`` and the ``landscape`` that run.
-    """
+    """Runs a page's blocks in their order in a folder, with the programs of another; returns what they printed."""
     printed = []
     for position, (language, title, code) in enumerate(blocks(page)):
         if language == "python":

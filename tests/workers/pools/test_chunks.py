@@ -38,14 +38,9 @@ def keys(chunk):
 
 
 def drive(tasks, workers, speed, die, lose=lambda: False):
-    """Plays workers with two chunks in flight each.
+    """Plays workers with two chunks in flight each; returns what was measured, given up, measured at a death.
 
-    Args:
-        die: whether measuring a chunk kills its worker.
-        lose: whether, when the second chunk kills, the first one's result is lost on its way.
-
-    Returns:
-        Keys that were measured, keys that were given up, and how often each was measured when a worker died.
+    Where the second chunk kills and ``lose`` says so, the first one's result is lost on its way.
     """
     queue = ChunkQueue(iter(tasks), workers)
     in_flight = [deque() for _ in range(workers)]
