@@ -60,9 +60,6 @@ def run_context():
     return RunContext(CallbackParameters(mode="train"))
 
 
-# CallbackParameters
-
-
 def test_keys_are_attributes_and_a_missing_one_is_an_attribute_error():
     params = CallbackParameters(mode="train")
     params.cur_step_num = 3
@@ -87,9 +84,6 @@ def test_parameters_survive_copy_and_pickle():
         assert isinstance(other, CallbackParameters)
         assert other == params
         assert other.losses == [1, 2]
-
-
-# RunContext
 
 
 @pytest.mark.parametrize("kind", [dict, CallbackParameters])
@@ -123,9 +117,6 @@ def test_a_stop_is_sticky(run_context):
     assert run_context.get_stop_requested() is True
 
 
-# Callback
-
-
 def test_a_callback_enters_as_itself_and_swallows_nothing():
     callback = Callback()
     with callback as inside:
@@ -156,9 +147,6 @@ def test_the_new_hook_wins_for_its_phase_alone(run_context):
     callback.on_eval_step_end(run_context)
     callback.on_train_end(run_context)
     assert callback.calls == ["on_train_step_end", "on_eval_step_end", "step_end", "end"]
-
-
-# CallbackManager
 
 
 @pytest.mark.parametrize("wrong", [3, "callback", {"a": Callback()}, Callback, iter([])])
@@ -315,9 +303,6 @@ def test_on_exception_reaches_all_and_keeps_the_error(run_context):
     assert diary == ["a.on_exception", "b.on_exception"]
     assert len(error.__notes__) == 1
     assert "a.on_exception failed" in error.__notes__[0]
-
-
-# Legacy hooks in fit
 
 
 class Inherits(OldStyle):

@@ -47,9 +47,6 @@ def on_accelerator(value):
     return torch.tensor(value).as_subclass(OnAccelerator)
 
 
-# The constructor
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
@@ -61,9 +58,6 @@ def on_accelerator(value):
 def test_wrong_arguments(arguments, error, text):
     with pytest.raises(error, match=text):
         LossMonitor(**arguments)
-
-
-# The loss of a step
 
 
 @pytest.mark.parametrize(
@@ -127,9 +121,6 @@ from collectors.callbacks import callback, callback_manager, function_callbacks,
 assert callback.step_loss([2.0, 1.0]) == 2.0
 sys.exit('torch' in sys.modules)"""
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-# What is printed
 
 
 @pytest.mark.parametrize(
@@ -201,9 +192,6 @@ def test_works_without_a_begin_hook_and_with_a_plain_dict(capsys):
     run_context = type(context())({"cur_step_num": 3, "batch_num": 2, "cur_epoch_num": 2, "net_outputs": [0.5, 1]})
     LossMonitor().step_end(run_context)
     assert capsys.readouterr().out == "epoch: 2 step: 1, loss is 0.5\n"
-
-
-# Losses that are not finite
 
 
 @pytest.mark.parametrize("loss", [NAN, INFINITY, -INFINITY])
@@ -285,9 +273,6 @@ def test_a_failed_run_leaves_nothing_for_the_next(capsys):
         model().train(1, batches([1.0, 2.0, NAN]), monitor)
     model().train(1, batches([1.0, 2.0, 3.0]), monitor)
     assert capsys.readouterr().out == "epoch: 1 step: 3, loss is 3.0\n"
-
-
-# Losses on an accelerator
 
 
 def steps(monitor, losses, first=1):

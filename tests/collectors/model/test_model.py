@@ -114,9 +114,6 @@ def fail(run_context):
     raise ArithmeticError("the hook failed")
 
 
-# The order of hooks
-
-
 def test_the_order_of_hooks():
     trained, evaluated, fitted = Recorder(), Recorder(), Recorder()
     build().train(2, batches(), trained)
@@ -153,9 +150,6 @@ def test_fit_without_validation_is_train():
     assert_equal_weights(model.network, plain_training(network(), batches(), 2))
 
 
-# Stopping
-
-
 @pytest.mark.parametrize("hook", [hook for hook in HOOKS if hook != "on_train_end"])
 def test_a_stop_from_any_hook_stops_fit(hook):
     recorder = Recorder(at=hook, action=request_stop)
@@ -186,9 +180,6 @@ def test_a_stop_from_any_hook_stops_eval(hook):
     assert recorder.diary.count("on_eval_step_end") == (1 if hook in short else 3)
     assert recorder.diary[-3:] == ["on_eval_epoch_end", "on_eval_end", "exit"]
     assert set(result) == {"accuracy"}
-
-
-# Errors in hooks
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
@@ -234,9 +225,6 @@ def test_a_true_exit_value_does_not_hide_an_error():
 
     with pytest.raises(ArithmeticError):
         build().train(1, batches(), Swallows(at="on_train_end", action=fail))
-
-
-# Legacy hooks, built-in callbacks
 
 
 class OldStyle(Callback):
@@ -299,9 +287,6 @@ def test_built_in_callbacks_choose_whether_they_hear_fit_evaluations():
     assert "on_eval_end" in curious.diary
     model.eval(batches(), quiet)
     assert "on_eval_end" in quiet.diary
-
-
-# cb_params
 
 
 class Snapshots(Callback):
@@ -424,9 +409,6 @@ def test_the_raw_network_of_a_wrapped_one():
     assert snapshots.taken["on_train_begin"][0].network is raw
     assert snapshots.taken["on_train_begin"][0].train_network is wrapped
     assert model.network is wrapped
-
-
-# Training
 
 
 class Unsized:
@@ -624,9 +606,6 @@ def test_nan_stays_nan():
     assert np.isnan(end.eval_results["eval_loss"])
 
 
-# Evaluation and metrics
-
-
 @pytest.mark.parametrize("batch_sizes", [(10,), (4, 4, 2), (7, 3), (1,) * 10])
 def test_results_do_not_depend_on_the_batch_size(batch_sizes):
     inputs, targets = (torch.cat(part) for part in zip(*batches((10,)), strict=True))
@@ -722,9 +701,6 @@ def test_samples_are_counted_along_the_first_axis(inputs, targets, count):
     assert sample_count(inputs, targets) == count
 
 
-# Precision, device, progress, sinks
-
-
 @pytest.mark.parametrize(
     ("level", "expected"), [("O0", torch.float32), ("O2", torch.bfloat16), ("auto", torch.float32)]
 )
@@ -803,9 +779,6 @@ def test_sinks_warn_and_change_nothing(mode):
         model.train(1, batches(), dataset_sink_mode=True)
     with pytest.warns(UserWarning, match="dataset_sink_mode=True has no effect"):
         model.eval(batches(), dataset_sink_mode=True)
-
-
-# Errors
 
 
 @pytest.mark.parametrize(

@@ -118,9 +118,6 @@ def steps_of(directory, tag):
     return [item.step for item in reader(tag)]
 
 
-# Which items: the merge rule and each key
-
-
 @pytest.mark.parametrize(
     ("specified", "keep", "expected"),
     [
@@ -160,9 +157,6 @@ def test_landscapes_alone_are_opt_in(tmp_path):
     model().train(1, pictures(), collector(tmp_path / "c"))
     assert "ckpt_dir" not in names(tmp_path / "c")
     assert items == {"collect_landscape": {"intervals": [range(3)]}}
-
-
-# Which steps
 
 
 @pytest.mark.parametrize(
@@ -261,9 +255,6 @@ def test_values_of_evaluations_are_not_captured(tmp_path):
     model(network).fit(1, pictures(8, 4), pictures(7, 7), callbacks=watching)
     assert shapes == [4, 4, 7]
     assert scalars(tmp_path, "size") == [(1, 4.0), (2, 4.0)]
-
-
-# What the items hold
 
 
 def test_the_learning_rate_is_the_one_that_the_step_used(tmp_path):
@@ -409,9 +400,6 @@ def test_training_is_the_same_with_and_without_a_collector(tmp_path):
     assert len(RunDirectory(tmp_path).metadata.files) == 3
 
 
-# Lineage
-
-
 @pytest.mark.parametrize("first", [True, False], ids=["before the checkpoint callback", "after it"])
 def test_train_lineage(tmp_path, first):
     data = tmp_path / "data"
@@ -555,9 +543,6 @@ def test_the_data_set_graph(tmp_path):
     assert leaf["children"] == []
 
 
-# Files
-
-
 def test_max_file_size_and_export_options(tmp_path):
     watching = only(
         tmp_path, "collect_metric", collect_freq=1, max_file_size=1000, export_options={"tensor_format": "npy"}
@@ -640,9 +625,6 @@ def test_a_loss_that_is_no_number_ends_the_metric_not_the_training(tmp_path):
     with pytest.warns(UserWarning, match=r"collect_metric records no more in this run: .*net_outputs must be") as told:
         words(watching)
     assert len(told) == 1
-
-
-# watch
 
 
 def test_a_hand_written_loop(tmp_path):

@@ -128,9 +128,6 @@ def test_what_is_not_wanted_is_not_read(tmp_path):
         assert list(read_state_dict(tmp_path / "a.pt")) == ["a"]
 
 
-# Files that ask for more than they are
-
-
 class Call:
     """A pickle that calls a function."""
 
