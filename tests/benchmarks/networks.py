@@ -68,7 +68,7 @@ class Perceptron(nn.Sequential):
 
     def __init__(self) -> None:
         super().__init__(
-            *(nn.Flatten(), nn.Linear(1024, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)),
+            *(nn.Flatten(), nn.Linear(1024, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
         )
 
 

@@ -158,14 +158,7 @@ def page(found: Sequence[Results], pictures: Sequence[str], date: str, machine: 
         lines += ["", "How each computed:", ""]
         for row in results.rows:
             lines += [f"- {row.name}: {plan}." for plan in dict.fromkeys(row.plans)]
-    lines += [
-        "",
-        "## The same picture with fewer points",
-        "",
-        *textwrap.wrap(_PICTURES, _WIDTH),
-        "",
-        *pictures,
-    ]
+    lines += ["", "## The same picture with fewer points", "", *textwrap.wrap(_PICTURES, _WIDTH), "", *pictures]
     return "\n".join(lines) + "\n"
 
 

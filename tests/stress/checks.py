@@ -98,14 +98,7 @@ def undisturbed(size):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
         landscape.evaluate(
-            plane(),
-            callback_of(os.devnull, 0.0),
-            x=x,
-            y=y,
-            device_ids=[0],
-            output=path,
-            plan=PLAN,
-            progress=False,
+            plane(), callback_of(os.devnull, 0.0), x=x, y=y, device_ids=[0], output=path, plan=PLAN, progress=False
         )
         return _digest(path.read_bytes())
 

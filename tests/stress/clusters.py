@@ -28,11 +28,7 @@ class SmallCluster:
         variables[FOLDER] = str(self._folder)
         variables["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, HERE, HERE.parent / "support")))
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                str(HERE / "cluster_process.py"),
-                json.dumps({"nodes": nodes, "cpus": cpus}),
-            ],
+            [sys.executable, str(HERE / "cluster_process.py"), json.dumps({"nodes": nodes, "cpus": cpus})],
             env=variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

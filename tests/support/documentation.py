@@ -49,13 +49,7 @@ def _run(command, folder, programs):
     path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "MPLBACKEND": "Agg"}
     result = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE * 4,
-        check=False,
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE * 4, check=False
     )
     assert result.returncode == 0, f"{command}\n{result.stdout[-1500:]}\n{result.stderr[-3000:]}"
     return result.stdout

@@ -28,11 +28,7 @@ def test_fit_notes_metrics_and_eval_loss():
 
 @pytest.mark.parametrize(
     ("valid_frequency", "expected"),
-    [
-        (2, [None, 7.0, None, 7.0, None]),
-        ([1, 4], [7.0, None, None, 7.0, None]),
-        (6, None),
-    ],
+    [(2, [None, 7.0, None, 7.0, None]), ([1, 4], [7.0, None, None, 7.0, None]), (6, None)],
 )
 def test_metrics_belong_to_their_epochs(valid_frequency, expected):
     history = History()

@@ -161,13 +161,7 @@ def test_landscapes_alone_are_opt_in(tmp_path):
 
 @pytest.mark.parametrize(
     ("freq", "epochs", "expected"),
-    [
-        (1, 2, list(range(1, 11))),
-        (5, 2, [1, 5, 10]),
-        (3, 2, [1, 3, 6, 9]),
-        (10, 5, [1, 10, 20]),
-        (100, 1, [1]),
-    ],
+    [(1, 2, list(range(1, 11))), (5, 2, [1, 5, 10]), (3, 2, [1, 3, 6, 9]), (10, 5, [1, 10, 20]), (100, 1, [1])],
 )
 def test_the_first_step_and_every_collect_freq_th_once_each(tmp_path, freq, epochs, expected):
     recorder = Recorder()

@@ -334,12 +334,7 @@ def model_run(place, existing="error", collector=None, **arguments):
     model = Model(network, nn.CrossEntropyLoss(), torch.optim.SGD(network.parameters(), lr=0.1))
     items = {"collect_landscape": LANDSCAPE, "collect_train_lineage": True, "collect_metric": True}
     collector = collector or SummaryCollector(
-        place,
-        collect_freq=1,
-        collect_specified_data=items,
-        keep_default_action=False,
-        existing=existing,
-        **arguments,
+        place, collect_freq=1, collect_specified_data=items, keep_default_action=False, existing=existing, **arguments
     )
     model.train(2, batches(), callbacks=[collector])
 

@@ -6,18 +6,7 @@ import numpy as np
 import pytest
 import torch
 from monitored_runs import raise_after, stop_after
-from runs import (
-    SmallNetwork,
-    TiedNetwork,
-    assert_holds,
-    batches,
-    collected,
-    names,
-    raw_bytes,
-    seeded,
-    snapshot,
-    train,
-)
+from runs import SmallNetwork, TiedNetwork, assert_holds, batches, collected, names, raw_bytes, seeded, snapshot, train
 from torch import nn
 from torch.nn import functional
 

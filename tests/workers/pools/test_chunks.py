@@ -170,12 +170,7 @@ def test_suspects_are_split(size):
 
 @pytest.mark.parametrize(
     ("points", "workers", "sizes"),
-    [
-        (100, 1, [30, 30, 30, 10]),
-        (100, 2, [30, 30, 20, 20]),
-        (7, 2, [4, 3]),
-        (1, 3, [1]),
-    ],
+    [(100, 1, [30, 30, 30, 10]), (100, 2, [30, 30, 20, 20]), (7, 2, [4, 3]), (1, 3, [1])],
 )
 def test_a_chunk_is_as_large_as_a_pass_is_worth(points, workers, sizes):
     """The first one too, whose speed is not known, and the last ones are equal; sets of weights come one by one."""
