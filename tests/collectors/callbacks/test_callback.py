@@ -3,6 +3,7 @@ import pickle
 import warnings
 
 import pytest
+from monitored_runs import OldStyle
 
 from collectors.callbacks.callback import (
     EVAL_HOOKS,
@@ -42,17 +43,6 @@ class Diary(Callback):
 
     def on_exception(self, run_context, error):
         self.note("on_exception")
-
-
-class OldStyle(Callback):
-    """Notes which of the legacy hooks are called."""
-
-    def __init__(self):
-        self.calls = []
-
-
-for _hook in LEGACY_HOOKS:
-    setattr(OldStyle, _hook, lambda self, run_context, hook=_hook: self.calls.append(hook))
 
 
 @pytest.fixture
@@ -146,7 +136,7 @@ def test_the_new_hook_wins_for_its_phase_alone(run_context):
     callback.on_train_step_end(run_context)
     callback.on_eval_step_end(run_context)
     callback.on_train_end(run_context)
-    assert callback.calls == ["on_train_step_end", "on_eval_step_end", "step_end", "end"]
+    assert callback.calls == ["on_train_step_end", "on_eval_step_end", ("train", "step_end"), ("train", "end")]
 
 
 @pytest.mark.parametrize("wrong", [3, "callback", {"a": Callback()}, Callback, iter([])])
@@ -305,32 +295,12 @@ def test_on_exception_reaches_all_and_keeps_the_error(run_context):
     assert "a.on_exception failed" in error.__notes__[0]
 
 
-class Inherits(OldStyle):
+def nothing(self, run_context):
     pass
 
 
-class History(Callback):
-    def epoch_end(self, run_context):
-        pass
-
-
-class Mixin:
-    def step_end(self, run_context):
-        pass
-
-
-class Mixed(Mixin, Callback):
-    pass
-
-
-class Modern(Callback):
-    def on_train_end(self, run_context):
-        pass
-
-
-class Ours(BuiltInCallback):
-    def step_end(self, run_context):
-        pass
+def made(name, *bases, **methods):
+    return type(name, bases, methods)()
 
 
 def on_the_object():
@@ -343,13 +313,13 @@ def on_the_object():
     ("callback", "hooks"),
     [
         (Callback(), ()),
-        (Modern(), ()),
+        (made("Modern", Callback, on_train_end=nothing), ()),
         (OldStyle(), LEGACY_HOOKS),
-        (Inherits(), LEGACY_HOOKS),
-        (History(), ("epoch_end",)),
-        (Mixed(), ("step_end",)),
+        (made("Inherits", OldStyle), LEGACY_HOOKS),
+        (made("History", Callback, epoch_end=nothing), ("epoch_end",)),
+        (made("Mixed", type("Mixin", (), {"step_end": nothing}), Callback), ("step_end",)),
         (on_the_object(), ("end",)),
-        (Ours(), ()),
+        (made("Ours", BuiltInCallback, step_end=nothing), ()),
         (CallbackManager(OldStyle()), ()),
     ],
 )

@@ -6,45 +6,32 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from monitored_runs import INFINITY, NAN, WithoutLength, batches, context, loss_of_the_batch, model
+from monitored_runs import (
+    INFINITY,
+    NAN,
+    Hearing,
+    OnAccelerator,
+    WithoutLength,
+    batches,
+    context,
+    loss_of_the_batch,
+    model,
+    on_accelerator,
+)
 from torch import nn
 
-from collectors.callbacks.callback import Callback, step_loss
+from collectors.callbacks.callback import step_loss
 from collectors.callbacks.loss_monitor import LossMonitor
 from collectors.model.model import Model
 
 
-class EndHooks(Callback):
+class EndHooks(Hearing):
     def __init__(self):
         self.calls = []
 
-    def on_train_step_end(self, run_context):
-        self.calls.append("step_end")
-
-    def on_train_epoch_end(self, run_context):
-        self.calls.append("epoch_end")
-
-    def on_train_end(self, run_context):
-        self.calls.append("end")
-
-
-class OnAccelerator(torch.Tensor):
-    """A tensor that says it is on a GPU, and counts how often it is read."""
-
-    reads = 0
-
-    @property
-    def device(self):
-        return torch.device("cuda")
-
-    def __float__(self):
-        OnAccelerator.reads += 1
-        return super().__float__()
-
-
-def on_accelerator(value):
-    OnAccelerator.reads = 0
-    return torch.tensor(value).as_subclass(OnAccelerator)
+    def hear(self, hook, run_context):
+        if hook.endswith("end"):
+            self.calls.append(hook.removeprefix("on_train_"))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torchmetrics
+from monitored_runs import Hearing, OldStyle
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, TensorDataset
 
@@ -69,7 +70,7 @@ def assert_equal_weights(first, second, **tolerances):
         torch.testing.assert_close(a, b, **(tolerances or {"rtol": 0, "atol": 0}))
 
 
-class Recorder(Callback):
+class Recorder(Hearing):
     """Writes down every hook; does in a given hook what it is told to."""
 
     def __init__(self, diary=None, name=None, at=None, action=None):
@@ -79,6 +80,12 @@ class Recorder(Callback):
 
     def write(self, what):
         self.diary.append(what if self.name is None else f"{self.name}.{what}")
+
+    def hear(self, hook, run_context):
+        self.write(hook)
+        self.contexts.append(run_context)
+        if self.at == hook:
+            self.action(run_context)
 
     def __enter__(self):
         self.write("enter")
@@ -90,20 +97,6 @@ class Recorder(Callback):
     def on_exception(self, run_context, error):
         self.write("on_exception")
         self.errors.append(error)
-
-
-def _recording(hook):
-    def run(self, run_context):
-        self.write(hook)
-        self.contexts.append(run_context)
-        if self.at == hook:
-            self.action(run_context)
-
-    return run
-
-
-for _hook in HOOKS:
-    setattr(Recorder, _hook, _recording(_hook))
 
 
 def request_stop(run_context):
@@ -227,22 +220,6 @@ def test_a_true_exit_value_does_not_hide_an_error():
         build().train(1, batches(), Swallows(at="on_train_end", action=fail))
 
 
-class OldStyle(Callback):
-    def __init__(self):
-        self.calls = []
-
-
-def _legacy(hook):
-    def run(self, run_context):
-        self.calls.append((run_context.original_args().mode, hook))
-
-    return run
-
-
-for _hook in LEGACY_HOOKS:
-    setattr(OldStyle, _hook, _legacy(_hook))
-
-
 class InheritsOldStyle(OldStyle):
     pass
 
@@ -289,22 +266,15 @@ def test_built_in_callbacks_choose_whether_they_hear_fit_evaluations():
     assert "on_eval_end" in quiet.diary
 
 
-class Snapshots(Callback):
+class Snapshots(Hearing):
     """Keeps a shallow copy of cb_params from every hook."""
 
     def __init__(self):
         self.taken = {hook: [] for hook in HOOKS}
 
-
-def _snapshot(hook):
-    def run(self, run_context):
+    def hear(self, hook, run_context):
         self.taken[hook].append(copy.copy(run_context.original_args()))
 
-    return run
-
-
-for _hook in HOOKS:
-    setattr(Snapshots, _hook, _snapshot(_hook))
 
 EVAL_KEYS = {"mode", "network", "eval_network", "valid_dataset", "batch_num", "cur_step_num", "list_callback"}
 EVAL_KEYS |= {"dataset_sink_mode"}
