@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from networks import LeNet5
-from sklearn.datasets import load_digits
+from networks import LeNet5, digits
 from torch.nn import functional
 
-from landscape import MeasurementPlan, evaluate
+from landscape import Measure, MeasurementPlan, evaluate
 from landscape.figures import plot_barriers, plot_routes, save_figure
 from landscape.functions import barrier, connect
 from landscape.paths.alignment import align
@@ -28,15 +27,7 @@ HERE: dict[str, Any] = {"device_ids": [0], "progress": False}
 PLAN = MeasurementPlan(batch_size=256, threads=1)
 
 
-def digits() -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns images in the middle of 32 x 32 pixels, and their classes."""
-    data = load_digits()
-    images = torch.zeros(COUNT, 1, 32, 32)
-    images[:, :, 12:20, 12:20] = torch.tensor(data.images[:COUNT], dtype=torch.float32)[:, None] / 16
-    return images, torch.tensor(data.target[:COUNT])
-
-
-IMAGES, TARGETS = digits()
+IMAGES, TARGETS = (item[:COUNT] for item in digits())
 
 
 def trained(seed: int) -> LeNet5:
@@ -58,11 +49,7 @@ def callback_fn() -> tuple[Any, ...]:
 
 
 def main(images: Path | None) -> None:
-    """Prints a row for each pair of seeds.
-
-    Args:
-        images: where pictures of the first pair go, or None.
-    """
+    """Prints a row for each pair of seeds."""
     heights: dict[str, list[float]] = {"straight": [], "aligned": [], "curved": []}
     print("| seeds | straight | aligned | along the curve | align | connect |\n|---|---|---|---|---|---|")
     for first, second in PAIRS:

@@ -44,13 +44,7 @@ PASSES_OF_A_PLANE = 4
 
 @dataclass
 class MemoryWatch:
-    """Samples the anonymous resident memory of processes, in bytes.
-
-    Attributes:
-        processes: their ids.
-        peak: the largest sample of each.
-        last: the newest.
-    """
+    """Samples the anonymous resident memory of processes, in bytes."""
 
     processes: list[int]
     peak: dict[int, int] = field(default_factory=dict)
@@ -71,18 +65,16 @@ class MemoryWatch:
     def _sample(self, ended: threading.Event) -> None:
         while True:
             for process in self.processes:
-                self.last[process] = anonymous_memory(process)
+                self.last[process] = memory_of(process)
                 self.peak[process] = max(self.peak.get(process, 0), self.last[process])
             if ended.wait(0.01):
                 return
 
 
-def anonymous_memory(process: int) -> int:
-    """Returns the resident bytes that belong to no file and to nobody else."""
-    for line in Path(f"/proc/{process}/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return 1024 * int(line.split()[1])
-    raise ValueError(f"process {process} has no RssAnon")
+def memory_of(process: int, kind: str = "RssAnon") -> int:
+    """Returns the resident bytes of a kind; those of "RssAnon" belong to no file and to nobody else."""
+    lines = (line.split() for line in Path(f"/proc/{process}/status").read_text().splitlines())
+    return next(1024 * int(words[1]) for words in lines if words[0] == f"{kind}:")
 
 
 def write_trajectory(checkpoints: int, width: int, folder: Path) -> None:
@@ -139,12 +131,12 @@ def measure_worker(width: int, plane: Plane | None, points: int) -> int:
     ) as pool:
         (process,) = pool.process_ids
         if plane is None:
-            return anonymous_memory(process)
+            return memory_of(process)
         watch = MemoryWatch([process, os.getpid()])
-        before = anonymous_memory(process)
+        before = memory_of(process)
         with watch.running():
             _, seconds = timed(lambda: pool.load(plane.origin, plane.directions, plane.buffers))
-            loaded, shared = anonymous_memory(process), shared_memory(process)
+            loaded, shared = memory_of(process), memory_of(process, "RssShmem")
             print(f"load of a worker             {seconds:7.1f} s")
             list(pool.run(PointTask(index, (0.01 * index, 0.0)) for index in range(points)))
             # A second plane must take the place of the first, not come on top of it.
@@ -210,14 +202,6 @@ def _nobody() -> Any:
     raise OSError("these weights lie in memory")
 
 
-def shared_memory(process: int) -> int:
-    """Returns the resident bytes that are shared with others, Ray's object store among them."""
-    for line in Path(f"/proc/{process}/status").read_text().splitlines():
-        if line.startswith("RssShmem:"):
-            return 1024 * int(line.split()[1])
-    raise ValueError(f"process {process} has no RssShmem")
-
-
 def print_memory(label: str, count: int, space: WeightSpace) -> None:
     """Prints bytes, and how many times the model in float32 that is."""
     print(f"{label:<50} {1e-9 * count:6.2f} GB  ({count / (4 * space.dimension):5.2f} x the model)")
@@ -247,7 +231,7 @@ def main() -> None:
         print(f"{len(files)} checkpoints of {1e-6 * space.dimension:.0f} M float32 parameters, "
               f"{gigabytes:.1f} GB, written in {seconds:.0f} s; "
               f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")  # fmt: skip
-        print_memory("the driver before", anonymous_memory(os.getpid()), space)
+        print_memory("the driver before", memory_of(os.getpid()), space)
         _, seconds = timed(lambda: [file.sha256() for file in files])
         print(f"hashes                       {seconds:7.1f} s  {gigabytes / seconds:5.2f} GB/s")
         plane = measure_driver(files, space)

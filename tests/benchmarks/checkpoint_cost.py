@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, field
 
 import torch
-from collector_cost import lenet
+from networks import LeNet5
 from torch import nn
 from torch.nn import functional
 
@@ -26,14 +26,7 @@ BATCH = 32
 
 @dataclass
 class Training:
-    """What was measured of one training, in seconds.
-
-    Attributes:
-        loop: from the first step to the last.
-        writing: how long its end waits for the disk.
-        saves: the training thread's wall clock of each checkpoint.
-        processor: its processor time of each checkpoint.
-    """
+    """Seconds of one training: its steps, waiting for the disk at the end, and the thread's own of each checkpoint."""
 
     loop: float
     writing: float
@@ -128,12 +121,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    one = train(lenet, 200, None).loop / 200
+    one = train(LeNet5, 200, None).loop / 200
     spaced = max(1, round(0.6 / one))
-    compare("LeNet-5, checkpoints far apart", lenet, 4 * spaced, spaced, options.repeats)
-    hard = compare("LeNet-5, the hard case", lenet, 100, 5, options.repeats)
+    compare("LeNet-5, checkpoints far apart", LeNet5, 4 * spaced, spaced, options.repeats)
+    hard = compare("LeNet-5, the hard case", LeNet5, 100, 5, options.repeats)
     wall, processor = pays(hard)
-    copy = host_copy(lenet())
+    copy = host_copy(LeNet5())
     print(f"  the training thread pays       {1e6 * wall:9.0f} us a checkpoint ({1e6 * processor:.0f} of CPU; "
           f"the bare copies {1e6 * copy:.0f})")  # fmt: skip
     big = compare("25 M parameters", wide, 24, 6, options.repeats)

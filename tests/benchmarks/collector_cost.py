@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import torch
+from networks import LeNet5
 from torch import nn
 
 from collectors.callbacks.callback import Callback
@@ -19,14 +20,6 @@ from collectors.recording.summary_collector import SummaryCollector
 
 COLLECT_FREQ = 10
 LIMIT_MILLISECONDS = 1.0
-
-
-def lenet():
-    """Returns LeNet-5 for pictures of 32 by 32."""
-    return nn.Sequential(
-        nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
-    )  # fmt: skip
 
 
 class Timed(Callback):
@@ -96,7 +89,7 @@ def main():
     torch.manual_seed(0)
     images, labels = torch.rand(options.batch_size, 1, 32, 32), torch.randint(0, 10, (options.batch_size,))
     data = [(images, labels)] * options.steps
-    network = lenet()
+    network = LeNet5()
     model = Model(network, nn.CrossEntropyLoss(), torch.optim.SGD(network.parameters(), lr=0.01))
     model.train(1, data[:50])
     plain = Clock()

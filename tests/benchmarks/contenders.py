@@ -24,14 +24,9 @@ _OTHER_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a contender.
+    """One run of a contender: seconds in all and of measuring, points, and the grid's loss (None: in a landscape file).
 
-    Attributes:
-        wall: seconds from the start of its first process to the end of its last.
-        seconds: of these, those in which it measured.
-        points: how many it measured.
-        printed: what it says about itself; the first process, where there are several.
-        loss: of the whole grid, rows are y; None where it is in a landscape file.
+    Several processes count from the start of the first to the end of the last; ``printed`` is the first one's.
     """
 
     wall: float
@@ -92,13 +87,7 @@ def run_ours(
 ) -> Run:
     """Measures a grid with this project as it is; the landscape is left in ``output``.
 
-    Args:
-        work: the file of ``prepare_work``.
-        coordinates: of both axes.
-        output: the landscape file.
-        devices: their ids.
-        cache: folder of compiled code. An empty one is what a new user has, one of an
-            earlier run what everybody has from then on. None takes an empty one.
+    An empty cache of compiled code is what a new user has; that of an earlier run is what everybody has from then on.
     """
     wanted = {"work": str(work), "axis": coordinates, "devices": devices, "output": str(output)}
     with tempfile.TemporaryDirectory(prefix="landscape-bench-cold-") as empty:
@@ -109,16 +98,7 @@ def run_ours(
 
 
 def run_peer(python: Path, name: str, work: Path, size: int, batch_size: int, processes: int = 1) -> Run:
-    """Measures a grid with another tool.
-
-    Args:
-        python: the interpreter of the peers' environment.
-        name: of the tool.
-        work: the file of ``prepare_work``.
-        size: points along each side.
-        batch_size: of its mini-batches.
-        processes: how many measure at once; several have one thread each, and each has a part of the rows.
-    """
+    """Measures a grid with another tool; several processes have one thread each, and a part of the rows."""
     wanted = {"name": name, "work": str(work), "steps": size, "batch_size": batch_size}
     commands = []
     for part in range(processes):

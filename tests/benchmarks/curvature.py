@@ -77,14 +77,7 @@ _MANNER = (
 
 @dataclass(frozen=True)
 class Case:
-    """A network at which the Hessian is taken.
-
-    Attributes:
-        network: its name.
-        samples: how many.
-        epochs: of training.
-        fine: whether PyHessian also searches with the finer tolerance.
-    """
+    """A network at which the Hessian is taken; with ``fine``, PyHessian also searches with the finer tolerance."""
 
     network: str
     samples: int
@@ -98,14 +91,7 @@ QUICK = (Case("LeNet-5", 64, 2, fine=True), Case("transformer", 64, 2))
 
 @dataclass(frozen=True)
 class Found:
-    """What a contender found.
-
-    Attributes:
-        name: its name.
-        way: how it computed.
-        jobs: for each (top, tolerance) what it answered, turn by turn: "products", "seconds", "processor", "error".
-        sufficient: by top, the tolerance at which its error is small enough; none where no tolerance is.
-    """
+    """What a contender answered turn by turn for each (top, tolerance), and by top the tolerance that is sufficient."""
 
     name: str
     way: str
@@ -136,12 +122,7 @@ class Found:
 
 
 class Contender:
-    """A process that searches when it is asked to.
-
-    Args:
-        command: starts it.
-        wanted: what it is told first.
-    """
+    """A process that searches when it is asked to."""
 
     def __init__(self, command: list[str], wanted: dict[str, Any]) -> None:
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115

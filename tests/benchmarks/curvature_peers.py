@@ -82,10 +82,7 @@ class PyHessian:
 class Landscaper:
     """Landscaper 1.3.1: PyHessian's code, with first derivatives kept for all batches (``try_cache``)."""
 
-    ways = (
-        "all samples at once, derivatives kept",
-        *(f"batches of {size}, derivatives kept" for size in MINI_BATCHES),
-    )
+    ways = ("all samples at once, derivatives kept", *(f"batches of {size}, derivatives kept" for size in MINI_BATCHES))
 
     def __init__(self, network: nn.Module, batches: Batches, _way: str) -> None:
         from landscaper.hessian import PyHessian as Made

@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 import torch
-from move_cost import lenet, plane_of
-from networks import ResNet20
+from move_cost import plane_of
+from networks import LeNet5, ResNet20
 from torch import nn
 
 from workers.callback_fn import make_evaluator
@@ -33,7 +33,7 @@ def main() -> None:
     torch.set_num_threads(1)
     points = np.random.default_rng(1).normal(size=(POINTS, 2)) / 10
     sets = {"train": data(TRAIN, 0), "test": data(TEST, 1)}
-    for name, build in (("LeNet-5", lenet), ("ResNet-20", ResNet20)):
+    for name, build in (("LeNet-5", LeNet5), ("ResNet-20", ResNet20)):
 
         def opened(dataset: object, plan: object = None, build: type[nn.Module] = build) -> tuple[Evaluator, float]:
             start = time.perf_counter()

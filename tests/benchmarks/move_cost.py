@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from networks import LeNet5
 from torch import nn
 
 from collectors.networks.torch_network import named_tensors, to_array
@@ -19,14 +20,6 @@ from workers.evaluator import MeasurementSetup
 from workers.torch.evaluator import TorchEvaluator
 
 SAMPLES = 1024
-
-
-def lenet() -> nn.Module:
-    """LeNet-5 for 1 x 32 x 32 images."""
-    return nn.Sequential(
-        *(nn.Conv2d(1, 6, 5), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.Tanh(), nn.AvgPool2d(2)),
-        *(nn.Flatten(), nn.Linear(400, 120), nn.Tanh(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, 10)),
-    )
 
 
 def many_small_tensors() -> nn.Module:
@@ -62,7 +55,7 @@ def main() -> None:
     """Measures both networks with one thread."""
     torch.manual_seed(0)
     data = (torch.randn(SAMPLES, 1, 32, 32), torch.randint(0, 10, (SAMPLES,)))
-    for name, network in (("LeNet-5", lenet()), ("300 small tensors", many_small_tensors())):
+    for name, network in (("LeNet-5", LeNet5()), ("300 small tensors", many_small_tensors())):
         torch.set_num_threads(1)
         evaluator = TorchEvaluator(nn.CrossEntropyLoss(), network, data, {}, MeasurementSetup())
         evaluator.load(*plane_of(network))

@@ -68,7 +68,7 @@ class Perceptron(nn.Sequential):
 
     def __init__(self) -> None:
         super().__init__(
-            *(nn.Flatten(), nn.Linear(1024, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)),
+            *(nn.Flatten(), nn.Linear(1024, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
         )
 
 
@@ -100,22 +100,20 @@ def read_work(path: str | Path) -> tuple[nn.Module, dict[str, Any]]:
     return network.eval(), work
 
 
-def prepare_work(path: Path, name: str, samples: int, epochs: int) -> None:
-    """Trains a network on scikit-learn's digits and writes it with samples and two directions.
-
-    Args:
-        path: the file.
-        name: of the network.
-        samples: how many are measured.
-        epochs: how long it is trained, at most.
-    """
+def digits() -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns scikit-learn's digits in the middle of 32 x 32 pixels, and their classes."""
     from sklearn.datasets import load_digits
 
+    data = load_digits()
+    images = functional.pad(torch.from_numpy(data.images).float()[:, None] / 16, (12, 12, 12, 12))
+    return images, torch.from_numpy(data.target).long()
+
+
+def prepare_work(path: Path, name: str, samples: int, epochs: int) -> None:
+    """Trains a network on scikit-learn's digits and writes it with samples and two directions."""
     from landscape import random_plane
 
-    digits = load_digits()
-    images = functional.pad(torch.from_numpy(digits.images).float()[:, None] / 16, (12, 12, 12, 12))
-    targets = torch.from_numpy(digits.target).long()
+    images, targets = digits()
     torch.manual_seed(0)
     network = NETWORKS[name]()
     optimizer = torch.optim.Adam(network.parameters(), lr=0.003)

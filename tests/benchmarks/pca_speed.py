@@ -8,14 +8,12 @@ not counted; we read the files twice, and never hold more than blocks of 64 MiB.
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from move_cost import seconds
 from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_limits
 
@@ -42,16 +40,6 @@ def trajectory(checkpoints: int, elements: int, folder: Path) -> tuple[list[Chec
 def stacked(files: list[CheckpointFile]) -> Any:
     """Returns all checkpoints as one matrix, shape (checkpoints, elements)."""
     return np.stack([np.concatenate([file.read(name) for name in file.shapes]) for file in files])
-
-
-def seconds(function: Callable[[], object], repeats: int) -> float:
-    """Returns the median time of a call."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 def alignment(ours: State, theirs: Any, space: WeightSpace) -> float:

@@ -27,15 +27,9 @@ STEPS = (10, 6, 5, 4, 3, 2)
 
 @dataclass(frozen=True)
 class Surface:
-    """What is drawn.
+    """What is drawn, as far as ``reach`` in filter-normalized directions.
 
-    Attributes:
-        name: for the table.
-        loss: of outputs and targets.
-        reach: how far the axes go, in filter-normalized directions.
-        relative: whether errors are shares of the loss at each point, as logarithmic pictures need, rather than of the
-            range of all losses.
-        tolerance: what is asked of adaptive sampling.
+    Errors are shares of the range of all losses or, where ``relative``, as logarithmic pictures need, of the loss.
     """
 
     name: str
@@ -91,14 +85,7 @@ class Picture:
 
 
 def draw_pictures(work: Path, folder: Path, surfaces: Sequence[Surface] = SURFACES, side: int = SIDE) -> list[Picture]:
-    """Measures each surface whole, and draws it from fewer points.
-
-    Args:
-        work: the file of ``prepare_work``.
-        folder: for the landscape files.
-        surfaces: what is drawn.
-        side: points along each side of the whole grid.
-    """
+    """Measures each surface whole, and draws it from fewer points."""
     return [_draw(work, folder, surface, side) for surface in surfaces]
 
 

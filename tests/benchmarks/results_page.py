@@ -101,13 +101,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Goal:
-    """What was aimed at.
-
-    Attributes:
-        text: what is compared.
-        wanted: the ratio to the best peer.
-        found: the ratio that came out.
-    """
+    """What was aimed at: a ratio to the best peer, and the one that came out."""
 
     text: str
     wanted: float
@@ -121,15 +115,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Results:
-    """Everything about one network.
-
-    Attributes:
-        label: network, samples and grid.
-        part: points along each side of the grid on which the peers' batch sizes were tried.
-        rows: one per contender.
-        checks: for each peer, whether it measures the same surface.
-        goals: what was aimed at.
-    """
+    """Everything about one network; on a part of the grid the peers' batch sizes were tried."""
 
     label: str
     part: int
@@ -172,14 +158,7 @@ def page(found: Sequence[Results], pictures: Sequence[str], date: str, machine: 
         lines += ["", "How each computed:", ""]
         for row in results.rows:
             lines += [f"- {row.name}: {plan}." for plan in dict.fromkeys(row.plans)]
-    lines += [
-        "",
-        "## The same picture with fewer points",
-        "",
-        *textwrap.wrap(_PICTURES, _WIDTH),
-        "",
-        *pictures,
-    ]
+    lines += ["", "## The same picture with fewer points", "", *textwrap.wrap(_PICTURES, _WIDTH), "", *pictures]
     return "\n".join(lines) + "\n"
 
 

@@ -71,13 +71,7 @@ QUICK = (
 
 
 class Benchmark:
-    """One case with all contenders.
-
-    Args:
-        case: what is measured.
-        python: the peers' interpreter.
-        folder: for files.
-    """
+    """One case with all contenders."""
 
     def __init__(self, case: Case, python: Path, folder: Path) -> None:
         self.case, self.python, self.folder = case, python, folder

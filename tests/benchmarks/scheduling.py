@@ -14,6 +14,7 @@ import os
 import random
 import statistics
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -103,27 +104,25 @@ def report(what: str, value: float, goal: str) -> None:
     print(f"{what:96} {value:6.3f}   goal: {goal}", flush=True)
 
 
-def many_workers(workers: int = 64, count: int = 4096) -> None:
-    """Prints which share of the ideal speed many workers reach."""
-    with RayPool(sleeper(SECONDS), OPTIONS, device_ids=tuple(range(workers))) as pool:
+def sleepers(
+    what: str, callback_fn: Callable[[], Evaluator], workers: int, count: int, ideal: float, goal: str
+) -> None:
+    """Prints which share of an ideal time that sleeping workers reach."""
+    with RayPool(callback_fn, OPTIONS, device_ids=tuple(range(workers))) as pool:
         for attempt in ("first run", "second run"):
             seconds = seconds_of(pool, count)
-            share = count * SECONDS / workers / seconds
-            report(f"{workers} workers, {count} points of 50 ms, {attempt}: {seconds:.2f} s, of ideal", share, "0.95")
+            report(f"{what}, {count} points of 50 ms, {attempt}: {seconds:.2f} s, of ideal", ideal / seconds, goal)
+
+
+def many_workers(workers: int = 64, count: int = 4096) -> None:
+    sleepers(f"{workers} workers", sleeper(SECONDS), workers, count, count * SECONDS / workers, "0.95")
 
 
 def one_slow_worker(count: int = 1420) -> None:
-    """Prints which share of the ideal speed is reached when one of eight workers is ten times slower."""
-    mark = f"/tmp/landscape-slow-{os.getpid()}"
-    try:
-        with RayPool(sleeper(SECONDS, mark), OPTIONS, device_ids=tuple(range(8))) as pool:
-            for attempt in ("first run", "second run"):
-                seconds = seconds_of(pool, count)
-                share = count * SECONDS / (7 + 1 / SLOW) / seconds
-                report(f"7 workers and a slow one, {count} points, {attempt}: {seconds:.2f} s, of ideal", share, "0.90")
-    finally:
-        if Path(mark).exists():
-            Path(mark).rmdir()
+    """One of eight workers is ten times slower."""
+    with tempfile.TemporaryDirectory() as folder:
+        slow = sleeper(SECONDS, f"{folder}/mark")
+        sleepers("7 workers and a slow one", slow, 8, count, count * SECONDS / (7 + 1 / SLOW), "0.90")
 
 
 def driver_memory(count: int = 1_000_000) -> None:

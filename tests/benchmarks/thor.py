@@ -16,6 +16,7 @@ from collectors import thor
 
 SGD = {f"SGD-momentum {rate}": ("sgd", rate) for rate in (0.03, 0.1, 0.3)}
 ADAM = {f"Adam {rate}": ("adam", rate) for rate in (0.001, 0.003, 0.01)}
+THOR_SETTINGS = ((0.01, 0.01, 4, False), (0.01, 0.03, 10, False), (0.01, 0.01, 4, True), (0.03, 0.03, 10, True))
 THOR = {
     f"THOR {rate}, damping {damping}, frequency {frequency}{', clipped' * clips}": (
         "thor",
@@ -24,12 +25,7 @@ THOR = {
         frequency,
         clips,
     )
-    for rate, damping, frequency, clips in (
-        (0.01, 0.01, 4, False),
-        (0.01, 0.03, 10, False),
-        (0.01, 0.01, 4, True),
-        (0.03, 0.03, 10, True),
-    )
+    for rate, damping, frequency, clips in THOR_SETTINGS
 }
 # Seeds, steps at most, training samples.
 WORK = {"LeNet-5": (3, 200, 1024), "transformer": (3, 200, 1024), "ResNet-20": (1, 64, 512)}

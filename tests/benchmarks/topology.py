@@ -8,12 +8,10 @@ a tied one plateaus.
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
-from collections.abc import Callable
 
 import gudhi
 import numpy as np
+from move_cost import seconds
 
 from landscape.topology.merging import find_basins, merge
 
@@ -27,16 +25,6 @@ def surfaces(side: int) -> dict[str, np.ndarray]:
         "smooth": smooth,
         "tied": np.round(4 * smooth + generator.normal(size=(side, side))) / 4,
     }
-
-
-def seconds(function: Callable[[], object], repeats: int) -> float:
-    """Returns the median time of a call."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 def ours(values: np.ndarray) -> int:

@@ -106,10 +106,7 @@ def freeze_all(network):
 def look(network):
     """Returns what a network has beside its arrays: modes and trainability."""
     modules = torch_modules(network) if BACK_END == "torch" else ()
-    return (
-        [module.training for module in modules],
-        [variable.trainable for variable in network.variables],
-    )
+    return ([module.training for module in modules], [variable.trainable for variable in network.variables])
 
 
 class CrashAfter(keras.callbacks.Callback):

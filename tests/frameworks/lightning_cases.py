@@ -20,12 +20,7 @@ from collectors.lightning import SummaryCollector
 from workers.lightning import evaluator_from
 
 PACKAGES = {"lightning": lightning.pytorch, "pytorch_lightning": pytorch_lightning}
-QUIET = {
-    "accelerator": "cpu",
-    "logger": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-}
+QUIET = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "enable_model_summary": False}
 
 
 def accuracy(outputs, batch):

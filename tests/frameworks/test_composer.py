@@ -186,9 +186,6 @@ def test_of_two_processes_the_first_saves_the_users_model(tmp_path):
     describe_network(cases.Classifier()).check_state("it", RunDirectory(tmp_path / "run").checkpoint(12).shapes)
 
 
-# Models in callback_fn.
-
-
 def measured(built, **options):
     """Returns the values at the network's own weights."""
     evaluator = make_evaluator(

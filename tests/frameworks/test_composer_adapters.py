@@ -49,9 +49,6 @@ def accuracy(outputs, targets):
     return (outputs.argmax(1) == targets).float().mean()
 
 
-# Our callbacks in Composer.
-
-
 def test_the_hooks_are_those_of_our_model():
     in_model, in_composer = Recorder(), Recorder()
     our_model({"accuracy": accuracy}).fit(2, cases.loader(), cases.loader(16), callbacks=in_model)
@@ -285,9 +282,6 @@ def test_the_tables_name_real_events_and_hooks():
     assert {hook for hooks in EVENT_HOOKS.values() for hook in hooks} == {*TRAIN_HOOKS, *EVAL_HOOKS}
     assert names >= EVENTS
     assert {hook for hook in HOOK_EVENTS if hook.startswith("on_")} <= {*TRAIN_HOOKS, *EVAL_HOOKS}
-
-
-# Composer's callbacks in our Model.
 
 
 class EventRecorder(composer.Callback):

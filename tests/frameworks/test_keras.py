@@ -49,9 +49,6 @@ def assert_as_keras(model, x, y, weights=None, batch_size=50):
     return values, description
 
 
-# Names and roles.
-
-
 def all_layers():
     return keras.Sequential(
         [
@@ -279,9 +276,6 @@ def test_torch_modules_with_buffers_are_refused():
         describe_network(model)
 
 
-# The collector.
-
-
 class Weights(keras.callbacks.Callback):
     """Keeps the weights after each step, as Keras' own get_weights tells them."""
 
@@ -425,9 +419,6 @@ def test_records_of_a_training(tmp_path):
     assert [step for step, _ in scalars(tmp_path, "loss/auto")] == list(range(1, 13))
     rates = [rate for _, rate in scalars(tmp_path, "learning_rate/auto")]
     np.testing.assert_allclose(rates, 0.1 * 0.5 ** np.arange(12), rtol=1e-5)
-
-
-# The evaluator.
 
 
 def classifier(loss, activation="softmax", **compiling):

@@ -87,10 +87,7 @@ def test_what_is_measured_may_be_the_network_or_the_module(tmp_path):
         return nn.CrossEntropyLoss(), make_network(), data(), {}
 
     losses = []
-    for network, callback_fn in (
-        (make_network(), of_network),
-        (LitModel(), evaluator_from(LitModel, data="training")),
-    ):
+    for network, callback_fn in ((make_network(), of_network), (LitModel(), evaluator_from(LitModel, data="training"))):
         line = random_line(file, network=network, seed=0)
         landscape = evaluate(line, callback_fn, size=3, device_ids=[0], progress=False)
         losses.append(landscape.origin.metrics["loss"])

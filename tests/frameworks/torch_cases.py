@@ -110,7 +110,4 @@ def train_loop(summary_dir, collect_landscape, existing="error", crash_after=Non
                 torch.save({"network": network.state_dict(), "optimizer": optimizer.state_dict()}, checkpoint)
 
 
-COLLECTOR_CASES = [
-    CollectorCase("our Model", train_model),
-    CollectorCase("hand-written loop", train_loop),
-]
+COLLECTOR_CASES = [CollectorCase("our Model", train_model), CollectorCase("hand-written loop", train_loop)]

@@ -37,12 +37,9 @@ def sentences(count, seed=0):
 
 
 def pad(samples, *, longest=LENGTH, hidden=False):
-    """Returns a batch as a tokenizer and a collator make it.
+    """Returns a batch as a tokenizer and a collator make it, padded to ``longest`` (None: its own longest).
 
-    Args:
-        samples: of token ids.
-        longest: to which all are padded; None takes the batch's own longest.
-        hidden: whether some tokens are hidden and only those have labels (BERT); otherwise all have (GPT-2).
+    With ``hidden``, some tokens are hidden and only those have labels (BERT); otherwise all have (GPT-2).
     """
     longest = longest or max(map(len, samples))
     ids = torch.full((len(samples), longest), PADDING)

@@ -34,12 +34,8 @@ def check_equals_the_undisturbed(survey):
 def check_repeats(points, seconds, dead_workers):
     """Nothing was measured twice but chunks that were being measured, of about a second each.
 
-    One more is allowed, because the last chunk of a worker that lags behind is given to an idle one too.
-
-    Args:
-        points: of the log.
-        seconds: how long one took.
-        dead_workers: how many workers died, or were stopped for a while.
+    One more is allowed, because the last chunk of a worker that lags behind is given to an idle one too. A worker that
+    was stopped for a while counts as a dead one.
     """
     again, allowed = repeated(points), (dead_workers + 1) * _points_of_chunk(seconds)
     assert again <= allowed, f"{again} points were measured again; {dead_workers} deaths explain {allowed}"
@@ -47,16 +43,10 @@ def check_repeats(points, seconds, dead_workers):
 
 
 def check_loss(survey, stored, *, was_killed):
-    """What was measured is in the file, but for chunks under way.
+    """What was measured is in the file, but for chunks under way; returns how many measured points are not.
 
-    Args:
-        survey: that has ended.
-        stored: coordinates of the points in the file.
-        was_killed: whether the driver could write nothing more. Then the file is as new as one of the last two that
-            were begun, of which the last may be unfinished, and holds what was measured before that one was begun.
-
-    Returns:
-        How many measured points are not in the file.
+    After a kill the file is as new as one of the last two that were begun, of which the last may be unfinished, and
+    holds what was measured before that one was begun.
     """
     entries = survey.entries()
     known = entries
@@ -108,14 +98,7 @@ def undisturbed(size):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
         landscape.evaluate(
-            plane(),
-            callback_of(os.devnull, 0.0),
-            x=x,
-            y=y,
-            device_ids=[0],
-            output=path,
-            plan=PLAN,
-            progress=False,
+            plane(), callback_of(os.devnull, 0.0), x=x, y=y, device_ids=[0], output=path, plan=PLAN, progress=False
         )
         return _digest(path.read_bytes())
 

@@ -13,11 +13,7 @@ def main():
     settings = json.loads(sys.argv[1])
     cluster = Cluster(
         initialize_head=True,
-        head_node_args={
-            "num_cpus": settings["cpus"],
-            "include_dashboard": False,
-            "include_log_monitor": False,
-        },
+        head_node_args={"num_cpus": settings["cpus"], "include_dashboard": False, "include_log_monitor": False},
     )
     node = {"num_cpus": settings["cpus"], "include_log_monitor": False}
     nodes = [cluster.add_node(**node) for _ in range(settings["nodes"] - 1)]

@@ -17,16 +17,7 @@ from surveys import HERE, MARK, ROOT, end_marked, marked
 
 
 class SmallCluster:
-    """Nodes on this machine, whose CPUs are only names.
-
-    Args:
-        nodes: how many.
-        cpus: of each.
-
-    Attributes:
-        address: of the head.
-        environment: what a driver needs to be let in.
-    """
+    """Nodes on this machine, whose CPUs are only names."""
 
     def __init__(self, nodes, cpus=1):
         self._mark = uuid.uuid4().hex
@@ -37,11 +28,7 @@ class SmallCluster:
         variables[FOLDER] = str(self._folder)
         variables["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, HERE, HERE.parent / "support")))
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                str(HERE / "cluster_process.py"),
-                json.dumps({"nodes": nodes, "cpus": cpus}),
-            ],
+            [sys.executable, str(HERE / "cluster_process.py"), json.dumps({"nodes": nodes, "cpus": cpus})],
             env=variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

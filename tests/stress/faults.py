@@ -36,13 +36,9 @@ LONG_SIZE, LONG_SECONDS = 40, 0.02
 
 @dataclass(frozen=True)
 class Cost:
-    """What a fault cost.
+    """What a fault cost: points whose values did not get into the file, points that were measured again, and seconds.
 
-    Attributes:
-        lost: points that were measured and whose values did not get into the file.
-        repeated: measurements of points that had been measured before.
-        seconds: from the blow until the first point that the replacement measured, or until the end where none was
-            needed.
+    These go from the blow until the first point that the replacement measured, or until the end where none was needed.
     """
 
     lost: int
@@ -53,13 +49,8 @@ class Cost:
 def start(folder, name="survey", cluster=None, *, among=None, **more):
     """Starts a survey whose file has a fixed date.
 
-    Args:
-        folder: of all that it writes.
-        name: within the folder.
-        cluster: that it runs on.
-        among: the number of workers after nine tenths of whose points the survey waits for ``strike``; None if it does
-            not wait. However slow this process is, the survey is under way when the fault strikes.
-        more: arguments of ``SurveyProcess``.
+    After nine tenths of the points of ``among`` workers it waits for ``strike``: however slow this process is, the
+    survey is under way when the fault strikes.
     """
     options = {"size": SIZE, "seconds": SECONDS} | more
     if among is not None:
@@ -333,12 +324,9 @@ def _after_survival(survey, blow, *, dead=0):
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault and what it is called.
+    """A fault: ``strike`` runs one trial in a folder, with a generator for its random moment, and returns the cost.
 
-    Attributes:
-        name: in the table.
-        strike: runs one trial in a folder, with a generator for its random moment; returns the cost.
-        long: arguments of ``strike`` in the long test.
+    ``long`` has the arguments of ``strike`` in the long test.
     """
 
     name: str

@@ -16,13 +16,7 @@ PLAN = MeasurementPlan(64)
 
 
 class LoggedHunger(TorchEvaluator):
-    """Measures a ``HungryNetwork`` point by point.
-
-    Args:
-        log: the file of its ``PointLog``.
-        seconds: how long a point takes at least, beside the network's own time.
-        free: how many forward passes may use all memory.
-    """
+    """Measures a ``HungryNetwork`` point by point, at least some seconds for each beside the network's own time."""
 
     def __init__(self, log, seconds, free):
         torch.set_num_threads(1)

@@ -19,11 +19,7 @@ X_RANGE, Y_RANGE = (-1.0, 1.2), (-0.9, 1.1)
 class PointLog:
     """The file that gets a line for every measured point: when, by which process, and where.
 
-    Args:
-        path: of the file.
-        seconds: how long a point takes at least, beside the network's own time.
-        gate: the folder of a gate at which each process waits after a number of points; None for no gate.
-        before_gate: that number.
+    Each process waits at the gate, if there is one, after a number of points.
     """
 
     def __init__(self, path, seconds, gate=None, before_gate=0):
@@ -42,13 +38,7 @@ class PointLog:
 
 
 class LoggedNetwork(FunctionEvaluator):
-    """Two layers, fitted to a wave.
-
-    Args:
-        log: what notes the points.
-        raises_at: grid coordinates at which the loss raises.
-        crashes_at: grid coordinates at which the process dies of a segmentation fault.
-    """
+    """Two layers, fitted to a wave; at some grid coordinates the loss raises, at others the process dies of a fault."""
 
     def __init__(self, log, raises_at=(), crashes_at=()):
         self._log = log

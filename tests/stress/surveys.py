@@ -23,13 +23,7 @@ ORIGIN = (0.0, 0.0)
 
 @dataclass(frozen=True)
 class Point:
-    """A measured point, from the log.
-
-    Attributes:
-        when: seconds since the epoch.
-        process: which process measured it.
-        place: its coordinates.
-    """
+    """A measured point, from the log."""
 
     when: float
     process: int
@@ -38,28 +32,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Write:
-    """The beginning of a write of the file, from the log.
-
-    Attributes:
-        points: how many measured points it holds.
-    """
+    """The beginning of a write of the file, from the log, and how many measured points the file then holds."""
 
     points: int
 
 
 class SurveyProcess:
-    """A survey of size by size points.
+    """A survey of size by size points, in a process with a folder for its log, its outcome and, by default, its file.
 
-    Args:
-        folder: of the log, the outcome and, by default, the landscape file.
-        name: of this run within the folder.
-        size: points along each axis.
-        seconds: how long a point takes.
-        devices: how many workers.
-        address: of a Ray cluster.
-        traps: further arguments of the network's callback_of, such as ``raises_at``.
-        environment: more variables for the process.
-        points_before_gate: how many points each worker measures before it waits for ``let_go_on``; None for all.
+    Each worker measures ``points_before_gate`` points before it waits for ``let_go_on``; None for all.
     """
 
     def __init__(

@@ -165,8 +165,7 @@ def link_to_a_link(file: Any, name: str, secret: Path) -> None:
 
 @pytest.mark.parametrize("name", MEMBERS)
 @pytest.mark.parametrize(
-    "way",
-    [external_link, relative_external_link, external_storage, relative_external_storage, virtual, link_to_a_link],
+    "way", [external_link, relative_external_link, external_storage, relative_external_storage, virtual, link_to_a_link]
 )
 def test_nothing_outside_a_landscape_file_is_opened(landscape: Path, name: str, way: Any) -> None:
     """Whatever in the file leads out of it; the operating system says what was opened, in C too."""

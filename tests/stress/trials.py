@@ -13,14 +13,7 @@ from faults import Cost
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial.
-
-    Attributes:
-        fault: the fault's name.
-        seed: from which its random moment and place come.
-        cost: what it cost; None where it failed.
-        failure: why it failed; empty where it did not.
-    """
+    """One trial, its random moment and place from a seed: what it cost (None where it failed) and why it failed."""
 
     fault: str
     seed: int
@@ -38,11 +31,7 @@ class Trial:
 
 
 class Record:
-    """The trials so far, in a file of one JSON object to a line.
-
-    Args:
-        path: of the file; None to keep nothing.
-    """
+    """The trials so far, in a file (or none) of one JSON object to a line."""
 
     def __init__(self, path=None):
         self.trials = []
@@ -83,12 +72,7 @@ def run_trial(fault, seed, **more):
 
 
 def table(trials, names):
-    """Returns the summary in Markdown: of each fault how many trials, and the worst case of each cost.
-
-    Args:
-        trials: in any order.
-        names: of the faults, in the order of the rows.
-    """
+    """Returns the summary in Markdown: of each fault how many trials, and the worst case of each cost."""
     lines = [
         "| fault | trials | points lost | points measured again | seconds to recover |",
         "| --- | ---: | ---: | ---: | ---: |",

@@ -4,12 +4,7 @@ from waiting import PATIENCE, wait_until
 
 
 def wait_until_free(count, kind="GPU"):
-    """Returns once that many devices are free: Ray counts what actors took or gave back a little later.
-
-    Args:
-        count: of the free ones.
-        kind: "GPU", "CPU" or "NPU".
-    """
+    """Returns once that many devices are free: Ray counts what actors took or gave back a little later."""
     import ray
 
     wait_until(
@@ -19,11 +14,7 @@ def wait_until_free(count, kind="GPU"):
 
 
 def wait_longer_for_places(patch):
-    """Lets workers start as late as they do on a busy machine, where a user would rather go on without them.
-
-    Args:
-        patch: sets an attribute, as ``setattr`` or a MonkeyPatch's does.
-    """
+    """Lets workers start as late as they do on a busy machine, where a user would rather go on without them."""
     from workers.pools import crew, placement
 
     for module in (crew, placement):

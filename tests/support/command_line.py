@@ -19,16 +19,9 @@ from landscape.cli import main
 
 
 def command(*arguments, folder, check=True, environment=(), encoding="utf-8"):
-    """Runs ``landscape`` with arguments; returns its exit status and what it wrote, as ``subprocess.run`` does.
+    """Runs ``landscape`` with arguments in a folder; returns its status and what it wrote, as ``subprocess.run`` does.
 
     Afterwards this process is as it was, and the next command imports the modules of the folder anew.
-
-    Args:
-        *arguments: what is typed after ``landscape``.
-        folder: in which it is typed.
-        check: whether it must end well.
-        environment: the variables that are set for it.
-        encoding: of what it writes.
     """
     typed = ["landscape", *map(str, arguments)]
     out, errors = (io.TextIOWrapper(io.BytesIO(), encoding, write_through=True) for _ in range(2))

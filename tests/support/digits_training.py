@@ -43,10 +43,9 @@ _CPU_SECONDS = time.process_time  # time: the benchmarks' clock
 
 
 def steps_to(loss, build, seed, most, network=LeNet5, samples=SAMPLES, clock=_CPU_SECONDS):
-    """Trains until the loss over all training samples, looked at after every 8th step, is at most ``loss`` or over 10.
+    """Trains until the loss over all samples, looked at after every 8th step, is at most ``loss`` or over 10.
 
-    Returns:
-        The number of steps (None if the loss was not reached), the CPU seconds of all steps, and the last loss.
+    Returns the steps (None if the loss was not reached), the CPU seconds of all of them, and the last loss.
     """
     images, targets = (part[:samples] for part in digits(network))
     torch.manual_seed(seed)

@@ -30,13 +30,7 @@ def gallery():
 
 
 def run_page(page, folder, programs=Path(sys.executable).parent):
-    """Runs a page's blocks in their order; returns what they printed.
-
-    Args:
-        page: its path below ``docs``.
-        folder: in which somebody follows it.
-        programs: the folder of the ``python`` and the ``landscape`` that run.
-    """
+    """Runs a page's blocks in their order in a folder, with the programs of another; returns what they printed."""
     printed = []
     for position, (language, title, code) in enumerate(blocks(page)):
         if language == "python":
@@ -55,13 +49,7 @@ def _run(command, folder, programs):
     path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "MPLBACKEND": "Agg"}
     result = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE * 4,
-        check=False,
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE * 4, check=False
     )
     assert result.returncode == 0, f"{command}\n{result.stdout[-1500:]}\n{result.stderr[-3000:]}"
     return result.stdout

@@ -20,9 +20,6 @@ class FalseClock:
 
     What is measured lets it go on by a number of seconds, which take no time. It shows whole multiples of 1/1024 s
     exactly, so that a test can say which point is the last one of a budget.
-
-    Args:
-        monkeypatch: pytest's; the real clock is back when the test ends.
     """
 
     def __init__(self, monkeypatch):

@@ -109,10 +109,7 @@ def problem(report):
 
 
 def trials(play, folder, every, first, faults):
-    """Tries a play; every so many-th call fails, and for each fault and each first it is others.
-
-    Of a few calls more are tried, so that each fault strikes.
-    """
+    """Tries a play; every so many-th call fails, of a few calls more, so that each fault strikes."""
     place, log = folder / "trial", folder / "log"
 
     def trial(number, fault):

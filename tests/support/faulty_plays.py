@@ -13,8 +13,7 @@ Forked = Callable[[Callable[[], Any]], dict[str, Any]]
 class Play:
     """A play; its methods run in forked processes, so that none sees what another one left in memory.
 
-    Attributes:
-        also: errors that are documented beside ``LandscapeError``.
+    ``also``: errors that are documented beside ``LandscapeError``.
     """
 
     also: tuple[type[BaseException], ...] = ()

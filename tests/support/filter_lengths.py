@@ -11,10 +11,7 @@ from landscape.planes.directions import random_direction
 def assert_as_long_as_the_weights_of_each_output(network, name, outputs_of):
     """Checks a random direction against the weights that feed each output of a layer, found by trying each weight.
 
-    Args:
-        network: holds the layer.
-        name: of the layer's kernel.
-        outputs_of: from values of the kernel to the layer's outputs, shape (outputs, values of each).
+    ``outputs_of`` goes from values of the kernel to the layer's outputs, shape (outputs, values of each).
     """
     state = read_network(network)
     direction = random_direction(describe_network(network), MemoryState(state), seed=0, index=0)[name]

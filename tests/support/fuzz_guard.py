@@ -29,12 +29,7 @@ class Guard:
 
     A case that computes for five seconds ends the process with a traceback, and so does one that waits for a minute (a
     busy machine may let a process wait). Memory beyond one GiB is refused by the operating system, and the refusal is
-    found in the chain of errors.
-
-    Args:
-        inside: the only directory that may be read.
-        secret: a directory that must not be opened by anybody, the HDF5 library included.
-        expected: the documented errors.
+    found in the chain of errors. Only ``inside`` may be read; nobody, the HDF5 library included, may open ``secret``.
     """
 
     def __init__(self, inside, secret, expected):

@@ -63,14 +63,9 @@ _JSON = st.recursive(
 
 
 class Play:
-    """One kind of file in a run directory of its own, and a directory beside it that must not be opened.
+    """One kind of file in a run directory of its own, and a ``secret`` directory beside it that must not be opened.
 
-    Attributes:
-        expected: the errors that reading may end with.
-        inside: the only directory that may be read.
-        secret: the other one.
-        path: the file that is damaged.
-        whole: its content before.
+    Reading the damaged ``path`` may end with the ``expected`` errors; only ``inside`` may be read.
     """
 
     expected: tuple[type[Exception], ...]

@@ -11,12 +11,9 @@ HELD_AND_DEADLY = 6.0
 
 
 class HeldUp(Paraboloid):
-    """Waits at x[0] = 5 until the file ``go`` is there, in the first process that comes there; others pass.
+    """Waits at x[0] = 5 until the file ``go`` is in the folder, in the first process that comes there; others pass.
 
     At x[0] = 6 the first process waits for the second one, which lets it go and dies.
-
-    Args:
-        folder: where the processes leave their marks.
     """
 
     def __init__(self, folder):

@@ -15,8 +15,7 @@ LIMIT_MEGABYTES = 40
 class HungryNetwork(nn.Sequential):
     """Widens every sample to 2 MB of float32.
 
-    Args:
-        free: how many forward passes may use all memory; each later one may use 40 MB more than the process has.
+    After ``free`` forward passes, each may use 40 MB more than the process has.
     """
 
     def __init__(self, free=10**9):

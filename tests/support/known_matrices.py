@@ -6,12 +6,7 @@ from workers.curvature.products import Layout, Products, ShareProducts
 
 
 class MatrixShares(ShareProducts):
-    """A loss of half w'Aw at w, whose first share holds everything and whose others are empty.
-
-    Args:
-        matrix: symmetric, shape (weights, weights).
-        dtype: of vectors.
-    """
+    """A loss of half w'Aw at w, for a symmetric A; the first share holds everything, and the others are empty."""
 
     def __init__(self, matrix, dtype="float64"):
         self.matrix = np.asarray(matrix, np.float64)

@@ -11,11 +11,7 @@ _NOISE = np.random.default_rng(0).standard_normal(1 << 20, dtype=np.float32)
 
 
 class LargeRows(Dataset):
-    """Rows of 64 KiB, which are pieces of the same noise.
-
-    Args:
-        count: how many.
-    """
+    """Rows of 64 KiB, which are pieces of the same noise."""
 
     def __init__(self, count):
         self._count = count

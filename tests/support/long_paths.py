@@ -12,11 +12,8 @@ SHAPES = ("spiral", "walk", "line", "back and forth")
 def places(shape, count, seed=0):
     """Returns where the checkpoints of a path lie, shape (count, 2); all paths end at the plane's origin.
 
-    Args:
-        shape: "spiral" turns inwards, "walk" is noisy and converges, "line" is straight at constant speed, "back and
-            forth" runs over the same straight line again and again.
-        count: of checkpoints.
-        seed: of the noise, and a turn that tells runs apart.
+    "spiral" turns inwards, "walk" is noisy and converges, "line" is straight at constant speed, "back and forth" runs
+    over the same straight line again and again. The seed is also a turn that tells runs apart.
     """
     share = np.linspace(0, 1, count)
     if shape == "spiral":

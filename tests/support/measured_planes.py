@@ -2,14 +2,7 @@
 
 
 def measure_plane(evaluator, plane, points, **loading):
-    """Returns the values at points of a plane; the evaluator is closed afterwards.
-
-    Args:
-        evaluator: just made.
-        plane: origin, directions and buffers.
-        points: shape (points, axes).
-        **loading: of ``Evaluator.load``.
-    """
+    """Returns the values at points of a plane; the evaluator is closed afterwards."""
     evaluator.load(*plane, **loading)
     values = evaluator.measure(points)
     evaluator.close()

@@ -3,7 +3,14 @@
 import torch
 from torch import nn
 
-from collectors.callbacks.callback import Callback, CallbackParameters, RunContext
+from collectors.callbacks.callback import (
+    EVAL_HOOKS,
+    LEGACY_HOOKS,
+    TRAIN_HOOKS,
+    Callback,
+    CallbackParameters,
+    RunContext,
+)
 from collectors.model.model import Model
 
 NAN = float("nan")
@@ -49,6 +56,43 @@ def model(metrics=None, network=None, optimizer=None, **settings):
 
 def context(**params):
     return RunContext(CallbackParameters(params))
+
+
+class Hearing(Callback):
+    """Its method ``hear`` gets the name and the run context of each hook of both phases."""
+
+
+for _hook in (*TRAIN_HOOKS, *EVAL_HOOKS):
+    setattr(Hearing, _hook, lambda self, run_context, hook=_hook: self.hear(hook, run_context))
+
+
+class OldStyle(Callback):
+    """Notes the phase and the name of each legacy hook that is called."""
+
+    def __init__(self):
+        self.calls = []
+
+    def note(self, hook, run_context):
+        self.calls.append((run_context.original_args().mode, hook))
+
+
+for _hook in LEGACY_HOOKS:
+    setattr(OldStyle, _hook, lambda self, run_context, hook=_hook: self.note(hook, run_context))
+
+
+class OnAccelerator(torch.Tensor):
+    """A tensor that says it is on a GPU, and counts how often it is read."""
+
+    device, reads = torch.device("cuda"), 0
+
+    def __float__(self):
+        OnAccelerator.reads += 1
+        return super().__float__()
+
+
+def on_accelerator(value):
+    OnAccelerator.reads = 0
+    return torch.tensor(value).as_subclass(OnAccelerator)
 
 
 class At(Callback):

@@ -24,11 +24,7 @@ def empty_memory():
 
 @contextlib.contextmanager
 def s3_server(home):
-    """An S3 server without anything in it: gives the environment in which s3fs finds it.
-
-    Args:
-        home: a folder without anybody's settings.
-    """
+    """An S3 server without anything in it: gives the environment in which s3fs finds it."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)

@@ -82,10 +82,7 @@ def train(network, run=None, epochs=2, data=None, first_step=0):
 
 
 def collected(directory, network=None, *, epochs=2, existing="error", error=None, **landscape):
-    """Trains a network under watch; returns its run directory and the states of each step and epoch.
-
-    With an error, that is raised in the loop after the last epoch.
-    """
+    """Trains a network under watch, and may end with an error; returns its run directory and the states."""
     network = seeded(SmallNetwork) if network is None else network
     settings = {"intervals": [range(9)], **landscape}
     collector = SummaryCollector(directory, keep_default_action=False, collect_landscape=settings, existing=existing)

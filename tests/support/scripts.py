@@ -7,14 +7,7 @@ from waiting import PATIENCE
 
 
 def run_script(script, *arguments, patience=PATIENCE, **more):
-    """Runs a script in a fresh interpreter, which must end well, and returns what it printed.
-
-    Args:
-        script: its code.
-        *arguments: what it finds in ``sys.argv[1:]``.
-        patience: for how many seconds it is waited for.
-        **more: of ``subprocess.run``, such as the environment.
-    """
+    """Runs a script in a fresh interpreter, which must end well, and returns what it printed."""
     return run_python("-c", script, *arguments, patience=patience, **more)
 
 

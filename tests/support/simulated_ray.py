@@ -31,14 +31,9 @@ class Method:
 
 
 class SimulatedActor:
-    """Measures one call after another.
+    """Measures one call after another by the clock of a Ray; stands still for good when it ``stops``.
 
-    Args:
-        ray: whose clock it goes by.
-        seconds: that a point takes.
-        stops: when it stands still for good.
-        kills: whether measuring a point ends the actor.
-        reaches: whether it can read sets of weights by itself.
+    It ends where measuring a point ``kills``, and ``reaches`` sets of weights by itself or not.
     """
 
     def __init__(self, ray, seconds, stops=math.inf, kills=lambda key: False, reaches=True):
@@ -97,24 +92,13 @@ class SimulatedRay:
 
 
 def use_clock(patch, ray):
-    """Lets a run's time be that of a simulated Ray.
-
-    Args:
-        patch: a MonkeyPatch.
-        ray: the simulated one.
-    """
+    """Lets a run's time be that of a simulated Ray."""
     for module in (crew_run, ray_pool):
         patch.setattr(module, "time", ray)
 
 
 class SimulatedCrew:
-    """Workers that are replaced at once when they die.
-
-    Args:
-        ray: the simulated one.
-        make: returns an actor for a worker's number.
-        count: of the workers.
-    """
+    """Workers that are replaced at once when they die; ``make`` returns an actor for a worker's number."""
 
     pass_cost = None
 

@@ -66,11 +66,7 @@ def assert_same_bits(first, second):
 
 
 class Refreshes:
-    """Notes the optimizer steps that changed a layer's inverses, where ``look`` is called after every batch.
-
-    Attributes:
-        steps: their numbers; the first is 0.
-    """
+    """Notes the optimizer steps, from 0, that changed a layer's inverses; ``look`` is called after every batch."""
 
     def __init__(self, optimizer, weight):
         self.steps = []

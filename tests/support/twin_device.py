@@ -66,14 +66,7 @@ def load_twins(library, *, float64=True):
 
 
 def failures_with_twins(library, cases, checks, *, float64=True):
-    """Returns what went wrong in a process that has the devices, by check.
-
-    Args:
-        library: of the devices.
-        cases: the file of a module with a function for each check.
-        checks: their names.
-        float64: whether the devices have it.
-    """
+    """Returns what went wrong in a process that has the devices, by check (a function of the file)."""
     folders = [str(cases.parent), str(SOURCE.parent)]
     arguments = [str(library), json.dumps([folders, cases.stem, list(checks), float64])]
     return json.loads(run_script(_SCRIPT, *arguments, patience=_PATIENCE).splitlines()[-1])

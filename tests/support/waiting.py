@@ -10,16 +10,9 @@ PATIENCE = 60.0
 
 
 def wait_until(condition, *, what=None, patience=PATIENCE, progress=None):
-    """Waits until a condition holds, and returns what it gave.
+    """Waits until a condition has a true result, and returns it; fails after some seconds with what it waited for.
 
-    Args:
-        condition: a function without arguments; its first true result is returned.
-        what: what the test waits for, or a function that describes the state; for the error alone.
-        patience: seconds after which it is an error. Nothing that works takes so long.
-        progress: a function whose result changes as long as there is hope; patience begins anew with each change.
-
-    Raises:
-        AssertionError: the condition did not hold in time.
+    Patience begins anew with each change of what ``progress`` returns; nothing that works takes so long.
     """
     limit = time.monotonic() + patience  # time: the limit after which a test that hangs ends
     before = progress and progress()
@@ -38,11 +31,7 @@ def wait_until(condition, *, what=None, patience=PATIENCE, progress=None):
 
 
 class Gate:
-    """A gate at which other processes or threads wait until the test opens it.
-
-    Args:
-        folder: where the gate leaves its marks. All who name the same folder share the gate.
-    """
+    """A gate at which other processes or threads wait until the test opens it; all who name its folder share it."""
 
     def __init__(self, folder):
         self._folder = Path(folder)

@@ -1,4 +1,4 @@
-"""Which processes have one thread, because they were forked; tests/public_cases/test_pytorch_41197.py forks one."""
+"""Which processes have one thread, because they were forked; tests/public_cases/test_processes.py forks one."""
 
 import pytest
 

@@ -3,6 +3,7 @@ import pickle
 import warnings
 
 import pytest
+from monitored_runs import OldStyle
 
 from collectors.callbacks.callback import (
     EVAL_HOOKS,
@@ -44,23 +45,9 @@ class Diary(Callback):
         self.note("on_exception")
 
 
-class OldStyle(Callback):
-    """Notes which of the legacy hooks are called."""
-
-    def __init__(self):
-        self.calls = []
-
-
-for _hook in LEGACY_HOOKS:
-    setattr(OldStyle, _hook, lambda self, run_context, hook=_hook: self.calls.append(hook))
-
-
 @pytest.fixture
 def run_context():
     return RunContext(CallbackParameters(mode="train"))
-
-
-# CallbackParameters
 
 
 def test_keys_are_attributes_and_a_missing_one_is_an_attribute_error():
@@ -87,9 +74,6 @@ def test_parameters_survive_copy_and_pickle():
         assert isinstance(other, CallbackParameters)
         assert other == params
         assert other.losses == [1, 2]
-
-
-# RunContext
 
 
 @pytest.mark.parametrize("kind", [dict, CallbackParameters])
@@ -123,9 +107,6 @@ def test_a_stop_is_sticky(run_context):
     assert run_context.get_stop_requested() is True
 
 
-# Callback
-
-
 def test_a_callback_enters_as_itself_and_swallows_nothing():
     callback = Callback()
     with callback as inside:
@@ -155,10 +136,7 @@ def test_the_new_hook_wins_for_its_phase_alone(run_context):
     callback.on_train_step_end(run_context)
     callback.on_eval_step_end(run_context)
     callback.on_train_end(run_context)
-    assert callback.calls == ["on_train_step_end", "on_eval_step_end", "step_end", "end"]
-
-
-# CallbackManager
+    assert callback.calls == ["on_train_step_end", "on_eval_step_end", ("train", "step_end"), ("train", "end")]
 
 
 @pytest.mark.parametrize("wrong", [3, "callback", {"a": Callback()}, Callback, iter([])])
@@ -317,35 +295,12 @@ def test_on_exception_reaches_all_and_keeps_the_error(run_context):
     assert "a.on_exception failed" in error.__notes__[0]
 
 
-# Legacy hooks in fit
-
-
-class Inherits(OldStyle):
+def nothing(self, run_context):
     pass
 
 
-class History(Callback):
-    def epoch_end(self, run_context):
-        pass
-
-
-class Mixin:
-    def step_end(self, run_context):
-        pass
-
-
-class Mixed(Mixin, Callback):
-    pass
-
-
-class Modern(Callback):
-    def on_train_end(self, run_context):
-        pass
-
-
-class Ours(BuiltInCallback):
-    def step_end(self, run_context):
-        pass
+def made(name, *bases, **methods):
+    return type(name, bases, methods)()
 
 
 def on_the_object():
@@ -358,13 +313,13 @@ def on_the_object():
     ("callback", "hooks"),
     [
         (Callback(), ()),
-        (Modern(), ()),
+        (made("Modern", Callback, on_train_end=nothing), ()),
         (OldStyle(), LEGACY_HOOKS),
-        (Inherits(), LEGACY_HOOKS),
-        (History(), ("epoch_end",)),
-        (Mixed(), ("step_end",)),
+        (made("Inherits", OldStyle), LEGACY_HOOKS),
+        (made("History", Callback, epoch_end=nothing), ("epoch_end",)),
+        (made("Mixed", type("Mixin", (), {"step_end": nothing}), Callback), ("step_end",)),
         (on_the_object(), ("end",)),
-        (Ours(), ()),
+        (made("Ours", BuiltInCallback, step_end=nothing), ()),
         (CallbackManager(OldStyle()), ()),
     ],
 )

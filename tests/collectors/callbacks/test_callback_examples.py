@@ -40,9 +40,6 @@ def assert_holds(path, state):
     assert all((found[name] == state[name]).all() for name in state)
 
 
-# Stop at a time
-
-
 def clock(seconds_per_look):
     times = iter(range(10**6))
     return lambda: next(times) * seconds_per_look
@@ -67,9 +64,6 @@ def test_the_file_stops_a_training_that_would_take_hours(capsys):
     # A million epochs end by the stop alone.
     assert callback.stopped_at is not None
     assert callback.seconds == 0.2
-
-
-# Save the best
 
 
 def test_saves_after_every_step_under_the_threshold(save_best, tmp_path):

@@ -103,9 +103,6 @@ def test_both_spellings_overridden_run_once_each(name, tmp_path):
     assert sorted(hook for hook, _ in callback.calls) == sorted(expected)
 
 
-# By hand
-
-
 def hand_written_loop(callback, hooks, epochs=2, steps=3, **params):
     """Calls some hooks of a callback as a loop of one's own does; the loss of step i is i."""
     params = CallbackParameters(batch_num=steps, cur_step_num=0, cur_epoch_num=0, **params)

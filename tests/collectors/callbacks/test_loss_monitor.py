@@ -6,48 +6,32 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from monitored_runs import INFINITY, NAN, WithoutLength, batches, context, loss_of_the_batch, model
+from monitored_runs import (
+    INFINITY,
+    NAN,
+    Hearing,
+    OnAccelerator,
+    WithoutLength,
+    batches,
+    context,
+    loss_of_the_batch,
+    model,
+    on_accelerator,
+)
 from torch import nn
 
-from collectors.callbacks.callback import Callback, step_loss
+from collectors.callbacks.callback import step_loss
 from collectors.callbacks.loss_monitor import LossMonitor
 from collectors.model.model import Model
 
 
-class EndHooks(Callback):
+class EndHooks(Hearing):
     def __init__(self):
         self.calls = []
 
-    def on_train_step_end(self, run_context):
-        self.calls.append("step_end")
-
-    def on_train_epoch_end(self, run_context):
-        self.calls.append("epoch_end")
-
-    def on_train_end(self, run_context):
-        self.calls.append("end")
-
-
-class OnAccelerator(torch.Tensor):
-    """A tensor that says it is on a GPU, and counts how often it is read."""
-
-    reads = 0
-
-    @property
-    def device(self):
-        return torch.device("cuda")
-
-    def __float__(self):
-        OnAccelerator.reads += 1
-        return super().__float__()
-
-
-def on_accelerator(value):
-    OnAccelerator.reads = 0
-    return torch.tensor(value).as_subclass(OnAccelerator)
-
-
-# The constructor
+    def hear(self, hook, run_context):
+        if hook.endswith("end"):
+            self.calls.append(hook.removeprefix("on_train_"))
 
 
 @pytest.mark.parametrize(
@@ -61,9 +45,6 @@ def on_accelerator(value):
 def test_wrong_arguments(arguments, error, text):
     with pytest.raises(error, match=text):
         LossMonitor(**arguments)
-
-
-# The loss of a step
 
 
 @pytest.mark.parametrize(
@@ -127,9 +108,6 @@ from collectors.callbacks import callback, callback_manager, function_callbacks,
 assert callback.step_loss([2.0, 1.0]) == 2.0
 sys.exit('torch' in sys.modules)"""
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-# What is printed
 
 
 @pytest.mark.parametrize(
@@ -201,9 +179,6 @@ def test_works_without_a_begin_hook_and_with_a_plain_dict(capsys):
     run_context = type(context())({"cur_step_num": 3, "batch_num": 2, "cur_epoch_num": 2, "net_outputs": [0.5, 1]})
     LossMonitor().step_end(run_context)
     assert capsys.readouterr().out == "epoch: 2 step: 1, loss is 0.5\n"
-
-
-# Losses that are not finite
 
 
 @pytest.mark.parametrize("loss", [NAN, INFINITY, -INFINITY])
@@ -285,9 +260,6 @@ def test_a_failed_run_leaves_nothing_for_the_next(capsys):
         model().train(1, batches([1.0, 2.0, NAN]), monitor)
     model().train(1, batches([1.0, 2.0, 3.0]), monitor)
     assert capsys.readouterr().out == "epoch: 1 step: 3, loss is 3.0\n"
-
-
-# Losses on an accelerator
 
 
 def steps(monitor, losses, first=1):

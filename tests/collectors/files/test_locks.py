@@ -126,9 +126,6 @@ def test_the_private_folder(tmp_path, monkeypatch):
         private_lock_folder()
 
 
-# Markers behind a URL.
-
-
 class Time:
     """Passes only where somebody pauses, and then at once; ``meanwhile`` is called for each pause before a look."""
 

@@ -101,11 +101,7 @@ def test_batch_norm_computes_in_the_precision_that_is_asked_for(level, kept, exp
     net = network()
     net[1].register_forward_hook(lambda module, inputs, outputs: seen.append(outputs.dtype))
     model = Model(
-        net,
-        nn.CrossEntropyLoss(),
-        torch.optim.SGD(net.parameters(), 0.1),
-        amp_level=level,
-        keep_batchnorm_fp32=kept,
+        net, nn.CrossEntropyLoss(), torch.optim.SGD(net.parameters(), 0.1), amp_level=level, keep_batchnorm_fp32=kept
     )
     model.train(1, data(1))
     assert [str(dtype).removeprefix("torch.") for dtype in seen] == [expected]

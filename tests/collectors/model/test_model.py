@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torchmetrics
+from monitored_runs import Hearing, OldStyle
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, TensorDataset
 
@@ -69,7 +70,7 @@ def assert_equal_weights(first, second, **tolerances):
         torch.testing.assert_close(a, b, **(tolerances or {"rtol": 0, "atol": 0}))
 
 
-class Recorder(Callback):
+class Recorder(Hearing):
     """Writes down every hook; does in a given hook what it is told to."""
 
     def __init__(self, diary=None, name=None, at=None, action=None):
@@ -79,6 +80,12 @@ class Recorder(Callback):
 
     def write(self, what):
         self.diary.append(what if self.name is None else f"{self.name}.{what}")
+
+    def hear(self, hook, run_context):
+        self.write(hook)
+        self.contexts.append(run_context)
+        if self.at == hook:
+            self.action(run_context)
 
     def __enter__(self):
         self.write("enter")
@@ -92,29 +99,12 @@ class Recorder(Callback):
         self.errors.append(error)
 
 
-def _recording(hook):
-    def run(self, run_context):
-        self.write(hook)
-        self.contexts.append(run_context)
-        if self.at == hook:
-            self.action(run_context)
-
-    return run
-
-
-for _hook in HOOKS:
-    setattr(Recorder, _hook, _recording(_hook))
-
-
 def request_stop(run_context):
     run_context.request_stop()
 
 
 def fail(run_context):
     raise ArithmeticError("the hook failed")
-
-
-# The order of hooks
 
 
 def test_the_order_of_hooks():
@@ -153,9 +143,6 @@ def test_fit_without_validation_is_train():
     assert_equal_weights(model.network, plain_training(network(), batches(), 2))
 
 
-# Stopping
-
-
 @pytest.mark.parametrize("hook", [hook for hook in HOOKS if hook != "on_train_end"])
 def test_a_stop_from_any_hook_stops_fit(hook):
     recorder = Recorder(at=hook, action=request_stop)
@@ -186,9 +173,6 @@ def test_a_stop_from_any_hook_stops_eval(hook):
     assert recorder.diary.count("on_eval_step_end") == (1 if hook in short else 3)
     assert recorder.diary[-3:] == ["on_eval_epoch_end", "on_eval_end", "exit"]
     assert set(result) == {"accuracy"}
-
-
-# Errors in hooks
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
@@ -234,25 +218,6 @@ def test_a_true_exit_value_does_not_hide_an_error():
 
     with pytest.raises(ArithmeticError):
         build().train(1, batches(), Swallows(at="on_train_end", action=fail))
-
-
-# Legacy hooks, built-in callbacks
-
-
-class OldStyle(Callback):
-    def __init__(self):
-        self.calls = []
-
-
-def _legacy(hook):
-    def run(self, run_context):
-        self.calls.append((run_context.original_args().mode, hook))
-
-    return run
-
-
-for _hook in LEGACY_HOOKS:
-    setattr(OldStyle, _hook, _legacy(_hook))
 
 
 class InheritsOldStyle(OldStyle):
@@ -301,25 +266,15 @@ def test_built_in_callbacks_choose_whether_they_hear_fit_evaluations():
     assert "on_eval_end" in quiet.diary
 
 
-# cb_params
-
-
-class Snapshots(Callback):
+class Snapshots(Hearing):
     """Keeps a shallow copy of cb_params from every hook."""
 
     def __init__(self):
         self.taken = {hook: [] for hook in HOOKS}
 
-
-def _snapshot(hook):
-    def run(self, run_context):
+    def hear(self, hook, run_context):
         self.taken[hook].append(copy.copy(run_context.original_args()))
 
-    return run
-
-
-for _hook in HOOKS:
-    setattr(Snapshots, _hook, _snapshot(_hook))
 
 EVAL_KEYS = {"mode", "network", "eval_network", "valid_dataset", "batch_num", "cur_step_num", "list_callback"}
 EVAL_KEYS |= {"dataset_sink_mode"}
@@ -424,9 +379,6 @@ def test_the_raw_network_of_a_wrapped_one():
     assert snapshots.taken["on_train_begin"][0].network is raw
     assert snapshots.taken["on_train_begin"][0].train_network is wrapped
     assert model.network is wrapped
-
-
-# Training
 
 
 class Unsized:
@@ -624,9 +576,6 @@ def test_nan_stays_nan():
     assert np.isnan(end.eval_results["eval_loss"])
 
 
-# Evaluation and metrics
-
-
 @pytest.mark.parametrize("batch_sizes", [(10,), (4, 4, 2), (7, 3), (1,) * 10])
 def test_results_do_not_depend_on_the_batch_size(batch_sizes):
     inputs, targets = (torch.cat(part) for part in zip(*batches((10,)), strict=True))
@@ -722,9 +671,6 @@ def test_samples_are_counted_along_the_first_axis(inputs, targets, count):
     assert sample_count(inputs, targets) == count
 
 
-# Precision, device, progress, sinks
-
-
 @pytest.mark.parametrize(
     ("level", "expected"), [("O0", torch.float32), ("O2", torch.bfloat16), ("auto", torch.float32)]
 )
@@ -803,9 +749,6 @@ def test_sinks_warn_and_change_nothing(mode):
         model.train(1, batches(), dataset_sink_mode=True)
     with pytest.warns(UserWarning, match="dataset_sink_mode=True has no effect"):
         model.eval(batches(), dataset_sink_mode=True)
-
-
-# Errors
 
 
 @pytest.mark.parametrize(

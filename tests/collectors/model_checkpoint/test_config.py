@@ -211,18 +211,12 @@ def test_append_info_takes_tensors_and_arrays():
     assert CheckpointConfig(append_info=[values]).append_dict == values
 
 
-# When to save
-
-
 def test_saving_by_time():
     policy = SavePolicy(None, 10, 0, 100.0)
     assert [policy.due(1, now) for now in (100.0, 110.0, 110.5)] == [False, False, True]
     policy.saved(1, 115.0)
     assert [policy.due(99, now) for now in (120.0, 125.0, 126.0)] == [False, False, True]
     assert not SavePolicy(None, None, 0, 0.0).due(5, 1e9)
-
-
-# What to keep
 
 
 def test_keeping_one_file_of_every_few_minutes(tmp_path):

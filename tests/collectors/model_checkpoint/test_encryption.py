@@ -91,9 +91,6 @@ def test_cut_joined_and_reordered_blocks_are_noticed(mode, small_blocks):
             decrypt(sealed[:length], KEY, mode, "it")
 
 
-# Files
-
-
 def archive():
     weights = {
         "weight": np.arange(6, dtype=np.float32).reshape(2, 3),

@@ -58,9 +58,6 @@ def fail(run_context):
     raise ArithmeticError("failed")
 
 
-# Arguments
-
-
 def test_the_arguments_their_order_and_their_defaults():
     parameters = inspect.signature(ModelCheckpoint).parameters
     assert {name: parameter.default for name, parameter in parameters.items()} == {
@@ -136,9 +133,6 @@ def test_the_directory_is_created_late_and_privately(tmp_path):
     assert checkpoint.latest_ckpt_file_name == str(real / "a" / "b" / "CKP-1_1.safetensors")
     # Not read-only: whoever may delete a run may delete its files.
     assert Path(checkpoint.latest_ckpt_file_name).stat().st_mode & 0o200
-
-
-# When files are written
 
 
 @pytest.mark.parametrize(
@@ -261,9 +255,6 @@ def test_a_data_set_of_unknown_length(folder):
 
     train(folder, 2, data=Unsized(), save_checkpoint_steps=3)
     assert names(folder) == ["CKP-1_3", "CKP-2_2", "CKP-2_4"]
-
-
-# What files hold
 
 
 class Everything(nn.Module):
@@ -395,9 +386,6 @@ def test_what_cannot_be_stored_is_named(folder):
         train(folder, 1, model=network)
 
 
-# What an exception leaves
-
-
 def test_an_exception_leaves_the_steps_that_were_done(folder):
     for hook, step, expected in [
         ("on_train_step_begin", 1, []),
@@ -425,9 +413,6 @@ def test_without_being_asked_for_an_exception_leaves_nothing(folder):
     with pytest.raises(ArithmeticError):
         train(folder, 2, [At("on_train_step_begin", 3, fail)], save_checkpoint_steps=100)
     assert names(folder) == []
-
-
-# Failures
 
 
 def refuse(folder):
@@ -489,9 +474,6 @@ def test_leftovers_of_killed_writers_go(folder):
     assert sorted(path.name for path in folder.iterdir()) == [alive.name, foreign.name, "CKP-1_1.safetensors"]
 
 
-# Going on with a run's files
-
-
 def resume(folder, config, directory=None, prefix="CKP"):
     checkpoint = ModelCheckpoint(prefix, directory or folder, config)
     build().train(3, batches(), checkpoint, resume_from=latest_checkpoint(folder))
@@ -539,9 +521,6 @@ def test_a_changed_checkpoint_cannot_have_foreign_files_deleted(interrupted, tmp
     assert outside.exists()
 
 
-# Finding and naming
-
-
 def test_the_latest_checkpoint(tmp_path):
     assert latest_checkpoint(tmp_path) is None
     assert latest_checkpoint(tmp_path / "absent") is None
@@ -558,9 +537,6 @@ def test_the_latest_checkpoint(tmp_path):
         latest_checkpoint(tmp_path, 3)
     with pytest.raises(TypeError, match="directory must be a path"):
         latest_checkpoint(3)
-
-
-# States of any kind
 
 
 def test_nested_states_go_through_json(tmp_path):

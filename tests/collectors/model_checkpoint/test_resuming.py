@@ -419,9 +419,6 @@ def test_resuming_on_cuda(tmp_path):
         assert torch.equal(one, other)
 
 
-# Errors
-
-
 @pytest.fixture
 def checkpoint(tmp_path):
     fail = At("on_train_step_begin", 4, disturb)
@@ -516,9 +513,6 @@ def test_persistent_workers_are_warned_of(checkpoint, tmp_path):
     vars(data)["persistent_workers"] = True
     with pytest.warns(UserWarning, match="train_dataset has persistent_workers=True"):
         model.train(EPOCHS, data, callbacks_for(scheduler, tmp_path), resume_from=checkpoint)
-
-
-# Real kills
 
 
 def kill(run_context):

@@ -118,9 +118,6 @@ def steps_of(directory, tag):
     return [item.step for item in reader(tag)]
 
 
-# Which items: the merge rule and each key
-
-
 @pytest.mark.parametrize(
     ("specified", "keep", "expected"),
     [
@@ -162,18 +159,9 @@ def test_landscapes_alone_are_opt_in(tmp_path):
     assert items == {"collect_landscape": {"intervals": [range(3)]}}
 
 
-# Which steps
-
-
 @pytest.mark.parametrize(
     ("freq", "epochs", "expected"),
-    [
-        (1, 2, list(range(1, 11))),
-        (5, 2, [1, 5, 10]),
-        (3, 2, [1, 3, 6, 9]),
-        (10, 5, [1, 10, 20]),
-        (100, 1, [1]),
-    ],
+    [(1, 2, list(range(1, 11))), (5, 2, [1, 5, 10]), (3, 2, [1, 3, 6, 9]), (10, 5, [1, 10, 20]), (100, 1, [1])],
 )
 def test_the_first_step_and_every_collect_freq_th_once_each(tmp_path, freq, epochs, expected):
     recorder = Recorder()
@@ -261,9 +249,6 @@ def test_values_of_evaluations_are_not_captured(tmp_path):
     model(network).fit(1, pictures(8, 4), pictures(7, 7), callbacks=watching)
     assert shapes == [4, 4, 7]
     assert scalars(tmp_path, "size") == [(1, 4.0), (2, 4.0)]
-
-
-# What the items hold
 
 
 def test_the_learning_rate_is_the_one_that_the_step_used(tmp_path):
@@ -409,9 +394,6 @@ def test_training_is_the_same_with_and_without_a_collector(tmp_path):
     assert len(RunDirectory(tmp_path).metadata.files) == 3
 
 
-# Lineage
-
-
 @pytest.mark.parametrize("first", [True, False], ids=["before the checkpoint callback", "after it"])
 def test_train_lineage(tmp_path, first):
     data = tmp_path / "data"
@@ -555,9 +537,6 @@ def test_the_data_set_graph(tmp_path):
     assert leaf["children"] == []
 
 
-# Files
-
-
 def test_max_file_size_and_export_options(tmp_path):
     watching = only(
         tmp_path, "collect_metric", collect_freq=1, max_file_size=1000, export_options={"tensor_format": "npy"}
@@ -642,9 +621,6 @@ def test_a_loss_that_is_no_number_ends_the_metric_not_the_training(tmp_path):
     assert len(told) == 1
 
 
-# watch
-
-
 def test_a_hand_written_loop(tmp_path):
     network = convolutional()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.5)
@@ -691,60 +667,54 @@ def test_wrong_arguments_of_watch(tmp_path, arguments, error, match):
         collector(tmp_path).watch(nn.Linear(1, 1), **arguments)
 
 
-# Without TensorBoard
-
 WITHOUT = """
-import sys, warnings
+import json, sys, warnings
 sys.path.insert(0, sys.argv[1])
 sys.modules["tensorboard"] = None
 import torch
 from collectors import SummaryCollector
-landscape = {"intervals": [range(3)]}
-with warnings.catch_warnings(record=True) as told:
-    warnings.simplefilter("always")
-    collector = SummaryCollector(sys.argv[2], **eval(sys.argv[3]))
-with collector.watch(torch.nn.Linear(1, 1)) as run:
-    run.step(1.0)
-    run.step(2.0)
-print(*[warning.message for warning in told], sep="\\n")
+landscape, found = {"intervals": [range(3)]}, []
+for number, arguments in enumerate(sys.argv[3:]):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            collector = SummaryCollector(f"{sys.argv[2]}/{number}", **eval(f"dict({arguments})"))
+        except ImportError as error:
+            found.append(f"ImportError: {error}")
+            continue
+    with collector.watch(torch.nn.Linear(1, 1)) as run:
+        run.step(1.0)
+        run.step(2.0)
+    found.append([str(warning.message) for warning in told])
+print(json.dumps(found))
 """
-
-
-def without_tensorboard(directory, arguments):
-    command = [sys.executable, "-W", "error", "-c", WITHOUT, str(ROOT), str(directory), arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+QUIET = (
+    "collect_landscape=landscape",
+    "collect_specified_data={'collect_landscape': landscape}, keep_default_action=False",
+)
+TOLD = (
+    "collect_specified_data={'collect_landscape': landscape}",
+    "collect_specified_data={'collect_metric': False}, collect_landscape=landscape",
+)
+NEEDED = (
+    "collect_specified_data={'collect_metric': True}, collect_landscape=landscape",
+    "custom_lineage_data={'a': 1}, collect_landscape=landscape",
+)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "warns"),
-    [
-        ("dict(collect_landscape=landscape)", False),
-        ("dict(collect_specified_data={'collect_landscape': landscape}, keep_default_action=False)", False),
-        ("dict(collect_specified_data={'collect_landscape': landscape})", True),
-        ("dict(collect_specified_data={'collect_metric': False}, collect_landscape=landscape)", True),
-    ],
-)
-def test_landscapes_need_no_tensorboard(tmp_path, arguments, warns):
-    result = without_tensorboard(tmp_path, arguments)
+def test_landscapes_need_no_tensorboard_and_records_that_are_asked_for_do(tmp_path):
+    command = [sys.executable, "-W", "error", "-c", WITHOUT, str(ROOT), str(tmp_path), *QUIET, *TOLD, *NEEDED]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    assert names(tmp_path) == ["ckpt_dir"]
-    assert len(names(tmp_path / "ckpt_dir")) == 4
-    told = result.stdout.strip()
-    assert told.count("pip install 'summary-landscape[tensorboard]'") == warns
-    assert bool(told) == warns
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "dict(collect_specified_data={'collect_metric': True}, collect_landscape=landscape)",
-        "dict(custom_lineage_data={'a': 1}, collect_landscape=landscape)",
-    ],
-)
-def test_records_that_are_asked_for_need_tensorboard(tmp_path, arguments):
-    result = without_tensorboard(tmp_path / "run", arguments)
-    assert "ImportError: SummaryRecord needs TensorBoard" in result.stderr
-    assert "pip install 'summary-landscape[tensorboard]'" in result.stderr
-    assert names(tmp_path) == []
+    *quiet, first, second, needed, also_needed = json.loads(result.stdout)
+    assert quiet == [[], []]
+    for (text,) in (first, second):
+        assert text.count("pip install 'summary-landscape[tensorboard]'") == 1
+    for text in (needed, also_needed):
+        assert text.startswith("ImportError: SummaryRecord needs TensorBoard")
+        assert "pip install 'summary-landscape[tensorboard]'" in text
+    assert names(tmp_path) == ["0", "1", "2", "3"]
+    for folder in tmp_path.iterdir():
+        assert names(folder) == ["ckpt_dir"]
+        assert len(names(folder / "ckpt_dir")) == 4

@@ -92,9 +92,6 @@ def failing(monkeypatch):
     return state
 
 
-# The same run as on disk
-
-
 @pytest.mark.parametrize("landscape", [{"intervals": [range(9)]}, {"intervals": [[0, 1, 2]], "unit": "epoch"}])
 def test_every_file_is_the_one_on_disk(memory, tmp_path, landscape):
     local, _, _ = collected(tmp_path, **landscape)
@@ -118,9 +115,6 @@ def test_the_address(memory):
     collector = SummaryCollector(URL, collect_landscape=LANDSCAPE)
     assert collector.summary_dir == "memory:///bucket/run"
     assert memory.store == {}
-
-
-# What is already there
 
 
 def test_an_existing_run_is_an_error_and_stays(memory):
@@ -192,9 +186,6 @@ def test_discarding(memory):
     assert stored(memory) == {"notes.txt": b"mine"}
 
 
-# Networks that fail
-
-
 @pytest.mark.parametrize("where", ["_4_step", "train_metadata", "ckpt_dir"])
 def test_uploads_that_fail_are_tried_again(memory, tmp_path, failing, where):
     collected(tmp_path)
@@ -261,9 +252,6 @@ def test_memory_is_bounded_while_the_network_is_slow(memory, monkeypatch, wait_u
     thread.join()
     started.close()
     assert sorted(RunDirectory(URL).metadata.files) == list(range(9))
-
-
-# Addresses where nothing can be written
 
 
 @pytest.mark.parametrize("items", [{"collect_landscape": LANDSCAPE, "keep_default_action": False}, {}])
@@ -340,21 +328,13 @@ def test_a_path_object_has_lost_slashes(tmp_path, monkeypatch):
     assert SummaryCollector(Path("s3://b/run")).summary_dir == str(tmp_path / "s3:" / "b" / "run")
 
 
-# Records
-
-
 def model_run(place, existing="error", collector=None, **arguments):
     """Trains a ``Model`` for eight steps with a record of each."""
     network = seeded(SmallNetwork)
     model = Model(network, nn.CrossEntropyLoss(), torch.optim.SGD(network.parameters(), lr=0.1))
     items = {"collect_landscape": LANDSCAPE, "collect_train_lineage": True, "collect_metric": True}
     collector = collector or SummaryCollector(
-        place,
-        collect_freq=1,
-        collect_specified_data=items,
-        keep_default_action=False,
-        existing=existing,
-        **arguments,
+        place, collect_freq=1, collect_specified_data=items, keep_default_action=False, existing=existing, **arguments
     )
     model.train(2, batches(), callbacks=[collector])
 
@@ -496,9 +476,6 @@ def test_exported_tensors_need_a_folder():
     ):
         SummaryCollector(URL, export_options={"tensor_format": "npy"})
     assert SummaryCollector(URL, export_options={"tensor_format": None}).summary_dir == "memory:///bucket/run"
-
-
-# The temporary folder
 
 
 def test_folders_of_killed_processes_are_removed_and_others_stay():

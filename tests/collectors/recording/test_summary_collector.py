@@ -6,18 +6,7 @@ import numpy as np
 import pytest
 import torch
 from monitored_runs import raise_after, stop_after
-from runs import (
-    SmallNetwork,
-    TiedNetwork,
-    assert_holds,
-    batches,
-    collected,
-    names,
-    raw_bytes,
-    seeded,
-    snapshot,
-    train,
-)
+from runs import SmallNetwork, TiedNetwork, assert_holds, batches, collected, names, raw_bytes, seeded, snapshot, train
 from torch import nn
 from torch.nn import functional
 
@@ -50,9 +39,6 @@ class Snapshots(Callback):
 
     def on_train_epoch_end(self, run_context):
         self.epochs[run_context.original_args().cur_epoch_num] = snapshot(self.network)
-
-
-# What is saved
 
 
 @pytest.mark.parametrize(
@@ -155,9 +141,6 @@ def test_gradients_survive_a_checkpoint(tmp_path):
             assert all(p.requires_grad for p in network.parameters())
 
 
-# As a callback of Model
-
-
 class Stream:
     """Batches of unknown number."""
 
@@ -244,9 +227,6 @@ def test_an_epoch_that_is_stopped_early_is_none(tmp_path, last_step, epochs):
     assert sorted(RunDirectory(tmp_path).metadata.files) == epochs
     # After step 6, the weights are no longer those of epoch 1.
     assert RunDirectory(tmp_path).metadata.trained_to == {4: 1, 8: 2}.get(last_step)
-
-
-# With which number training ended
 
 
 @pytest.mark.parametrize(
@@ -364,9 +344,6 @@ def test_a_collector_watches_one_training_at_a_time_and_another_afterwards(tmp_p
     assert sorted(RunDirectory(tmp_path).metadata.files) == [0, 1, 2]
 
 
-# watch
-
-
 def test_the_loop_must_be_inside_the_context(tmp_path):
     collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
     run = collector.watch(SmallNetwork())
@@ -451,9 +428,6 @@ def test_a_process_of_another_rank_writes_nothing(tmp_path, monkeypatch):
     with pytest.warns(UserWarning, match="without saving"), collector.watch(network) as run:
         train(network, run)
     assert RunDirectory(tmp_path / "run").metadata.files
-
-
-# The constructor
 
 
 def test_the_documents_order_and_defaults(tmp_path):

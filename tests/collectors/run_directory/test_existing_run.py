@@ -51,9 +51,6 @@ def place(request, tmp_path, monkeypatch):
     return folder, folder if request.param == "here" else RemotePath(LocalFileSystem(), str(folder))
 
 
-# Checkpoints that are not listed
-
-
 @pytest.mark.parametrize("listed", [-1, 2, 4])
 @pytest.mark.parametrize("start", [0, 5, 8, 100])
 @pytest.mark.filterwarnings('ignore:existing="resume", but training begins:UserWarning')
@@ -301,9 +298,6 @@ def test_a_killed_training_that_resumes_loses_no_checkpoint(tmp_path):
     last = run.checkpoint(step, describe_network(network))
     weights = load_checkpoint(restart).weights
     assert all(np.array_equal(last.read(name), weights[name]) for name in last.shapes)
-
-
-# Links
 
 
 def test_a_linked_folder_of_checkpoints_is_not_followed_out_of_the_run(tmp_path):

@@ -92,9 +92,6 @@ def test_tied_and_reduced_precision_weights(tmp_path):
     assert_holds(file, state)
 
 
-# What is wrong with the arguments
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
@@ -117,9 +114,6 @@ def test_wrong_arguments(tmp_path, states, arguments, error, match):
     with pytest.raises(error, match=match):
         import_checkpoints(**{"run_directory": tmp_path / "new", "paths": paths, **arguments})
     assert names(tmp_path) == ["old"]
-
-
-# What is wrong with the files; nothing is left behind
 
 
 class Malicious:
@@ -260,9 +254,6 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path, made_before):
     if made_before:
         assert names(tmp_path / "new" / "ckpt_dir") == ["mine.txt"]
     import_checkpoints(tmp_path / "new", paths)
-
-
-# A directory that already holds a run
 
 
 def test_existing_runs(tmp_path, states):

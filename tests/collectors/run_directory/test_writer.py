@@ -24,8 +24,6 @@ from collectors.run_directory import RunDirectory
 from collectors.run_directory.settings import LandscapeSettings
 from collectors.run_directory.writer import RunWriter
 
-# What is already there
-
 
 def test_an_empty_directory_is_made_a_run_at_once(tmp_path):
     started = writer(tmp_path / "a" / "b")
@@ -176,9 +174,6 @@ def test_resuming_what_was_never_begun_begins_it(tmp_path):
     assert sorted(run.metadata.files) == list(range(9))
 
 
-# Off the training thread
-
-
 def test_states_are_written_by_another_thread_and_not_kept(tmp_path):
     before = threading.active_count()
     started = writer(tmp_path)
@@ -220,9 +215,6 @@ def test_names_of_files_are_safe_and_short_enough(tmp_path):
     assert run.metadata.files[1].startswith(".._Größe__1_ü")
     run.checkpoint(1, describe_network(network))
     assert run.checkpoint(1).metadata["network"] == Strange.__name__
-
-
-# Writes that fail
 
 
 @contextlib.contextmanager
@@ -365,9 +357,6 @@ def test_a_directory_that_cannot_be_made(tmp_path):
         collected(tmp_path)
     with pytest.raises(RunDirectoryError, match=r"run directory /proc/run cannot be made: No such file or directory"):
         collected("/proc/run")
-
-
-# Killed
 
 
 KILLED = """

@@ -38,9 +38,6 @@ def decoded(accumulator, tag):
     return np.asarray(Image.open(io.BytesIO(accumulator.Images(tag)[0].encoded_image_string)))
 
 
-# Arguments: PARITY section 13, row by row.
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
@@ -175,9 +172,6 @@ assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-W", "error", "-c", script], check=True)
     assert scalars(tmp_path, "loss") == [(3, 0.5)]
-
-
-# Values.
 
 
 @pytest.mark.parametrize(
@@ -375,9 +369,6 @@ def test_landscape_with_wrong_values(record, value, error, match):
         record.add_value("landscape", "x", value)
 
 
-# Graphs.
-
-
 class Branching(nn.Module):
     def __init__(self):
         super().__init__()
@@ -447,9 +438,6 @@ def test_graph_as_bytes_and_as_message(tmp_path):
             record.add_value("graph", "g", value)
             record.record(1)
         assert list(graph_nodes(tmp_path / str(index))) == ["n"]
-
-
-# record, modes, life time.
 
 
 @pytest.mark.parametrize(
@@ -589,9 +577,6 @@ def test_pickled_record_writes_files_of_its_own(tmp_path):
     assert scalars(tmp_path, "waiting") == [(0, 1.0)]
     assert [array.item() for array in tensors(tmp_path, "t")] in ([0.0, 1.0], [1.0, 0.0])
     assert len(list(tmp_path.glob("export_*/tensor/*.npy"))) == 2
-
-
-# Export.
 
 
 @pytest.mark.parametrize(("linux", "second"), [(True, r"loss"), (False, r"loss\.[0-9a-f]{16}")])

@@ -168,9 +168,6 @@ def test_a_forgotten_record_ends_its_thread_and_loses_nothing(tmp_path):
     assert scalars(tmp_path, "loss") == [(1, 1.0)]
 
 
-# Processes of their own.
-
-
 def run(script, **options):
     head = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
     return subprocess.run(

@@ -128,9 +128,6 @@ def test_what_is_not_wanted_is_not_read(tmp_path):
         assert list(read_state_dict(tmp_path / "a.pt")) == ["a"]
 
 
-# Files that ask for more than they are
-
-
 class Call:
     """A pickle that calls a function."""
 
@@ -333,12 +330,7 @@ class Settings:
 def test_objects_beside_the_weights_are_passed_over(tmp_path, nested, new):
     weight = values(6, torch.float32)
     counts = collections.defaultdict(list, {"a": [1]})
-    beside = {
-        "args": argparse.Namespace(lr=0.1),
-        "path": Path("x"),
-        "best": np.float64(0.5),
-        "counts": counts,
-    }
+    beside = {"args": argparse.Namespace(lr=0.1), "path": Path("x"), "best": np.float64(0.5), "counts": counts}
     if nested:
         content = {
             "state_dict": {"weight": weight},

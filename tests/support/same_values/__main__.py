@@ -111,10 +111,7 @@ def root_of(source, folder):
 
 
 def differences(old, new):
-    """Yields a line for each array that differs: its name, the first place where it does, and both values.
-
-    What ``retired`` names may be missing in the newer one.
-    """
+    """Yields a line for each array that differs, with its first other values; what ``retired`` names may be missing."""
     for name in dict.fromkeys([*old, *new]):
         if name not in new and any(fnmatch.fnmatchcase(name, pattern) for pattern in retired.ARRAYS):
             continue

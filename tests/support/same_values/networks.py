@@ -137,9 +137,6 @@ def interrupted(function):
     raise AssertionError("the call came to its end before it was interrupted")
 
 
-# What callback_fn returns.
-
-
 def plain():
     return nn.CrossEntropyLoss(), perceptron(), features(), {"accuracy": accuracy}
 

@@ -4,6 +4,4 @@
 CALLS = {}
 
 # Patterns of arrays that only an older commit's calls give. Where both give them, they are compared.
-ARRAYS = {
-    "*:share_seen_by_optimizer": "how much of eigenvectors an optimizer sees is no longer measured",
-}
+ARRAYS = {"*:share_seen_by_optimizer": "how much of eigenvectors an optimizer sees is no longer measured"}

@@ -75,11 +75,7 @@ def of_path(path):
 
 
 def flat(value, name):
-    """Yields the arrays of nested mappings, lists, arrays, tensors, numbers and texts, each with its name.
-
-    Raises:
-        TypeError: there is something else.
-    """
+    """Yields the arrays of nested mappings, lists, arrays, tensors, numbers and texts, each with its name."""
     if isinstance(value, Mapping):
         for key in value:
             yield from flat(value[key], f"{name}.{key}")

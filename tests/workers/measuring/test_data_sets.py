@@ -155,10 +155,7 @@ def test_the_first_layer_of_a_plane_is_computed_once_for_each_set():
 
 
 def test_a_plan_is_tuned_once_on_the_main_set_channels_last_included():
-    sets = {
-        "train": (images(40), classes(40, 5)),
-        "test": (images(24) + 1, classes(24, 5, seed=8)),
-    }
+    sets = {"train": (images(40), classes(40, 5)), "test": (images(24) + 1, classes(24, 5, seed=8))}
     plan = MeasurementPlan(batch_size=16, channels_last=True)
     check_equal_alone(nn.CrossEntropyLoss(), lambda: seeded(ConvNet), sets, plan=plan)
     check_equal_alone(nn.CrossEntropyLoss(), lambda: seeded(ConvNet), sets, workload=Workload(compile=False))

@@ -38,14 +38,9 @@ def keys(chunk):
 
 
 def drive(tasks, workers, speed, die, lose=lambda: False):
-    """Plays workers with two chunks in flight each.
+    """Plays workers with two chunks in flight each; returns what was measured, given up, measured at a death.
 
-    Args:
-        die: whether measuring a chunk kills its worker.
-        lose: whether, when the second chunk kills, the first one's result is lost on its way.
-
-    Returns:
-        Keys that were measured, keys that were given up, and how often each was measured when a worker died.
+    Where the second chunk kills and ``lose`` says so, the first one's result is lost on its way.
     """
     queue = ChunkQueue(iter(tasks), workers)
     in_flight = [deque() for _ in range(workers)]
@@ -175,12 +170,7 @@ def test_suspects_are_split(size):
 
 @pytest.mark.parametrize(
     ("points", "workers", "sizes"),
-    [
-        (100, 1, [30, 30, 30, 10]),
-        (100, 2, [30, 30, 20, 20]),
-        (7, 2, [4, 3]),
-        (1, 3, [1]),
-    ],
+    [(100, 1, [30, 30, 30, 10]), (100, 2, [30, 30, 20, 20]), (7, 2, [4, 3]), (1, 3, [1])],
 )
 def test_a_chunk_is_as_large_as_a_pass_is_worth(points, workers, sizes):
     """The first one too, whose speed is not known, and the last ones are equal; sets of weights come one by one."""

@@ -19,17 +19,7 @@ from late_actor import GATE_VARIABLE, LateActor
 from paraboloid import Paraboloid, different_networks, different_samples, locked, paraboloid_plane
 from torch import nn
 from waiting import Gate
-from worker_cases import (
-    ConvNet,
-    TinyTransformer,
-    case,
-    mlp,
-    plane_of,
-    seeded,
-    state_of,
-    values,
-    weighted_from_zeros,
-)
+from worker_cases import ConvNet, TinyTransformer, case, mlp, plane_of, seeded, state_of, values, weighted_from_zeros
 
 from workers.errors import CallbackFunctionError, FrozenNetworkError, NondeterministicLossError, PoolError, SamplesError
 from workers.measurement_options import MeasurementOptions
@@ -544,11 +534,7 @@ class TestPlaces:
 
 @pytest.mark.parametrize(
     ("callback", "frameworks"),
-    [
-        (lambda: torch.ones(3), ("torch",)),
-        (lambda: __import__("math").pi, ()),
-        (functools.partial(case, "plain"), ()),
-    ],
+    [(lambda: torch.ones(3), ("torch",)), (lambda: __import__("math").pi, ()), (functools.partial(case, "plain"), ())],
 )
 def test_the_framework_is_guessed_from_the_callback(callback, frameworks):
     """All workers import it at once; a wrong guess costs time only."""

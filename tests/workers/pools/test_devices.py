@@ -281,8 +281,7 @@ def test_ids_beyond_the_cores_are_not_taken_silently(eight_cores, monkeypatch, a
 
 
 @pytest.mark.parametrize(
-    ("asked", "address"),
-    [([10**6], None), ([0, 10**6], None), pytest.param([10**6], "local", marks=pytest.mark.slow)],
+    ("asked", "address"), [([10**6], None), ([0, 10**6], None), pytest.param([10**6], "local", marks=pytest.mark.slow)]
 )
 def test_each_call_says_once_that_ids_are_beyond(monkeypatch, own_ray, asked, address):
     """A private Ray chose its devices a second time."""

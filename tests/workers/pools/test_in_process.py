@@ -9,17 +9,7 @@ import pytest
 import torch
 from paraboloid import Paraboloid, paraboloid_plane
 from torch import nn
-from worker_cases import (
-    ConvNet,
-    case,
-    classes,
-    features,
-    found,
-    mlp,
-    plane_of,
-    seeded,
-    state_of,
-)
+from worker_cases import ConvNet, case, classes, features, found, mlp, plane_of, seeded, state_of
 
 from workers.errors import NondeterministicLossError
 from workers.evaluator import OriginMeasurement

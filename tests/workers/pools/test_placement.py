@@ -14,11 +14,7 @@ from workers.pools.ray_pool import RayActors
 
 
 class Cluster(SimulatedRay):
-    """Nodes that install the run's environment first.
-
-    Args:
-        environments: of each node, the seconds until it is installed, or the error that ends it.
-    """
+    """Nodes that install the run's environment first: for some seconds each, or until an error."""
 
     def __init__(self, *environments):
         super().__init__()

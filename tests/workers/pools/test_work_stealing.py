@@ -215,11 +215,7 @@ KINDS = st.lists(st.booleans() | st.just(True), max_size=40)
 
 
 @pytest.mark.slow
-@given(
-    KINDS,
-    st.lists(st.sampled_from([0.001, 0.05, 0.05, 2.0]), min_size=2, max_size=4),
-    st.data(),
-)
+@given(KINDS, st.lists(st.sampled_from([0.001, 0.05, 0.05, 2.0]), min_size=2, max_size=4), st.data())
 def test_each_task_ends_exactly_once_whatever_stops_or_dies(kinds, speeds, data):
     stopped = data.draw(st.sets(st.integers(1, len(speeds) - 1)))
     guilty = data.draw(st.sets(st.integers(0, max(0, len(kinds) - 1)), max_size=2)) if kinds else set()

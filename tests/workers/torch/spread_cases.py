@@ -56,10 +56,7 @@ def accuracy(outputs, targets):
 
 
 def metrics():
-    return {
-        "accuracy": accuracy,
-        "torchmetrics": torchmetrics.classification.MulticlassAccuracy(5, average="micro"),
-    }
+    return {"accuracy": accuracy, "torchmetrics": torchmetrics.classification.MulticlassAccuracy(5, average="micro")}
 
 
 def measured(network, plane, loss=None, device=FIRST, state=None, data=DATA, plan=PLAN, **setup):

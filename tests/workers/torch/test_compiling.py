@@ -58,7 +58,7 @@ class Fusible(nn.Module):
         self.head = nn.Linear(256, 4)
 
     def forward(self, inputs):
-        for _ in range(24):
+        for _ in range(6):
             inputs = (inputs * self.scale + 0.1).relu() - 0.2
         return self.head(inputs)
 
@@ -460,11 +460,7 @@ def test_several_threads_must_be_faster_by_far(monkeypatch, advantage, threads):
     monkeypatch.setattr(tuning, "samples_per_second", lambda _run, plan, *_: advantage if plan.threads > 1 else 1)
     batch = Batch(features(50), classes(50), 50)
     plan, _ = tune(
-        lambda _plan, _batches: None,
-        2,
-        Samples([batch], batch),
-        fixed_batches=False,
-        ran_out_of_memory=lambda _: False,
+        lambda _plan, _batches: None, 2, Samples([batch], batch), fixed_batches=False, ran_out_of_memory=lambda _: False
     )
     assert plan.threads == threads
 

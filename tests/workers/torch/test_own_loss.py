@@ -253,12 +253,7 @@ def test_named_tuples_stay_named():
 @pytest.mark.parametrize(
     ("model", "dataset", "error", "text"),
     [
-        (
-            None,
-            TensorDataset(features(), classes()),
-            CallbackFunctionError,
-            "first item .* is None.* gives no dict",
-        ),
+        (None, TensorDataset(features(), classes()), CallbackFunctionError, "first item .* is None.* gives no dict"),
         (None, [{"input": features()}], CallbackFunctionError, "its output has no loss .Tensor.*Give dictionaries"),
         (None, [{"name": "a"}], SamplesError, "must give batches that are or hold tensors"),
         (OwnLoss(lambda network, batch: network(batch[0])), [(features(),)], CallbackFunctionError, "a single number"),

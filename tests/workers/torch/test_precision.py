@@ -130,10 +130,7 @@ def test_class_weights_and_targets_of_low_precision_are_taken(dtype):
     network, inputs = mlp(dtype=dtype), features(dtype=dtype)
     probe = mlp(dtype=dtype)(inputs)
     weights = torch.linspace(0.5, 2, probe.shape[1]).to(dtype)
-    for loss in (
-        nn.CrossEntropyLoss(weight=weights),
-        functools.partial(functional.cross_entropy, weight=weights),
-    ):
+    for loss in (nn.CrossEntropyLoss(weight=weights), functools.partial(functional.cross_entropy, weight=weights)):
         values, description, plane = measured(loss, mlp(dtype=dtype), TensorDataset(inputs, LABELS))
         expected = [cross_entropy(logits_at(network, inputs, plane, point), weights) for point in POINTS]
         np.testing.assert_allclose(values["loss"], expected, rtol=1e-6)

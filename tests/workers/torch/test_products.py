@@ -49,12 +49,7 @@ def perceptron():
 
 
 def whole_hessian(network, loss):
-    """Returns the Hessian by the trainable parameters, from all samples at once in float64.
-
-    Args:
-        network: any.
-        loss: of a network.
-    """
+    """Returns the Hessian by the trainable parameters, from all samples at once in float64."""
     network = copy.deepcopy(network).double().eval()
     named = {name: item for name, item in network.named_parameters() if item.requires_grad}
     sizes = [item.numel() for item in named.values()]

@@ -50,9 +50,6 @@ def at_point(net):
     return moved.eval()
 
 
-# --- NumPy ---
-
-
 @pytest.mark.parametrize("float_type", [np.float32, np.float64])
 @pytest.mark.parametrize("int_type", [np.int64, np.int32, np.uint8])
 def test_numpy_pairs_are_taken_like_tensors(float_type, int_type):
@@ -108,9 +105,6 @@ def test_numpy_batches_are_told_what_to_do():
     batches = [(IMAGES.numpy()[:25], CLASSES.numpy()[:25]), (IMAGES.numpy()[25:], CLASSES.numpy()[25:])]
     with pytest.raises(SamplesError, match=r"gave NumPy arrays: convert them .torch.from_numpy.*let a DataLoader"):
         value_of(nn.CrossEntropyLoss(), network(), batches)
-
-
-# --- several inputs, dictionaries ---
 
 
 class Siamese(nn.Module):
@@ -208,9 +202,6 @@ def test_a_network_that_is_called_otherwise_is_told_of_own_loss():
         value_of(nn.MSELoss(), Siamese(), pairs)
 
 
-# --- lists of samples ---
-
-
 LISTS = {
     "a class as a number": [(x, int(y)) for x, y in zip(IMAGES, CLASSES, strict=True)],
     "a class as a tensor": list(zip(IMAGES, CLASSES, strict=True)),
@@ -232,9 +223,6 @@ def test_a_list_of_samples_in_a_data_loader_is_measured():
     found, _ = value_of(nn.CrossEntropyLoss(), network(), DataLoader(LISTS["a class as a number"], batch_size=128))
     expected, _ = value_of(nn.CrossEntropyLoss(), network(), (IMAGES, CLASSES))
     assert found == expected
-
-
-# --- images of different sizes, as torchvision's detection networks take them ---
 
 
 class Detector(nn.Module):
@@ -292,9 +280,6 @@ def test_batches_that_cannot_be_cut_are_used_whole_and_that_is_said():
     _, description = value_of(OwnLoss(detection_step), Detector(), batches, MeasurementOptions(num_samples=4))
     assert description.num_samples == 6
     assert any("6 samples are used, because the data set's last batch cannot be cut" in x for x in description.notes)
-
-
-# --- graphs of PyTorch Geometric, the real ones ---
 
 
 def graphs(count=11):
@@ -399,9 +384,6 @@ def test_graphs_on_two_workers():
 def test_an_object_that_only_looks_like_a_graph_is_no_graph():
     with pytest.raises(SamplesError, match="gave a SimpleNamespace"):
         value_of(nn.CrossEntropyLoss(), network(), [SimpleNamespace(x=IMAGES, num_graphs=3)])
-
-
-# --- how many samples a batch holds ---
 
 
 class Bags(nn.Module):

@@ -1,0 +1,172 @@
+"""Reports of other projects on several networks: barriers, curves, alignments, comparisons, and on flat landscapes."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import figure_cases
+import numpy as np
+import pytest
+import torch
+from digits_networks import build, callback_fn, own_loss, train
+from torch import nn
+from torch.nn.utils import prune
+
+from landscape import Landscape, Measure
+from landscape.functions import barrier, compare, connect
+from landscape.paths.alignment import align
+from landscape.record.checks import PointStatus
+
+QUIET = {"device_ids": [0], "progress": False}
+INPUTS = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+TARGETS = torch.randn(40, 2, generator=torch.Generator().manual_seed(1))
+
+
+def test_the_end_of_a_barrier_keeps_its_statistics_and_a_curve_ends_at_its_networks():
+    """timgaripov/swa#8 and timgaripov/dnn-mode-connectivity#8: BatchNorm's statistics made copies of other losses."""
+    a, b = (train(build(seed), epochs=1, seed=seed) for seed in (0, 1))
+    found = barrier(a, b, callback_fn, points=3, **QUIET).landscape
+    assert found.attributes["buffers"] == "recalibrate"
+    assert found.loss[-1] == pytest.approx(own_loss(b), rel=1e-5)
+    path = connect(a, b, callback_fn, steps=2, **QUIET)
+    found = Measure(callback_fn, **QUIET).barrier(path, points=3).landscape.loss
+    assert found[[0, -1]].tolist() == pytest.approx([own_loss(a), own_loss(b)], rel=1e-5)
+    assert np.isfinite(found).all()
+
+
+class Ordered(nn.Module):
+    def __init__(self, order=(0, 1, 2, 3)):
+        super().__init__()
+        self.last = nn.Linear(4, 2)
+        self.register_buffer("order", torch.tensor(order))
+
+    def forward(self, inputs):
+        return self.last(inputs[:, self.order])
+
+
+class Scaled(nn.Module):
+    def __init__(self, scale=1.0):
+        super().__init__()
+        self.linear, self.norm = nn.Linear(4, 2), nn.BatchNorm1d(2)
+        self.register_buffer("scale", torch.tensor([scale, 2 * scale]))
+
+    def forward(self, inputs):
+        return self.norm(self.linear(inputs)) * self.scale
+
+
+def loss_in_double(network):
+    with torch.no_grad():
+        return nn.functional.mse_loss(copy.deepcopy(network).double()(INPUTS.double()), TARGETS.double()).item()
+
+
+def barrier_between(a, b):
+    return barrier(a, b, lambda: (nn.MSELoss(), type(a)(), (INPUTS, TARGETS), {}), points=3, **QUIET).landscape
+
+
+@pytest.mark.filterwarnings("ignore:the buffers 'order' .*differ between the networks")
+def test_each_end_has_buffers_of_its_own_and_what_lies_between_is_said():
+    """lucidrains/phenaki-pytorch#21: buffers that are no statistics, such as positions, were averaged like weights."""
+    torch.manual_seed(0)
+    a, b = Ordered(), Ordered((3, 0, 2, 1))
+    found = barrier_between(a, b)
+    assert found.loss[[0, -1]].tolist() == pytest.approx([loss_in_double(a), loss_in_double(b)], rel=1e-5)
+    assert any("'order'" in note for note in found.attributes["notes"])
+
+
+def test_every_buffer_of_the_last_network_is_its_own():
+    """pytorch/pytorch#65495: an averaged network kept the first one's buffers, so that it belonged to no network."""
+    torch.manual_seed(0)
+    a, b = Scaled().eval(), Scaled(3.0).eval()
+    b.norm.running_mean += 0.5
+    assert barrier_between(a, b).loss[-1] == pytest.approx(loss_in_double(b), rel=1e-5)
+
+
+# The losses of 28 samples rise between the networks, those of 32 fall.
+RISES = np.where(np.arange(60) % 15 < 7, 1.0, -1.0)
+LINE = torch.ones(60, 1), torch.from_numpy(10 * RISES).float()[:, None]
+
+
+class Squared(nn.Module):
+    def __init__(self, weight=0.5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([float(weight)]))
+
+    def forward(self, inputs):
+        return inputs * self.weight**2
+
+
+def test_a_barrier_of_zero_says_how_high_it_may_be():
+    """NVIDIA/garak#2076: where nothing was found, an interval of zero width read as certainty."""
+    found = barrier(Squared(-1), Squared(1), lambda: (nn.L1Loss(), Squared(), LINE, {}), points=3, **QUIET)
+    assert found.height == 0
+    assert "0 ± 0" not in repr(found)
+    # At t = 0.5 the outputs are 0, by one farther from targets of 10 and nearer to those of -10.
+    expected = RISES.mean() + 1.6449 * RISES.std(ddof=1) / math.sqrt(60)
+    assert expected > 0.1
+    assert found.limit == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("directions", [2, 3])
+def test_so_few_directions_are_refused(directions):
+    """BS1125/CMAverse#50: an interval from two repetitions was given, and held not even the estimate."""
+    networks = {"a": [nn.Linear(4, 2)], "b": [nn.Linear(4, 2)]}
+    data = lambda: (nn.MSELoss(), nn.Linear(4, 2), (INPUTS, TARGETS), {})  # noqa: E731
+    with pytest.raises(ValueError, match=r"directions must be 1.*or at least 4, because intervals from 2 or 3 hold"):
+        compare(networks, data, directions=directions, points=3, **QUIET)
+
+
+def with_weight_norm():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 6)), nn.ReLU(), nn.Linear(6, 3))
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
+def test_the_planted_order_is_found_with_the_weight_norm_of_before():
+    """pytorch/pytorch#28594: a network with the weight norm of before cannot be copied with deepcopy."""
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    one, other = with_weight_norm(), with_weight_norm()
+    own, planted = dict(one.named_parameters()), dict(other.named_parameters())
+    with torch.no_grad():
+        for name, axis in (("0.weight_v", 0), ("0.weight_g", 0), ("0.bias", 0), ("2.weight", 1)):
+            planted[name].copy_(own[name].index_select(axis, order))
+    one(INPUTS)
+    assert align(other, to=one, example=INPUTS).distance_after == pytest.approx(0, abs=1e-6)
+
+
+def pruned(seed):
+    torch.manual_seed(seed)
+    network = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+    prune.l1_unstructured(network[0], "weight", 0.5)
+    network(INPUTS)
+    return network
+
+
+def test_a_pruned_network_is_aligned_and_stays_as_it_was():
+    """pytorch/pytorch#37322: a network with pruned layers cannot be copied with deepcopy."""
+    one, other = pruned(0), pruned(1)
+    before = {name: tensor.clone() for name, tensor in other.state_dict().items()}
+    found = align(other, to=one, example=INPUTS)
+    assert found.distance_after <= found.distance_before
+    assert found.verified < 1e-5
+    assert all(torch.equal(tensor, before[name]) for name, tensor in other.state_dict().items())
+    twin = pruned(2)
+    twin.load_state_dict({name: torch.from_numpy(np.asarray(array)) for name, array in found.weights.items()})
+    torch.testing.assert_close(twin(INPUTS), other(INPUTS), rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_not_finite_and_what_failed_are_counted_apart():
+    """madeline-scyphers/boa#151: a result that is no number and a trial that failed were told apart nowhere."""
+    data = figure_cases.build(rows=4, columns=5, points=2)
+    data.metrics["loss"][0, :3] = np.inf
+    data.metrics["loss"][1, :2] = np.nan
+    data.status[1, :2] = PointStatus.FAILED
+    assert ", 3 not finite, 2 failed" in repr(Landscape(data))
+
+
+def test_a_flat_landscape_has_no_minima():
+    """maljovec/topopy#13: flat regions had minima that are none."""
+    found = Landscape(figure_cases.build(np.full((3, 5), 0.25), points=0)).topology()
+    assert found.minima == ()
+    assert found.flat
+    assert "flat" in repr(found)
