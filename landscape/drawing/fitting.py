@@ -96,6 +96,9 @@ def _lay_out(figure: Any, cameras: Sequence[Camera], *, whole: bool) -> None:
 
     engine, mains = figure.get_layout_engine(), _mains(figure)
     if isinstance(engine, ConstrainedLayoutEngine):
+        for ax in mains:
+            if ax.name == "3d":
+                _box_extent(ax)  # before matplotlib 3.11.2, the engine takes ticks for where they were drawn last
         with room_for_axes(figure), _whole_places(mains if whole else []):
             engine.execute(figure)
     if all(ax.name == "3d" for ax in mains):
@@ -345,7 +348,11 @@ def _box_extent(ax: Any, *, labels: bool = True) -> NDArray[np.float64]:
     pixels = ax.transData.transform(np.column_stack([right, up]))
     boxes = [np.concatenate([pixels.min(axis=0), pixels.max(axis=0)])]
     renderer = ax.figure._get_renderer()
-    parts = [axis.get_tightbbox(renderer) for axis in (ax.xaxis, ax.yaxis, ax.zaxis) if labels]
+    axes = (ax.xaxis, ax.yaxis, ax.zaxis) if labels else ()
+    with renderer._draw_disabled():  # before matplotlib 3.11.2, only drawing moves ticks and labels
+        for axis in axes:
+            axis.draw(renderer)
+    parts = [axis.get_tightbbox(renderer) for axis in axes]
     boxes += [np.asarray(part.extents) for part in parts if part is not None]
     return np.concatenate([np.min(boxes, axis=0)[:2], np.max(boxes, axis=0)[2:]])
 

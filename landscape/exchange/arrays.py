@@ -40,7 +40,7 @@ def netcdf_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
     groups: dict[str | None, xarray.Dataset] = {None: grid_dataset(landscape)}
     if landscape.checkpoints is not None:
         found = landscape.checkpoints
-        columns = {**checkpoint_columns(found), "name": np.array(found.name, object)}
+        columns = {**checkpoint_columns(found), "name": np.array(found.name, str)}
         number = columns.pop("number")
         values = {name: ("number", np.array(column)) for name, column in columns.items()}
         coordinates = {"number": np.array(number)}

@@ -6,6 +6,7 @@ import pickle
 import h5py
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 
 from landscape import Curvature
 from landscape.curvature.data import CurvatureData
@@ -119,9 +120,9 @@ def test_the_density_is_one_of_all_eigenvalues(path):
     found = Curvature.load(path)
     for width in (None, 0.05):
         places, density = found.density(5, width)
-        assert np.trapezoid(density, places) == pytest.approx(1, abs=1e-3)
+        assert trapezoid(density, places) == pytest.approx(1, abs=1e-3)
         mean = np.mean(np.nansum(found.density_nodes[1] * found.density_weights[1], axis=1))
-        assert np.trapezoid(density * places, places) == pytest.approx(mean, abs=1e-3)
+        assert trapezoid(density * places, places) == pytest.approx(mean, abs=1e-3)
     with pytest.raises(ValueError, match=r"no density of the eigenvalues was measured here; .*density_probes=4"):
         found.density(10)
     with pytest.raises(ValueError, match="width must be a number above 0"):

@@ -2,6 +2,7 @@
 
 import copy
 
+import matplotlib
 import numpy as np
 import pytest
 from figure_cases import build, build_line, draw, legend_texts
@@ -173,7 +174,8 @@ class TestMaps:
         assert [bar.get_ylabel().replace("\n", " ").split(" (")[0] for bar in bars] == said
         for plane, bar in zip(maps, bars, strict=True):
             high, room = bar.get_window_extent().height, plane.get_window_extent().height
-            assert high < 1.03 * room
+            # Before matplotlib 3.11 a bar is as high as the room for its map, so up to a fifth higher.
+            assert high < (1.03 if matplotlib.__version_info__ >= (3, 11) else 1.2) * room
             assert both or high > 0.97 * room
         assert not any("loss_" in text for text in legend_texts(maps[0]))
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
 from figure_cases import build, build_line, build_real, build_unfinished
@@ -286,6 +287,8 @@ class TestBaselines:
     @pytest.mark.parametrize("name", PICTURES)
     def test_it_looks_as_before(self, name):
         """Look at the pictures after a wanted change, and store them anew with ``REGENERATE_BASELINES=1``."""
+        if name == "hero_labels" and matplotlib.__version_info__ < (3, 11):
+            pytest.skip("older matplotlibs draw the labels' letters otherwise; TestWords asks where they stand")
         path, picture = BASELINES / f"{name}.png", PICTURES[name]()
         if os.environ.get("REGENERATE_BASELINES") == "1":
             shown = page(picture)
