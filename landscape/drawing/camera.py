@@ -95,6 +95,19 @@ class Camera:
         return middle + DISTANCE * float(np.linalg.norm(with_floor)) * self.toward, middle
 
 
+def place_ticks(ax: Any) -> None:
+    """Puts ticks and labels of 3D axes where the projection takes them, which is computed when they are drawn."""
+    from matplotlib import __version_info__ as version
+
+    ax.apply_aspect()
+    ax.M = ax.get_proj()
+    if version < (3, 11, 2):  # which asks ticks and labels themselves
+        renderer = ax.figure._get_renderer()
+        with renderer._draw_disabled():
+            for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
+                axis.draw(renderer)
+
+
 def plotly_box(box: ArrayLike) -> dict[str, float]:
     """Returns a surface's width, depth and height as plotly's ``aspectratio``, its floor as long as a unit square's."""
     sides = np.asarray(box, np.float64)

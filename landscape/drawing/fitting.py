@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .camera import place_ticks
 from .times import TIME_BAR, strips_height
 
 if TYPE_CHECKING:
@@ -96,9 +97,8 @@ def _lay_out(figure: Any, cameras: Sequence[Camera], *, whole: bool) -> None:
 
     engine, mains = figure.get_layout_engine(), _mains(figure)
     if isinstance(engine, ConstrainedLayoutEngine):
-        for ax in mains:
-            if ax.name == "3d":
-                _box_extent(ax)  # before matplotlib 3.11.2, the engine takes ticks for where they were drawn last
+        for ax in (ax for ax in mains if ax.name == "3d"):
+            place_ticks(ax)
         with room_for_axes(figure), _whole_places(mains if whole else []):
             engine.execute(figure)
     if all(ax.name == "3d" for ax in mains):
@@ -340,19 +340,13 @@ def _box_extent(ax: Any, *, labels: bool = True) -> NDArray[np.float64]:
     """Returns left, bottom, right and top of the box, or of the box with its ticks and its labels, in pixels."""
     from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 
-    ax.apply_aspect()
-    # Ticks and labels are placed by the projection, which is computed when the axes are drawn.
-    ax.M = ax.get_proj()
+    place_ticks(ax)
     corners = np.array(list(itertools.product(ax.get_xlim3d(), ax.get_ylim3d(), ax.get_zlim3d()))).T
     right, up, _ = proj_transform(*corners, ax.M)
     pixels = ax.transData.transform(np.column_stack([right, up]))
     boxes = [np.concatenate([pixels.min(axis=0), pixels.max(axis=0)])]
     renderer = ax.figure._get_renderer()
-    axes = (ax.xaxis, ax.yaxis, ax.zaxis) if labels else ()
-    with renderer._draw_disabled():  # before matplotlib 3.11.2, only drawing moves ticks and labels
-        for axis in axes:
-            axis.draw(renderer)
-    parts = [axis.get_tightbbox(renderer) for axis in axes]
+    parts = [axis.get_tightbbox(renderer) for axis in (ax.xaxis, ax.yaxis, ax.zaxis) if labels]
     boxes += [np.asarray(part.extents) for part in parts if part is not None]
     return np.concatenate([np.min(boxes, axis=0)[:2], np.max(boxes, axis=0)[2:]])
 
