@@ -36,7 +36,7 @@ import collectors
 assert inspect.signature(adapter.SummaryCollector) == inspect.signature(collectors.SummaryCollector)
 """
 # With other back ends of Keras, the adapter is the same.
-HERE = [] if os.environ.get("KERAS_BACKEND") == "jax" else [name for name in ADAPTERS if runs_here(name)]
+HERE = [] if os.environ.get("KERAS_BACKEND", "torch") != "torch" else [name for name in ADAPTERS if runs_here(name)]
 
 
 @pytest.mark.parametrize("name", [name for name in HERE if installed(name)])
