@@ -144,7 +144,7 @@ def _hdf5(members: Mapping[str, Any]) -> bytes:
     stream = io.BytesIO()
     with h5py.File(stream, "w") as file:
         for name, values in members.items():
-            file[name] = values
+            file.create_dataset(name, data=values, track_times=False)
     return stream.getvalue()
 
 
