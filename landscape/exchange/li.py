@@ -20,7 +20,7 @@ from ..errors import LandscapeFormatError
 from ..grid.data import LandscapeData
 from ..planes.plane_file import directions_path
 from ..record.checks import PointStatus
-from ..record.hdf5 import LANDSCAPE, BoundedReader, member_names, read_attribute
+from ..record.hdf5 import LANDSCAPE, BoundedReader, member_names, put, read_attribute
 from .formats import ExportFormat, Images, check_square, damaged, foreign_landscape, warn_of_gaps, warn_of_interpolated
 
 _PROGRAM = "Li et al.'s surface file"
@@ -144,7 +144,7 @@ def _hdf5(members: Mapping[str, Any]) -> bytes:
     stream = io.BytesIO()
     with h5py.File(stream, "w") as file:
         for name, values in members.items():
-            file.create_dataset(name, data=values, track_times=False)
+            put(file, name, values)
     return stream.getvalue()
 
 
