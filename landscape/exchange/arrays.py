@@ -57,17 +57,17 @@ def netcdf_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
             describe(groups[group], landscape, group)
 
     stream = io.BytesIO()
-    # Not to_netcdf, which wants a file; when a disk is full, HDF5 ends the process as it closes one. h5netcdf would
-    # make groups with times in them, with h5py before 3.15.
-    with file_in(stream, ordered=True) as hdf5:
+    # h5netcdf would make groups with times in them, with h5py before 3.15.
+    with file_in(stream, ordered=True) as empty:
         for place in filter(None, groups):
-            put_group(hdf5, place, ordered=True)
-        with h5netcdf.File(hdf5, "w") as file:
-            for place, dataset in groups.items():
-                store = H5NetCDFStore(file, place, "a")
-                # A fill value would claim that a NaN which was measured is missing.
-                dataset.dump_to_store(store, encoding={name: {"_FillValue": None} for name in dataset.variables})
-                store.sync()
+            put_group(empty, place, ordered=True)
+    # Not to_netcdf, which wants a file; when a disk is full, HDF5 ends the process as it closes one.
+    with h5netcdf.File(stream, "r+") as file:
+        for place, dataset in groups.items():
+            store = H5NetCDFStore(file, place, "a")
+            # A fill value would claim that a NaN which was measured is missing.
+            dataset.dump_to_store(store, encoding={name: {"_FillValue": None} for name in dataset.variables})
+            store.sync()
     return {path: stream.getvalue()}
 
 
