@@ -125,6 +125,8 @@ class MeasuredSet:
         """Whether the loss of each sample is returned beside that of all."""
         self.origin: OriginMeasurement | None = None
         """Of the loaded plane, measured to find the partition; None where batches changed since."""
+        self._cut: tuple[Samples, int | None, Sequence[Batch]] | None = None
+        """Which samples were cut last into batches of which size, and the batches."""
         with checks.callback_errors(), network.settings():
             self._adopt(self._own_batches() if network.draws_alike else self._look_here())
 
@@ -153,7 +155,18 @@ class MeasuredSet:
     @property
     def batches(self) -> Sequence[Batch]:
         """The samples in the plan's batches."""
-        return self.samples.batches(self.plan.batch_size)
+        samples, size = self.samples, self.plan.batch_size
+        if self._cut is None or self._cut[0] is not samples or self._cut[1] != size:
+            batches = samples.batches(size)
+            if samples.is_changed_on_use:
+                return batches
+            self._cut = samples, size, batches
+        return self._cut[2]
+
+    @property
+    def described_by(self) -> tuple[object, ...]:
+        """What this set contributes to the network evaluator's description; other objects where it changes."""
+        return self.description, self.partition, self.loss, self.samples
 
     def result_name(self, metric: str) -> str:
         """Returns under which name a metric of this set is stored."""

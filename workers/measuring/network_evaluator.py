@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +57,8 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
     def __init__(self) -> None:
         self._sets: list[MeasuredSet] = []
         """All data sets, the main one first."""
+        self._described: tuple[EvaluatorDescription, list[object]] | None = None
+        """The description that was made last, and what it was made of."""
 
     @property
     def _main(self) -> MeasuredSet:
@@ -63,6 +66,14 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
 
     @property
     def description(self) -> EvaluatorDescription:
+        made_of: list[object] = [self._groups_sha256, self._kept, self._shared_samples]
+        made_of += [part for item in self._sets for part in item.described_by]
+        # It is asked for at each point, and checking it took a tenth of the time of a small network's.
+        if self._described is None or not all(map(operator.is_, made_of, self._described[1])):
+            self._described = self._describe_sets(), made_of
+        return self._described[0]
+
+    def _describe_sets(self) -> EvaluatorDescription:
         main, *further = self._sets
         whole = replace(
             main.description,

@@ -11,7 +11,7 @@ import pytest
 import torch
 from measured_planes import measure_plane
 from torch import nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import (
     CASES,
     ConvNet,
@@ -22,16 +22,19 @@ from worker_cases import (
     evaluator_of,
     features,
     found,
+    images,
     mlp,
     plane_of,
     seeded,
     state_of,
 )
 
+from workers import OwnLoss
 from workers.callback_fn import call_callback, make_evaluator
 from workers.errors import CallbackFunctionError, FrozenNetworkError
-from workers.evaluator import MeasurementSetup
+from workers.evaluator import EvaluatorDescription, MeasurementSetup
 from workers.measurement_options import MeasurementOptions
+from workers.samples.samples import Samples
 from workers.torch import moves as torch_moves
 from workers.torch.snapshot import NetworkSnapshot
 
@@ -304,6 +307,37 @@ def test_description_says_what_is_measured():
     assert description.partition_dependent is False
     assert "head.bias" not in [info.name for info in description.space.trainable]
     assert len(description.samples_sha256) == 64
+
+
+def test_what_does_not_change_between_points_is_made_once(monkeypatch):
+    made = []
+    for where, name in ((EvaluatorDescription, "__post_init__"), (Samples, "batches")):
+        original = getattr(where, name)
+        monkeypatch.setattr(where, name, lambda *a, _f=original, _n=name, **k: (made.append(_n), _f(*a, **k))[1])
+    evaluator = evaluator_of(*case("batchnorm"), batch_size=7)
+    evaluator.load(*plane_of(case("batchnorm")[1]))
+    evaluator.measure(POINTS)
+    assert set(made) == {"__post_init__", "batches"}
+    made.clear()
+    for point in POINTS:
+        evaluator.measure(point[None])
+        assert evaluator.description.plan.batch_size == 7
+    assert not made
+    evaluator.use_batch_size(5)
+    assert evaluator.description.plan.batch_size == 5
+    evaluator.measure(POINTS[:1])
+    assert "batches" in made
+    evaluator.close()
+
+
+def test_what_a_step_takes_out_of_a_batch_is_there_at_the_next_point():
+    network, plane = seeded(ConvNet), plane_of(seeded(ConvNet))
+    inputs, targets = images(), classes(40, 5)
+    plain = measure_plane(evaluator_of(nn.CrossEntropyLoss(), network, (inputs, targets), batch_size=40), plane, POINTS)
+    loss = OwnLoss(lambda model, batch: nn.functional.cross_entropy(model(batch.pop("images")), batch["classes"]))
+    loader = DataLoader([{"images": a, "classes": b} for a, b in zip(inputs, targets, strict=True)], batch_size=40)
+    taking = measure_plane(evaluator_of(loss, network, loader), plane, POINTS)
+    np.testing.assert_allclose(taking["loss"], plain["loss"], rtol=1e-6)
 
 
 def test_tied_weights_are_one_tensor():
