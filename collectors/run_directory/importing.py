@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,9 @@ from ..files.places import AnyPath, check_directory
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import TensorInfo, WeightSpace, state_sha256
 from ..validation import check_choice, check_instance, wrong_type
-from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES, read_checkpoint
+from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES, ForeignCheckpoint, read_checkpoint
+from ..weights.jax_file import find_orbax
+from ..weights.keras_file import KERAS_ENDINGS, check_keras_network
 from ..weights.pretrained_folder import ADAPTER_FILES, WEIGHT_FILES, is_beside
 from ..weights.sharded_folder import METADATA, find_sharded_folder, find_zero_folder
 from .directory import CHECKPOINT_FOLDER, METADATA_NAME, RunDirectory
@@ -39,6 +42,7 @@ def import_checkpoints(
     strip_prefix: str | None = None,
     landscape_size: int = 40,
     num_samples: int = 2048,
+    network: object = None,
     network_name: str = "network",
     existing: str = "error",
     report: Callable[[str], object] | None = None,
@@ -52,9 +56,11 @@ def import_checkpoints(
             nested one ({"state_dict": ...}, {"model": ...}), a folder of ``save_pretrained`` or of a Transformers
             ``Trainer`` (``checkpoint-500``), the index of one in parts (``model.safetensors.index.json``), or a folder
             of ``torch.distributed.checkpoint`` (FSDP, with Lightning or accelerate too) or of DeepSpeed's ZeRO, from
-            any number of processes. What wrappers add to names is removed ("module.", "_orig_mod.", Lightning's
-            "model.", "n_averaged" of an ``AveragedModel``). No code from a file ever runs, and none takes
-            more memory than its size allows.
+            any number of processes; Flax's msgpack, folders of Orbax and NumPy's archives of JAX' parameters; with
+            ``network`` Keras' files of weights (``.weights.h5``, ``.keras``, ``.h5``). What wrappers add to names is
+            removed ("module.", "_orig_mod.", Lightning's "model.", "n_averaged" of an ``AveragedModel``). No code from
+            a file ever runs, and none takes more memory than its size allows (of Orbax, which compresses, 1,024
+            elements for each byte).
         numbers: the step or epoch of each file, in the order of the files. None takes the one number that differs in
             their names, or the epoch or step inside them, and sorts by it.
         unit: what the numbers count, "step" or "epoch"; None takes what the names or the files say, else "epoch".
@@ -62,6 +68,8 @@ def import_checkpoints(
             tensors are left out.
         landscape_size: grid points per axis, a default for phase 2.
         num_samples: samples to average the loss over, a default for phase 2.
+        network: a built ``keras.Model``, for Keras' files: Keras reads their weights into it, and it gets its own
+            back. Nothing but weights is read, so that no layer, lambda or custom object of a file is ever made.
         network_name: what to call the network in file names and titles.
         existing: what to do when the directory already holds a run: "error" or "overwrite".
         report: called with a table of numbers and files, and what was removed from names or left out, before anything
@@ -94,16 +102,22 @@ def import_checkpoints(
     shared = {"landscape_size": landscape_size, "num_samples": num_samples}
     # Before the files are read, which may take minutes.
     _settings([1, 2, 3], "epoch", shared)
+    check_keras_network(network)
     check_instance("network_name", network_name, str, "a str")
     check_choice("existing", existing, tuple(choice for choice in EXISTING if choice != "resume"))
     created = _check_target(target, places, existing)
     # All files are checked before the first is written, so that a bad one leaves nothing behind.
-    found = [_look_at(place, strip_prefix) for place in places]
+    read = functools.partial(read_checkpoint, strip_prefix=strip_prefix, network=network)
+    found, framework = [], ""
+    for place in places:
+        checkpoint = read(place)
+        framework = checkpoint.framework
+        found.append(_look_at(place, checkpoint))
     for item in found[1:]:
         _check_equal(item.place, found[0].shapes, item.shapes, found[0].place)
     order = import_order(
         found,
-        lambda item: state_sha256(read_checkpoint(item.place, strip_prefix).tensors),
+        lambda item: state_sha256(read(item.place).tensors),
         numbers=given,
         unit=cast("Unit | None", unit),
     )
@@ -111,14 +125,14 @@ def import_checkpoints(
     if report is not None:
         report(order.table())
     space = WeightSpace(
-        "torch",
+        framework,
         network_name,
         tuple(TensorInfo(name, shape, found[0].dtypes[name], "parameter") for name, shape in found[0].shapes.items()),
     )
     writer = RunWriter(target, settings, space, existing=existing, imported=True)
     try:
         for number, item in order.chosen:
-            writer.save(number, dict(read_checkpoint(item.place, strip_prefix).tensors))
+            writer.save(number, dict(read(item.place).tensors))
         writer.close()
     except BaseException:
         writer.discard()
@@ -158,9 +172,10 @@ def _found_at(place: AnyPath, *, is_alone: bool) -> list[AnyPath]:
         ]
         if not inside and not files:
             raise CheckpointError(
-                f"{place} is a folder without checkpoints: no file there ends with {', '.join(CHECKPOINT_SUFFIXES)}, "
+                f"{place} is a folder without checkpoints: no file there ends with "
+                f"{', '.join((*CHECKPOINT_SUFFIXES, *KERAS_ENDINGS))}, "
                 f"no PyTorch file with {', '.join(AMBIGUOUS_SUFFIXES)}, and no folder there is a checkpoint of "
-                "Transformers, torch.distributed.checkpoint or DeepSpeed."
+                "Transformers, torch.distributed.checkpoint, DeepSpeed or Orbax."
             )
         return _sorted([*inside, *files])
     if not _PATTERN.search(str(place)) or place.exists():
@@ -181,7 +196,7 @@ def _matching(pattern: Path) -> list[Path]:
 def _may_hold_weights(file: AnyPath) -> bool:
     suffix = file.suffix.lower()
     if suffix not in AMBIGUOUS_SUFFIXES:
-        return suffix in CHECKPOINT_SUFFIXES
+        return suffix in CHECKPOINT_SUFFIXES or file.name.lower().endswith(KERAS_ENDINGS)
     with file.open("rb") as content:
         return begins_as_pytorch(content.read(ENOUGH_BYTES))
 
@@ -191,7 +206,8 @@ def _is_checkpoint(folder: AnyPath) -> bool:
     if isinstance(folder, RemotePath):
         return any(file.name in names or file.name.endswith("_model_states.pt") for file in folder.files())
     with contextlib.suppress(OSError):
-        is_divided = find_zero_folder(folder) is not None or find_sharded_folder(folder) is not None
+        finders = (find_zero_folder, find_sharded_folder, find_orbax)
+        is_divided = any(find(folder) is not None for find in finders)
         return is_divided or any((folder / name).is_file() for name in names)
     return False
 
@@ -261,8 +277,7 @@ def _check_target(target: AnyPath, places: Sequence[AnyPath], existing: str) -> 
     return created
 
 
-def _look_at(place: AnyPath, strip_prefix: str | None) -> SeenCheckpoint:
-    checkpoint = read_checkpoint(place, strip_prefix)
+def _look_at(place: AnyPath, checkpoint: ForeignCheckpoint) -> SeenCheckpoint:
     shapes = {name: array.shape for name, array in checkpoint.tensors.items()}
     dtypes = {name: array.dtype.name for name, array in checkpoint.tensors.items()}
     return SeenCheckpoint(place, shapes, dtypes, checkpoint.counters, (*checkpoint.said, *checkpoint.left_out))

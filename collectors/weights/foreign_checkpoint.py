@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from ..errors import CheckpointError, reason_of
 from ..files.places import AnyPath, on_this_machine
 from ..files.remote_path import RemotePath
+from .jax_file import MSGPACK, NPZ, ORBAX, find_orbax, read_msgpack, read_npz, read_orbax
+from .keras_file import is_keras_file, read_keras_file
 from .pretrained_folder import (
     WEIGHT_FILES,
     find_pretrained,
@@ -31,7 +33,7 @@ from .torch_archive import byte_count, open_archive
 from .torch_file import addressed, extra_states, find_tensors, other_weights, readable, stored_tensors
 from .wrapped_names import check_not_adapters_alone, plain_names
 
-CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".tar", ".chkpt")
+CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".tar", ".chkpt", MSGPACK)
 """What the names of files with weights end with."""
 AMBIGUOUS_SUFFIXES = (".t7", ".net", ".weights", ".pkl", ".model")
 """What they end with as well, as do those of other programs' files."""
@@ -58,6 +60,7 @@ class ForeignCheckpoint:
     counters: Mapping[str, int]  # how far the training was, as far as it says so: under "epoch", "step" or both
     said: tuple[str, ...] = ()  # what was removed from names or left out on request, one sentence each
     left_out: tuple[str, ...] = ()  # what else it holds, one sentence each
+    framework: str = "torch"  # whose networks have such names, as far as the file shows it
 
 
 def read_state_dict(path: AnyPath | str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
@@ -65,15 +68,23 @@ def read_state_dict(path: AnyPath | str | os.PathLike[str]) -> dict[str, NDArray
     return dict(read_checkpoint(path).tensors)
 
 
-def read_checkpoint(path: AnyPath | str | os.PathLike[str], strip_prefix: str | None = None) -> ForeignCheckpoint:
-    """Returns what a file, an index or a folder of parts holds, under names whose ``strip_prefix`` is removed."""
+def read_checkpoint(
+    path: AnyPath | str | os.PathLike[str], strip_prefix: str | None = None, network: object = None
+) -> ForeignCheckpoint:
+    """Returns what a file, an index or a folder of parts holds, under names whose ``strip_prefix`` is removed.
+
+    Args:
+        path: of the checkpoint.
+        strip_prefix: what the names of the wanted tensors begin with.
+        network: a ``keras.Model``, into which Keras' files of weights are read.
+    """
     place = path if isinstance(path, RemotePath) else Path(path)
     try:
         # The files that an index names lie beside it.
         whole = place.parent if isinstance(place, RemotePath) and is_index(place) else place
         with on_this_machine(whole, is_beside) as near:
             try:
-                return _read_any(near, strip_prefix)
+                return _read_any(near, strip_prefix, network)
             except CheckpointError as error:
                 # Nobody has heard of the copy.
                 raise CheckpointError(str(error).replace(str(near), str(place))) from error.__cause__
@@ -111,18 +122,25 @@ def _plain_safetensors(path: Path) -> StateReader | None:
     return file if is_whole else None
 
 
-def _read_any(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
+def _read_any(path: Path, strip_prefix: str | None, network: object = None) -> ForeignCheckpoint:
     if path.is_dir():
         return _read_folder(path, strip_prefix)
     if is_index(path):
         return _read_parts(path, strip_prefix)
     refuse_lone_part(path)
-    found = _read_file(path, strip_prefix)
+    found = _read_file(path, strip_prefix, network)
     beside = _counters(trainer_state(path.parent)) if path.name in WEIGHT_FILES else {}
     return replace(found, counters={**found.counters, **beside})
 
 
-def _read_file(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
+def _read_file(path: Path, strip_prefix: str | None, network: object) -> ForeignCheckpoint:
+    if is_keras_file(path):
+        return replace(_named_arrays(path, read_keras_file(path, network), strip_prefix), framework="keras")
+    if path.suffix.lower() in (MSGPACK, NPZ):
+        if not path.is_file():
+            raise CheckpointError(f"checkpoint {path} does not exist.")
+        state, content = read_npz(path) if path.suffix.lower() == NPZ else read_msgpack(path)
+        return replace(_named_arrays(path, state, strip_prefix, content), framework="jax")
     if path.suffix.lower() == ".safetensors":
         file = CheckpointFile(path)
         return _named(
@@ -133,7 +151,8 @@ def _read_file(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
 
         # Lightning's files have the same suffix.
         if path.is_file() and is_mindspore_file(path):
-            return _named_arrays(path, without_optimizer(load_ckpt(path)), strip_prefix)
+            state = without_optimizer(load_ckpt(path))
+            return replace(_named_arrays(path, state, strip_prefix), framework="mindspore")
     return _read_torch_file(path, strip_prefix)
 
 
@@ -185,12 +204,17 @@ def _read_folder(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
                 strip_prefix,
                 beside,
             )
+    arrays = find_orbax(path)
+    if arrays is not None:
+        state, content = read_orbax(arrays)
+        return replace(_named_arrays(path, state, strip_prefix, content), framework="jax")
     weights = find_pretrained(path)
     if weights is None:
         raise CheckpointError(
             f"checkpoint {path} is a folder, but neither torch.distributed.checkpoint wrote it (it has no {METADATA}) "
             "nor DeepSpeed (it has no *_model_states.pt, and no file 'latest' that names a folder with such) nor "
-            f"save_pretrained (it has none of {', '.join(WEIGHT_FILES)}); give the folder that holds these files."
+            f"Orbax (it has no {ORBAX}) nor save_pretrained (it has none of {', '.join(WEIGHT_FILES)}); give the "
+            "folder that holds these files."
         )
     return _read_any(weights, strip_prefix)
 

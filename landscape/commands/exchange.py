@@ -9,7 +9,7 @@ import typer
 
 from collectors.validation import check_choice
 
-from .arguments import integers, options_named
+from .arguments import integers, load_function, options_named
 from .options import choice, with_options
 
 
@@ -105,6 +105,7 @@ def import_landscape(
         "run_directory": "RUN_DIRECTORY",
         "paths": "CHECKPOINTS",
         "import_checkpoints['unit']": "--unit",
+        "network": "--function",
         "existing": "--overwrite",
     }
 )
@@ -125,11 +126,16 @@ def import_checkpoints(
         str | None,
         typer.Option(help="What the names of the wanted tensors begin with, such as model.; it is removed."),
     ] = None,
+    function: Annotated[
+        str | None,
+        typer.Option(help="module:function of the callback_fn, whose network reads Keras' files; others need none."),
+    ] = None,
     network_name: Annotated[str, typer.Option(help="What to call the network.")] = "network",
     overwrite: Annotated[bool, typer.Option(help="Replace the run that is already there.")] = False,
 ) -> None:
     """Builds a run directory from checkpoints, which stay as they are: files, or folders such as checkpoint-500."""
     from collectors.run_directory import importing
+    from workers.pools.first_call import FirstCall
 
     run = importing.import_checkpoints(
         run_directory,
@@ -137,6 +143,7 @@ def import_checkpoints(
         numbers=integers("--numbers", numbers),
         unit=unit,
         strip_prefix=strip_prefix,
+        network=None if function is None else FirstCall(load_function(function)).network(),
         network_name=network_name,
         existing="overwrite" if overwrite else "error",
         report=typer.echo,

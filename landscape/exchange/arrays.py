@@ -59,8 +59,9 @@ def netcdf_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
     stream = io.BytesIO()
     # h5netcdf would make groups with times in them, with h5py before 3.15.
     with file_in(stream, ordered=True) as empty:
-        for place in filter(None, groups):
-            put_group(empty, place, ordered=True)
+        for group in ("checkpoints", "origin"):
+            if group in groups:
+                put_group(empty, group, ordered=True)
     # Not to_netcdf, which wants a file; when a disk is full, HDF5 ends the process as it closes one.
     with h5netcdf.File(stream, "r+") as file:
         for place, dataset in groups.items():

@@ -97,8 +97,8 @@ def test_an_empty_landscape(tmp_path):
             "a PyTorch file",
         ),
         ("a.pt", image_of(lambda file: np.save(file, np.ones(3))), "a file of NumPy; load it with numpy.load"),
-        ("a.npz", image_of(lambda file: np.savez(file, **ARRAYS)), "a file of NumPy; load it with numpy.load"),
-        ("a.weights.h5", image_of(hdf5), "an HDF5 file, such as a landscape or weights of Keras"),
+        ("a.pth", image_of(lambda file: np.savez(file, **ARRAYS)), "a file of NumPy; load it with numpy.load"),
+        ("a.bin", image_of(hdf5), "an HDF5 file, such as a landscape or weights of Keras"),
         ("a.safetensors", image_of(hdf5), "an HDF5 file"),
     ],
 )
