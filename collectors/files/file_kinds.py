@@ -36,8 +36,8 @@ _KINDS: Mapping[str, tuple[bytes, str]] = {
     ),
     "HDF5": (
         rb"\x89HDF\r\n\x1a\n",
-        "an HDF5 file, such as a landscape or weights of Keras; give a landscape to what reads landscapes, and import "
-        "weights of Keras, whose names end with .weights.h5 or .h5, by import_checkpoints(..., network=model)",
+        "an HDF5 file, such as a landscape or weights of Keras; give a landscape to what reads landscapes, and a "
+        "network of Keras itself once it has loaded its weights",
     ),
     "NumPy": (
         rb"\x93NUMPY|PK\x03\x04.{26}[^/\0]{1,200}?\.npy",

@@ -10,23 +10,11 @@ from typing import Any
 
 def call_network(network: Callable[..., Any], inputs: Any) -> Any:
     """Calls a network on a batch's inputs: a dict as keywords, a tuple or list as positions."""
-    # Users' code takes labels out of a dictionary, or puts features into a graph, and the batch is measured again.
-    inputs = _with_fresh_containers(inputs)
     if isinstance(inputs, Mapping):
         return network(**inputs)
     if isinstance(inputs, tuple | list):
         return network(*inputs)
     return network(inputs)
-
-
-def _with_fresh_containers(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return mapping_like(value, {key: _with_fresh_containers(item) for key, item in value.items()})
-    if isinstance(value, list):
-        return [_with_fresh_containers(item) for item in value]
-    if isinstance(value, tuple):
-        return tuple_like(value, [_with_fresh_containers(item) for item in value])
-    return copy.copy(value) if is_graph(value) else value
 
 
 def leaves(value: Any) -> Iterator[Any]:

@@ -18,7 +18,7 @@ from collectors.networks.weight_space import WeightSpace
 from ..evaluator import EvaluatorDescription, MeasurementSetup, OriginMeasurement, Partition
 from ..measurement_plan import MeasurementPlan
 from ..metric_names import name_in_set
-from ..samples.batches import Batch
+from ..samples.batches import Batch, is_array
 from ..samples.data_sets import note_of_set
 from ..samples.samples import Samples
 from ..users_code import warn_user
@@ -158,7 +158,8 @@ class MeasuredSet:
         samples, size = self.samples, self.plan.batch_size
         if self._cut is None or self._cut[0] is not samples or self._cut[1] != size:
             batches = samples.batches(size)
-            if samples.is_changed_on_use:
+            # A network may take something out of a dictionary, and finds it there at the next point.
+            if samples.is_changed_on_use or not all(map(_holds_arrays_alone, batches)):
                 return batches
             self._cut = samples, size, batches
         return self._cut[2]
@@ -384,3 +385,8 @@ def places_to_look_at(far_points: Sequence[Sequence[float]]) -> Iterator[list[fl
     for share in (1.0, 0.5, 0.25):
         for point in far_points:
             yield [share * coordinate for coordinate in point]
+
+
+def _holds_arrays_alone(batch: Batch) -> bool:
+    parts = (part if isinstance(part, tuple) else (part,) for part in (batch.inputs, batch.targets))
+    return all(item is None or is_array(item) for part in parts for item in part)

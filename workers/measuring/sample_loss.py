@@ -87,8 +87,8 @@ class SampleLossTotal(SummedLoss):
             # Outputs that were flattened over samples no longer tell which element belongs to which sample.
             self._has_stderr = False
             samples = 1
-        self._numerators.append(_sums(elements, samples))
-        denominators = _sums(counts, samples)
+        self._numerators.append(elements.reshape(samples, -1).sum(1))
+        denominators = counts.reshape(samples, -1).sum(1)
         if self._reduction == "batchmean":
             denominators = _ones_like(denominators) * (batch.size / samples)
         self._denominators.append(denominators)
@@ -156,11 +156,5 @@ def _ones_like(array: Any) -> Any:
     return array.new_ones(array.shape) if is_tensor(array) else np.ones_like(array)
 
 
-def _sums(elements: Any, samples: int) -> Any:
-    return elements if elements.ndim == 1 and len(elements) == samples else elements.reshape(samples, -1).sum(1)
-
-
 def _concatenate(parts: Sequence[Any]) -> Any:
-    if len(parts) == 1:
-        return parts[0]
     return sys.modules["torch"].cat(parts) if is_tensor(parts[0]) else np.concatenate(parts)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from measured_planes import measure_plane
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import TensorDataset
 from worker_cases import (
     CASES,
     ConvNet,
@@ -29,7 +29,6 @@ from worker_cases import (
     state_of,
 )
 
-from workers import OwnLoss
 from workers.callback_fn import call_callback, make_evaluator
 from workers.errors import CallbackFunctionError, FrozenNetworkError
 from workers.evaluator import EvaluatorDescription, MeasurementSetup
@@ -330,14 +329,18 @@ def test_what_does_not_change_between_points_is_made_once(monkeypatch):
     evaluator.close()
 
 
-def test_what_a_step_takes_out_of_a_batch_is_there_at_the_next_point():
-    network, plane = seeded(ConvNet), plane_of(seeded(ConvNet))
-    inputs, targets = images(), classes(40, 5)
-    plain = measure_plane(evaluator_of(nn.CrossEntropyLoss(), network, (inputs, targets), batch_size=40), plane, POINTS)
-    loss = OwnLoss(lambda model, batch: nn.functional.cross_entropy(model(batch.pop("images")), batch["classes"]))
-    loader = DataLoader([{"images": a, "classes": b} for a, b in zip(inputs, targets, strict=True)], batch_size=40)
-    taking = measure_plane(evaluator_of(loss, network, loader), plane, POINTS)
-    np.testing.assert_allclose(taking["loss"], plain["loss"], rtol=1e-6)
+class TakesOut(ConvNet):
+    def forward(self, batch, scale):
+        return super().forward(batch.pop("images") * scale)
+
+
+def test_what_a_network_takes_out_of_a_batch_is_there_at_the_next_point():
+    plane, inputs, targets = plane_of(seeded(ConvNet)), images(), classes(40, 5)
+    plain = evaluator_of(nn.CrossEntropyLoss(), seeded(ConvNet), (inputs, targets), batch_size=7)
+    expected = measure_plane(plain, plane, POINTS)["loss"]
+    nested = [(({"images": inputs}, torch.ones(40, 1, 1, 1)), targets)]
+    taking = evaluator_of(nn.CrossEntropyLoss(), seeded(TakesOut), nested, batch_size=7)
+    np.testing.assert_array_equal(measure_plane(taking, plane, POINTS)["loss"], expected)
 
 
 def test_tied_weights_are_one_tensor():

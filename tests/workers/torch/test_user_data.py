@@ -346,21 +346,6 @@ def test_batches_of_graphs(batch_size):
 
 
 @pytest.mark.filterwarnings("ignore:loss is measured in lists or graphs")
-def test_a_network_may_write_into_its_graph():
-    class Writes(GraphNetwork):
-        def forward(self, graph):
-            graph.x = self.first(graph.x, graph.edge_index).relu()
-            return self.pool(self.second(graph.x, graph.edge_index), graph.batch)
-
-    samples = graphs()
-    loader = pytest.importorskip("torch_geometric.loader").DataLoader(samples, batch_size=4)
-    plain, _ = value_of(OwnLoss(graph_step), net := GraphNetwork(), loader)
-    writes = Writes()
-    writes.load_state_dict(net.state_dict())
-    assert value_of(OwnLoss(graph_step), writes, loader)[0] == plain
-
-
-@pytest.mark.filterwarnings("ignore:loss is measured in lists or graphs")
 def test_one_graph_and_its_nodes():
     (graph,) = graphs(1)
     graph.y = torch.tensor([0, 1, 2])
