@@ -56,7 +56,7 @@ from .settings import (
     recalibrate,
 )
 from .snapshot import NetworkSnapshot
-from .user_data import read_user_data
+from .user_data import changes_batches, copied, read_user_data
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -84,6 +84,7 @@ class TorchEvaluator(NetworkEvaluator):
 
     _forward: Callable[..., Any]
     _first_layer: FirstLayer | None
+    _changes_batches = False
 
     def __init__(
         self, model: object, network: nn.Module, dataset: object, metrics: object, setup: MeasurementSetup
@@ -140,7 +141,6 @@ class TorchEvaluator(NetworkEvaluator):
             raise
 
     def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
-        """Puts a plane on the device."""
         with torch.no_grad():
             self._moves.load(origin, directions, buffers, end_buffers)
             if self._first_layer is not None:
@@ -206,7 +206,6 @@ class TorchEvaluator(NetworkEvaluator):
         )
 
     def use_batch_size(self, batch_size: int) -> None:
-        """Measures in smaller batches from now on."""
         super().use_batch_size(batch_size)
         if self._placement.uses_cuda:
             torch.cuda.empty_cache()
@@ -239,7 +238,11 @@ class TorchEvaluator(NetworkEvaluator):
         def find() -> Total:
             candidates = self._forward_pass.ways_to_add_up(self._user_loss, samples.own_batches)
             self._forward = self.forward_here()
-            self._sets = [MeasuredSet(self, read.name, samples, candidates, self._metrics, plan, read.notes)]
+            with self.settings():
+                measure = functools.partial(self.measure_batches, loss=candidates[0], metrics=self._metrics)
+                self._changes_batches = changes_batches(lambda batch: measure([batch]), samples)
+            used = samples.changed_on_use(copied) if self._changes_batches else samples
+            self._sets = [MeasuredSet(self, read.name, used, candidates, self._metrics, plan, read.notes)]
             return self._main.loss
 
         warn(read.notes, *self._forward_pass.find_way(find))
@@ -313,7 +316,8 @@ class TorchEvaluator(NetworkEvaluator):
         self._snapshots[-1].apply()
 
     def _placed(self, samples: Samples, *, channels_last: bool = False) -> Samples:
-        return place_samples(samples, self._device, channels_last, self._outputs_device)
+        placed = place_samples(samples, self._device, channels_last, self._outputs_device)
+        return placed.changed_on_use(copied) if self._changes_batches else placed
 
     def _find_weight_copies(self) -> str | None:
         if self._placement.is_kept or self._gradients.are_on:  # such a loss may leave gradients in the network
@@ -328,7 +332,6 @@ class TorchEvaluator(NetworkEvaluator):
         self._outputs_device = device_of(without_graph(outputs)) or self._device
 
     def settings(self) -> contextlib.AbstractContextManager[None]:
-        """Returns the context in which everything is computed."""
         return self._settings_with(self._threads)
 
     def _settings_with(self, threads: int) -> contextlib.AbstractContextManager[None]:
@@ -345,13 +348,11 @@ class TorchEvaluator(NetworkEvaluator):
         return self._forward_pass.of(self._module)
 
     def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
-        """Moves the network to a point of the loaded plane."""
         torch.clear_autocast_cache()  # it would hold the weights of the point before
         self._moves.move(coordinates)
         self._treat_buffers(roughly=roughly)
 
     def leave(self) -> None:
-        """Moves the network back to the plane's origin."""
         with torch.no_grad():
             self._moves.return_to_origin()
 
@@ -384,7 +385,6 @@ class TorchEvaluator(NetworkEvaluator):
         return pending_point(parts, self._device)
 
     def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
-        """Measures batches where the network is."""
         torch.clear_autocast_cache()
         parts = add_up(self._numbers.numbered(self._forward), batches, [loss, *metrics.values()])
         return read_points([pending_point(parts, self._device)])[0]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +15,14 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from collectors.networks.batches import is_graph, leaves, map_leaves
+from collectors.networks.batches import is_graph, leaves, map_leaves, mapping_like, tuple_like
 from collectors.networks.torch_network import to_tensor, unwrap
 
 from ..errors import CallbackFunctionError, SamplesError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..samples.array_samples import is_pair_of_arrays
-from ..samples.batches import WRAP, Batch, MakeBatch, as_batch, as_whole_batch, is_array
+from ..samples.batches import WRAP, Batch, MakeBatch, SampleDigest, as_batch, as_whole_batch, is_array
 from ..samples.data_sets import find_data_sets
 from ..samples.samples import Samples
 from ..samples.torch_samples import read_samples
@@ -28,6 +30,7 @@ from ..users_code import warn_user
 from .own_loss import OwnLoss, own_loss_of, whole
 
 _TARGETS = ("targets", "target", "labels", "label", "y")
+_SAMPLES_TRIED = 8
 _OTHERWISE = "Return an OwnLoss in place of the loss if that is not what you mean."
 
 
@@ -48,6 +51,38 @@ class Rows(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         return map_leaves(lambda leaf: leaf[index] if is_array(leaf) and leaf.ndim else leaf, self._pair)
+
+
+def changes_batches(run: Callable[[Batch], object], samples: Samples) -> bool:
+    """Returns whether a user's code leaves a batch other than it was: in place, or without what it took out of it."""
+    batch = samples.batches(_SAMPLES_TRIED)[0]
+    tried = copied(batch)
+    with contextlib.suppress(Exception):  # what is wrong with it shows where it is measured
+        run(tried)
+    return _digest(tried) != _digest(batch)
+
+
+def copied(batch: Batch) -> Batch:
+    """Returns a batch with arrays and containers of its own, which may be changed."""
+    return replace(batch, inputs=_copied(batch.inputs), targets=_copied(batch.targets))
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return mapping_like(value, {key: _copied(item) for key, item in value.items()})
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple_like(value, [_copied(item) for item in value])
+    if is_graph(value):
+        return map_leaves(_copied, value)
+    return value.clone() if isinstance(value, torch.Tensor) else copy.copy(value)
+
+
+def _digest(batch: Batch) -> str:
+    contents = SampleDigest()
+    contents.add(batch)
+    return contents.hexdigest()
 
 
 def read_user_data(

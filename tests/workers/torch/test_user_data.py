@@ -346,6 +346,69 @@ def test_batches_of_graphs(batch_size):
 
 
 @pytest.mark.filterwarnings("ignore:loss is measured in lists or graphs")
+def test_a_network_may_write_into_its_graph():
+    class Writes(GraphNetwork):
+        def forward(self, graph):
+            graph.x = self.first(graph.x, graph.edge_index).relu()
+            return self.pool(self.second(graph.x, graph.edge_index), graph.batch)
+
+    samples = graphs()
+    loader = pytest.importorskip("torch_geometric.loader").DataLoader(samples, batch_size=4)
+    plain, _ = value_of(OwnLoss(graph_step), net := GraphNetwork(), loader)
+    writes = Writes()
+    writes.load_state_dict(net.state_dict())
+    assert value_of(OwnLoss(graph_step), writes, loader)[0] == plain
+
+
+def of_a_hundredth(model, batch):
+    return functional.cross_entropy(model(batch["images"] / 100), batch["classes"])
+
+
+def divides_in_place(model, batch):
+    batch["images"] /= 100
+    return functional.cross_entropy(model(batch["images"]), batch["classes"])
+
+
+def puts_it_back_smaller(model, batch):
+    batch["images"] = batch["images"] / 100
+    return functional.cross_entropy(model(batch["images"]), batch["classes"])
+
+
+def takes_it_out(model, batch):
+    return functional.cross_entropy(model(batch.pop("images") / 100), batch["classes"])
+
+
+def ragged(items):
+    """Returns a batch that does not fit together with the others, so that it is never cut."""
+    batch = default_collate(items)
+    return {**batch, "more": torch.zeros(len(items), int(batch["classes"].sum()))}
+
+
+@pytest.mark.parametrize("step", [divides_in_place, puts_it_back_smaller, takes_it_out])
+@pytest.mark.parametrize("collate", [default_collate, ragged])
+def test_what_a_step_does_to_its_batch_is_undone_before_the_next_pass(step, collate):
+    items = [{"images": image * 50, "classes": label} for image, label in zip(IMAGES, CLASSES, strict=True)]
+
+    def loader():
+        return DataLoader(copy.deepcopy(items), batch_size=16, collate_fn=collate)
+
+    expected = value_of(OwnLoss(of_a_hundredth), network(), loader())[0]
+    assert value_of(OwnLoss(step), network(), loader())[0] == expected
+
+
+def test_a_network_may_change_its_inputs_in_place():
+    class InPlace(nn.Sequential):
+        def forward(self, images):
+            return super().forward(images.div_(100))
+
+    changes = InPlace(*network())
+    given = IMAGES.clone()
+    expected = value_of(nn.CrossEntropyLoss(), network(), (IMAGES / 100, CLASSES))[0]
+    assert value_of(nn.CrossEntropyLoss(), changes, (given, CLASSES))[0] == expected
+    assert torch.equal(given, IMAGES), "the user's own tensors stay as they are"
+
+
+@pytest.mark.filterwarnings("ignore:loss is measured in lists or graphs")
 def test_one_graph_and_its_nodes():
     (graph,) = graphs(1)
     graph.y = torch.tensor([0, 1, 2])
