@@ -21,6 +21,7 @@ from workers.errors import CallbackFunctionError
 from workers.measurement_plan import MeasurementPlan
 
 SETTINGS = {"landscape_size": 3, "num_samples": 32}
+PLAN = MeasurementPlan(batch_size=16, threads=1)  # one that is tuned may be another on a busy machine
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_the_planes_of_a_run_and_of_a_finer_grid(trained, tmp_path, events):
 
     def generate(folder, callback_fn):
         return SummaryLandscape(trained).gen_landscapes_with_multi_process(
-            callback_fn, SETTINGS, [0], output=tmp_path / folder, progress=False
+            callback_fn, SETTINGS, [0], output=tmp_path / folder, plan=PLAN, progress=False
         )
 
     landscapes = generate("first", counted)
@@ -132,7 +133,7 @@ def test_planes_are_computed_again_where_workers_have_another_network(trained, t
 
     def generate(folder, callback_fn):
         return SummaryLandscape(trained).gen_landscapes_with_multi_process(
-            callback_fn, SETTINGS, [0], output=tmp_path / folder, progress=False
+            callback_fn, SETTINGS, [0], output=tmp_path / folder, plan=PLAN, progress=False
         )
 
     with pytest.warns(UserWarning, match="another one where there is no GPU"):
