@@ -108,11 +108,7 @@ def import_checkpoints(
     created = _check_target(target, places, existing)
     # All files are checked before the first is written, so that a bad one leaves nothing behind.
     read = functools.partial(read_checkpoint, strip_prefix=strip_prefix, network=network)
-    found, framework = [], ""
-    for place in places:
-        checkpoint = read(place)
-        framework = checkpoint.framework
-        found.append(_look_at(place, checkpoint))
+    found = [_look_at(place, read(place)) for place in places]
     for item in found[1:]:
         _check_equal(item.place, found[0].shapes, item.shapes, found[0].place)
     order = import_order(
@@ -125,7 +121,7 @@ def import_checkpoints(
     if report is not None:
         report(order.table())
     space = WeightSpace(
-        framework,
+        found[0].framework,
         network_name,
         tuple(TensorInfo(name, shape, found[0].dtypes[name], "parameter") for name, shape in found[0].shapes.items()),
     )
@@ -280,7 +276,8 @@ def _check_target(target: AnyPath, places: Sequence[AnyPath], existing: str) -> 
 def _look_at(place: AnyPath, checkpoint: ForeignCheckpoint) -> SeenCheckpoint:
     shapes = {name: array.shape for name, array in checkpoint.tensors.items()}
     dtypes = {name: array.dtype.name for name, array in checkpoint.tensors.items()}
-    return SeenCheckpoint(place, shapes, dtypes, checkpoint.counters, (*checkpoint.said, *checkpoint.left_out))
+    said = (*checkpoint.said, *checkpoint.left_out)
+    return SeenCheckpoint(place, shapes, dtypes, checkpoint.counters, said, checkpoint.framework)
 
 
 def _check_equal(

@@ -109,6 +109,7 @@ class SeenCheckpoint:
     dtypes: Mapping[str, str]
     counters: Mapping[str, int]
     said: tuple[str, ...] = ()
+    framework: str = "torch"
 
 
 @dataclass(frozen=True)

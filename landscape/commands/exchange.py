@@ -135,7 +135,6 @@ def import_checkpoints(
 ) -> None:
     """Builds a run directory from checkpoints, which stay as they are: files, or folders such as checkpoint-500."""
     from collectors.run_directory import importing
-    from workers.pools.first_call import FirstCall
 
     run = importing.import_checkpoints(
         run_directory,
@@ -143,9 +142,15 @@ def import_checkpoints(
         numbers=integers("--numbers", numbers),
         unit=unit,
         strip_prefix=strip_prefix,
-        network=None if function is None else FirstCall(load_function(function)).network(),
+        network=None if function is None else _network_of(function),
         network_name=network_name,
         existing="overwrite" if overwrite else "error",
         report=typer.echo,
     )
     typer.echo(f"{run.path}: {run.settings.unit}s {sorted(run.metadata.files)}")
+
+
+def _network_of(function: str) -> object:
+    from workers.pools.first_call import FirstCall
+
+    return FirstCall(load_function(function)).network()
