@@ -7,6 +7,7 @@ takes it from, and to nothing else behind the door.
 
 import ast
 import functools
+import heapq
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,8 +33,10 @@ class Imports:
         self._helpers = {path.stem: path for path in helpers}
         self._doors = {name: self._lazy(name, path) for name, path in self._modules.items() if path.stem == "__init__"}
 
-    def reached(self, test: Path, *rooms: str) -> frozenset[Path]:
-        """Returns the files that a test reaches: itself, helpers of tests, the product's.
+    def reached(self, test: Path, *rooms: str) -> dict[Path, int]:
+        """Returns the files that a test reaches, itself, helpers of tests, the product's, and over how many imports.
+
+        An import by the test or by one of its helpers is the first.
 
         Args:
             test: its file. The conftests of its folder and of those above are reached too.
@@ -41,24 +44,31 @@ class Imports:
                 What their files import is not reached, unless they are tests.
         """
         conftests = [folder / "conftest.py" for folder in test.parents if self.root in folder.parents]
-        waiting = [test, *(path for path in conftests if path.is_file())]
-        found: set[Path] = set()
+        waiting = [(0, path) for path in (test, *conftests) if path.is_file()]
+        found: dict[Path, int] = {}
         for path in self._in_rooms(rooms):
             if self.root / "tests" in path.parents:
-                waiting.append(path)
+                waiting.append((0, path))
             else:
-                found.add(path)
+                found[path] = 0
+        heapq.heapify(waiting)
         followed: set[Path] = set()
         while waiting:
-            path = waiting.pop()
+            hops, path = heapq.heappop(waiting)
             if path not in followed:
                 followed.add(path)
-                waiting += self.imported(path)
-        return frozenset(found | followed)
+                found.setdefault(path, hops)
+                for each in self.imported(path):
+                    heapq.heappush(waiting, (hops + self.is_product(each), each))
+        return found
 
     def product(self) -> list[Path]:
         """Returns the source files of the three packages."""
         return list(self._modules.values())
+
+    def name(self, path: Path) -> str:
+        """Returns a file's path, relative to the root."""
+        return path.relative_to(self.root).as_posix()
 
     def is_product(self, path: Path) -> bool:
         """Whether a file belongs to one of the three packages."""

@@ -1,4 +1,4 @@
-"""What a change can break: slow tests, by the imports, and environments, by their adapters."""
+"""What a change can break: slow tests, by the imports near them, and environments, by their adapters."""
 
 import ast
 import fnmatch
@@ -9,9 +9,12 @@ from pathlib import Path
 import rotation
 from imports import Imports
 
-# Changes of these mean everything.
-EVERYTHING = ("pyproject.toml", "Makefile", "constraints/*", ".ci/*", "*conftest.py", "tests/support/*", "tests/data/*")
+# Changes of these mean everything: no import leads to them. Helpers of tests are imported, and tests/gate tests .ci.
+EVERYTHING = ("pyproject.toml", "Makefile", "constraints/*", "tests/data/*")
 SLOW, ROOM = "slow", "room"
+# Over this many imports nearly every test reaches nearly every file, so what is so far away counts as what a change
+# cannot break: its tests have their turn. The tests of tests/mutants all reach what they catch over fewer.
+FAR = 3
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class Selection:
     Attributes:
         everything: why everything counts as touched; empty if it does not.
         tests: files with slow tests, relative to the root, and the changed file that each of them reaches.
-        others: files whose slow tests the change cannot break: a share of them runs.
+        others: files whose slow tests are far from the change, or do not reach it: a share of them runs.
         environments: targets of make, and why each of them runs.
     """
 
@@ -131,19 +134,19 @@ def select(imports: Imports, changed: Iterable[str] | None, number: int) -> Sele
     """
     root = imports.root
     paths = sorted(changed) if changed is not None else []
-    reason = "there is no commit to compare with" if changed is None else _everything(root, paths)
+    reason = "there is no commit to compare with" if changed is None else _everything(imports, paths)
     found = Selection(reason, environments=environments(imports, paths, reason, number) | versions(number))
     touched = {file for path in paths for file in _touched(imports, path)}
     lost = []
     for test in slow_tests(root):
-        name = str(test.relative_to(root))
+        name = imports.name(test)
         named = rooms(test)
         reached = imports.reached(test, *named)
         if not named and not any(imports.is_product(path) for path in reached):
             lost.append(name)
-        hit = sorted(reached & touched)
+        hit = sorted(path for path in touched if reached.get(path, FAR) < FAR)
         if reason or hit:
-            found.tests[name] = reason or str(hit[0].relative_to(root))
+            found.tests[name] = reason or imports.name(hit[0])
         else:
             found.others.append(name)
     if lost:
@@ -179,14 +182,21 @@ def _marks(path: Path) -> list[ast.Attribute | ast.Call]:
     return [node for node in nodes if is_mark(node) or (isinstance(node, ast.Call) and is_mark(node.func))]
 
 
-def _everything(root: Path, paths: list[str]) -> str:
+def _everything(imports: Imports, paths: list[str]) -> str:
     """Returns the first change that means everything, or nothing."""
     for path in paths:
         if any(fnmatch.fnmatch(path, pattern) for pattern in EVERYTHING):
             return f"{path} changed"
-        if path.endswith(".py") and not (root / path).exists() and not path.startswith("tests/test_"):
+        if path.endswith(".py") and not (imports.root / path).exists() and not path.startswith("tests/test_"):
             return f"{path} is gone, so nothing tells who imported it"
+        if path.startswith("tests/support/") and not _has_users(imports, imports.root / path):
+            return f"{path} changed, which no test imports or names"
     return ""
+
+
+def _has_users(imports: Imports, helper: Path) -> bool:
+    tests = [path for path in (imports.root / "tests").rglob("*.py") if path != helper]
+    return any(helper in imports.imported(path) or imports.name(helper) in rooms(path) for path in tests)
 
 
 def _touched(imports: Imports, path: str) -> set[Path]:
@@ -199,17 +209,19 @@ def _touched(imports: Imports, path: str) -> set[Path]:
 
 
 def environments(imports: Imports, paths: list[str], reason: str, number: int) -> dict[str, str]:
-    """Returns the environments whose adapters, what these import, or tests changed, and one of the others."""
+    """Returns the environments whose adapters, what these import, tests or their helpers changed, and one other."""
     found = {}
-    product = [str(path.relative_to(imports.root)) for path in imports.product()]
+    product = [imports.name(path) for path in imports.product()]
     of_some = tuple(pattern for environment in ENVIRONMENTS for pattern in environment.tests)
     of_all = [path for path in paths if path.startswith("tests/frameworks/") and not _fits(path, of_some)]
     for environment in ENVIRONMENTS:
         adapters = {path for path in product if _fits(path, environment.adapters)}
-        contracts = {
-            str(path.relative_to(imports.root)) for name in adapters for path in imports.imported(imports.root / name)
-        }
-        mine = [path for path in paths if path in adapters | contracts or _fits(path, environment.tests)]
+        contracts = {imports.name(path) for name in adapters for path in imports.imported(imports.root / name)}
+        tests = [
+            path for path in (imports.root / "tests").rglob("*.py") if _fits(imports.name(path), environment.tests)
+        ]
+        helpers = {imports.name(path) for test in tests for path, hops in imports.reached(test).items() if not hops}
+        mine = [path for path in paths if path in adapters | contracts | helpers or _fits(path, environment.tests)]
         if cause := reason or next(iter([*mine, *of_all]), ""):
             found[environment.target] = cause
     others = [environment.target for environment in ENVIRONMENTS if environment.target not in found]

@@ -1,4 +1,4 @@
-"""What a change can break follows from the imports."""
+"""What a change can break follows from the imports near it."""
 
 from pathlib import Path
 
@@ -30,18 +30,23 @@ PROJECT = {
         "    from .picture import draw as draw\n_HOMES = {'draw': 'landscape.picture'}\n"
     ),
     "landscape/evaluation.py": "from workers.pool import open_pool\n",
-    "landscape/picture.py": "",
+    "landscape/picture.py": "from .colors import red\n",
+    "landscape/colors.py": "from .far import light\n",
+    "landscape/far.py": "",
     "landscape/page/__init__.py": "",
     "landscape/page/writing.py": "",
     "landscape/page/assets/page.js": "",
     "tests/conftest.py": "",
     "tests/support/cases.py": "from collectors import write\n",
+    "tests/support/script.py": "",
+    "tests/support/unknown.py": "",
     "tests/test_evaluation.py": SLOW + "import landscape\nlandscape.evaluate\n",
     "tests/test_picture.py": SLOW + "from landscape import draw\n",
     "tests/test_cases.py": SLOW + "from cases import write\n",
     "tests/test_script.py": SLOW + "SCRIPT = '''\nfrom landscape import draw\n'''\n",
     "tests/test_page.py": SLOW + "from landscape.page.writing import page\n",
-    "tests/test_marked.py": SLOW + "@pytest.mark.room('docs', 'workers.types')\ndef test_it(): pass\n",
+    "tests/test_marked.py": SLOW
+    + "@pytest.mark.room('docs', 'workers.types', 'tests/support/script.py')\ndef test_it(): pass\n",
     "tests/child.py": "from landscape import draw\n",
     "tests/test_child.py": SLOW + "pytestmark = pytest.mark.room('tests/child.py')\n",
     "tests/test_named.py": SLOW + "import workers.callback_fn\n",
@@ -61,10 +66,12 @@ def project(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "tests"),
     [
-        ("workers/torch/evaluator.py", {"test_evaluation"}),
+        ("workers/torch/evaluator.py", set()),
         ("workers/pool.py", {"test_evaluation"}),
         ("landscape/evaluation.py", {"test_evaluation"}),
         ("landscape/picture.py", {"test_picture", "test_script", "test_child"}),
+        ("landscape/colors.py", {"test_picture", "test_script", "test_child"}),
+        ("landscape/far.py", set()),
         ("collectors/errors.py", {"test_cases"}),
         ("collectors/unused.py", set()),
         ("workers/types.py", {"test_marked"}),
@@ -74,6 +81,10 @@ def project(tmp_path):
         ("landscape/page/assets/page.js", {"test_page"}),
         ("docs/page.md", {"test_marked"}),
         ("tests/test_page.py", {"test_page"}),
+        ("tests/child.py", {"test_child"}),
+        ("tests/support/cases.py", {"test_cases"}),
+        ("tests/support/script.py", {"test_marked"}),
+        (".ci/run", set()),
         ("CHANGELOG.md", set()),
     ],
 )
@@ -91,8 +102,8 @@ def test_a_change_selects_the_slow_tests_that_reach_it(project, changed, tests):
 @pytest.mark.parametrize(
     "changed",
     [
-        "pyproject.toml", "Makefile", "constraints/core.txt", ".ci/run", "tests/conftest.py", "tests/support/cases.py",
-        "tests/landscape/conftest.py", "workers/gone.py", None,
+        "pyproject.toml", "Makefile", "constraints/core.txt", "tests/data/landscape_1.h5", "tests/support/unknown.py",
+        "workers/gone.py", None,
     ],
 )  # fmt: skip
 def test_some_changes_mean_everything(project, changed):
@@ -141,6 +152,9 @@ def test_all_slow_tests_of_this_project_can_be_selected(ours):
         ("tests/frameworks/test_deepspeed.py", {"test-deepspeed"}),
         ("landscape/exchange/landscaper.py", {"test-peers"}),
         ("tests/frameworks/test_evaluator_contract.py", {environment.target for environment in selection.ENVIRONMENTS}),
+        ("tests/conftest.py", {environment.target for environment in selection.ENVIRONMENTS}),
+        ("tests/frameworks/keras_cases.py", {"test-trainers", "test-keras-on-jax", "test-keras-on-tensorflow"}),
+        ("tests/support/chromium.py", {environment.target for environment in selection.ENVIRONMENTS}),
         ("landscape/figures/contour.py", set()),
     ],
 )

@@ -37,7 +37,13 @@ from landscape.record.run import Run
 from landscape.record.writer import FileWriter
 from workers.pools.in_process import InProcessPool
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:the loss is not finite, or was not measured")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.room(
+        "landscape.comparison", "landscape.curvature", "landscape.grid", "landscape.paths", "landscape.record"
+    ),
+    pytest.mark.filterwarnings("ignore:the loss is not finite, or was not measured"),
+]
 
 QUIET = {"device_ids": [0], "progress": False, "plan": MeasurementPlan(batch_size=24)}
 INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(0))
