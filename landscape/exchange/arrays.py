@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ..grid.landscape_file import checkpoint_columns
 from ..record.checks import PointStatus
-from ..record.hdf5 import file_in, put_group
 from .descriptions import describe
 from .formats import ExportFormat, Images
 
@@ -57,13 +56,8 @@ def netcdf_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
             describe(groups[group], landscape, group)
 
     stream = io.BytesIO()
-    # h5netcdf would make groups with times in them, with h5py before 3.15.
-    with file_in(stream, ordered=True) as empty:
-        for group in ("checkpoints", "origin"):
-            if group in groups:
-                put_group(empty, group, ordered=True)
     # Not to_netcdf, which wants a file; when a disk is full, HDF5 ends the process as it closes one.
-    with h5netcdf.File(stream, "r+") as file:
+    with h5netcdf.File(stream, "w") as file:
         for place, dataset in groups.items():
             store = H5NetCDFStore(file, place, "a")
             # A fill value would claim that a NaN which was measured is missing.

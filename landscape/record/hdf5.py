@@ -82,11 +82,12 @@ def write_errors(file: Any, errors: Mapping[str, str]) -> None:
     put(group, "traceback", as_texts(list(unique)))
 
 
-def file_in(buffer: io.BytesIO, *, ordered: bool = False) -> Any:
-    """Returns a new HDF5 file in a buffer, without any times in it; ``ordered`` as in ``put_group``."""
+def file_in(buffer: io.BytesIO) -> Any:
+    """Returns a new HDF5 file in a buffer, without any times in it."""
     import h5py
 
-    creation = _creation(h5py.h5p.FILE_CREATE, ordered)
+    creation = h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    creation.set_obj_track_times(False)
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     access.set_fileobj_driver(h5py.h5fd.fileobj_driver, buffer)
     # The oldest layout with checksums over the metadata; every HDF5 since 2008 reads it.
@@ -94,24 +95,13 @@ def file_in(buffer: io.BytesIO, *, ordered: bool = False) -> Any:
     return h5py.File(h5py.h5f.create(b"landscape", h5py.h5f.ACC_TRUNC, fcpl=creation, fapl=access))
 
 
-def put_group(file: Any, name: str, *, ordered: bool = False) -> Any:
-    """Adds a group; an ordered one keeps the order in which members and attributes were added, as NetCDF requires."""
+def put_group(file: Any, name: str) -> Any:
+    """Adds a group."""
     import h5py
 
-    creation = _creation(h5py.h5p.GROUP_CREATE, ordered)
-    return h5py.Group(h5py.h5g.create(file.id, name.encode(), gcpl=creation))
-
-
-def _creation(kind: Any, ordered: bool) -> Any:
-    import h5py
-
-    creation = h5py.h5p.create(kind)
+    creation = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
     creation.set_obj_track_times(False)
-    if ordered:
-        order = h5py.h5p.CRT_ORDER_TRACKED | h5py.h5p.CRT_ORDER_INDEXED
-        creation.set_link_creation_order(order)
-        creation.set_attr_creation_order(order)
-    return creation
+    return h5py.Group(h5py.h5g.create(file.id, name.encode(), gcpl=creation))
 
 
 def put(group: Any, name: str, values: Any) -> Any:
