@@ -25,7 +25,7 @@ def pages_with_code():
 
 @pytest.fixture(scope="module")
 def programs():
-    """Where the pages' programs are that begin with all loaded; the quick start begins as its readers do."""
+    """Where the pages' programs are that begin with the libraries loaded; the quick start begins as its readers do."""
     with warm_programs() as folder:
         yield folder
 

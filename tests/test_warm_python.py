@@ -1,4 +1,4 @@
-"""Programs that begin with libraries and product loaded are like any other ones."""
+"""Programs that begin with the libraries loaded are like any other ones."""
 
 import subprocess
 import sys
@@ -14,8 +14,8 @@ SCRIPT = """
 import atexit, os, sys, warnings
 atexit.register(print, "at exit")
 import beside
-print(sys.argv[1:], __name__, __file__, os.getcwd(), os.environ["MARK"], beside.NAME, "landscape.cli" in sys.modules)
-print(len(sys.stdin.read()), file=sys.stderr)
+print(sys.argv[1:], __name__, __file__, os.getcwd(), os.environ["MARK"], beside.NAME, "torch" in sys.modules)
+print("landscape" in sys.modules, len(sys.stdin.read()), file=sys.stderr)
 warnings.warn("now", UserWarning)
 """
 

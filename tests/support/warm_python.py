@@ -1,13 +1,12 @@
-"""Python processes that begin with libraries and product loaded: a server loads them once, each program is its fork.
+"""Python processes that begin with the libraries loaded: a server loads them once, and each program is a fork of it.
 
-A program has its arguments, environment, folder and output as any other process, ends as Python ends, and is killed
-when who asked for it is gone.
+What belongs to the project is loaded by each program anew: the product notes when a process that may have computed is
+forked. A program has its arguments, environment, folder and output as any other process, ends as Python ends, and is
+killed when who asked for it is gone.
 """
 
-import importlib
 import json
 import os
-import pkgutil
 import runpy
 import select
 import signal
@@ -34,8 +33,6 @@ _LIBRARIES = (
     "pyvista",
     "sympy",
 )
-# Where the modules are that commands load.
-_ROOMS = ("landscape.commands", "landscape.figures", "landscape.grid", "landscape.interactive", "workers.torch")
 # Asks the server, with as little Python as can be; the arguments are the program's.
 _CLIENT = """#!{python} -ISE
 import json, os, socket, sys
@@ -77,11 +74,8 @@ def warm_programs():
 
 def _serve(address):
     """Forks for each request; returns in the fork that is to become the program, with what was asked for."""
-    for name in (*_LIBRARIES, "landscape.cli"):
-        importlib.import_module(name)
-    for room in map(importlib.import_module, _ROOMS):
-        for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
-            importlib.import_module(module.name)
+    for name in _LIBRARIES:
+        __import__(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     server = socket.socket(socket.AF_UNIX)
     server.bind(f"{address}.new")
