@@ -8,6 +8,7 @@ takes it from, and to nothing else behind the door.
 import ast
 import functools
 import heapq
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,38 +34,41 @@ class Imports:
         self._helpers = {path.stem: path for path in helpers}
         self._doors = {name: self._lazy(name, path) for name, path in self._modules.items() if path.stem == "__init__"}
 
-    def reached(self, test: Path, *rooms: str) -> dict[Path, int]:
-        """Returns the files that a test reaches, itself, helpers of tests, the product's, and over how many imports.
-
-        An import by the test or by one of its helpers is the first.
+    def reached(self, test: Path, *rooms: str, at_most: float = math.inf) -> frozenset[Path]:
+        """Returns the files that a test reaches: itself, helpers of tests, the product's.
 
         Args:
             test: its file. The conftests of its folder and of those above are reached too.
             *rooms: modules ("landscape.commands.plot"), rooms and other folders that it is about but does not import.
                 What their files import is not reached, unless they are tests.
+            at_most: over so many imports. One by the test or by one of its helpers is the first.
         """
         conftests = [folder / "conftest.py" for folder in test.parents if self.root in folder.parents]
         waiting = [(0, path) for path in (test, *conftests) if path.is_file()]
-        found: dict[Path, int] = {}
+        found: set[Path] = set()
         for path in self._in_rooms(rooms):
             if self.root / "tests" in path.parents:
                 waiting.append((0, path))
             else:
-                found[path] = 0
+                found.add(path)
         heapq.heapify(waiting)
         followed: set[Path] = set()
         while waiting:
             hops, path = heapq.heappop(waiting)
             if path not in followed:
                 followed.add(path)
-                found.setdefault(path, hops)
                 for each in self.imported(path):
-                    heapq.heappush(waiting, (hops + self.is_product(each), each))
-        return found
+                    if (further := hops + self.is_product(each)) <= at_most:
+                        heapq.heappush(waiting, (further, each))
+        return frozenset(found | followed)
 
     def product(self) -> list[Path]:
         """Returns the source files of the three packages."""
         return list(self._modules.values())
+
+    def tests(self) -> list[Path]:
+        """Returns the source files of the tests, their helpers too."""
+        return list((self.root / "tests").rglob("*.py"))
 
     def name(self, path: Path) -> str:
         """Returns a file's path, relative to the root."""

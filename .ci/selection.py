@@ -12,9 +12,9 @@ from imports import Imports
 # Changes of these mean everything: no import leads to them. Helpers of tests are imported, and tests/gate tests .ci.
 EVERYTHING = ("pyproject.toml", "Makefile", "constraints/*", "tests/data/*")
 SLOW, ROOM = "slow", "room"
-# Over this many imports nearly every test reaches nearly every file, so what is so far away counts as what a change
-# cannot break: its tests have their turn. The tests of tests/mutants all reach what they catch over fewer.
-FAR = 3
+# Over any number of imports nearly every test reaches nearly every file, so those that are farther from a change count
+# as what it cannot break: they have their turn. The tests of tests/mutants are all as near to what they catch.
+NEAR = 2
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,10 @@ def select(imports: Imports, changed: Iterable[str] | None, number: int) -> Sele
     for test in slow_tests(root):
         name = imports.name(test)
         named = rooms(test)
-        reached = imports.reached(test, *named)
+        reached = imports.reached(test, *named, at_most=NEAR)
         if not named and not any(imports.is_product(path) for path in reached):
             lost.append(name)
-        hit = sorted(path for path in touched if reached.get(path, FAR) < FAR)
+        hit = sorted(reached & touched)
         if reason or hit:
             found.tests[name] = reason or imports.name(hit[0])
         else:
@@ -195,8 +195,8 @@ def _everything(imports: Imports, paths: list[str]) -> str:
 
 
 def _has_users(imports: Imports, helper: Path) -> bool:
-    tests = [path for path in (imports.root / "tests").rglob("*.py") if path != helper]
-    return any(helper in imports.imported(path) or imports.name(helper) in rooms(path) for path in tests)
+    others = [path for path in imports.tests() if path != helper]
+    return any(helper in imports.imported(path) or imports.name(helper) in rooms(path) for path in others)
 
 
 def _touched(imports: Imports, path: str) -> set[Path]:
@@ -212,15 +212,14 @@ def environments(imports: Imports, paths: list[str], reason: str, number: int) -
     """Returns the environments whose adapters, what these import, tests or their helpers changed, and one other."""
     found = {}
     product = [imports.name(path) for path in imports.product()]
+    tests = imports.tests()
     of_some = tuple(pattern for environment in ENVIRONMENTS for pattern in environment.tests)
     of_all = [path for path in paths if path.startswith("tests/frameworks/") and not _fits(path, of_some)]
     for environment in ENVIRONMENTS:
         adapters = {path for path in product if _fits(path, environment.adapters)}
         contracts = {imports.name(path) for name in adapters for path in imports.imported(imports.root / name)}
-        tests = [
-            path for path in (imports.root / "tests").rglob("*.py") if _fits(imports.name(path), environment.tests)
-        ]
-        helpers = {imports.name(path) for test in tests for path, hops in imports.reached(test).items() if not hops}
+        own = [path for path in tests if _fits(imports.name(path), environment.tests)]
+        helpers = {imports.name(path) for test in own for path in imports.reached(test, at_most=0)}
         mine = [path for path in paths if path in adapters | contracts | helpers or _fits(path, environment.tests)]
         if cause := reason or next(iter([*mine, *of_all]), ""):
             found[environment.target] = cause

@@ -39,10 +39,14 @@ def as_archives(folder):
         np.savez(folder / f"step_{step}.npz", **traverse_util.flatten_dict(variables, sep="/"))
 
 
-def as_orbax(folder):
+def save_with_orbax(folder, trees):
     with orbax.StandardCheckpointer() as writer:
-        for step, variables in zip(STEPS, VARIABLES, strict=True):
-            writer.save(folder / str(step), {**variables, "opt_state": {"mu": variables["params"]}})
+        for step, tree in zip(STEPS, trees, strict=True):
+            writer.save(folder / str(step), tree)
+
+
+def as_orbax(folder):
+    save_with_orbax(folder, [{**variables, "opt_state": {"mu": variables["params"]}} for variables in VARIABLES])
 
 
 def as_steps_of_a_manager(folder):
@@ -135,11 +139,9 @@ def test_damaged_and_hostile_archives_are_named(write, match, tmp_path):
 
 
 def test_damaged_folders_of_orbax_are_named(tmp_path, monkeypatch):
-    # Of several arrays that cannot be read Orbax waits for the first, and the others fail in threads after the test.
     (folder := tmp_path / "old").mkdir()
-    with orbax.StandardCheckpointer() as writer:
-        for step in STEPS:
-            writer.save(folder / str(step), {"weight": np.ones(64, np.float32)})
+    # Of several arrays that cannot be read Orbax waits for the first, and the others fail in threads after the test.
+    save_with_orbax(folder, [{"weight": np.ones(64, np.float32)} for _ in STEPS])
     for part in ("d", "ocdbt.process_0"):
         shutil.rmtree(folder / "200" / part)
     with pytest.raises(CheckpointError, match=r"old/200 is damaged or no checkpoint of Orbax"):
