@@ -1,8 +1,9 @@
 """Which source files a test reaches through imports, read from the sources: nothing is imported or run.
 
 An import counts wherever it stands, also inside a function, for that is how frameworks are loaded; one that only type
-checkers see does not. A name of a lazy door (``from landscape import evaluate``) leads to the module that the door
-takes it from, and to nothing else behind the door.
+checkers see does not, and one inside a fixture of a conftest counts for the tests that name the fixture. A name of a
+lazy door (``from landscape import evaluate``) leads to the module that the door takes it from, and to nothing else
+behind the door.
 """
 
 import ast
@@ -52,12 +53,14 @@ class Imports:
             else:
                 found.add(path)
         heapq.heapify(waiting)
+        words = {word for _, path in waiting for word in _names_used(path)}
         followed: set[Path] = set()
         while waiting:
             hops, path = heapq.heappop(waiting)
             if path not in followed:
                 followed.add(path)
-                for each in self.imported(path):
+                skipped = self._fixtures(path) - words if path in conftests else frozenset()
+                for each in self.imported(path, skipped):
                     if (further := hops + self.is_product(each)) <= at_most:
                         heapq.heappush(waiting, (further, each))
         return frozenset(found | followed)
@@ -89,15 +92,27 @@ class Imports:
             yield from (path for path in (place.rglob("*") if place.is_dir() else [self.root / room]) if path.is_file())
 
     @functools.cache  # noqa: B019 - it lives as long as the program that asks
-    def imported(self, path: Path) -> frozenset[Path]:
-        """Returns the files that running a file runs: what it, or a page's code, imports, and the doors above that."""
+    def _fixtures(self, path: Path) -> frozenset[str]:
+        """Returns the fixtures of a conftest that run for who names them."""
+        functions = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+        marks = {node.name: " ".join(map(ast.unparse, node.decorator_list)) for node in functions}
+        return frozenset(name for name, mark in marks.items() if "fixture" in mark and "autouse" not in mark)
+
+    @functools.cache  # noqa: B019 - it lives as long as the program that asks
+    def imported(self, path: Path, skipped: frozenset[str] = frozenset()) -> frozenset[Path]:
+        """Returns the files that running a file runs: what it, or a page's code, imports, and the doors above that.
+
+        Args:
+            path: of the file.
+            skipped: functions of it that do not run.
+        """
         if path.suffix in (".md", ".ipynb"):
             return frozenset(self._in_text(path.read_text(), ""))
         if path.suffix != ".py":
             return frozenset()
         module = self._module(path)
         package = module if path.stem == "__init__" else module.rpartition(".")[0]
-        nodes = list(_that_run(ast.parse(path.read_text())))
+        nodes = list(_that_run(ast.parse(path.read_text()), skipped))
         named: dict[str, str] = {}  # what packages and modules of the product are called in this file
         found: set[Path] = set()
         for node in nodes:
@@ -166,11 +181,19 @@ def _is_room(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "room"
 
 
-def _that_run(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yields all nodes but docstrings, those below ``if TYPE_CHECKING:`` and the names of a ``room`` marker."""
+@functools.cache
+def _names_used(path: Path) -> frozenset[str]:
+    """Returns all words of a test file but the names of its own functions."""
+    return frozenset(re.findall(r"(?<!def )\b\w+", path.read_text())) if path.suffix == ".py" else frozenset()
+
+
+def _that_run(tree: ast.AST, skipped: frozenset[str]) -> Iterator[ast.AST]:
+    """Yields all nodes but functions to skip, docstrings, those below ``if TYPE_CHECKING:`` and ``room`` markers."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
+        if isinstance(node, ast.FunctionDef) and node.name in skipped:
+            continue
         yield node
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             waiting += node.orelse

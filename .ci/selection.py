@@ -2,6 +2,7 @@
 
 import ast
 import fnmatch
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,9 @@ SLOW, ROOM = "slow", "room"
 # Over any number of imports nearly every test reaches nearly every file, so those that are farther from a change count
 # as what it cannot break: they have their turn. The tests of tests/mutants are all as near to what they catch.
 NEAR = 2
+# Of more files than these, those that are one import away count, and others in turn until there are so many: on two
+# slow cores all of them take longer than a change can wait.
+MOST = 64
 
 
 @dataclass(frozen=True)
@@ -111,12 +115,14 @@ class Selection:
     Attributes:
         everything: why everything counts as touched; empty if it does not.
         tests: files with slow tests, relative to the root, and the changed file that each of them reaches.
+        near: how many files with slow tests are near the change; not all of many count.
         others: files whose slow tests are far from the change, or do not reach it: a share of them runs.
         environments: targets of make, and why each of them runs.
     """
 
     everything: str = ""
     tests: dict[str, str] = field(default_factory=dict)
+    near: int = 0
     others: list[str] = field(default_factory=list)
     environments: dict[str, str] = field(default_factory=dict)
 
@@ -137,18 +143,27 @@ def select(imports: Imports, changed: Iterable[str] | None, number: int) -> Sele
     reason = "there is no commit to compare with" if changed is None else _everything(imports, paths)
     found = Selection(reason, environments=environments(imports, paths, reason, number) | versions(number))
     touched = {file for path in paths for file in _touched(imports, path)}
-    lost = []
-    for test in slow_tests(root):
-        name = imports.name(test)
-        named = rooms(test)
-        reached = imports.reached(test, *named, at_most=NEAR)
-        if not named and not any(imports.is_product(path) for path in reached):
-            lost.append(name)
-        hit = sorted(reached & touched)
-        if reason or hit:
-            found.tests[name] = reason or imports.name(hit[0])
+    named = {test: rooms(test) for test in slow_tests(root)}
+    hits: dict[int, dict[Path, list[Path]]] = {}
+    for imports_away in range(1, NEAR + 1):
+        reached = {test: imports.reached(test, *names, at_most=imports_away) for test, names in named.items()}
+        hits[imports_away] = {test: hit for test, files in reached.items() if (hit := sorted(files & touched))}
+    near = hits[NEAR]
+    found.near = len(near)
+    if len(near) > MOST:
+        farther = [test for test in near if test not in hits[1]]
+        steps = max(1, math.ceil(len(farther) / max(1, MOST - len(hits[1]))))
+        near = hits[1] | {test: near[test] for test in farther[number % steps :: steps]}
+    for test in named:
+        if reason or test in near:
+            found.tests[imports.name(test)] = reason or imports.name(near[test][0])
         else:
-            found.others.append(name)
+            found.others.append(imports.name(test))
+    lost = [
+        imports.name(test)
+        for test, names in named.items()
+        if not names and not any(imports.is_product(path) for path in reached[test])
+    ]
     if lost:
         raise ValueError(
             f"Slow tests that import no product module must name what they use, pytestmark = pytest.mark.room('docs', "
@@ -252,7 +267,8 @@ def of_working_tree(root: Path) -> tuple[Selection, int]:
 def text(selection: Selection, number: int) -> str:
     """Returns a selection in words."""
     lines = [f"Change {number}" + (f": everything, because {selection.everything}" if selection.everything else "")]
-    lines += [f"slow tests that it can break: {len(selection.tests)} files"]
+    near = f", of {selection.near} at most {NEAR} imports away" if len(selection.tests) < selection.near else ""
+    lines += [f"slow tests that it can break: {len(selection.tests)} files{near}"]
     lines += [f"  {test}  ({why})" for test, why in selection.tests.items()]
     share = f"share {number % rotation.SHARES} of {rotation.SHARES}"
     lines += [f"{share} of the slow tests of {len(selection.others)} other files"]

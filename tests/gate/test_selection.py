@@ -36,7 +36,12 @@ PROJECT = {
     "landscape/page/__init__.py": "",
     "landscape/page/writing.py": "",
     "landscape/page/assets/page.js": "",
-    "tests/conftest.py": "",
+    "tests/conftest.py": (
+        "import pytest\n@pytest.fixture\ndef script():\n    import fixture_parts\n"
+        "@pytest.fixture(autouse=True)\ndef parts():\n    import automatic\n"
+    ),
+    "tests/support/fixture_parts.py": "",
+    "tests/support/automatic.py": "",
     "tests/support/cases.py": "from collectors import write\n",
     "tests/support/script.py": "",
     "tests/support/unknown.py": "",
@@ -46,13 +51,14 @@ PROJECT = {
     "tests/test_script.py": SLOW + "SCRIPT = '''\nfrom landscape import draw\n'''\n",
     "tests/test_page.py": SLOW + "from landscape.page.writing import page\n",
     "tests/test_marked.py": SLOW
-    + "@pytest.mark.room('docs', 'workers.types', 'tests/support/script.py')\ndef test_it(): pass\n",
+    + "@pytest.mark.room('docs', 'workers.types', 'tests/support/script.py')\ndef test_it(script): pass\n",
     "tests/child.py": "from landscape import draw\n",
     "tests/test_child.py": SLOW + "pytestmark = pytest.mark.room('tests/child.py')\n",
     "tests/test_named.py": SLOW + "import workers.callback_fn\n",
     "tests/test_quick.py": "from landscape import draw\n",
     "docs/page.md": "",
 }
+ALL = [Path(path).stem for path, text in PROJECT.items() if text.startswith(SLOW)]
 
 
 @pytest.fixture
@@ -84,6 +90,8 @@ def project(tmp_path):
         ("tests/child.py", {"test_child"}),
         ("tests/support/cases.py", {"test_cases"}),
         ("tests/support/script.py", {"test_marked"}),
+        ("tests/support/fixture_parts.py", {"test_marked"}),
+        ("tests/support/automatic.py", set(ALL)),
         (".ci/run", set()),
         ("CHANGELOG.md", set()),
     ],
@@ -93,10 +101,20 @@ def test_a_change_selects_the_slow_tests_that_reach_it(project, changed, tests):
     assert not found.everything
     assert {Path(test).stem for test in found.tests} == tests
     assert set(found.tests.values()) <= {changed, "landscape/page/writing.py", "landscape/page/__init__.py"}
-    assert {Path(test).stem for test in found.others} | tests == {
-        "test_evaluation", "test_picture", "test_cases", "test_script", "test_page", "test_marked", "test_named",
-        "test_child",
-    }  # fmt: skip
+    assert {Path(test).stem for test in found.others} | tests == set(ALL)
+
+
+def test_of_many_files_those_one_import_away_count_and_the_others_have_their_turn(project, monkeypatch):
+    monkeypatch.setattr(selection, "MOST", 1)
+    imports = Imports(project)
+    near = select(imports, ["landscape/picture.py", "collectors/errors.py"], 0)
+    assert {"tests/test_picture.py", "tests/test_script.py", "tests/test_child.py"} <= set(near.tests)
+    turns = [select(imports, ["landscape/colors.py"], number) for number in range(3)]
+    assert sorted(test for turn in turns for test in turn.tests) == [
+        "tests/test_child.py", "tests/test_picture.py", "tests/test_script.py",
+    ]  # fmt: skip
+    assert all(len(turn.tests) + len(turn.others) == 8 for turn in turns)
+    assert "slow tests that it can break: 1 files, of 3 at most 2 imports away" in selection.text(turns[0], 0)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +155,8 @@ def ours():
 def test_all_slow_tests_of_this_project_can_be_selected(ours):
     found = select(ours, ["collectors/validation.py"], 2)
     assert not found.everything
-    assert len(found.tests) > 0.9 * (len(found.tests) + len(found.others))
+    assert found.near > 0.9 * (len(found.tests) + len(found.others))
+    assert 0.8 * selection.MOST < len(found.tests) <= selection.MOST
     missing = {environment.target for environment in selection.ENVIRONMENTS} - set(found.environments)
     assert missing <= {"test-mindspore", "test-keras-on-tensorflow"}  # one of the two has its turn
     assert len(missing) == 1
@@ -154,7 +173,7 @@ def test_all_slow_tests_of_this_project_can_be_selected(ours):
         ("tests/frameworks/test_evaluator_contract.py", {environment.target for environment in selection.ENVIRONMENTS}),
         ("tests/conftest.py", {environment.target for environment in selection.ENVIRONMENTS}),
         ("tests/frameworks/keras_cases.py", {"test-trainers", "test-keras-on-jax", "test-keras-on-tensorflow"}),
-        ("tests/support/chromium.py", {environment.target for environment in selection.ENVIRONMENTS}),
+        ("tests/support/chromium.py", set()),
         ("landscape/figures/contour.py", set()),
     ],
 )
