@@ -47,7 +47,8 @@ def stages(choice: selection.Selection, number: int, notes: Path, everything: bo
     chosen += [item for item in selection.VERSIONS if item.target in choice.environments]
     # Packages come from a server and go to a disk: environments are made side by side, and so runs what takes one core.
     beside = ("--jobs=2", "--keep-going", "--output-sync=target")
-    made = dict.fromkeys(f"{item.folder}/.installed" for item in chosen if item.folder)
+    # The last ones are built from source, which takes longest.
+    made = dict.fromkeys(f"{item.folder}/.installed" for item in reversed(chosen) if item.folder)
     yield Stage("environment", ("--jobs=3", *made))
     yield Stage("types lint demo", beside)
     yield Stage("test-covered" if everything else "test")
