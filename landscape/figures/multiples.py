@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from collectors.validation import check_choice, check_int, wrong_type, wrong_value
 
 from ..drawing.appearance import Appearance, appearance_of, draw_legend_below
-from ..drawing.canvas import check_size
+from ..drawing.canvas import check_size, new_figure
 from ..drawing.fitting import settle
 from ..drawing.look import Look, check_look
 from ..drawing.path import dots_handle
@@ -233,8 +233,6 @@ def _grid(
     wide: bool,
 ) -> list[Axes]:
     """Returns axes for planes of these widths / heights, with ``more`` inches below; without a size it chooses one."""
-    from matplotlib.figure import Figure
-
     count = len(ratios)
     down = math.ceil(count / across)
     paper = look.paper
@@ -249,7 +247,7 @@ def _grid(
         tall = down * (0.95 if kind.projection else 0.7) * each
     height = (0.55 if paper else 0.7) + tall + more
     # The colour bar of a single plane is as high as the plane; between several ones the room would go that titles need.
-    figure = Figure(figsize=size or (width, height), layout="compressed" if count == 1 else "constrained")
+    figure = new_figure(size or (width, height), "compressed" if count == 1 else "constrained")
     grid = [figure.add_subplot(down, across, index + 1, projection=kind.projection) for index in range(count)]
     for ax in grid if kind.projection else ():
         # Labels of three-dimensional axes reach into their neighbours, whose backgrounds would cover them.

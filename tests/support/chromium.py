@@ -1,5 +1,6 @@
 """The real browser that tests open pages in."""
 
+import ctypes.util
 import os
 import shutil
 from contextlib import contextmanager
@@ -8,16 +9,16 @@ import pytest
 
 _ARGUMENTS = [
     "--no-sandbox",
-    "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
     "--use-gl=angle",
-    "--use-angle=swiftshader",
-    "--enable-unsafe-swiftshader",
 ]
+# Mesa draws a surface in half the time that Chromium's own software needs.
+_MESA = ["--use-angle=gl-egl", "--ignore-gpu-blocklist", "--ozone-platform=headless"]
+_WITHOUT_MESA = ["--disable-gpu", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 
 
 @contextmanager
@@ -31,6 +32,7 @@ def chromium():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
+        graphics = _MESA if ctypes.util.find_library("EGL_mesa") else _WITHOUT_MESA
+        found = playwright.chromium.launch(executable_path=program, args=_ARGUMENTS + graphics)
         yield found
         found.close()

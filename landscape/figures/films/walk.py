@@ -13,7 +13,7 @@ from collectors.validation import check_choice, check_float, check_int
 
 from ...drawing.appearance import appearance_of
 from ...drawing.camera import Camera, best_camera
-from ...drawing.canvas import check_size
+from ...drawing.canvas import check_size, new_figure
 from ...drawing.fitting import settle
 from ...drawing.look import Look, check_dimensions, check_look
 from ...drawing.occlusion import Relief
@@ -111,10 +111,8 @@ def walk_frames(
 
 
 def _left_axes(projection: str | None, size: tuple[float, float], look: Look) -> Any:
-    from matplotlib.figure import Figure
-
     with appearance_of(look, None).applied():
-        figure = Figure(figsize=size, layout="constrained")
+        figure = new_figure(size, "constrained")
         grid = figure.add_gridspec(1, 2, width_ratios=(1.25 if projection is None else 1.9, 1))
         return figure.add_subplot(grid[0], projection=projection)
 
@@ -141,10 +139,7 @@ class _Stage:
 
     def frames(self, moments: NDArray[Any], cameras: Sequence[Camera], dpi: int) -> Iterator[NDArray[Any]]:
         """Yields a frame for each moment, a place among ``numbers``; ``cameras`` is empty where the view stays."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-
         self.figure.set_dpi(dpi)
-        FigureCanvasAgg(self.figure)  # text is measured as it is drawn
         settle(self.figure, cameras[:: max(1, len(cameras) // PLACES)], grow=False)
         self.sheet.write_late()
         # The layout engine would place the others anew where one is hidden.
