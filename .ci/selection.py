@@ -115,16 +115,16 @@ class Selection:
     Attributes:
         everything: why everything counts as touched; empty if it does not.
         tests: files with slow tests, relative to the root, and the changed file that each of them reaches.
-        near: how many files with slow tests are near the change; not all of many count.
         others: files whose slow tests are far from the change, or do not reach it: a share of them runs.
         environments: targets of make, and why each of them runs.
+        near: how many files with slow tests are near the change; not all of many count.
     """
 
     everything: str = ""
     tests: dict[str, str] = field(default_factory=dict)
-    near: int = 0
     others: list[str] = field(default_factory=list)
     environments: dict[str, str] = field(default_factory=dict)
+    near: int = 0
 
 
 def select(imports: Imports, changed: Iterable[str] | None, number: int) -> Selection:
