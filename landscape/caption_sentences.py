@@ -12,6 +12,7 @@ from workers.metric_names import MetricName
 from .drawing.texts import eigenvectors_text, flat_note, main_dataset, unit_of
 from .facts import explained_variance_text, samples_of, sampling_text, value_range
 from .grid.data import LandscapeData
+from .grid.differences import own_values_text
 from .record.checks import PointStatus
 from .roles import ORIGIN
 from .scales.choosing import is_flat
@@ -123,6 +124,12 @@ def path_text(landscape: LandscapeData) -> str:
             f"most {largest:.3g} away"
         )
     return f"The path ({spans[0]}) is projected onto the plane, from which it is at most {largest:.3g} away"
+
+
+def off_plane_text(landscape: LandscapeData, metric: str) -> str:
+    """Returns where checkpoints have another value than the one that is drawn, and why."""
+    found = own_values_text(landscape.checkpoints, metric, unit_of(landscape), main_dataset(landscape))
+    return capital(found) if found else ""
 
 
 def points_text(landscape: LandscapeData) -> str:

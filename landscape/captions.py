@@ -14,6 +14,7 @@ from .caption_sentences import (
     joined,
     lowest_text,
     of_each,
+    off_plane_text,
     path_text,
     points_text,
     range_text,
@@ -94,7 +95,7 @@ def write_caption(
     marked = wanted_topology(landscape, metric, look.get("topology", False))
     sentences = [
         f"{capital(name)}{_of(landscape)} {where_text(landscape)}",
-        path_text(landscape) if with_path else "",
+        *((path_text(landscape), off_plane_text(landscape, metric)) if with_path else ()),
         points_text(landscape),
         samples_sentence(landscape, metric),
         scale_text(scale, _DRAWN.get(kind, "Colours")),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from collectors.validation import check_choice, wrong_value
+from collectors.validation import check_bool, check_choice, wrong_value
 
 from .fitting import fits_across
 
@@ -118,6 +118,7 @@ class Appearance:
     small_size: float  # ticks and legends, in points
     number_size: float  # numbers beside lines and checkpoints, in points; the smallest type of a picture
     font: str = "sans"  # "sans" or "serif"
+    legend: bool = True
 
     def fitted(self, size: tuple[float, float], below: float = 0.0) -> tuple[float, float]:
         """Returns a figure's size in inches, as wide as the style says; ``below`` adds height for a bar under it."""
@@ -159,9 +160,15 @@ class Appearance:
         return matplotlib.rc_context(settings)
 
 
-def choose_appearance(theme: str | None, style: str, ax: Axes | None, font: str = "sans") -> Appearance:
+def choose_appearance(
+    theme: str | None, style: str, ax: Axes | None, font: str = "sans", legend: bool = True
+) -> Appearance:
     """Returns the appearance that was asked for; without a theme it follows the axes, or matplotlib's settings."""
-    sizes = {**STYLES[check_choice("style", style, tuple(STYLES))], "font": check_choice("font", font, tuple(FONTS))}
+    sizes = {
+        **STYLES[check_choice("style", style, tuple(STYLES))],
+        "font": check_choice("font", font, tuple(FONTS)),
+        "legend": check_bool("legend", legend),
+    }
     if theme is not None:
         return Appearance(theme, True, **THEMES[check_choice("theme", theme, tuple(THEMES))], **sizes)
     import matplotlib
@@ -174,7 +181,8 @@ def choose_appearance(theme: str | None, style: str, ax: Axes | None, font: str 
 
 
 def appearance_of(look: Mapping[str, Any], ax: Axes | None) -> Appearance:
-    return choose_appearance(look.get("theme"), look.get("style", "screen"), ax, look.get("font", "sans"))
+    style, font = look.get("style", "screen"), look.get("font", "sans")
+    return choose_appearance(look.get("theme"), style, ax, font, look.get("legend", True))
 
 
 def find_colormap(name: Any) -> Colormap:
@@ -203,7 +211,7 @@ def readable(colors: Colormap, theme: str) -> Colormap:
 
 def draw_legend(ax: Axes, entries: Sequence[Any], appearance: Appearance, *, outside: bool) -> None:
     """Writes the legend below our own figure, or in the emptiest corner of the user's axes."""
-    if not entries:
+    if not (entries and appearance.legend):
         return
     if outside:
         draw_legend_below(ax.figure, entries, appearance, columns=2 if appearance.paper else 4)
@@ -213,13 +221,14 @@ def draw_legend(ax: Axes, entries: Sequence[Any], appearance: Appearance, *, out
 
 
 def draw_legend_below(figure: Any, entries: Sequence[Any], appearance: Appearance, columns: int) -> None:
-    for count in range(min(len(entries), columns), 0, -1):
+    narrow: dict[str, float] = {"columnspacing": 1.0, "handlelength": 1.3, "labelspacing": 0.2} if appearance.paper else {}
+    style = {"columnspacing": 1.4, "handletextpad": 0.5, "labelspacing": 0.5, **narrow}
+    size = appearance.small_size - (0 if appearance.paper else 1)
+    for count in range(min(len(entries), columns) if appearance.legend else 0, 0, -1):
         legend = figure.legend(
-            handles=entries, loc="outside lower center", ncols=count, frameon=False,
-            fontsize=appearance.small_size - (0 if appearance.paper else 1), columnspacing=1.4, handletextpad=0.5,
-            labelspacing=0.5,
-        )  # fmt: skip
-        if fits_across(legend, count) or count == 1:
+            handles=entries, loc="outside lower center", ncols=count, frameon=False, fontsize=size, **style
+        )
+        if fits_across(legend, count, paper=appearance.paper) or count == 1:
             return
         legend.remove()
 

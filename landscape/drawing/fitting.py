@@ -44,13 +44,8 @@ def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True) ->
         _pin_type(figure)
     for legend in figure.legends:
         _wrap_legend(legend)
-    for _ in range(_ROUNDS if several else 0):
-        with contextlib.suppress(ValueError):
-            _lay_out(figure, cameras, whole=True)
-            break
-        figure.set_figheight(_MORE * figure.get_figheight())
     for _ in range(_ROUNDS):
-        _lay_out(figure, cameras, whole=several)
+        _lay_out_with_room(figure, cameras, whole=several, grow=grow)
         wrapped = _wrap_texts(figure)
         if wrapped:
             _lay_out(figure, cameras, whole=several)
@@ -65,14 +60,21 @@ def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True) ->
     return min(shorter_side(ax) for ax in _mains(figure)) >= _LEAST_SIDE
 
 
-def fits_across(legend: Any, columns: int) -> bool:
-    """Returns whether a legend is no wider than its figure, after breaking its long entries if there are columns."""
+def fits_across(legend: Any, columns: int, *, paper: bool) -> bool:
+    """Returns whether a legend is no wider than its figure, after breaking long entries; on paper no more than needed."""
     room = _room_of(legend)
-    if columns > 1 and legend.get_window_extent().width > room:
-        for text in legend.get_texts():
-            if text.get_window_extent().width > 0.75 * room / columns:
-                text.set_text(text.get_text().replace(" (", "\n("))
-    return bool(legend.get_window_extent().width <= room)
+    breaks = columns > 1 and _width(legend) > room
+    for text in sorted(legend.get_texts(), key=_width, reverse=True):
+        if breaks and _width(text) > 0.75 * room / columns:
+            text.set_text(text.get_text().replace(" (", "\n("))
+            if paper:
+                _wrap(text, 0.75 * room / columns, 0)
+                breaks = _width(legend) > room
+    return _width(legend) <= room
+
+
+def _width(drawn: Any) -> float:
+    return float(drawn.get_window_extent().width)
 
 
 @contextlib.contextmanager
@@ -90,6 +92,17 @@ def room_for_axes(figure: Any) -> Iterator[None]:
                 "size must leave room for the axes beside their labels and legend, which "
                 f"({width:.3g}, {height:.3g}) inches do not. Choose a larger size, such as (6, 4)."
             ) from None
+
+
+def _lay_out_with_room(figure: Any, cameras: Sequence[Camera], *, whole: bool, grow: bool) -> None:
+    """Lays a figure out; one that may grow is made higher until its axes have room beside a long legend."""
+    height = figure.get_figheight()
+    for _ in range(_ROUNDS if grow else 0):
+        with contextlib.suppress(ValueError):
+            return _lay_out(figure, cameras, whole=whole)
+        figure.set_figheight(_MORE * figure.get_figheight())
+    figure.set_figheight(height)
+    return _lay_out(figure, cameras, whole=whole)
 
 
 def _lay_out(figure: Any, cameras: Sequence[Camera], *, whole: bool) -> None:
@@ -237,10 +250,10 @@ def shorter_side(ax: Any) -> float:
 
 def _wrap_legend(legend: Any) -> None:
     room = _room_of(legend)
-    if legend.get_window_extent().width <= room:
+    if _width(legend) <= room:
         return
     texts = legend.get_texts()
-    rest = legend.get_window_extent().width - max(text.get_window_extent().width for text in texts)
+    rest = _width(legend) - max(map(_width, texts))
     for text in texts:
         _wrap(text, room - rest, 0)
 

@@ -40,6 +40,7 @@ class Look(TypedDict, total=False):
             aspect.
         title: in place of the landscape's own; "" leaves it out.
         size: width and height in inches of a figure of its own, without the legend below a surface; None chooses.
+        legend: whether there is a legend.
         camera: from where a surface is seen: "default", "front", "side", "above", "low", or (azimuth, elevation) in
             degrees, the same for every file; "auto" looks for the best view of the path. None is "default".
         topology: whether the grid's minima and the saddles between them are marked, on a plane seen from above or on a
@@ -58,6 +59,7 @@ class Look(TypedDict, total=False):
     aspect: str
     title: str | None
     size: tuple[float, float] | None
+    legend: bool
     camera: CameraChoice | None
     topology: bool | float
 
@@ -72,6 +74,7 @@ class CurvatureLook(TypedDict, total=False):
         font: "sans" or "serif".
         title: in place of the network's name; "" leaves it out. What was measured is always said.
         size: width and height in inches of a figure of its own; None chooses.
+        legend: whether there is a legend.
     """
 
     theme: str | None
@@ -79,6 +82,7 @@ class CurvatureLook(TypedDict, total=False):
     font: str
     title: str | None
     size: tuple[float, float] | None
+    legend: bool
 
 
 _Options = TypeVar("_Options", Look, CurvatureLook)

@@ -123,7 +123,7 @@ class Sheet(Picture):
         geometry = self.frame.geometry
         short = short_axis_label(self.landscape, axis, geometry)
         texts = [short, short.split(" (")[0].removeprefix("distance ")]
-        if self.furniture:
+        if self.furniture and not narrow:
             texts.insert(0, axis_label(self.landscape, axis, geometry))
         if self.ax.name == "3d":
             # The edge of a box is short and may lie near the legend.
@@ -149,8 +149,9 @@ class Sheet(Picture):
     def note_own_values(self) -> None:
         """Says in the legend where a checkpoint's own value is not the one that is drawn at its foot, and why."""
         text = own_values_text(
-            self.landscape.checkpoints, self.metric, unit_of(self.landscape), main_dataset(self.landscape)
-        )
+            self.landscape.checkpoints, self.metric, unit_of(self.landscape), main_dataset(self.landscape),
+            short=self.appearance.paper,
+        )  # fmt: skip
         # A difference draws neither value.
         if text is not None and self.furniture and not self.diverging:
             from matplotlib.lines import Line2D

@@ -104,7 +104,7 @@ def plot_hero(
     check_dimensions("plot_hero", landscape)
     width, height, dots = _measures(pixels, options.get("size"), dpi)
     behind = None if background is None else _color(background)
-    appearance = choose_appearance(options.get("theme"), "screen", None)
+    appearance = choose_appearance(options.get("theme"), "screen", None, legend=options.get("legend", True))
     colors = find_colormap(options.get("colormap", "viridis"))
     camera = check_camera(options.get("camera"))
     metric = options.get("metric", "loss")
@@ -232,7 +232,7 @@ def _draw_strip(
     from matplotlib.figure import Figure
 
     lines = [line for text in caption for line in textwrap.wrap(text, _LETTERS)]
-    entries = _entries(scene)
+    entries = _entries(scene) if appearance.legend else []
     rows = -(-len(entries) // 3)
     bar = max(_BAR, 0.2 * rows + 0.1)
     inches = bar + _LINE * (len(lines) + (1.5 if title else 0)) + 0.25

@@ -55,6 +55,7 @@ OPTIONS: Mapping[str, Option] = {
     "theme": Option("light", tuple(THEMES), help="Dark on light, or light on dark."),
     "aspect": Option("equal", ASPECTS, help="equal draws a plane to scale, by distances in weight space; fill lets it "
         "fill a square."),
+    "legend": Option(True, help="Draw a legend."),
     "over": Option("auto", ("auto", *PLANE_KINDS), help="What an animation walks over, or multiples show."),
     "title": Option(None, help="In place of the landscape's own, '' for none; of multiples, once for each picture.",
         typed=list[str] | None),

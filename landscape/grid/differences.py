@@ -85,8 +85,10 @@ def _least_difference(checkpoints: CheckpointsData, metric: str) -> NDArray[np.f
     return np.where(np.isfinite(error), np.maximum(STANDARD_ERRORS * error, _ROUNDING * size), SHARE * size)
 
 
-def own_values_text(checkpoints: CheckpointsData | None, metric: str, unit: str, main: str = "") -> str | None:
-    """Returns where own values differ most from the drawn ones, and why; None where none does."""
+def own_values_text(
+    checkpoints: CheckpointsData | None, metric: str, unit: str, main: str = "", *, short: bool = False
+) -> str | None:
+    """Returns where own values differ most from the drawn ones, and why unless ``short``; None where none does."""
     found = own_values(checkpoints, metric)
     if checkpoints is None or not found:
         return None
@@ -96,10 +98,8 @@ def own_values_text(checkpoints: CheckpointsData | None, metric: str, unit: str,
     why = f": {most.reason}" if most.reason else ""
     if len(checkpoints.number) == 1:
         return f"{checkpoints.label(most.row, unit)}: {numbers}{why}"
-    return (
-        f"own {called} differs at {len(found)} of {len(checkpoints.number)} networks, most at "
-        f"{checkpoints.label(most.row, unit)} ({numbers}{why})"
-    )
+    count = f"own {called} differs at {len(found)} of {len(checkpoints.number)} networks"
+    return count if short else f"{count}, most at {checkpoints.label(most.row, unit)} ({numbers}{why})"
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ class _Stage:
         ax.set_ylabel(scale.label(called) if curves else f"no {called} measured on the path yet")
         ax.grid(alpha=0.25 if look.theme == "light" else 0.6)
         ax.spines[["top", "right"]].set_visible(False)
-        if curves:
+        if curves and look.legend:
             ax.legend(frameon=False, loc="best")
         return curves
 
