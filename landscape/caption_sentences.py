@@ -149,15 +149,20 @@ def samples_sentence(landscape: LandscapeData, metric: str) -> str:
     count = samples_of(known, name.dataset)
     if count is None:
         return ""
-    chosen = {"first": "the first ones of the data set", "random": f"drawn with seed {known.get('seed')}"}
-    which = chosen.get(str(known.get("samples")), known.get("samples"))
     buffers = {"recalibrate": "BatchNorm statistics computed anew at each point", "interpolate": "buffers interpolated"}
     also = buffers.get(str(known.get("buffers")), "")
     group = f"those of group {name.group} among " if name.group else ""
     # A point that was interpolated was not measured.
     some = "measurement is" if landscape.status_counts[PointStatus.INTERPOLATED] else "point is measured"
-    sentence = f"Each {some} on {group}{count:,} samples" + (f" ({which})" if which else "")
+    sentence = f"Each {some} on {group}{count_text(known, count)}"
     return sentence + (f", {also}" if also else "")
+
+
+def count_text(attributes: Mapping[str, Any], count: int | None) -> str:
+    """Returns over how many samples, None for all, something was measured, and which these are."""
+    chosen = {"first": "the first ones of the data set", "random": f"drawn with seed {attributes.get('seed')}"}
+    which = chosen.get(str(attributes.get("samples")), attributes.get("samples"))
+    return "all samples" if count is None else f"{count:,} samples" + (f" ({which})" if which else "")
 
 
 def scale_text(scale: Scale, what: str) -> str:

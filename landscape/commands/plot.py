@@ -21,7 +21,6 @@ from .options import with_options
 
 if TYPE_CHECKING:
     from ..captions import Caption
-    from ..landscape import Landscape
 
 _MOVING = (".gif", ".mp4")
 _OF_PLOT: Mapping[str, Option] = {
@@ -100,8 +99,6 @@ def plot(
     kind, dpi, caption = (typed.pop(name, None) for name in ("kind", "dpi", "caption"))
     picture, objects = _read(kind, files, output, typed.get("metric", []))
     wanted = {**_with_topology(picture, typed), "theme": options["theme"]}
-    if picture.file != "landscape" and caption:
-        raise ValueError(f"--caption must be left out for {picture.called}; it belongs to pictures of landscapes.")
     checked = picture.checked(objects, wanted)
     captions = _captions(picture, objects, checked) if caption else []
     for name, value in (("dpi", dpi), ("path", output)):
@@ -165,12 +162,16 @@ def _with_topology(picture: Picture, typed: Mapping[str, Any]) -> dict[str, Any]
     return {**{name: value for name, value in typed.items() if name != "persistence"}, "topology": persistence}
 
 
-def _captions(picture: Picture, landscapes: Sequence[Landscape], options: Mapping[str, Any]) -> list[Caption]:
+def _captions(picture: Picture, landscapes: Sequence[Any], options: Mapping[str, Any]) -> list[Caption]:
     """Returns the caption of a picture; of multiples, one for each of them."""
     from .. import captions
     from ..figures import Look
 
     first = landscapes[0]
+    if picture.file == "comparison":
+        return [first.caption()]
+    if picture.file == "curvature":
+        return [first.caption(picture.name, options.get("number"), options.get("learning_rate"))]
     metrics = names_of(options.get("metric", "loss"))
     look: dict[str, Any] = {name: options[name] for name in Look.__annotations__ if name in options}
     look["metric"] = metrics[0]

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from collectors.validation import check_choice
 
+from ..captions import Caption
 from ..record.read_only_record import ReadOnlyRecord
 from .answers import Answers, RecipeMean, answer_pairs, band_of, recipe_means
 from .data import MEASURES, RISE, ComparisonData, curves_of, left_out, measure_text, rows_of, values_of
-from .facts import summary_text
+from .facts import comparison_caption, summary_text
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -101,6 +102,10 @@ class Comparison(ReadOnlyRecord, ComparisonData):
         The argument and the errors are those of ``table``.
         """
         return summary_text(self, check_choice("measure", measure, tuple(MEASURES)))
+
+    def caption(self) -> Caption:
+        """Returns what a paper says under ``plot``."""
+        return comparison_caption(self)
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draws the mean curve of each recipe with the band of its interval; see ``figures.plot_comparison``."""

@@ -10,6 +10,8 @@ import numpy as np
 
 from workers.measurement_plan import plan_text
 
+from ..caption_sentences import count_text, joined
+from ..captions import Caption
 from ..facts import as_lines, samples_text, versions_text
 from ..summary_json import as_json
 from .answers import (
@@ -78,6 +80,29 @@ def summary_text(data: ComparisonData, measure: str = RISE) -> str:
     if len(out) > _MOST:
         lines.append(f"and {len(out) - _MOST} more are left out")
     return "\n".join(lines)
+
+
+def comparison_caption(data: ComparisonData) -> Caption:
+    """Returns caption and alternative text of ``plot_comparison``."""
+    known, means, answers = data.attributes, recipe_means(data), answer_pairs(data)
+    recipes = ", ".join(f"{item.recipe} ({item.networks} network{'' if item.networks == 1 else 's'})" for item in means)
+    directions = f"{known['directions']} random direction{'' if known['directions'] == 1 else 's'}"
+    with_interval = any(not math.isnan(item.low) for item in means)
+    text = [
+        f"Rise of the loss around the networks of {recipes}: the mean over {directions} of each "
+        f'(normalization "{known["normalization"]}"), to radius {known["radius"]:g} in lengths of the direction',
+        f"Bands: {100 * known['confidence']:g} % intervals of the mean over networks and directions"
+        if with_interval
+        else "",
+        f"Measured on {count_text(known, known.get('num_samples'))}",
+    ]
+    what = measure_text(data, RISE)
+    alt = [
+        f"A curve for each recipe. {what[0].upper()}{what[1:]}: "
+        + "; ".join(f"{item.recipe} {_mean_text(item)}" for item in means),
+        *(_answer_lines(answer, len(answers))[0] for answer in answers),
+    ]
+    return Caption(joined(text), joined(alt))
 
 
 def comparison_json(data: ComparisonData) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from collectors.files.remote_path import RemotePath
 from collectors.validation import check_float, check_int, wrong_value
 
+from ..captions import Caption
 from ..figures.spectrum import curves_of
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_rise, check_which
 from ..planes.from_checkpoints import plane_of_eigenvectors
@@ -23,6 +24,7 @@ from ..record.read_only_record import ReadOnlyRecord
 from ..record.run import MeasurementReport
 from ..roles import CHECKPOINT, OriginRole, named_origin
 from .data import MATRIX_NAMES, CurvatureData
+from .facts import curvature_caption
 from .vectors_file import Eigenvectors, read_vectors, write_vectors
 
 if TYPE_CHECKING:
@@ -172,6 +174,10 @@ class Curvature(ReadOnlyRecord, CurvatureData):
         row = self.row(number)
         found = int(self.number[row])
         return self._vectors[found] if found in self._vectors else read_vectors(self, row)
+
+    def caption(self, kind: str = "sharpness", number: int | None = None, learning_rate: Any = None) -> Caption:
+        """Returns what a paper says under ``plot_sharpness`` or, with "spectrum", under ``plot_spectrum``."""
+        return curvature_caption(self, kind, number, learning_rate)
 
     def plot_sharpness(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draws the largest eigenvalues and the trace at each set of weights; see ``figures.plot_sharpness``."""

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from collectors.validation import check_choice
 from workers.measurement_plan import plan_text
 
+from ..caption_sentences import capital, count_text, joined
+from ..captions import Caption
 from ..errors import error_message
 from ..facts import as_lines, samples_text, versions_text
+from ..figures.spectrum import find_row
 from ..record.checks import PointStatus
 from ..summary_json import as_json
 from .data import MATRIX_NAMES, CurvatureData
@@ -78,6 +83,64 @@ def curvature_json(curvature: CurvatureData) -> dict[str, Any]:
     }
     plain: dict[str, Any] = as_json(found)
     return plain
+
+
+def curvature_caption(
+    curvature: CurvatureData, kind: str = "sharpness", number: int | None = None, learning_rate: Any = None
+) -> Caption:
+    """Returns caption and alternative text of ``plot_sharpness``, or of ``plot_spectrum`` of one set of weights."""
+    check_choice("kind", kind, ("sharpness", "spectrum"))
+    known, unit, all_numbers = curvature.attributes, str(curvature.attributes["unit"]), curvature.number
+    network = f" of {known['network']}" if known.get("network") else ""
+    weights = f"{known['weights']:,} trainable weights"
+    matrix = f"the {MATRIX_NAMES[known['matrix']]} of the mean loss{network}, with {weights}"
+    measured_on = f"Measured on {count_text(known, known.get('num_samples'))}"
+    left = curvature.status != PointStatus.MEASURED
+    if kind == "spectrum":
+        row = find_row(curvature, number)
+        probes, steps = curvature.density_nodes.shape[1:]
+        density = f"Density: stochastic Lanczos quadrature, {probes} starts of {steps} products" if probes else ""
+        text = [f"Eigenvalues of {matrix}, at {unit} {all_numbers[row]}", density, _ticks(known), measured_on]
+        values, errors = curvature.eigenvalues[row], curvature.residuals[row]
+        ends = [f"{name} eigenvalue is {values[place]:.4g} ± {errors[place]:.1g}" for name, place in _ends(known)]
+        shown = "A density over eigenvalues" if probes else "Ticks at eigenvalues"
+        return Caption(joined(text), joined([shown, *ends]))
+    rates = known.get("learning_rate") if learning_rate is None else learning_rate
+    loose = int((np.isfinite(curvature.eigenvalues) & (curvature.converged != 1)).sum())
+    text = [
+        f"Sharpness of {matrix}, at {len(all_numbers)} checkpoints ({unit}s {all_numbers[0]} to {all_numbers[-1]})",
+        capital(_asked(known))
+        + (f"; {loose} did not get so exact and {'is' if loose == 1 else 'are'} hollow" if loose else ""),
+        "The trace has its 95 % interval" if np.isfinite(curvature.trace_low).any() else "",
+        "" if rates is None else "The dashed line is 2 / learning rate, gradient descent's limit (Cohen et al. 2021)",
+        f"Not measured: {unit} {', '.join(map(str, all_numbers[left]))}" if left.any() else "",
+        measured_on,
+    ]
+    curves = {f"{name} eigenvalue": curvature.eigenvalues[:, place] for name, place in _ends(known)}
+    curves["The trace"] = curvature.trace
+    alt = ["Curves over checkpoints", *(_course(name, values, curvature) for name, values in curves.items())]
+    return Caption(joined(text), joined(alt))
+
+
+def _ends(known: Any) -> list[tuple[str, int]]:
+    """Returns the outermost eigenvalues that were asked for, in words, and their columns."""
+    ends = (("The largest", 0, known["top"]), ("The lowest", known["top"], known["bottom"]))
+    return [(name, place) for name, place, count in ends if count]
+
+
+def _ticks(known: Any) -> str:
+    return f"Ticks, with bars as long as their residuals: {_asked(known)}" if _ends(known) else ""
+
+
+def _course(name: str, values: NDArray[Any], curvature: CurvatureData) -> str:
+    """Returns where a curve begins, is highest and ends; empty where it has no value."""
+    unit, rows = curvature.attributes["unit"], np.flatnonzero(np.isfinite(values))
+    if not len(rows):
+        return ""
+    first, last, highest = rows[0], rows[-1], rows[np.argmax(values[rows])]
+    at = {row: f"{values[row]:.4g} at {unit} {curvature.number[row]}" for row in (first, last, highest)}
+    between = "" if highest in (first, last) else f", and is highest with {at[highest]}"
+    return f"{name} is {at[first]}" if first == last else f"{name} goes from {at[first]} to {at[last]}{between}"
 
 
 def failures(curvature: CurvatureData) -> list[str]:

@@ -221,9 +221,10 @@ def draw_legend(ax: Axes, entries: Sequence[Any], appearance: Appearance, *, out
 
 
 def draw_legend_below(figure: Any, entries: Sequence[Any], appearance: Appearance, columns: int) -> None:
-    narrow: dict[str, float] = {"columnspacing": 1.0, "handlelength": 1.3, "labelspacing": 0.2} if appearance.paper else {}
-    style = {"columnspacing": 1.4, "handletextpad": 0.5, "labelspacing": 0.5, **narrow}
+    style = {"columnspacing": 1.4, "handletextpad": 0.5, "labelspacing": 0.5}
     size = appearance.small_size - (0 if appearance.paper else 1)
+    if appearance.paper:
+        style |= {"columnspacing": 1.0, "handlelength": 1.3, "labelspacing": 0.2}
     for count in range(min(len(entries), columns) if appearance.legend else 0, 0, -1):
         legend = figure.legend(
             handles=entries, loc="outside lower center", ncols=count, frameon=False, fontsize=size, **style

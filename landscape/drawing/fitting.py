@@ -61,7 +61,7 @@ def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True) ->
 
 
 def fits_across(legend: Any, columns: int, *, paper: bool) -> bool:
-    """Returns whether a legend is no wider than its figure, after breaking long entries; on paper no more than needed."""
+    """Returns whether a legend is no wider than its figure, after breaking its long entries, on paper as needed."""
     room = _room_of(legend)
     breaks = columns > 1 and _width(legend) > room
     for text in sorted(legend.get_texts(), key=_width, reverse=True):

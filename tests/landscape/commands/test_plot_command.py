@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from collectors.errors import LandscapeError
 from landscape.cli import app
+from landscape.comparison.comparison import Comparison
 from landscape.comparison.data import ComparisonData
 from landscape.curvature.curvature import Curvature
 from landscape.curvature.data import CurvatureData
@@ -114,11 +115,23 @@ def test_a_gif_is_an_animation(folder, tmp_path):
         assert np.asarray(film.convert("RGB"))[0, 0].mean() < 50
 
 
-@pytest.mark.parametrize(("name", "shown"), [("line", "A curve of loss"), ("a", "Filled contours of loss")])
-def test_the_caption_is_that_of_the_landscape_in_python(folder, tmp_path, name, shown):
-    plot(folder / f"{name}.h5", "-o", tmp_path / "a.png", "--caption", "--dpi", "60")
+@pytest.mark.parametrize(
+    ("name", "typed", "caption", "shown"),
+    [
+        ("line", [], lambda path: Landscape.load(path).caption(), "A curve of loss"),
+        ("a", [], lambda path: Landscape.load(path).caption(), "Filled contours of loss"),
+        ("curvature", [], lambda path: Curvature.load(path).caption(), "Curves over checkpoints"),
+        ("curvature", ["--learning-rate", "0.05"],
+         lambda path: Curvature.load(path).caption(learning_rate=0.05), "Curves over checkpoints"),
+        ("curvature", ["--kind", "spectrum", "--number", "3"],
+         lambda path: Curvature.load(path).caption("spectrum", 3), "A density over eigenvalues"),
+        ("comparison", [], lambda path: Comparison.load(path).caption(), "A curve for each recipe"),
+    ],
+)  # fmt: skip
+def test_the_caption_is_that_of_python(folder, tmp_path, name, typed, caption, shown):
+    plot(folder / f"{name}.h5", "-o", tmp_path / "a.png", "--caption", "--dpi", "60", *typed)
     text = (tmp_path / "a_caption.txt").read_text()
-    assert text == str(Landscape.load(folder / f"{name}.h5").caption())
+    assert text == str(caption(folder / f"{name}.h5"))
     assert f"Alternative text: {shown}" in text
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.text["Description"].startswith(shown)
@@ -199,7 +212,7 @@ OWNED = [
       for name, owner in (("number", "spectrum"), ("width", "spectrum"), ("learning-rate", "sharpness"))),
     *(("curvature", option, f"{option.partition('=')[0]} must be left out for a sharpness; it belongs to {owner}")
       for owner, options in (
-          ("pictures of landscapes", ("--clip=3", "--no-trajectory", "--metric=loss", "--caption", "--topology",
+          ("pictures of landscapes", ("--clip=3", "--no-trajectory", "--metric=loss", "--topology",
            "--aspect=fill", "--levels=3", "--colormap=cividis", "--camera=low")),
           ("--kind multiples or --kind animation", ("--over=surface",)), ("--kind multiples", ("--columns=2",)),
           ("--kind hero", ("--labels",)))

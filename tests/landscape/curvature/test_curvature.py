@@ -145,6 +145,42 @@ def test_what_it_holds_in_words(path):
     assert facts["density"] == {"probes": 2, "steps": 4}
 
 
+def test_the_caption_of_a_sharpness(path):
+    caption = Curvature.load(path).caption()
+    assert caption.text == (
+        "Sharpness of the Hessian of the mean loss of Net, with 1,210 trainable weights, at 3 checkpoints (epochs 0 to "
+        "10). The 2 largest and the 1 lowest, each to 0.001 of itself. The trace has its 95 % interval. Not measured: "
+        "epoch 10. Measured on 64 samples (the first ones of the data set)."
+    )
+    data = build()
+    data.eigenvalues[:2, 0], data.eigenvalues[:2, 2], data.trace[:2] = [3.0, 36.5], [-1.0, -2.0], np.nan
+    data.converged[1, 2] = 0
+    data.attributes["learning_rate"] = 0.05
+    caption = Curvature(data).caption()
+    assert "each to 0.001 of itself; 1 did not get so exact and is hollow." in caption.text
+    assert "The dashed line is 2 / learning rate, gradient descent's limit (Cohen et al. 2021)." in caption.text
+    assert caption.alt == (
+        "Curves over checkpoints. The largest eigenvalue goes from 3 at epoch 0 to 36.5 at epoch 5. "
+        "The lowest eigenvalue goes from -1 at epoch 0 to -2 at epoch 5."
+    )
+
+
+def test_the_caption_of_a_spectrum():
+    data = build()
+    data.eigenvalues[1], data.residuals[1] = [36.5, 2.0, -1.25], [0.004, 0.1, 0.02]
+    caption = Curvature(data).caption("spectrum")
+    assert (
+        "at epoch 5. Density: stochastic Lanczos quadrature, 2 starts of 4 products. Ticks, with bars" in caption.text
+    )
+    assert caption.alt == (
+        "A density over eigenvalues. The largest eigenvalue is 36.5 ± 0.004. The lowest eigenvalue is -1.25 ± 0.02."
+    )
+    with pytest.raises(ValueError, match=r"number must be that of a checkpoint whose curvature is measured \(0, 5\)"):
+        Curvature(data).caption("spectrum", 10)
+    with pytest.raises(ValueError, match="kind must be one of 'sharpness', 'spectrum', but got 'density'"):
+        Curvature(data).caption("density")
+
+
 def test_an_interval_says_how_sure_it_is():
     data = build()
     data.trace[:2], data.trace_low[:2], data.trace_high[:2] = [20.66, 7], [19, np.nan], [22.5, np.nan]

@@ -31,6 +31,20 @@ def comparison(networks=4, recipes=("sgd", "adam"), steeper=1.5, directions=6):
     return Comparison(data)
 
 
+def test_the_caption_has_recipes_intervals_and_the_answer():
+    found = comparison()
+    caption = found.caption()
+    assert "of sgd (4 networks), adam (4 networks): the mean over 6 random directions of each" in caption.text
+    assert caption.text.endswith(
+        "Bands: 95 % intervals of the mean over networks and directions. Measured on 1,000 samples."
+    )
+    (answer,) = found.table()
+    assert f"{answer.difference:+.3g} ({answer.low:+.3g} to {answer.high:+.3g}, 95 %)" in caption.alt
+    assert answer.verdict in caption.alt
+    assert all(f"{item.recipe} {item.mean:.4g} ({item.low:.4g} to" in caption.alt for item in found.means())
+    assert "Bands" not in comparison(networks=1).caption().text
+
+
 def test_the_mean_and_its_band():
     found = comparison()
     ax = plot_comparison(found, theme="light")
