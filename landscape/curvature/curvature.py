@@ -114,11 +114,6 @@ class Curvature(ReadOnlyRecord, CurvatureData):
         """How many trainable weights there are, and so how many eigenvalues."""
         return int(self.attributes["weights"])
 
-    @property
-    def trace_interval(self) -> Float64[np.ndarray, "n 2"]:
-        """The 95 % interval of each trace, its lower and its upper end; shape (n, 2)."""
-        return np.stack([self.trace_low, self.trace_high], axis=1)
-
     def row(self, number: int | None = None) -> int:
         """Returns the row of a step or epoch; None takes the last one that is measured.
 

@@ -43,6 +43,11 @@ class CurvatureData(Record, kind=CURVATURE, coordinates=("number",), key=("numbe
     density_nodes: Float64[np.ndarray, "n probes steps"] = column("number", "probe", "step", place="density/nodes")
     density_weights: Float64[np.ndarray, "n probes steps"] = column("number", "probe", "step", place="density/weights")
 
+    @property
+    def trace_interval(self) -> Float64[np.ndarray, "n 2"]:
+        """The 95 % interval of each trace, its lower and its upper end; shape (n, 2)."""
+        return np.stack([self.trace_low, self.trace_high], axis=1)
+
     def validate(self) -> None:
         """Checks that shapes, types, values and attributes fit together; the errors are those of ``Record``."""
         super().validate()
