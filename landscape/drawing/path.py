@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..roles import NETWORK
 from .placement import HEAD, along, arrow_places, interpolated, most_telling, place_labels
 from .texts import plain, unit_of
-from .times import Marked, Times, marked, marked_text, numbered, pieces, strong_color
+from .times import Marked, Times, marked, marked_text, numbered, path_times, pieces, strong_color
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,6 +111,12 @@ def draw_path(
 
 def run_color(index: int) -> str:
     return PATH if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
+
+
+def run_colors(landscape: LandscapeData, count: int) -> list[str]:
+    """Returns a colour for each run, as in the legends of pictures in which the colours of a path are its time."""
+    timed = count > 1 and path_times([landscape]) is not None
+    return [strong_color(index) if timed else run_color(index) for index in range(count)]
 
 
 def run_label(landscape: LandscapeData, rows: NDArray[Any]) -> str:

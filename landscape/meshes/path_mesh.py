@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..drawing.camera import feet_on_surface
-from ..drawing.path import END, STAR, START, end_number, network_marks, origin_label, run_color, run_label
+from ..drawing.path import END, STAR, START, end_number, network_marks, origin_label, run_colors, run_label
 from ..drawing.texts import printable
 from .space import Space
 
@@ -55,12 +55,12 @@ def path_lines(space: Space) -> list[PathLine]:
     if found is None or feet is None:
         return []
     values, relief, lines = found.projected[space.metric], space.relief, []
-    for index, path in enumerate(found.paths):
+    for path, color in zip(found.paths, run_colors(landscape, len(found.paths)), strict=True):
         rows = path[np.isfinite(feet[path, 2])]
         if len(rows):
             name = _bare(run_label(landscape, path))
             places, points = (space.from_frame(line) for line in (feet[rows], relief.path_over(feet[rows])))
-            lines.append(PathLine(name, run_color(index), rows, values[rows], places, points))
+            lines.append(PathLine(name, color, rows, values[rows], places, points))
     return lines
 
 

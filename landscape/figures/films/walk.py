@@ -17,7 +17,7 @@ from ...drawing.canvas import check_size, new_figure
 from ...drawing.fitting import settle
 from ...drawing.look import Look, check_dimensions, check_look
 from ...drawing.occlusion import Relief
-from ...drawing.path import PATH, RUN_COLORS, STAR, halo, network_marks, sized
+from ...drawing.path import STAR, halo, network_marks, run_colors, sized
 from ...drawing.sheet import Sheet, begin, shared_scale
 from ...drawing.texts import metric_text, plain, unit_of
 from ...scales.choosing import choose_scale
@@ -123,10 +123,9 @@ class _Stage:
     def __init__(self, sheet: Sheet, paths: Sequence[CheckpointsData]) -> None:
         self.sheet = sheet
         self.figure: Any = sheet.ax.figure
-        colors = [PATH, *RUN_COLORS] if len(paths) > 1 else ["white" if sheet.ax.name != "3d" else PATH]
-        self.walkers = [
-            _Walker(path, self._places(path), colors[index % len(colors)]) for index, path in enumerate(paths)
-        ]
+        on_map = len(paths) == 1 and sheet.ax.name != "3d"
+        colors = ["white"] if on_map else run_colors(sheet.landscape, len(paths))
+        self.walkers = [_Walker(path, self._places(path), color) for path, color in zip(paths, colors, strict=True)]
         single = len(paths) == 1
         self.numbers = paths[0].number if single else np.unique(np.concatenate([path.number for path in paths]))
         heights = sheet.scale.heights(sheet.measured)

@@ -6,6 +6,8 @@ import subprocess
 import numpy as np
 import pytest
 from figure_cases import build, build_line, loss_at
+from long_paths import build_path
+from matplotlib.colors import to_rgb
 from PIL import Image
 from scipy.ndimage import uniform_filter
 from who_is_there import with_runs
@@ -92,6 +94,16 @@ class TestFrames:
                 slope, offset = np.polyfit(expected, seen[:, axis], 1)
                 assert slope > 0
                 np.testing.assert_allclose(seen[:, axis], slope * expected + offset, atol=2.0)
+
+    @pytest.mark.parametrize("checkpoints", [5, 20])
+    def test_runs_have_the_colours_of_still_pictures(self, checkpoints):
+        landscape = Landscape(build_path("spiral", checkpoints, runs=2))
+        last = list(walk_frames(landscape, seconds=0.1, rate=20, dpi=80))[-1].astype(int)
+        entries = landscape.plot("contour").figure.legends[0].legend_handles
+        drawn = {str(entry.get_label()).split(" (")[0]: entry for entry in entries}
+        for run in ("run 1", "run 2"):
+            color = 255 * np.array(to_rgb(drawn[run].get_color()))
+            assert (np.abs(last - color).max(axis=2) <= 3).sum() > 20
 
     def test_what_does_not_move_stays_as_it_is(self):
         first, *_, last = walk_frames(Landscape(walk()), seconds=1, rate=4, dpi=60)

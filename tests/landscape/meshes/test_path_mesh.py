@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 from figure_cases import build
+from long_paths import build_path
 from who_is_there import with_runs
 
 from landscape.drawing.occlusion import Relief
+from landscape.drawing.path import PATH, RUN_COLORS
+from landscape.drawing.times import strong_color
 from landscape.meshes.path_mesh import ball_mesh, path_lines, path_marks, path_mesh
 from landscape.meshes.space import choose_space
 
@@ -18,6 +21,14 @@ def _volume(vertices, triangles):
 def _is_closed(triangles):
     edges = [tuple(pair) for face in triangles.tolist() for pair in (face[:2], face[1:], (face[2], face[0]))]
     return len(set(edges)) == len(edges) and {(b, a) for a, b in edges} == set(edges)
+
+
+@pytest.mark.parametrize(("count", "timed"), [(5, False), (20, True)])
+def test_runs_have_the_colours_of_figures(count, timed):
+    colors = [line.color for line in path_lines(choose_space(build_path("spiral", count, runs=2)))]
+    assert colors == ([strong_color(0), strong_color(1)] if timed else [PATH, RUN_COLORS[0]])
+    (line,) = path_lines(choose_space(build_path("spiral", count)))
+    assert line.color == PATH
 
 
 def test_a_path_follows_the_surface():
