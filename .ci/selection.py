@@ -12,6 +12,12 @@ from imports import Imports
 
 # Changes of these mean everything: no import leads to them. Helpers of tests are imported, and tests/gate tests .ci.
 EVERYTHING = ("pyproject.toml", "Makefile", "constraints/*", "tests/data/*")
+# A part of the gate, which tests/gate tests, though the conftest of all tests loads it.
+CHOOSING = "tests/support/chosen.py"
+# Its cases are pages of the documentation, called by their files' names; each takes minutes.
+PAGES = "tests/test_documentation.py"
+# All pages go on where it ends.
+FIRST_PAGE = "quick_start.md"
 SLOW, ROOM = "slow", "room"
 # Over any number of imports nearly every test reaches nearly every file, so those that are farther from a change count
 # as what it cannot break: they have their turn. The tests of tests/mutants are all as near to what they catch.
@@ -114,7 +120,8 @@ class Selection:
 
     Attributes:
         everything: why everything counts as touched; empty if it does not.
-        tests: files with slow tests, relative to the root, and the changed file that each of them reaches.
+        tests: files with slow tests, relative to the root, or single cases ("tests/test_documentation.py[view.md]"),
+            and the changed file that each of them reaches.
         others: files whose slow tests are far from the change, or do not reach it: a share of them runs.
         environments: targets of make, and why each of them runs.
         near: how many files with slow tests are near the change; not all of many count.
@@ -155,10 +162,15 @@ def select(imports: Imports, changed: Iterable[str] | None, number: int) -> Sele
         steps = max(1, math.ceil(len(farther) / max(1, MOST - len(hits[1]))))
         near = hits[1] | {test: near[test] for test in farther[number % steps :: steps]}
     for test in named:
-        if reason or test in near:
-            found.tests[imports.name(test)] = reason or imports.name(near[test][0])
+        name = imports.name(test)
+        pages = _pages(imports, near.get(test, [])) if name == PAGES and not reason else None
+        if pages is not None:
+            found.tests |= {f"{name}[{page}]": f"docs/{page}" for page in pages}
+            found.others.append(name)
+        elif reason or test in near:
+            found.tests[name] = reason or imports.name(near[test][0])
         else:
-            found.others.append(imports.name(test))
+            found.others.append(name)
     lost = [
         imports.name(test)
         for test, names in named.items()
@@ -214,9 +226,18 @@ def _has_users(imports: Imports, helper: Path) -> bool:
     return any(helper in imports.imported(path) or imports.name(helper) in rooms(path) for path in others)
 
 
+def _pages(imports: Imports, hit: Iterable[Path]) -> list[str] | None:
+    """Returns the names of the pages that changed; None where all may break. What they type has tests of its own."""
+    docs = [path for path in (imports.root / "docs").glob("*.md") if path.name != FIRST_PAGE]
+    whole = [path for path in hit if path not in docs and not imports.is_product(path)]
+    return None if whole else [path.name for path in hit if path in docs]
+
+
 def _touched(imports: Imports, path: str) -> set[Path]:
     """Returns the files that a changed path stands for: data of a package count as its modules."""
     file = imports.root / path
+    if path == CHOOSING:
+        return {*(imports.root / "tests" / "gate").glob("test_*.py")}
     if not imports.is_product(file) or file.suffix == ".py":
         return {file}
     package = next(folder for folder in file.parents if (folder / "__init__.py").exists())
@@ -225,7 +246,7 @@ def _touched(imports: Imports, path: str) -> set[Path]:
 
 def environments(imports: Imports, paths: list[str], reason: str, number: int) -> dict[str, str]:
     """Returns the environments whose adapters, what these import, tests or their helpers changed, and one other."""
-    found = {}
+    found, paths = {}, [path for path in paths if path != CHOOSING]
     product = [imports.name(path) for path in imports.product()]
     tests = imports.tests()
     of_some = tuple(pattern for environment in ENVIRONMENTS for pattern in environment.tests)

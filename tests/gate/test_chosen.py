@@ -48,6 +48,16 @@ def test_chosen_files_run_and_a_share_of_the_others(project, tmp_path):
         assert tests == {"tests/test_a.py::test_it", "tests/test_c.py::test_it"} | share
 
 
+def test_a_single_case_may_be_chosen(project, tmp_path):
+    (project / "tests" / "test_a.py").write_text(
+        "import pytest\n@pytest.mark.parametrize('page', ['a.md', 'b.md'])\ndef test_it(page):\n    pass\n"
+    )
+    (tmp_path / "chosen").write_text("tests/test_a.py[b.md]\n")
+    found = passed(project, f"--chosen-files={tmp_path / 'chosen'}", "--share=1/97")
+    assert "tests/test_a.py::test_it[b.md]" in found
+    assert "tests/test_a.py::test_it[a.md]" not in found
+
+
 def test_without_the_options_everything_runs(project):
     assert passed(project) == set(TESTS)
 

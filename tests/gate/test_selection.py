@@ -61,6 +61,11 @@ PROJECT = {
 ALL = [Path(path).stem for path, text in PROJECT.items() if text.startswith(SLOW)]
 
 
+@pytest.fixture(scope="module")
+def ours():
+    return Imports(ROOT)
+
+
 @pytest.fixture
 def project(tmp_path):
     for path, text in PROJECT.items():
@@ -102,6 +107,33 @@ def test_a_change_selects_the_slow_tests_that_reach_it(project, changed, tests):
     assert {Path(test).stem for test in found.tests} == tests
     assert set(found.tests.values()) <= {changed, "landscape/page/writing.py", "landscape/page/__init__.py"}
     assert {Path(test).stem for test in found.others} | tests == set(ALL)
+
+
+@pytest.mark.parametrize(
+    ("changed", "chosen"),
+    [
+        (["docs/page.md"], {"tests/test_documentation.py[page.md]"}),
+        (["docs/page.md", "landscape/page/writing.py"], {"tests/test_documentation.py[page.md]"}),
+        (["landscape/page/writing.py"], set()),
+        (["docs/page.md", "docs/quick_start.md"], {"tests/test_documentation.py"}),
+        (["tests/test_documentation.py"], {"tests/test_documentation.py"}),
+        (["pyproject.toml"], {"tests/test_documentation.py"}),
+    ],
+)
+def test_of_the_documentation_the_pages_that_changed_run(project, changed, chosen):
+    (project / "docs/quick_start.md").write_text("")
+    marker = "@pytest.mark.room('docs', 'landscape.page')\ndef test_the_code_of(page): pass\n"
+    (project / "tests/test_documentation.py").write_text(SLOW + marker)
+    found = select(Imports(project), changed, 0)
+    assert {test for test in found.tests if "documentation" in test} == chosen
+    assert ("tests/test_documentation.py" in found.others) == ("tests/test_documentation.py" not in chosen)
+
+
+def test_what_chooses_tests_is_a_part_of_the_gate(ours):
+    found = select(ours, ["tests/support/chosen.py"], 0)
+    assert not found.everything
+    assert found.tests
+    assert all(test.startswith("tests/gate/") for test in found.tests)
 
 
 def test_of_many_files_those_one_import_away_count_and_the_others_have_their_turn(project, monkeypatch):
@@ -146,11 +178,6 @@ def test_a_room_that_is_not_there_is_an_error(project):
         select(Imports(project), [], 0)
 
 
-@pytest.fixture(scope="module")
-def ours():
-    return Imports(ROOT)
-
-
 @pytest.mark.slow
 def test_all_slow_tests_of_this_project_can_be_selected(ours):
     found = select(ours, ["collectors/validation.py"], 2)
@@ -174,6 +201,7 @@ def test_all_slow_tests_of_this_project_can_be_selected(ours):
         ("tests/conftest.py", {environment.target for environment in selection.ENVIRONMENTS}),
         ("tests/frameworks/keras_cases.py", {"test-trainers", "test-keras-on-jax", "test-keras-on-tensorflow"}),
         ("tests/support/chromium.py", set()),
+        ("tests/support/chosen.py", set()),
         ("landscape/figures/contour.py", set()),
     ],
 )
@@ -199,6 +227,11 @@ def test_five_changes_run_every_test_once_and_cases_stay_together():
     shares = [[test for test in tests if in_share(test, f"{number}/5")] for number in range(5)]
     assert sorted(test for share in shares for test in share) == sorted(tests)
     assert all(len({t.partition("[")[0] for t in share}) * 3 == len(share) for share in shares)
+
+
+def test_pages_have_their_turn_each():
+    pages = [f"tests/test_documentation.py::test_the_code_of[{letter}.md]" for letter in "abcdefghijklmnop"]
+    assert len({number for number in range(5) for page in pages if in_share(page, f"{number}/5")}) > 2
 
 
 @pytest.mark.slow
