@@ -36,11 +36,7 @@ _KIND = (
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a plane is made of.
-
-    Attributes:
-        measured: on what and where the plane itself is found, as ``hessian_plane`` takes it.
-    """
+    """What a plane is made of."""
 
     checkpoints: Sequence[TypedCheckpoint]
     call: FirstCall
@@ -48,7 +44,7 @@ class _Asked:
     numbers: Sequence[str]
     seed: int
     options: dict[str, Any]
-    measured: dict[str, Any]
+    measured: dict[str, Any]  # on what and where the plane itself is found, as ``hessian_plane`` takes it
 
     def origin(self) -> dict[str, Any]:
         """Returns the arguments of a plane around one set of weights."""

@@ -13,17 +13,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TypedCheckpoint:
-    """What is typed for a checkpoint.
+    """What is typed for a checkpoint."""
 
-    Attributes:
-        name: for pictures; "" where none was given.
-        place: a file, or a run directory.
-        number: of the run's checkpoint; None takes the last one.
-    """
-
-    name: str
-    place: str
-    number: int | None = None
+    name: str  # for pictures; "" where none was given
+    place: str  # a file, or a run directory
+    number: int | None = None  # of the run's checkpoint; None takes the last one
 
     @classmethod
     def read(cls, text: str) -> TypedCheckpoint:

@@ -35,10 +35,8 @@ _SLIDE = (10.0, 7.0)
 
 
 def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True) -> bool:
-    """Lays a figure out so that nothing leaves it or overlaps; False says that one of several pictures is too small.
-
-    What is placed in pixels finds the axes in their final place then, where they stay for all ``cameras``.
-    """
+    """Lays a figure out so that nothing leaves it or overlaps; False says that one of several pictures is too small."""
+    # What is placed in pixels finds the axes in their final place then, where they stay for all cameras.
     several = grow and len(_mains(figure)) > 1
     if several:
         _pin_type(figure)

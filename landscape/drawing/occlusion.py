@@ -26,20 +26,12 @@ _TOGETHER = 1024
 
 @dataclass(frozen=True)
 class Relief:
-    """A surface over a grid, bilinear in each cell; a cell with a NaN corner is a hole.
-
-    All methods take and return places as the axes have them.
-
-    Attributes:
-        x: shape (nx,), ascending.
-        y: shape (ny,), ascending.
-        heights: shape (ny, nx), as drawn.
-        matrix: what takes (x, y) of the grid to the axes' coordinates, shape (2, 2): an oblique plane is drawn as one.
-    """
+    """A surface over an ascending grid, bilinear in each cell, with holes at NaN corners; places are the axes'."""
 
     x: Float64[np.ndarray, " nx"]
     y: Float64[np.ndarray, " ny"]
-    heights: Float64[np.ndarray, "ny nx"]
+    heights: Float64[np.ndarray, "ny nx"]  # as drawn
+    # What takes (x, y) of the grid to the axes' coordinates: an oblique plane is drawn as one.
     matrix: Float64[np.ndarray, "2 2"] = field(default_factory=lambda: np.eye(2))
 
     def heights_at(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:

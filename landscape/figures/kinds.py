@@ -98,23 +98,14 @@ _LOOK = tuple(Look.__annotations__)
 
 @dataclass(frozen=True)
 class Picture:
-    """One kind of picture.
+    """One kind of picture."""
 
-    Attributes:
-        name: what users call it.
-        draw: takes the objects, and the options by name.
-        options: the names that it takes; what can be typed is among ``OPTIONS``.
-        function: by which errors call it.
-        of: what it is drawn of: "plane", "line", "landscape" (which is either), "curvature" or "comparison".
-        several: of what it takes more than one: "objects", "metrics", "both", or "pair" for two of either.
-    """
-
-    name: str
-    draw: Callable[..., Any]
-    options: tuple[str, ...]
-    function: str
-    of: str
-    several: str = ""
+    name: str  # what users call it
+    draw: Callable[..., Any]  # takes the objects, and the options by name
+    options: tuple[str, ...]  # the names that it takes; what can be typed is among ``OPTIONS``
+    function: str  # by which errors call it
+    of: str  # what it is drawn of: "plane", "line", "landscape" (which is either), "curvature" or "comparison"
+    several: str = ""  # of what it takes more than one: "objects", "metrics", "both", or "pair" for two of either
 
     @property
     def called(self) -> str:

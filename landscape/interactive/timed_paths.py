@@ -60,17 +60,9 @@ def times_content(landscape: LandscapeData, places: dict[str, Callable[..., Any]
 def map_marks(
     landscape: LandscapeData, run: int, place: Callable[..., Any]
 ) -> tuple[Marked, NDArray[np.float64], NDArray[np.float64]]:
-    """Returns a run's dots, its arrowheads on a map, and the chevrons on a surface.
-
-    Args:
-        landscape: a plane.
-        run: which of its paths.
-        place: takes x and y of the plane to the map, in points of 1/72 inch.
-
-    Returns:
-        Which checkpoints have dots; place along the path, x, y and angle in degrees (clockwise from up) of each
-        arrowhead, shape (k, 4); the ends and the tip of each chevron in the plane's coordinates, shape (k, 3, 2).
-    """
+    """Returns a run's dots, its arrowheads on a map, and the chevrons on a surface; ``place`` is in 1/72 inch."""
+    # Of each arrowhead: place along the path, x, y and angle in degrees (clockwise from up), shape (k, 4). Of each
+    # chevron: its ends and its tip in the plane's coordinates, shape (k, 3, 2).
     found = landscape.checkpoints
     assert found is not None
     assert found.y is not None

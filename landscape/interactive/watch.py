@@ -68,19 +68,12 @@ pre {{ white-space: pre-wrap }}</style>
 
 @dataclass(frozen=True)
 class Chart:
-    """How a kind of file that is no landscape is read and shown.
-
-    Attributes:
-        load: reads a file.
-        draw: returns its picture.
-        facts: what it holds, in words.
-        json: what it holds, as JSON values.
-    """
+    """How a kind of file that is no landscape is read and shown."""
 
     load: Callable[[Any], Any]
     draw: Callable[[Any], Axes]
-    facts: Callable[[Any], str]
-    json: Callable[[Any], dict[str, Any]]
+    facts: Callable[[Any], str]  # what it holds, in words
+    json: Callable[[Any], dict[str, Any]]  # what it holds, as JSON values
 
 
 _NO_CHARTS: Mapping[FileKind, Chart] = {}
@@ -88,28 +81,18 @@ _NO_CHARTS: Mapping[FileKind, Chart] = {}
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of a file.
+    """The state of a file."""
 
-    Attributes:
-        version: changes whenever the file does; empty while there is none.
-        phase: "waiting" (there is no file yet), "measuring", "complete", "stopped" (unfinished, and nobody is
-            writing) or "unreadable".
-        done: points and checkpoints measured so far.
-    """
-
-    version: str
+    version: str  # changes whenever the file does; empty while there is none
+    # "waiting" (no file yet), "measuring", "complete", "stopped" (unfinished, nobody is writing) or "unreadable".
     phase: str
-    done: int
+    done: int  # points and checkpoints measured so far
     total: int
     text: str
 
 
 class FileWatch:
-    """Reads a file again after changes, from any thread; ``record`` is None before there was one.
-
-    Args:
-        path: of a landscape, or of a kind that is among ``charts``.
-    """
+    """Reads a landscape, or a kind of ``charts``, anew after changes; ``record`` is None before there was one."""
 
     def __init__(
         self,

@@ -31,18 +31,14 @@ class Space:
 
     The middle of the plane lies at x = y = 0, the lowest height at z = 0. A square plane is 2 wide, 2 deep and 1.11
     high; any other has the same area and height. One unit is meant to be a metre.
-
-    Attributes:
-        factors: units for each of the frame's coordinates and the scale's height, shape (3,).
-        middle: (across, up, height) of the place (0, 0, 0), shape (3,).
     """
 
     landscape: LandscapeData
     metric: str
     scale: Scale
     frame: Frame
-    factors: Float64[np.ndarray, " 3"]
-    middle: Float64[np.ndarray, " 3"]
+    factors: Float64[np.ndarray, " 3"]  # units for each of the frame's coordinates and the scale's height
+    middle: Float64[np.ndarray, " 3"]  # (across, up, height) of the place (0, 0, 0)
 
     @property
     def plane(self) -> tuple[NDArray[Any], NDArray[Any]]:

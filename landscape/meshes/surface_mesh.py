@@ -17,21 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SurfaceMesh:
-    """The grid's points and the triangles between those that are known; where a value is missing there is a hole.
+    """The grid's points and the triangles between those that are known; where a value is missing there is a hole."""
 
-    Attributes:
-        vertices: all n = ny * nx points of the grid, x fastest, shape (n, 3), z up; z is NaN where ``known`` is False.
-        triangles: rows of ``vertices``, counter-clockwise seen from above, shape (m, 3).
-        values: of the metric as measured, neither scaled nor clipped, NaN where unknown or not finite, shape (n,).
-        shares: where a value lies among the colours, from 0 to 1, NaN where unknown, shape (n,).
-        known: whether a vertex has a finite value, shape (n,).
-    """
-
-    vertices: Float64[np.ndarray, "n 3"]
-    triangles: Int64[np.ndarray, "m 3"]
-    values: Float64[np.ndarray, " n"]
-    shares: Float64[np.ndarray, " n"]
-    known: Bool[np.ndarray, " n"]
+    vertices: Float64[np.ndarray, "n 3"]  # all n = ny * nx points, x fastest, z up; z is NaN where ``known`` is False
+    triangles: Int64[np.ndarray, "m 3"]  # rows of ``vertices``, counter-clockwise seen from above
+    values: Float64[np.ndarray, " n"]  # as measured, neither scaled nor clipped, NaN where unknown or not finite
+    shares: Float64[np.ndarray, " n"]  # where a value lies among the colours, from 0 to 1, NaN where unknown
+    known: Bool[np.ndarray, " n"]  # whether a vertex has a finite value
 
     @property
     def used(self) -> Bool[np.ndarray, " n"]:

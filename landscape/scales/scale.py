@@ -99,10 +99,8 @@ class Scale:
         ]
 
     def drawn(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Returns the values for contours, unclipped; values that have no logarithm lie just below ``low``.
-
-        A contour is interpolated between neighbours, so values beyond the ends must stay where they are.
-        """
+        """Returns the values for contours, unclipped; values that have no logarithm lie just below ``low``."""
+        # A contour is interpolated between neighbours, so values beyond the ends must stay where they are.
         finite = np.where(np.isfinite(values), np.clip(values, -EXTREME, EXTREME), np.nan)
         return np.asarray(np.where(finite <= 0, 0.99 * self.low, finite) if self.kind == "log" else finite)
 
@@ -167,13 +165,7 @@ class Scale:
         return [number_text(level, self.levels) for level in self.levels]
 
     def spaced_texts(self, places: NDArray[Any], least: float, values: NDArray[Any] | None = None) -> list[str]:
-        """Returns texts for levels, empty where one would lie less than ``least`` above the text before it.
-
-        Args:
-            places: where each text would lie, ascending.
-            least: the distance that two texts need.
-            values: what they say; None is the levels.
-        """
+        """Returns texts for levels, or for ``values``, empty where less than ``least`` lies between it and the last."""
         values = self.levels if values is None else values
         texts, last = [], -math.inf
         for place, value in zip(places, values, strict=True):

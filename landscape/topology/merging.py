@@ -14,37 +14,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Basins:
-    """The n minima of a grid in ascending order, equal values by their index, and where each one's basin ends.
+    """The n minima of a grid in ascending order, equal values by their index, and where each one's basin ends."""
 
-    Attributes:
-        minimum: index of each into the flattened grid, int64[n].
-        saddle: index of the point where its basin meets that of a lower minimum, int64[n]; -1 for the lowest of each
-            connected part of the grid.
-        lower: which minimum is the lowest of the basin that it meets there, int64[n]; -1 like ``saddle``.
-        height: place of the saddle among all points in ascending order, int64[n]; -1 like ``saddle``.
-        error: the largest error of a value in the basin below the saddle, and on its rim, float64[n].
-    """
-
-    minimum: Int64[np.ndarray, " n"]
+    minimum: Int64[np.ndarray, " n"]  # index of each into the flattened grid
+    # Index of the point where its basin meets that of a lower minimum; -1 for the lowest of each connected part.
     saddle: Int64[np.ndarray, " n"]
-    lower: Int64[np.ndarray, " n"]
-    height: Int64[np.ndarray, " n"]
-    error: Float64[np.ndarray, " n"]
+    lower: Int64[np.ndarray, " n"]  # which minimum is the lowest of the basin that it meets there; -1 like ``saddle``
+    height: Int64[np.ndarray, " n"]  # place of the saddle among all points in ascending order; -1 like ``saddle``
+    error: Float64[np.ndarray, " n"]  # the largest error of a value in the basin below the saddle, and on its rim
 
 
 @dataclass(frozen=True)
 class Merging:
-    """How the basins of some of n minima meet, from the lowest saddle up; m times.
+    """How the basins of some of n minima meet, from the lowest saddle up; m times."""
 
-    Attributes:
-        saddle: index of the point into the flattened grid, int64[m].
-        joined: the two basins' lowest minima, the higher one first, int64[m, 2].
-        tree: the two nodes that become one, int64[m, 2]: a number below n is a minimum, n + k what merge k made.
-    """
-
-    saddle: Int64[np.ndarray, " m"]
-    joined: Int64[np.ndarray, "m 2"]
-    tree: Int64[np.ndarray, "m 2"]
+    saddle: Int64[np.ndarray, " m"]  # index of the point into the flattened grid
+    joined: Int64[np.ndarray, "m 2"]  # the two basins' lowest minima, the higher one first
+    tree: Int64[np.ndarray, "m 2"]  # the two nodes that become one: below n a minimum, n + k is what merge k made
 
 
 def find_basins(values: NDArray[np.float64], error: NDArray[np.float64]) -> Basins:

@@ -84,10 +84,7 @@ def turns(turn: float, count: int) -> list[float]:
 def frames_from(
     space: Any, cameras: Sequence[Camera | None], move: Callable[[int], Sequence[Any]] = lambda _frame: ()
 ) -> Iterator[NDArray[Any]]:
-    """Yields a frame for each camera, None where the view stays; over it is drawn what ``move`` of it returns.
-
-    Whatever else is on the figure of the axes is drawn once.
-    """
+    """Yields a frame for each camera, None where the view stays, with what ``move`` returns; all else is drawn once."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas: Any = FigureCanvasAgg(space.figure)
