@@ -201,6 +201,7 @@ def profile_caption(landscape: LandscapeData, metrics: Sequence[str], **look: An
     left = left_scale(landscape, [main, *beside], {**look, "metric": main})  # type: ignore[typeddict-item]
     sentences = [
         f"{capital(what)}{_of(landscape)} {where_text(landscape)}",
+        off_plane_text(landscape, main),
         points_text(landscape),
         *of_each({name: samples_sentence(landscape, each) for name, each in zip(names, shown, strict=True)}),
         scale_text(left, "Left axis" if right else "Vertical axis"),

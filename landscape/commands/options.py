@@ -16,9 +16,7 @@ from ..record.options import GridOptions, MeasureOptions, RunOptions, options_of
 from .arguments import integers, interruptible, numbers, options_named, sample_counts
 
 _Command = Callable[..., None]
-_NOTHING: Mapping[str, str] = {}
-_NO_OPTIONS: Mapping[str, Option] = {}
-_NO_FORMS: Mapping[str, Callable[[str, Any], Any]] = {}
+_NOTHING: Mapping[str, Any] = {}
 
 WORKER_OPTIONS = ("devices_per_worker", "workers_per_device", "address")
 RUN_OPTIONS = tuple(options_of(RunOptions))
@@ -79,9 +77,9 @@ def explained(option: Option) -> str:
 def with_options(
     *names: str,
     kind: type[Any] = RunOptions,
-    table: Mapping[str, Option] = _NO_OPTIONS,
+    table: Mapping[str, Option] = _NOTHING,
     called: Mapping[str, str] = _NOTHING,
-    read: Mapping[str, Callable[[str, Any], Any]] = _NO_FORMS,
+    read: Mapping[str, Callable[[str, Any], Any]] = _NOTHING,
 ) -> Callable[[_Command], _Command]:
     """Gives a command, in place of its ``**options``, those of a table; and errors and warnings what is typed.
 

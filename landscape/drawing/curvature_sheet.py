@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ..record.checks import PointStatus
 from ..roles import CHECKPOINT
-from .appearance import Appearance
 from .canvas import Picture, begin_page, usual_size
 from .look import CurvatureLook, check_look
 from .texts import plain
@@ -82,18 +81,16 @@ def begin_curvature(
     function: str, curvature: MeasuredCurvature, ax: Axes | None, look: CurvatureLook
 ) -> Iterator[CurvatureSheet]:
     """Checks the options; yields a sheet on ``ax`` or a new figure."""
-    with begin_picture(function, ax, look, 3.3) as (drawn, appearance, heading):
-        yield CurvatureSheet(ax=drawn, own=ax is None, appearance=appearance, heading=heading, curvature=curvature)
+    with begin_picture(function, ax, look, 3.3) as page:
+        yield CurvatureSheet(**page, curvature=curvature)
 
 
 @contextlib.contextmanager
-def begin_picture(
-    function: str, ax: Axes | None, look: CurvatureLook, paper_height: float
-) -> Iterator[tuple[Axes, Appearance, str | None]]:
-    """Checks the options of a picture; yields axes, how they look, and the title's first line, if one was given."""
+def begin_picture(function: str, ax: Axes | None, look: CurvatureLook, paper_height: float) -> Iterator[dict[str, Any]]:
+    """Checks the options of a picture of no landscape; yields what a ``Picture`` needs."""
     check_look(function, look, CurvatureLook)
     with begin_page(look, ax, lambda style: style.fitted(usual_size((6.4, 4.4), paper_height, style))) as page:
-        yield page["ax"], page["appearance"], page["heading"]
+        yield page
 
 
 def matrix_name(curvature: MeasuredCurvature) -> str:

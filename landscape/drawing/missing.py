@@ -27,17 +27,6 @@ _STRENGTH = 0.55
 _MOST_DOTS = 4000
 
 
-def missing_kinds(
-    values: NDArray[Any], status: NDArray[Any], coarse: NDArray[Any] | None = None
-) -> dict[str, NDArray[Any]]:
-    """Returns where each kind of missing value occurs, by kind; arrays of the grid's shape."""
-    pending, failed = status == PointStatus.PENDING, status == PointStatus.FAILED
-    kinds = {"pending": pending, "failed": failed, "not finite": ~np.isfinite(values) & ~pending & ~failed}
-    if coarse is not None:
-        kinds["pending"] = pending & np.isnan(coarse)
-    return {kind: where for kind, where in kinds.items() if where.any()}
-
-
 def edges(axis: NDArray[Any]) -> NDArray[Any]:
     """Returns the n + 1 bounds of the cells around n coordinates."""
     if len(axis) == 1:

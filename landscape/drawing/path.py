@@ -28,12 +28,8 @@ EDGE = "0.1"
 """Around every path, so that it stands out from light colours and, being lighter itself, from dark ones."""
 START: dict[str, Any] = {"marker": "s", "color": "#4cc9f0", "markeredgecolor": EDGE, "markersize": 8}
 END: dict[str, Any] = {
-    "marker": "o",
-    "color": "none",
-    "markeredgecolor": "#ff4d6d",
-    "markersize": 15,
-    "markeredgewidth": 2,
-}
+    "marker": "o", "color": "none", "markeredgecolor": "#ff4d6d", "markersize": 15, "markeredgewidth": 2,
+}  # fmt: skip
 STAR: dict[str, Any] = {"marker": "*", "color": "#ffd60a", "markeredgecolor": EDGE, "markersize": 13}
 NETWORK_STYLE: dict[str, Any] = {"color": "white", "markeredgecolor": EDGE, "markersize": 8}
 # Of networks that belong to no run; they differ in shape, so that grey paper tells them apart.
@@ -109,8 +105,8 @@ def draw_path(
     return entries, dotted, lambda: np.vstack([np.empty((0, 4)), *(finish() for finish in late)])
 
 
-def run_color(index: int) -> str:
-    return PATH if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
+def run_color(index: int, first: str = PATH) -> str:
+    return first if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
 
 
 def run_colors(landscape: LandscapeData, count: int) -> list[str]:
@@ -162,7 +158,7 @@ def _draw_run(
     from matplotlib.colors import to_rgb
 
     # The first run has the ink's own colours.
-    ink = ink if index == 0 else replace(ink, line=run_color(index), face=run_color(index))
+    ink = replace(ink, line=run_color(index, ink.line), face=run_color(index, ink.face))
     entries = ax.plot(
         x, y, color=ink.line, linewidth=1.4 * factor, linestyle=RUN_STROKES[index % len(RUN_STROKES)], marker="o",
         markersize=3.5 * factor, label=label, zorder=4, markeredgewidth=0.7 * factor, markerfacecolor=ink.face,

@@ -146,18 +146,19 @@ class Sheet(Picture):
             notes_below = [line for text in notes_below if text for line in text.split(", ")]
         self.set_title(title(self.landscape), notes_below, small=tight)
 
+    @property
+    def own_values(self) -> str | None:
+        """Where a checkpoint's own value is not the one that is drawn at its foot, and why, for the legend."""
+        found, unit, main = self.landscape.checkpoints, unit_of(self.landscape), main_dataset(self.landscape)
+        text = own_values_text(found, self.metric, unit, main, short=self.appearance.paper)
+        return None if text is None else "\n".join(in_phrases(plain(text, 240), OWN_VALUES_WIDTH))
+
     def note_own_values(self) -> None:
-        """Says in the legend where a checkpoint's own value is not the one that is drawn at its foot, and why."""
-        text = own_values_text(
-            self.landscape.checkpoints, self.metric, unit_of(self.landscape), main_dataset(self.landscape),
-            short=self.appearance.paper,
-        )  # fmt: skip
         # A difference draws neither value.
-        if text is not None and self.furniture and not self.diverging:
+        if self.furniture and not self.diverging and (text := self.own_values) is not None:
             from matplotlib.lines import Line2D
 
-            label = "\n".join(in_phrases(plain(text, 240), OWN_VALUES_WIDTH))
-            self.entries.append(Line2D([], [], linestyle="none", label=label))
+            self.entries.append(Line2D([], [], linestyle="none", label=text))
 
     def write_flat_note(self) -> None:
         """Says in words what a picture without differences cannot show."""
@@ -336,4 +337,4 @@ def draw_flat(sheet: Sheet) -> None:
 
 
 def nothing(sheet: Sheet) -> None:
-    """Draws nothing: pictures of minima alone need them beside the sheet, and are drawn by their own functions."""
+    """Draws nothing: pictures of minima alone, or of several ways, are drawn by functions that take these too."""

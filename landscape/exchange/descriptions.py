@@ -32,6 +32,7 @@ _OF_NETWORKS = {
     "name": "name of the network",
     "role": "which network it is",
 }
+_OF_SAMPLES = {"sample_loss": "loss of each sample", "target": "target of the sample", "weight": "weight of the sample"}
 _STATUS = {
     "status": "status of the measurement",
     f"{PROJECTED_PREFIX}status": "status of the measurement at the foot on the plane",
@@ -66,19 +67,12 @@ def _long_name(name: str, landscape: LandscapeData, group: str) -> str:
     if place in ("x", "y"):
         axis = 0 if place == "x" else 1
         along = axis_label(landscape, axis).replace(r"\$", "$")
-        return along + {"checkpoints": ", at the foot of the network on the plane", "origin": ", at the origin"}.get(
-            group, ""
-        )
+        at = {"": "", "checkpoints": ", at the foot of the network on the plane", "origin": ", at the origin"}
+        return along + at[group]
     if name == "number":
         unit = unit_of(landscape)
         return "number of the checkpoint" if unit == "checkpoint" else f"{unit} of the checkpoint"
-    if name in ("sample_loss", "target", "weight"):
-        return {
-            "sample_loss": "loss of each sample",
-            "target": "target of the sample",
-            "weight": "weight of the sample",
-        }[name]
-    if found := _STATUS.get(name) or (_OF_NETWORKS.get(name) if group else None):
+    if found := _OF_SAMPLES.get(name) or _STATUS.get(name) or (_OF_NETWORKS.get(name) if group else None):
         return found
     if name.startswith(PROJECTED_PREFIX):
         return f"{_metric(name.removeprefix(PROJECTED_PREFIX), landscape)} at the foot on the plane"

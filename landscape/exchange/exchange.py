@@ -42,14 +42,7 @@ FOREIGN_FORMATS = ("landscaper", "li")
 """Those that can be read."""
 
 # Not .h5, which both our files and Li et al.'s have.
-_BY_SUFFIX = {
-    ".csv": "csv",
-    ".glb": "glb",
-    ".gltf": "gltf",
-    ".nc": "netcdf",
-    ".npz": "npz",
-    ".vts": "vtk",
-}
+_BY_SUFFIX = {FORMATS[name].suffix: name for name in ("csv", "glb", "gltf", "netcdf", "npz", "vtk")}
 # How their files begin.
 _SIGNATURES = {b"\x89HDF\r\n\x1a\n": "li", b"PK\x03\x04": "landscaper"}
 

@@ -38,7 +38,12 @@ def li_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
     surface = _surface(landscape)
     warn_of_interpolated(landscape, _PROGRAM)
     warn_of_gaps(landscape.loss, "loss", _PROGRAM, "The scripts leave them blank.")
-    _warn_of_losses_taken_for_missing(landscape.loss)
+    if taken_for_missing := int((landscape.loss <= 0).sum()):
+        warn_user(
+            f"{taken_for_missing} of {landscape.loss.size} points have a loss of 0 or less; they are written as they "
+            "are, but Li et al.'s plot_surface.py takes them for missing and would measure them again, and logarithmic "
+            "plots leave them out."
+        )
     directions, found = _directions(landscape), landscape.checkpoints
     direction_path = path.with_name(f"{path.stem}_directions.h5")
     images: Images = {path: _hdf5({"dir_file": direction_path.name if directions else "", **surface})}
@@ -90,9 +95,7 @@ def _surface(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
         if share in landscape.metrics and percent not in landscape.metrics:
             values[percent] = 100 * landscape[share]
     if landscape.y is None and "train_acc" not in values:
-        warn_user(
-            "the landscape has neither 'accuracy' nor 'train_acc', without which plot_1D.py stops.",
-        )
+        warn_user("the landscape has neither 'accuracy' nor 'train_acc', without which plot_1D.py stops.")
     return values
 
 
@@ -100,16 +103,6 @@ def _test_set(landscape: LandscapeData) -> str | None:
     """Returns the data set that is their test set; None where there is none, or nobody knows which."""
     others = other_datasets(landscape.metrics)
     return "test" if "test" in others else others[0] if len(others) == 1 else None
-
-
-def _warn_of_losses_taken_for_missing(loss: NDArray[Any]) -> None:
-    count = int((loss <= 0).sum())
-    if count:
-        warn_user(
-            f"{count} of {loss.size} points have a loss of 0 or less; they are written as they are, but Li et al.'s "
-            "plot_surface.py takes them for missing and would measure them again, and logarithmic plots leave them "
-            "out.",
-        )
 
 
 def _directions(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
@@ -122,9 +115,7 @@ def _directions(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
 def _vectors(file: CheckpointFile) -> dict[str, NDArray[Any]]:
     """Returns both directions as lists of all parameters in the network's order; frozen ones do not move."""
     if "parameters" not in file.metadata:
-        warn_user(
-            f"the directions in {file.label} are left out: the file does not say the order of the parameters.",
-        )
+        warn_user(f"the directions in {file.label} are left out: the file does not say the order of the parameters.")
         return {}
     parameters = json.loads(file.metadata["parameters"])
     vectors: dict[str, NDArray[Any]] = {}

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.users_code import warn_user
-
-from ..errors import LandscapeExportError
+from ..errors import LandscapeExportError, needing
 from ..grid.landscape_file import checkpoint_columns
 from ..meshes.path_mesh import PathLine, path_lines
 from ..meshes.space import Space
-from .formats import ExportFormat, Images, facts_in_space, raised
+from .formats import ExportFormat, Images, facts_in_space, raised, warn_of_checkpoints
 
 if TYPE_CHECKING:
     from ..grid.checkpoints import CheckpointsData
@@ -32,10 +30,8 @@ _HIDDEN = 2
 def vtk_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
     """Returns ``<stem>.vts`` and, where they exist, ``<stem>_checkpoints.vtp`` and ``<stem>_path.vtp``."""
     space = raised(landscape, metric, _PROGRAM)
-    try:
+    with needing("the format vtk", "pyvista", "summary-landscape[vtk]"):
         import pyvista
-    except ImportError as error:
-        raise ImportError("the format vtk needs pyvista: pip install 'summary-landscape[vtk]'") from error
     facts = json.dumps(facts_in_space(space, _units(space)), sort_keys=True)
     images: Images = {path: _image_of(_grid(pyvista, space, facts), "vtkXMLStructuredGridWriter")}
     found = landscape.checkpoints
@@ -79,11 +75,7 @@ def _lifted(space: Space, found: CheckpointsData) -> tuple[NDArray[Any], NDArray
     assert found.y is not None
     places = space.place(found.x, found.y, values)
     known = np.isfinite(places).all(axis=1)
-    if not known.all():
-        warn_user(
-            f"the checkpoints {found.number[~known].tolist()} are left out of {_PROGRAM}: their projected "
-            f"{space.metric} is no finite number.",
-        )
+    warn_of_checkpoints(found.number[~known], space.metric, _PROGRAM)
     rows = np.flatnonzero(known)
     return (rows, _sized(space, places[rows])) if len(rows) else None
 

@@ -13,7 +13,7 @@ from collectors.validation import wrong_type, wrong_value
 
 from ..drawing.look import Look
 from ..drawing.path import halo
-from ..drawing.sheet import Kind, Sheet, begin, shared_scale
+from ..drawing.sheet import Kind, Sheet, begin, nothing, shared_scale
 from ..drawing.texts import axis_label, metric_text, plain
 from ..grid.data import LandscapeData
 from ..grid.rises import Rise, chord_of, highest_rise
@@ -151,8 +151,4 @@ def _draw_way(sheet: Sheet, index: int, name: str, line: LandscapeData) -> None:
         ax.annotate("", (rise.at, rise.chord + rise.height), (rise.at, rise.chord), arrowprops=arrow, zorder=4)
 
 
-def _draw_alone(sheet: Sheet) -> None:
-    _draw_way(sheet, 0, "", sheet.landscape)
-
-
-BARRIERS = Kind("plot_barriers", _draw_alone, plane=False, count=8, size=(6.4, 4.4), paper_height=2.5, heights=True)
+BARRIERS = Kind("plot_barriers", nothing, plane=False, count=8, size=(6.4, 4.4), paper_height=2.5, heights=True)

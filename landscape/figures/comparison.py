@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from collectors.validation import check_bool
 
-from ..drawing.appearance import Appearance, draw_legend
+from ..drawing.canvas import Picture
 from ..drawing.curvature_sheet import begin_picture
-from ..drawing.fitting import settle
 from ..drawing.look import CurvatureLook
 from ..drawing.texts import plain
 
@@ -80,31 +79,19 @@ def plot_comparison(
         ValueError: an argument has a wrong value.
     """
     check_bool("networks", networks)
-    with begin_picture("plot_comparison", ax, look, 2.9) as (drawn, appearance, heading):
-        entries, bands = [], False
+    with begin_picture("plot_comparison", ax, look, 2.9) as page:
+        sheet = Picture(**page)
         for place, recipe in enumerate(comparison.recipes):
-            curves = comparison.curves(recipe)
-            if len(curves):
-                line, has_band = _draw_recipe(comparison, drawn, appearance, place, recipe, curves, networks)
-                entries.append(line)
-                bands = bands or has_band
-        _write(comparison, drawn, appearance, heading, whole=ax is None, bands=bands)
-        draw_legend(drawn, entries, appearance, outside=ax is None)
-        if ax is None:
-            settle(drawn.figure)
-    return drawn
+            _draw_recipe(sheet, comparison, place, recipe, networks)
+        _write(sheet, comparison)
+        sheet.finish()
+    return sheet.ax
 
 
-def _draw_recipe(
-    comparison: MeasuredComparison,
-    ax: Axes,
-    look: Appearance,
-    place: int,
-    recipe: str,
-    curves: Float64[np.ndarray, "networks points"],
-    networks: bool,
-) -> tuple[Any, bool]:
-    """Draws one recipe; returns its line for the legend, and whether it has a band."""
+def _draw_recipe(sheet: Picture, comparison: MeasuredComparison, place: int, recipe: str, networks: bool) -> None:
+    ax, look, curves = sheet.ax, sheet.appearance, comparison.curves(recipe)
+    if not len(curves):
+        return
     color = look.series[place % len(look.series)]
     dashes: Any = "-" if place < len(look.series) else (0, (5, 2))
     count, mean = len(curves), curves.mean(0)
@@ -114,31 +101,28 @@ def _draw_recipe(
         _, low, high = comparison.band(recipe)
         ax.fill_between(comparison.t, low, high, color=color, alpha=0.22, linewidth=0, zorder=1)
     size = 3.5 * look.factor
-    (line,) = ax.plot(
+    sheet.entries += ax.plot(
         comparison.t, mean, color=color, linestyle=dashes, linewidth=2 * look.factor, marker="o", markersize=size,
         zorder=4, label=f"{plain(recipe, _LONGEST)} ({count} network{'' if count == 1 else 's'})",
     )  # fmt: skip
-    return line, count >= _FEWEST
 
 
-def _write(
-    comparison: MeasuredComparison, ax: Axes, look: Appearance, heading: str | None, *, whole: bool, bands: bool
-) -> None:
-    known = comparison.attributes
-    if heading is None:
-        answers = comparison.table()
-        heading = "" if (whole and look.paper) or len(answers) > 1 else _HEADINGS.get(answers[0].verdict)
-        heading = plain(answers[0].verdict, 60) if heading is None else heading
+def _write(sheet: Picture, comparison: MeasuredComparison) -> None:
+    ax, look, known, usual = sheet.ax, sheet.appearance, comparison.attributes, ""
+    if sheet.heading is None and len(answers := comparison.table()) == 1:
+        verdict = answers[0].verdict
+        usual = _HEADINGS.get(verdict, plain(verdict, 60))
     count = known.get("num_samples")
     samples = "all samples" if count is None else f"{int(count):,} samples"
     each = "1 direction" if known["directions"] == 1 else f"{known['directions']} directions"
-    lines = [heading, f"mean over {each} ({plain(known['normalization'], 12)}), {samples}"]
-    if max(len(comparison.curves(recipe)) for recipe in comparison.recipes) == 1:
+    lines = [f"mean over {each} ({plain(known['normalization'], 12)}), {samples}"]
+    most = max(len(comparison.curves(recipe)) for recipe in comparison.recipes)
+    if most == 1:
         lines.append("one network of each says nothing about the recipes")
-    if bands:
+    if most >= _FEWEST:
         lines.append(f"band: {100 * float(known['confidence']):g} % interval of the mean")
-    size, between = look.text_size if look.paper or not whole else None, "\n" if look.paper else " "
-    ax.set_title("\n".join(line for line in lines if line), fontsize=size)
+    sheet.set_title(usual, lines, small=look.paper or not sheet.own)
+    between = "\n" if look.paper else " "
     ax.set_xlabel(f"distance from the network,{between}in lengths of the direction")
     ax.set_ylabel("rise of the loss")
     ax.axhline(0, color=look.soft, linewidth=0.8 * look.factor, zorder=0.5)

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from ..drawing.appearance import SMALLEST_TYPE, readable
 from ..drawing.look import Look
-from ..drawing.missing import draw_coarse_cells, draw_interpolated, draw_missing, edges, mark_measured, missing_kinds
+from ..drawing.missing import draw_coarse_cells, draw_interpolated, draw_missing, edges, mark_measured
 from ..drawing.path import Ink, annotate, draw_path, halo, path_pixels
 from ..drawing.placement import free
 from ..drawing.sheet import Kind, Sheet, draw_picture
+from ..scales.landscape_scale import missing_kinds
 from .minima import draw_minima, letter_pixels, minima_pixels
 
 if TYPE_CHECKING:

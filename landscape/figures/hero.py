@@ -15,7 +15,6 @@ from ..drawing.appearance import Appearance, choose_appearance, find_colormap
 from ..drawing.camera import best_camera, check_camera
 from ..drawing.canvas import check_size
 from ..drawing.look import Look, check_dimensions, check_look
-from ..drawing.missing import missing_kinds
 from ..drawing.path import sized
 from ..drawing.texts import (
     axis_label,
@@ -35,6 +34,7 @@ from ..meshes.space import choose_space
 from ..rendering.picture import Rendering
 from ..rendering.scene import Scene
 from ..rendering.surface import INTERPOLATIONS
+from ..scales.landscape_scale import missing_kinds
 from ..scales.levels import number_text
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ from workers.metric_names import MetricName
 
 from ..drawing.appearance import Appearance
 from ..drawing.look import Look
-from ..drawing.missing import coarse_text, edges, missing_kinds, runs
-from ..drawing.path import EDGE, PATH, RUN_COLORS, STAR, network_marks, origin_label, sized
+from ..drawing.missing import coarse_text, edges, runs
+from ..drawing.path import EDGE, PATH, STAR, network_marks, origin_label, run_color, sized
 from ..drawing.placement import free, most_telling
-from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Sheet, begin, shared_scale
-from ..drawing.texts import in_phrases, main_dataset, metric_text, plain, quantity_text, unit_of
+from ..drawing.sheet import Kind, Sheet, begin, shared_scale
+from ..drawing.texts import metric_text, plain, quantity_text
 from ..drawing.times import marked, numbered, strong_color
-from ..grid.differences import own_values, own_values_text
+from ..grid.differences import own_values
 from ..record.checks import PointStatus
 from ..scales.choosing import choose_scale
-from ..scales.landscape_scale import known
+from ..scales.landscape_scale import known, missing_kinds
 from ..scales.scale import Scale
 from .minima import draw_minima
 
@@ -266,14 +266,13 @@ def _draw_checkpoints(sheet: Sheet) -> None:
     if found is not None and metric in found.projected:
         values = sheet.scale.tall.held(found.projected[metric])
         for index, rows in enumerate(found.paths):
-            color = PATH if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
             name = plain(found.run_name(rows[0]), 32) or "checkpoints"
             if sheet.times is not None:
                 named += _draw_timed_checkpoints(sheet, rows, values, index, f"{name} (projected {called})")
                 continue
             sheet.entries += ax.plot(
-                found.x[rows], values[rows], linestyle="none", marker="D", markersize=5 * look.factor, color=color,
-                zorder=4, markeredgecolor="0.1", markeredgewidth=look.factor,
+                found.x[rows], values[rows], linestyle="none", marker="D", markersize=5 * look.factor, zorder=4,
+                color=run_color(index), markeredgecolor="0.1", markeredgewidth=look.factor,
                 label=f"{name} (projected {called})",
             )  # fmt: skip
             named += [(found.x[row], values[row], str(found.number[row])) for row in rows]
@@ -340,8 +339,7 @@ def _in_points(sheet: Sheet, x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.flo
 def _draw_own_values(sheet: Sheet, found: CheckpointsData) -> None:
     """Marks the own values that differ from the drawn ones, each joined to the mark on the curve; says why."""
     apart, ax, look = own_values(found, sheet.metric), sheet.ax, sheet.appearance
-    text = own_values_text(found, sheet.metric, unit_of(sheet.landscape), main_dataset(sheet.landscape))
-    if text is None:
+    if (text := sheet.own_values) is None:
         return
     rows, height_of = [value.row for value in apart], sheet.scale.tall.held
     heights = height_of([value.own for value in apart])
@@ -352,7 +350,7 @@ def _draw_own_values(sheet: Sheet, found: CheckpointsData) -> None:
     ax.plot(
         found.x[rows], heights, linestyle="none", marker="D", markersize=6 * look.factor,
         markerfacecolor="none", markeredgecolor=look.ink, markeredgewidth=1.2 * look.factor, zorder=5,
-        label="\n".join(in_phrases(plain(text, 240), OWN_VALUES_WIDTH)),
+        label=text,
     )  # fmt: skip
     sheet.entries += ax.get_lines()[-1:]
 

@@ -98,13 +98,11 @@ def find_row(curvature: MeasuredCurvature, number: int | None) -> int:
     check_int("number", number)
     rows = np.flatnonzero(curvature.number == number)
     if not len(rows) or rows[0] not in measured:
-        state = "is not in the file" if not len(rows) else PointStatus(int(curvature.status[rows[0]])).name.lower()
+        but = f"got {number}: it is not in the file"
+        if len(rows):
+            but = f"{number} is {PointStatus(int(curvature.status[rows[0]])).name.lower()}"
         listed = ", ".join(str(value) for value in curvature.number[measured]) or "none"
-        raise ValueError(
-            f"number must be that of a checkpoint whose curvature is measured ({listed}), but got {number}: it {state}."
-            if not len(rows)
-            else f"number must be that of a checkpoint whose curvature is measured ({listed}), but {number} is {state}."
-        )
+        raise ValueError(f"number must be that of a checkpoint whose curvature is measured ({listed}), but {but}.")
     return int(rows[0])
 
 

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from ..drawing.appearance import SMALLEST_TYPE, readable
 from ..drawing.camera import FLOOR, best_camera, feet_on_surface
 from ..drawing.look import Look
-from ..drawing.missing import blocks, coarse_entry, edges, missing_kinds, washed
+from ..drawing.missing import blocks, coarse_entry, edges, washed
 from ..drawing.occlusion import Relief
 from ..drawing.path import (
     DOT,
     EDGE,
     END,
     PATH,
-    RUN_COLORS,
     STAR,
     START,
     WIDTH,
@@ -27,6 +26,7 @@ from ..drawing.path import (
     end_number,
     network_marks,
     origin_label,
+    run_color,
     run_label,
     sized,
     timed_handle,
@@ -37,6 +37,7 @@ from ..drawing.texts import flat_note, metric_text, plain
 from ..drawing.times import Marked, marked, pieces, strong_color
 from ..sampling.coarse_cells import covering_points
 from ..scales.frame import span
+from ..scales.landscape_scale import missing_kinds
 from ..scales.levels import number_text
 
 if TYPE_CHECKING:
@@ -152,15 +153,11 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
     colors[:, :3] *= _shade(cells, sizes)[:, None]
     # Plateaus are in the same collection, which is drawn from back to front.
     flat, flat_colors, outlines = _plateaus(sheet, used, (low, high))
-    cells, colors, outlines = (
-        np.concatenate(pair) for pair in ((cells, flat), (colors, flat_colors), (colors, outlines))
-    )
+    pairs = ((cells, flat), (colors, flat_colors), (colors, outlines))
+    cells, colors, outlines = map(np.concatenate, pairs)
     if len(cells):
-        space.add_collection3d(
-            Poly3DCollection(
-                cells, facecolors=colors, edgecolors=outlines, linewidths=0.2, rasterized=len(cells) > 5000, zorder=2
-            )
-        )
+        style = {"facecolors": colors, "edgecolors": outlines, "linewidths": 0.2, "zorder": 2}
+        space.add_collection3d(Poly3DCollection(cells, rasterized=len(cells) > 5000, **style))
     alone = grid[np.isfinite(heights) & ~used]
     if len(alone):
         from ..drawing.surface_line import SurfaceLine
@@ -251,14 +248,11 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
                 numbers = found.number[rows]
                 sheet.dots.append(_draw_timed_run(add, relief, feet[rows], numbers, index, label, sheet))
                 sheet.entries.append(timed_handle(label, index, factor))
-        starts = [int(rows[0]) for rows in found.paths if len(rows) > 1 and np.isfinite(heights[rows[0]])]
-        if starts:
-            label = "start" + end_number(landscape, starts)
-            sheet.entries.append(add(feet[starts], label, 7, linestyle="none", **sized(START, factor)))
-        ends = [int(rows[-1]) for rows in found.paths if len(rows) > 1 and np.isfinite(heights[rows[-1]])]
-        if ends and sheet.times is not None:
-            label = "end" + end_number(landscape, ends)
-            sheet.entries.append(add(feet[ends], label, 7, linestyle="none", **sized(END, factor)))
+        for at, style, name in ((0, START, "start"), (-1, END, "end")):
+            ends = [int(rows[at]) for rows in found.paths if len(rows) > 1 and np.isfinite(heights[rows[at]])]
+            if ends and (name == "start" or sheet.times is not None):
+                label = name + end_number(landscape, ends)
+                sheet.entries.append(add(feet[ends], label, 7, linestyle="none", **sized(style, factor)))
         for row, style in network_marks(landscape):
             if np.isfinite(heights[row]):
                 mark = add(feet[[row]], plain(found.name[row], 32), 7, linestyle="none", **sized(style, factor))
@@ -270,13 +264,9 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
         place = np.column_stack([*sheet.frame.place([point.x], [point.y or 0.0]), [at_origin]])
         sheet.entries.append(add(place, origin_label(landscape), 8, linestyle="none", **star))
     if any(line.hidden().any() for line in drawn):
-        faint: dict[str, Any] = {
-            "color": PATH if sheet.times is None else strong_color(0),
-            "linewidth": 1.6 * factor,
-            "linestyle": DOTTED,
-            "alpha": FAINT,
-        }
-        sheet.entries.append(Line2D([], [], label="behind the surface", **faint))
+        color = PATH if sheet.times is None else strong_color(0)
+        faint: dict[str, Any] = {"linewidth": 1.6 * factor, "linestyle": DOTTED, "alpha": FAINT}
+        sheet.entries.append(Line2D([], [], label="behind the surface", color=color, **faint))
 
 
 def _draw_run(
@@ -288,7 +278,7 @@ def _draw_run(
 
     from ..drawing.surface_line import SurfaceArrows
 
-    color = PATH if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
+    color = run_color(index)
     stroke: dict[str, Any] = {"color": color, "linewidth": 1.6 * factor}
     dots: dict[str, Any] = {
         "color": color, "marker": "o", "markersize": 3.5 * factor, "markeredgecolor": EDGE,

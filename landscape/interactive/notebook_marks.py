@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..drawing.missing import edges
-from ..drawing.path import END, PATH, RUN_COLORS, STAR, START, network_marks
+from ..drawing.path import END, STAR, START, network_marks, run_color
 from ..drawing.texts import unit_of
 from ..drawing.times import RAMPS, Times, marked_text, path_times, strong_color
 from ..record.checks import PointStatus
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 
 # Plotly's names of matplotlib's marks.
-_SYMBOLS = {
-    "D": "diamond", "^": "triangle-up", "v": "triangle-down", "P": "cross", "X": "x", "h": "hexagon",
-}  # fmt: skip
+_SYMBOLS = {"D": "diamond", "^": "triangle-up", "v": "triangle-down", "P": "cross", "X": "x", "h": "hexagon"}
 # Pieces of the path between two checkpoints.
 _PIECES = 12
 _EDGE = {"color": "#1a1a1a", "width": 1}
@@ -54,12 +52,11 @@ def line_marks(view: MetricView) -> list[dict[str, Any]]:
     if found is not None and "loss" in found.projected:
         heights = scale.tall.heights(view.projected)
         for index, rows in enumerate(found.paths):
-            marker = {"symbol": "diamond", "size": 9, "color": _run_color(index, PATH)}
+            marker = {"symbol": "diamond", "size": 9, "color": run_color(index)}
             name = literal(found.run_name(rows[0]), 32) or "checkpoints"
             traces.append(_mark(f"{name} (projected)", found.x[rows], heights[rows], marker) | _hover_of(view, rows))
         for row, marker in _network_marks(landscape):
-            rows = np.array([row])
-            name = literal(found.name[row], 32)
+            rows, name = np.array([row]), literal(found.name[row], 32)
             traces.append(_mark(f"{name} (projected)", found.x[rows], heights[rows], marker) | _hover_of(view, rows))
     height = scale.tall.heights(np.array([point.metrics.get(view.metric, np.nan)]))
     return [*traces, _mark(_origin_name(landscape), [point.x], height, _STAR)]
@@ -105,7 +102,7 @@ def _run_marks(
     found, times = landscape.checkpoints, path_times([landscape])
     assert found is not None
     assert found.y is not None
-    xs, ys, color = found.x[rows], found.y[rows], _run_color(index, "white")
+    xs, ys, color = found.x[rows], found.y[rows], run_color(index, "white")
     draped = _draped(landscape, xs, ys, feet, heights)
     name = literal(found.run_name(rows[0]), 32)
     if times is not None and len(rows) > 1:
@@ -120,7 +117,7 @@ def _run_marks(
         },
         {
             "type": "scatter3d", "mode": "lines", "x": x, "y": y, "z": z, **_SILENT,
-            "line": {"color": _run_color(index, PATH), "width": 4},
+            "line": {"color": run_color(index), "width": 4},
         },
         {
             "type": "scatter3d", "mode": "markers", "x": xs, "y": ys, "z": feet, "showlegend": False, **about,
@@ -222,10 +219,6 @@ def _end_marks(xs: NDArray[Any], ys: NDArray[Any], *, shown: bool) -> list[dict[
     start = {"symbol": "square", "size": 9, "color": START["color"]}
     pair = [_mark("start", xs[:1], ys[:1], start), _mark("end", xs[-1:], ys[-1:], end)]
     return [trace | {"showlegend": shown} for trace in pair]
-
-
-def _run_color(index: int, first: str) -> str:
-    return first if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
 
 
 def _network_marks(landscape: LandscapeData) -> list[tuple[int, dict[str, Any]]]:

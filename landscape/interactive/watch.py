@@ -269,17 +269,9 @@ class WatchServer(ThreadingHTTPServer):
             facts, name, text = map(html.escape, (chart.facts(record), self.file_name, progress.text))
             again = "" if is_done else f'<meta http-equiv="refresh" content="{_SECONDS_OF_PAGE}">\n'
             return _PAGE.format(refresh=again, name=name, progress=text, picture=picture, facts=facts).encode()
-        shown = [] if record is None else [record]
-        heading = self.file_name if record is None else None
-        page = page_html(
-            shown,
-            script=SCRIPT_NAME,
-            live=asdict(progress),
-            heading=heading,
-            aspect=self.aspect,
-            camera=self.camera,
-        )
-        return page.encode()
+        shown, heading = ([], self.file_name) if record is None else ([record], None)
+        options: dict[str, Any] = {"aspect": self.aspect, "camera": self.camera, "heading": heading}
+        return page_html(shown, script=SCRIPT_NAME, live=asdict(progress), **options).encode()
 
     def progress(self, known: str) -> bytes:
         """Returns the file's state, and its contents if the caller knows another version."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..drawing.appearance import THEMES, readable
 from ..drawing.camera import FLOOR, Camera
 from ..drawing.path import EDGE
-from ..errors import LandscapeRenderingError
+from ..errors import LandscapeRenderingError, needing
 from ..meshes.path_mesh import Mark, PathLine, path_lines, path_marks
 from ..meshes.space import Space
 from ..meshes.surface_mesh import surface_mesh
@@ -60,7 +60,8 @@ class Scene:
 
     def render(self, camera: Camera) -> UInt8[np.ndarray, "height width 4"]:
         """Returns the picture from a camera's direction, as near as shows all, before a clear background."""
-        pyvista = _pyvista()
+        with needing("plot_hero", "pyvista", "summary-landscape[vtk]"):
+            import pyvista
         with pyvista.vtk_verbosity("off"):
             _check_driver()
             plotter = pyvista.Plotter(off_screen=True, window_size=list(self.pixels), lighting="none")
@@ -249,14 +250,6 @@ def viewpoint(
         across.append((first - last) / 2)
         away.append((first + last) / (2 * tangent))
     return across[0] * right + across[1] * up - max(away) * forward, forward
-
-
-def _pyvista() -> Any:
-    try:
-        import pyvista
-    except ImportError as error:
-        raise ImportError("plot_hero needs pyvista: pip install 'summary-landscape[vtk]'") from error
-    return pyvista
 
 
 def _check_driver() -> None:

@@ -11,11 +11,7 @@ from numpy.typing import NDArray
 
 from collectors.validation import check_choice, wrong_type, wrong_value
 
-from .levels import (
-    Levels,
-    check_levels,
-    number_text,
-)
+from .levels import Levels, check_levels, number_text
 from .scale import EXTREME, Scale, beyond, place_levels
 
 if TYPE_CHECKING:

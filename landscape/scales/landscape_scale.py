@@ -107,6 +107,17 @@ def known(values: NDArray[Any], status: NDArray[Any]) -> NDArray[Any]:
     return np.where(there, values, np.nan)
 
 
+def missing_kinds(
+    values: NDArray[Any], status: NDArray[Any], coarse: NDArray[Any] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Returns where each kind of missing value occurs, by kind; arrays of the grid's shape."""
+    pending, failed = status == PointStatus.PENDING, status == PointStatus.FAILED
+    kinds = {"pending": pending, "failed": failed, "not finite": ~np.isfinite(values) & ~pending & ~failed}
+    if coarse is not None:
+        kinds["pending"] = pending & np.isnan(coarse)
+    return {kind: where for kind, where in kinds.items() if where.any()}
+
+
 def path_values(landscape: LandscapeData, metric: str) -> NDArray[Any]:
     """Returns values of projected checkpoints, of the origin and, on a line, own values that differ; shape (k,)."""
     found, origin = landscape.checkpoints, landscape.origin.metrics.get(metric, np.nan)

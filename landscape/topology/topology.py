@@ -14,9 +14,8 @@ from collectors.validation import check_float, check_int, wrong_type, wrong_valu
 from workers.metric_names import MetricName
 
 from ..grid.data import LOSS_ERROR
-from ..record.checks import PointStatus
 from ..scales.choosing import is_flat
-from ..scales.landscape_scale import known
+from ..scales.landscape_scale import known, missing_kinds
 from .merging import find_basins, merge
 
 if TYPE_CHECKING:
@@ -206,7 +205,7 @@ def find_topology(landscape: LandscapeData, metric: str = "loss", persistence: f
         merge_tree=merging.tree,
         persistence=least,
         parts=int((basins.saddle < 0).sum()),
-        excluded=_excluded(landscape, values),
+        excluded={kind: int(where.sum()) for kind, where in missing_kinds(values, landscape.status).items()},
         flat=level,
     )
 
@@ -256,10 +255,3 @@ def _surroundings(values: NDArray[np.float64], point: int) -> dict[str, Any]:
         "at_edge": any(size > 1 and part in (0, size - 1) for part, size in zip(index, values.shape, strict=True)),
         "beside_gap": bool(np.isnan(values[around]).any()),
     }
-
-
-def _excluded(landscape: LandscapeData, values: NDArray[np.float64]) -> dict[str, int]:
-    gaps, status = np.isnan(values), landscape.status
-    kinds = {"pending": status == PointStatus.PENDING, "failed": status == PointStatus.FAILED}
-    kinds["not finite"] = gaps & ~kinds["pending"] & ~kinds["failed"]
-    return {kind: int(where.sum()) for kind, where in kinds.items() if where.any()}
