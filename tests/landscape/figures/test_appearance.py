@@ -14,22 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
+from landscape import figures
 from landscape.drawing.appearance import choose_appearance, readable
-from landscape.figures import (
-    choose_scale,
-    figure_pixels,
-    plot_contour,
-    plot_contour_lines,
-    plot_difference,
-    plot_heatmap,
-    plot_multiples,
-    plot_profile,
-    plot_surface,
-    save_figure,
-)
 from landscape.landscape import Landscape
 
-PLANES = [plot_contour, plot_contour_lines, plot_heatmap, plot_surface]
+PLANES = [figures.plot_contour, figures.plot_contour_lines, figures.plot_heatmap, figures.plot_surface]
 WIDTHS = {
     "paper": (3.4, 7.0),
     "neurips": (5.5, 5.5),
@@ -41,12 +30,12 @@ WIDTHS = {
 
 def drawn(style, kind, **look):
     if kind == "profile":
-        return plot_profile(build_line([3.0, 1.0, 0.2, 1.5, 4.0]), style=style, **look)
+        return figures.plot_profile(build_line([3.0, 1.0, 0.2, 1.5, 4.0]), style=style, **look)
     if kind == "multiples":
-        return plot_multiples([build(), build(network="B")], style=style, **look)[0]
+        return figures.plot_multiples([build(), build(network="B")], style=style, **look)[0]
     if kind == "difference":
-        return plot_difference(build(), build(network="B"), style=style, **look)
-    return (plot_surface if kind == "surface" else plot_contour)(build(), style=style, **look)
+        return figures.plot_difference(build(), build(network="B"), style=style, **look)
+    return (figures.plot_surface if kind == "surface" else figures.plot_contour)(build(), style=style, **look)
 
 
 def sizes_of_type(figure):
@@ -72,27 +61,27 @@ class TestThemes:
             assert len(words) > 6
             for text in words:
                 assert abs(brightness(text.get_color()) - page) > 0.6, text
-            corner = figure_pixels(ax, dpi=30)[0, 0]
+            corner = figures.figure_pixels(ax, dpi=30)[0, 0]
             assert abs(corner.mean() / 255 - page) < 0.02
 
     def test_without_a_theme_the_users_settings_rule(self):
         with matplotlib.rc_context({"figure.facecolor": "#000022", "text.color": "yellow"}):
-            ax = plot_contour(Landscape(build()))
+            ax = figures.plot_contour(Landscape(build()))
         assert to_hex(ax.figure.get_facecolor()) == "#000022"
         assert ax.title.get_color() == "yellow"
-        assert plot_contour(Landscape(build()), theme="light").figure.get_facecolor() == (1, 1, 1, 1)
+        assert figures.plot_contour(Landscape(build()), theme="light").figure.get_facecolor() == (1, 1, 1, 1)
 
     def test_foreign_axes_choose_the_theme(self):
         data = build_unfinished()
         for background, ink in (("white", "#111111"), ("#101010", "#ececec")):
             ax = Figure().add_subplot(facecolor=background)
-            assert line(plot_contour_lines(Landscape(data), ax), "trajectory").get_color() == ink
+            assert line(figures.plot_contour_lines(Landscape(data), ax), "trajectory").get_color() == ink
 
     def test_settings_are_the_users_again(self):
         before = {name: value for name, value in matplotlib.rcParams.items() if name != "backend"}
-        plot_contour(Landscape(build()), theme="dark", style="paper", font="serif")
+        figures.plot_contour(Landscape(build()), theme="dark", style="paper", font="serif")
         with pytest.raises(KeyError):
-            plot_contour(Landscape(build()), theme="dark", metric="nothing")
+            figures.plot_contour(Landscape(build()), theme="dark", metric="nothing")
         assert {name: value for name, value in matplotlib.rcParams.items() if name != "backend"} == before
 
     @pytest.mark.parametrize(
@@ -106,8 +95,8 @@ class TestThemes:
         ],
     )
     def test_unknown_names(self, arguments, error, message):
-        for plot in (*PLANES, plot_profile):
-            landscape = Landscape(build_line([1, 2]) if plot is plot_profile else build())
+        for plot in (*PLANES, figures.plot_profile):
+            landscape = Landscape(build_line([1, 2]) if plot is figures.plot_profile else build())
             with pytest.raises(error, match=message):
                 plot(landscape, **arguments)
 
@@ -126,13 +115,13 @@ class TestThemes:
 
 
 class TestPaper:
-    @pytest.mark.parametrize("plot", [*PLANES, plot_profile])
+    @pytest.mark.parametrize("plot", [*PLANES, figures.plot_profile])
     def test_fits_a_column_with_type_of_six_to_eight_points(self, plot):
-        landscape = Landscape(build_line([1, 5, 2]) if plot is plot_profile else build())
+        landscape = Landscape(build_line([1, 5, 2]) if plot is figures.plot_profile else build())
         ax = plot(landscape, style="paper")
         assert ax.figure.get_size_inches()[0] == 3.4
         assert ax.get_title() == ""
-        save_figure(ax, io.BytesIO())
+        figures.save_figure(ax, io.BytesIO())
         sizes = sizes_of_type(ax.figure)
         assert min(sizes) >= 5.6
         assert max(sizes) <= 8.0
@@ -146,12 +135,12 @@ class TestPaper:
                     assert box.x1 < page.x1 + 1, text
 
     def test_what_is_special_about_the_data_stays(self):
-        title = plot_contour(Landscape(build_unfinished()), style="paper").get_title()
+        title = figures.plot_contour(Landscape(build_unfinished()), style="paper").get_title()
         assert title == "208 of 320 points measured so far,\n32 interpolated"
 
     @pytest.mark.parametrize(("font", "face"), [("sans", b"DejaVuSans"), ("serif", b"STIX")])
     def test_all_type_is_in_the_pdf_as_outlines(self, tmp_path, font, face):
-        save_figure(drawn("icml", "contour", font=font), tmp_path / "a.pdf")
+        figures.save_figure(drawn("icml", "contour", font=font), tmp_path / "a.pdf")
         raw = (tmp_path / "a.pdf").read_bytes()
         streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", raw, re.DOTALL)
         whole = raw + b"".join(zlib.decompress(item) for item in streams if item[:1] == b"x")
@@ -162,7 +151,7 @@ class TestPaper:
         assert b"/Type3" not in whole
 
     def test_svg_is_vector_graphics(self, tmp_path):
-        save_figure(plot_contour(Landscape(build()), style="paper"), tmp_path / "a.svg")
+        figures.save_figure(figures.plot_contour(Landscape(build()), style="paper"), tmp_path / "a.svg")
         text = (tmp_path / "a.svg").read_text()
         # The gradients of the colour bar and of the path's time alone are images.
         assert text.count("<image") == 2
@@ -173,22 +162,22 @@ class TestSharedScale:
     @pytest.mark.slow
     def test_two_pictures_on_one_scale(self):
         data = build()
-        scale = choose_scale(np.array([0.001, 1000.0]), "log")
+        scale = figures.choose_scale(np.array([0.001, 1000.0]), "log")
         for plot in PLANES:
             draw(plot(Landscape(data), scale=scale))
-        mesh = plot_heatmap(Landscape(data), scale=scale).collections[0]
+        mesh = figures.plot_heatmap(Landscape(data), scale=scale).collections[0]
         assert (mesh.norm.vmin, mesh.norm.vmax) == (0.001, 1000)
 
     def test_it_has_its_levels_already(self):
         with pytest.raises(ValueError, match="scale is a Scale, which has its levels and its clip already"):
-            plot_contour(Landscape(build()), scale=choose_scale(np.array([1.0, 9])), levels=5)
+            figures.plot_contour(Landscape(build()), scale=figures.choose_scale(np.array([1.0, 9])), levels=5)
 
 
 @pytest.mark.parametrize("plot", PLANES)
 def test_parts_of_a_figure_can_be_drawn_on(plot):
     figure = Figure()
     part = figure.subfigures(1, 2)[1]
-    ax = part.add_subplot(projection="3d" if plot is plot_surface else None)
+    ax = part.add_subplot(projection="3d" if plot is figures.plot_surface else None)
     assert plot(Landscape(build()), ax, theme="dark", style="paper") is ax
     draw(ax)
 
@@ -204,7 +193,7 @@ def test_as_wide_as_the_venue_asks_in_type_of_at_least_6_points(style, kind):
         assert min(sizes_of_type(figure)) >= 12
         assert figure.get_figheight() <= 7.5
     picture = io.BytesIO()
-    save_figure(figure, picture, dpi=100)
+    figures.save_figure(figure, picture, dpi=100)
     with Image.open(picture) as image:
         assert abs(image.width / 100 - WIDTHS[style][kind == "multiples"]) <= 0.01
 
@@ -226,11 +215,11 @@ def test_serif_has_every_letter(kind):
 def test_the_description_is_in_each_kind_of_file(tmp_path):
     ax = drawn("paper", "contour")
     for name in ("a.png", "a.svg", "a.pdf"):
-        save_figure(ax, tmp_path / name, description="A valley that bends.")
+        figures.save_figure(ax, tmp_path / name, description="A valley that bends.")
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.info["Description"] == "A valley that bends."
     assert "A valley that bends." in (tmp_path / "a.svg").read_text()
     assert b"A valley that bends." in (tmp_path / "a.pdf").read_bytes()
     with pytest.raises(TypeError, match=r"^description must be a str or None"):
-        save_figure(ax, tmp_path / "b.png", description=3)
+        figures.save_figure(ax, tmp_path / "b.png", description=3)
     assert not (tmp_path / "b.png").exists()

@@ -10,19 +10,9 @@ from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.colors import to_rgb
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
-from landscape import Landscape
+from landscape import Landscape, figures
 from landscape.drawing.missing import blocks
 from landscape.exchange import export_landscape
-from landscape.figures import (
-    plot_contour,
-    plot_contour_lines,
-    plot_difference,
-    plot_heatmap,
-    plot_multiples,
-    plot_profile,
-    plot_surface,
-    save_figure,
-)
 from landscape.record.checks import PointStatus
 from landscape.sampling.coarse_cells import coarse_values, covering_points
 
@@ -42,7 +32,7 @@ def meshes(ax):
     return found
 
 
-@pytest.mark.parametrize("function", [plot_contour, plot_heatmap])
+@pytest.mark.parametrize("function", [figures.plot_contour, figures.plot_heatmap])
 def test_exact_cells_keep_their_colours_and_coarse_ones_are_washed_out_and_hatched(function):
     data = plane()
     ax = function(Landscape(data), theme="light")
@@ -72,7 +62,7 @@ def test_exact_cells_keep_their_colours_and_coarse_ones_are_washed_out_and_hatch
 
 def test_no_line_runs_through_what_is_not_measured():
     data = plane(900)
-    ax = plot_contour(Landscape(data), scale="linear")
+    ax = figures.plot_contour(Landscape(data), scale="linear")
     lines = contour_lines(ax)
     vertices = np.concatenate([path.vertices for path in lines.get_paths()])
     assert len(vertices) > 20
@@ -92,7 +82,7 @@ def test_a_point_without_a_number_fills_nothing(bad):
     if bad == "failed":
         data.status.flat[lost] = PointStatus.FAILED
     data.metrics["loss"].flat[lost] = np.nan if bad == "failed" else np.inf
-    ax = plot_heatmap(Landscape(data))
+    ax = figures.plot_heatmap(Landscape(data))
     _, shown = meshes(ax)[1]
     np.testing.assert_array_equal(shown, (points >= 0) & (points != lost))
     count = int((points == lost).sum())
@@ -102,13 +92,13 @@ def test_a_point_without_a_number_fills_nothing(bad):
 def test_colours_are_chosen_from_measured_values_alone():
     data = plane()
     measured = data.status == PointStatus.MEASURED
-    first = plot_heatmap(Landscape(data)).collections[0].norm
+    first = figures.plot_heatmap(Landscape(data)).collections[0].norm
     values = data.metrics["loss"][measured]
     assert (first.vmin, first.vmax) == (values.min(), values.max())
 
 
 def test_lines_on_the_bare_page_have_coarse_colours_and_a_bar():
-    ax = plot_contour_lines(Landscape(plane()))
+    ax = figures.plot_contour_lines(Landscape(plane()))
     ((_, shown),) = meshes(ax)
     assert shown.sum() == 1568
     assert any(axes.get_ylabel().startswith("loss") for axes in ax.figure.axes)
@@ -121,7 +111,7 @@ def corners_of(cells):
 
 def test_a_surface_has_flat_washed_plateaus():
     data = plane()
-    ax = plot_surface(Landscape(data), scale="linear", theme="light")
+    ax = figures.plot_surface(Landscape(data), scale="linear", theme="light")
     (cells,) = [item for item in ax.collections if isinstance(item, Poly3DCollection)]
     corners = corners_of(cells)
     assert len(corners) >= 32
@@ -140,7 +130,7 @@ def test_a_surface_has_flat_washed_plateaus():
 
 
 def test_where_the_surface_itself_is_known_there_is_no_plateau():
-    whole = plot_surface(Landscape(plane(1600)))
+    whole = figures.plot_surface(Landscape(plane(1600)))
     (cells,) = [item for item in whole.collections if isinstance(item, Poly3DCollection)]
     assert len(corners_of(cells)) == 39 * 39
     assert not any("coarse" in text for text in legend_texts(whole))
@@ -148,7 +138,7 @@ def test_where_the_surface_itself_is_known_there_is_no_plateau():
 
 def test_a_profile_has_dotted_steps():
     data = begun(build_line(0.05 + np.linspace(-1.2, 1, 101) ** 2), 30)
-    ax = plot_profile(Landscape(data))
+    ax = figures.plot_profile(Landscape(data))
     (steps,) = [item for item in ax.collections if isinstance(item, LineCollection) and "coarse" in item.get_label()]
     segments = np.array(steps.get_segments())
     shown = coarse_values(data.metrics["loss"], data.status)
@@ -159,14 +149,14 @@ def test_a_profile_has_dotted_steps():
 
 
 def test_multiples_share_one_entry():
-    axes = plot_multiples([Landscape(plane()), Landscape(plane(160))])
+    axes = figures.plot_multiples([Landscape(plane()), Landscape(plane(160))])
     assert legend_texts(axes[0]).count(LABEL) == 1
     assert [ax.get_title().split("\n")[-1].split(" (")[0] for ax in axes] == ["2 % measured", "10 % measured"]
 
 
 def test_a_difference_is_coarse_where_either_is_pending():
     first, second = plane(), plane(1600)
-    ax = plot_difference(Landscape(first), Landscape(second), scale="linear")
+    ax = figures.plot_difference(Landscape(first), Landscape(second), scale="linear")
     _, shown = meshes(ax)[1]
     assert shown.sum() == 1568
 
@@ -176,8 +166,8 @@ def test_it_is_for_looking_at_alone(tmp_path):
     data = plane()
     before = copy.deepcopy(data)
     landscape = Landscape(data)
-    for function in (plot_contour, plot_heatmap, plot_surface):
-        save_figure(function(landscape), io.BytesIO(), dpi=30)
+    for function in (figures.plot_contour, figures.plot_heatmap, figures.plot_surface):
+        figures.save_figure(function(landscape), io.BytesIO(), dpi=30)
     np.testing.assert_array_equal(data.metrics["loss"], before.metrics["loss"])
     np.testing.assert_array_equal(data.status, before.status)
     pending = tuple(np.argwhere(data.status == PointStatus.PENDING)[100])
@@ -201,7 +191,7 @@ def test_rectangles_cover_each_cell_once():
 
 
 def test_dark_pages_wash_towards_dark():
-    ax = plot_heatmap(Landscape(plane()), theme="dark")
+    ax = figures.plot_heatmap(Landscape(plane()), theme="dark")
     (exact, _), (coarse, shown) = meshes(ax)
     points = covering_points(plane().status)
     expected = 0.55 * exact.reshape(-1, 4)[points[shown]][:, :3] + 0.45 * np.array(to_rgb("#14171c"))

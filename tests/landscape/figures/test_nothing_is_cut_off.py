@@ -13,19 +13,7 @@ from curvature_cases import build_curvature, leave_out
 from figure_cases import build, build_line, build_unfinished
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from landscape.figures import (
-    figure_pixels,
-    plot_contour,
-    plot_contour_lines,
-    plot_difference,
-    plot_heatmap,
-    plot_multiples,
-    plot_profile,
-    plot_sharpness,
-    plot_spectrum,
-    plot_surface,
-    walk_frames,
-)
+from landscape import figures
 from landscape.record.attributes import SamplingReport
 from landscape.record.checks import PointStatus
 
@@ -39,18 +27,20 @@ NAMES = {
     "title": {"title": "A title in many words, which says more about the network than any axis could hold"},
 }
 PLANES = {
-    "contour": plot_contour,
-    "lines": plot_contour_lines,
-    "heatmap": plot_heatmap,
-    "surface": plot_surface,
-    "difference": lambda data, **look: plot_difference(data, build(data.loss * 0.7, **NAMES["title"]), **look),
-    "two contours": lambda data, **look: plot_multiples([data, build(**NAMES["title"])], **look)[0],
-    "four surfaces": lambda data, **look: plot_multiples([data, build(), data, build()], kind="surface", **look)[0],
+    "contour": figures.plot_contour,
+    "lines": figures.plot_contour_lines,
+    "heatmap": figures.plot_heatmap,
+    "surface": figures.plot_surface,
+    "difference": lambda data, **look: figures.plot_difference(data, build(data.loss * 0.7, **NAMES["title"]), **look),
+    "two contours": lambda data, **look: figures.plot_multiples([data, build(**NAMES["title"])], **look)[0],
+    "four surfaces": lambda data, **look: figures.plot_multiples(
+        [data, build(), data, build()], kind="surface", **look
+    )[0],
 }
 LINES = {
-    "profile": plot_profile,
-    "profile with others": lambda data, **look: plot_profile(data, others=["accuracy", "loss_stderr"], **look),
-    "three profiles": lambda data, **look: plot_multiples([data, data, data], **look)[0],
+    "profile": figures.plot_profile,
+    "profile with others": lambda data, **look: figures.plot_profile(data, others=["accuracy", "loss_stderr"], **look),
+    "three profiles": lambda data, **look: figures.plot_multiples([data, data, data], **look)[0],
 }
 REPORT = SamplingReport(
     tolerance=0.01, relative=False, measured=40, interpolated=59, rounds=3, estimated_error=0.012, checks=1, held_out=8,
@@ -123,7 +113,7 @@ def check(ax, where):
             assert each is other or not covered, f"{where}: a title covers other axes"
         for (_, one), (_, two) in itertools.combinations(titles, 2):
             assert not one.overlaps(two), f"{where}: two titles overlap"
-    check_border(figure_pixels(ax, dpi=100), where)
+    check_border(figures.figure_pixels(ax, dpi=100), where)
 
 
 def check_border(pixels, where):
@@ -173,8 +163,8 @@ def curvature_picture(kind, name, style):
     found.residuals[9], found.converged[9] = 3.0, 0
     more = {"style": style[0], "theme": style[1], "title": NAMES[name].get("title")}
     if kind == "sharpness":
-        return plot_sharpness(found, learning_rate=0.05, **more)
-    return plot_spectrum(found, **more)
+        return figures.plot_sharpness(found, learning_rate=0.05, **more)
+    return figures.plot_spectrum(found, **more)
 
 
 @pytest.mark.slow
@@ -194,5 +184,5 @@ def test_pictures_of_curvature_lie_inside_the_figure_always(kind):
 
 @pytest.mark.parametrize(("kind", "name"), [("contour", "long"), ("surface", "title"), ("surface", "short")])
 def test_frames_of_an_animation_are_whole(kind, name):
-    (frame, _) = walk_frames(landscape("interpolated", line=False, **NAMES[name]), kind, seconds=0.1, rate=20)
+    (frame, _) = figures.walk_frames(landscape("interpolated", line=False, **NAMES[name]), kind, seconds=0.1, rate=20)
     check_border(frame, f"animation, {kind}, {name}")

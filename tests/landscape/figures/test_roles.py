@@ -5,20 +5,12 @@ import pytest
 from figure_cases import build, draw, legend_texts, line, texts
 from who_is_there import with_ends, with_networks, with_runs
 
+from landscape import figures
 from landscape.drawing.texts import axis_label, title
-from landscape.figures import (
-    plot_contour,
-    plot_contour_lines,
-    plot_heatmap,
-    plot_multiples,
-    plot_profile,
-    plot_surface,
-    walk_frames,
-)
 from landscape.landscape import Landscape
 
-FLAT = [plot_contour, plot_contour_lines, plot_heatmap]
-PLANES = [*FLAT, plot_surface]
+FLAT = [figures.plot_contour, figures.plot_contour_lines, figures.plot_heatmap]
+PLANES = [*FLAT, figures.plot_surface]
 
 
 def lengths(ax):
@@ -52,7 +44,7 @@ class TestNetworks:
     def test_a_network_outside_the_picture_is_said_to_be_so(self):
         data = with_networks()
         data.checkpoints.x[1] = 99
-        assert r"Adam \$x_1\$ (outside)" in legend_texts(plot_contour(Landscape(data)))
+        assert r"Adam \$x_1\$ (outside)" in legend_texts(figures.plot_contour(Landscape(data)))
 
     def test_titles_and_axes_have_their_names(self):
         data = with_networks()
@@ -62,7 +54,7 @@ class TestNetworks:
 
     @pytest.mark.slow
     def test_the_ends_of_a_line_have_their_names(self):
-        ax = plot_profile(Landscape(with_ends()))
+        ax = figures.plot_profile(Landscape(with_ends()))
         assert {text.get_text() for text in ax.texts} == {"SGD", r"Adam \$x_1\$"}
         assert {"SGD", r"Adam \$x_1\$ (projected loss)"} <= set(legend_texts(ax))
         assert line(ax, "SGD").get_xydata().tolist() == [[0, 2]]
@@ -70,7 +62,7 @@ class TestNetworks:
 
     def test_they_have_no_walk(self):
         with pytest.raises(ValueError, match="needs a run's path of at least two checkpoints"):
-            next(walk_frames(Landscape(with_networks())))
+            next(figures.walk_frames(Landscape(with_networks())))
 
 
 class TestRuns:
@@ -85,23 +77,23 @@ class TestRuns:
         assert paths[0].get_linestyle() != paths[1].get_linestyle()
 
     def test_on_a_surface_too(self):
-        ax = plot_surface(Landscape(with_runs()))
+        ax = figures.plot_surface(Landscape(with_runs()))
         said = legend_texts(ax)
         assert said[:4] == ["SGD (projected loss)", "Adam (projected loss)", "start (epoch 0)", "EMA"]
         assert "final weights of SGD (epoch 20)" in said
         assert [len(line(ax, f"{name} (projected").get_data_3d()[0]) for name in ("SGD", "Adam")] == [5, 8]
 
     def test_the_longest_path_is_walked_and_named(self):
-        frames = list(walk_frames(Landscape(with_runs()), seconds=0.1, rate=20))
+        frames = list(figures.walk_frames(Landscape(with_runs()), seconds=0.1, rate=20))
         assert len(frames) == 2
         assert np.abs(frames[0].astype(int) - frames[1]).max() > 100
 
     def test_a_single_checkpoint_is_no_path(self):
-        ax = plot_contour(Landscape(build(points=1)))
+        ax = figures.plot_contour(Landscape(build(points=1)))
         assert legend_texts(ax) == ["final weights (epoch 3)", "final weights (epoch 3)"]
 
     def test_pictures_side_by_side_keep_who_is_who(self):
-        axes = plot_multiples([Landscape(with_runs()), Landscape(with_networks())])
+        axes = figures.plot_multiples([Landscape(with_runs()), Landscape(with_networks())])
         said = legend_texts(axes[0])
         # A path and a star have the name SGD.
         assert said.count("SGD") == 2
