@@ -14,8 +14,9 @@ from pathlib import Path
 from unittest import mock
 
 from places import ROOT
+from typer.testing import CliRunner
 
-from landscape.cli import main
+from landscape.cli import app, main
 
 
 def command(*arguments, folder, check=True, environment=(), encoding="utf-8"):
@@ -41,6 +42,14 @@ def command(*arguments, folder, check=True, environment=(), encoding="utf-8"):
     said, told = (stream.buffer.getvalue().decode(encoding) for stream in (out, errors))
     assert not check or status == 0, told
     return subprocess.CompletedProcess(typed, status, said, told)
+
+
+def invoke(*arguments):
+    """Returns what typer's own runner says of a command; what ended it is raised, as ``main`` gets it."""
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    if result.exception is not None:
+        raise result.exception
+    return result
 
 
 @contextlib.contextmanager

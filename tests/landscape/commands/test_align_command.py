@@ -1,18 +1,18 @@
 """``landscape align``: the same weights as in Python, from what is typed."""
 
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from command_line import invoke
 from examples import train_run
 from places import SUPPORT
 from torch import nn
-from typer.testing import CliRunner
 
 from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import CheckpointFile
-from landscape.cli import app
 from landscape.errors import LandscapeWriteError
 from landscape.paths.alignment import align
 
@@ -54,16 +54,12 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def typed(*arguments):
-    result = CliRunner().invoke(app, ["align", *map(str, arguments)])
-    if result.exception is not None:
-        raise result.exception
-    return result.stdout
+typed = partial(invoke, "align")
 
 
 @pytest.mark.parametrize("function", ["pair", "own"])
 def test_files(folder, function):
-    said = typed("a.pt", "b.pt", "--function", f"align_callbacks:{function}", "-o", "aligned.safetensors")
+    said = typed("a.pt", "b.pt", "--function", f"align_callbacks:{function}", "-o", "aligned.safetensors").stdout
     from align_callbacks import inputs, network
 
     expected = align(folder / "b.pt", to=folder / "a.pt", network=network(), example=inputs)

@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 import typer
-from command_line import command
+from command_line import command, invoke
 from examples import BatchNormNetwork, train_run
 from landscape_examples import build
 from places import SUPPORT
-from typer.testing import CliRunner
 from waiting import PATIENCE, Gate
 
 from landscape import Landscape
-from landscape.cli import _warnings_shown_once, app
+from landscape.cli import _warnings_shown_once
 from landscape.commands.arguments import interruptible
 from landscape.grid.landscape_file import landscape_bytes, write_landscape
 from landscape.record.checks import PointStatus
@@ -117,20 +116,18 @@ def test_a_landscape_is_refined_and_widened_by_its_file_alone(folder, tmp_path, 
     monkeypatch.chdir(folder)
     middle = finer.x[2]
     limits = f"--limits={finer.x[0] - 0.01},{middle},{finer.y[0]},{finer.y[-1] + 0.01}"
-    result = CliRunner().invoke(app, ["widen", str(path), limits, "--devices", "0", "--no-progress"])
-    assert result.exit_code == 0, result.output
+    invoke("widen", path, limits, "--devices", "0", "--no-progress")
     wider = Landscape.load(path)
     assert wider.complete
     assert wider.loss.shape == (6, 6)
     assert (wider.loss[:-1, 1:] == finer.loss).all()
     monkeypatch.chdir(tmp_path)
     for arguments, text in (
-        (["refine", str(path), "--factor", "2"], "names my_callbacks:callback_fn, and the module is not in"),
+        (["refine", path, "--factor", "2"], "names my_callbacks:callback_fn, and the module is not in"),
         (["refine", "nothing.h5", "--factor", "2"], r"^there is no landscape file nothing\.h5"),
     ):
-        told = CliRunner().invoke(app, arguments)
         with pytest.raises((ValueError, FileNotFoundError), match=text):
-            raise told.exception
+            invoke(*arguments)
     monkeypatch.chdir(folder)
     for arguments, text in (
         (["refine"], "^--size or --factor must be given"),
@@ -148,9 +145,8 @@ def test_a_landscape_is_refined_and_widened_by_its_file_alone(folder, tmp_path, 
         (["widen", "--limits", "0,a"], "^--limits must be numbers separated by commas, such as -1,1.5"),
         (["widen", "--limits", "1,0"], "^--limits must be coordinates that increase"),
     ):
-        told = CliRunner().invoke(app, [arguments[0], str(path), *arguments[1:]])
         with pytest.raises(ValueError, match=text):
-            raise told.exception
+            invoke(arguments[0], path, *arguments[1:])
 
 
 @pytest.mark.parametrize("said", ["os:abort", "my_callbacks.inner:f", "my_callbacks", "a b:c", "sub/my:f", "x:y\n", 3])
@@ -160,9 +156,8 @@ def test_a_function_is_taken_from_the_file_only_if_its_module_is_here(folder, sa
     data.attributes["function"] = said
     write_landscape(folder / "said.h5", data)
     assert Landscape.load("said.h5").attributes["function"] == said
-    told = CliRunner().invoke(app, ["refine", "said.h5", "--factor", "2"])
     with pytest.raises(ValueError, match=r"^--function is missing"):
-        raise told.exception
+        invoke("refine", "said.h5", "--factor", "2")
 
 
 @pytest.fixture(scope="module")
@@ -384,19 +379,10 @@ def test_the_version(folder):
 @pytest.mark.slow
 def test_help_names_every_command_and_the_exit_codes(folder):
     text = " ".join(command("--help", folder=folder).stdout.split())
-    for name in (
-        "run",
-        "refine",
-        "widen",
-        "info",
-        "plot",
-        "view",
-        "watch",
-        "export",
-        "import-checkpoints",
-        "devices",
-        "demo",
-    ):
+    names = (
+        "run", "refine", "widen", "info", "plot", "view", "watch", "export", "import-checkpoints", "devices", "demo",
+    )  # fmt: skip
+    for name in names:
         assert f"│ {name} " in text
         assert f"{name} [OPTIONS]" in " ".join(command(name, "--help", folder=folder).stdout.split())
     assert "Exit codes: 0 done; 1 an error" in text

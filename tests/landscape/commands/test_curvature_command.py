@@ -5,12 +5,11 @@ import sys
 
 import numpy as np
 import pytest
+from command_line import invoke
 from places import SUPPORT
 from small_curvature import train_small
-from typer.testing import CliRunner
 
 from landscape import Curvature
-from landscape.cli import app
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +27,8 @@ def inside(run, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 
-def invoke(*arguments, code=0):
-    result = CliRunner().invoke(app, [*map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
-
-
-def measure(run, *arguments, code=0):
-    return invoke(
-        "curvature", run, "--function", "sharp_training:small", "--devices", "0", "--no-progress", *arguments, code=code
-    )
+def measure(run, *arguments):
+    return invoke("curvature", run, "--function", "sharp_training:small", "--devices", 0, "--no-progress", *arguments)
 
 
 def test_it_measures_what_is_typed(run):
@@ -67,6 +58,8 @@ def test_it_measures_what_is_typed(run):
 
 
 def test_what_cannot_be_typed(run):
-    error = measure(run, "--density", "4", code=1).exception
-    assert str(error) == "--density must be random starts x products of each, such as 4x40, but got '4'."
-    assert "--numbers must be whole numbers" in str(measure(run, "--numbers", "a", code=1).exception)
+    expected = r"^--density must be random starts x products of each, such as 4x40, but got '4'\.$"
+    with pytest.raises(ValueError, match=expected):
+        measure(run, "--density", "4")
+    with pytest.raises(ValueError, match="--numbers must be whole numbers"):
+        measure(run, "--numbers", "a")

@@ -3,15 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from command_line import command
+from command_line import command, invoke
 from examples import BOWL_TARGET, batch_norm, bowl, bowl_loss, train_run
 from places import SUPPORT
-from typer.testing import CliRunner
 
 from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import write_checkpoint
 from landscape import Landscape, Plane, evaluate, line_between, pca_plane, random_plane
-from landscape.cli import app
 from landscape.facts import summary_text
 from landscape.planes import plane_through, random_line
 
@@ -72,10 +70,7 @@ def typed(folder, tmp_path, monkeypatch):
     def run(*arguments, function="bowl", size=5):
         output = tmp_path / f"{len(list(tmp_path.iterdir()))}.h5"
         fixed = ["--function", f"evaluate_callbacks:{function}", "-o", output, "--size", size, "--no-progress"]
-        result = CliRunner().invoke(app, ["evaluate", *map(str, (*arguments, *fixed, "--devices", "0"))])
-        if result.exception is not None:
-            raise result.exception
-        assert str(output) in result.stdout
+        assert str(output) in invoke("evaluate", *arguments, *fixed, "--devices", "0").stdout
         return Landscape.load(output)
 
     return run
@@ -264,9 +259,8 @@ def test_wrong_arguments(folder, tmp_path, monkeypatch, arguments, text):
     monkeypatch.syspath_prepend(folder)
     if "--function" not in arguments:
         arguments = [*arguments, "--function", "evaluate_callbacks:bowl"]
-    result = CliRunner().invoke(app, ["evaluate", *arguments, "-o", str(tmp_path / "a.h5"), "--no-progress"])
     with pytest.raises(Exception, match=text):
-        raise result.exception
+        invoke("evaluate", *arguments, "-o", tmp_path / "a.h5", "--no-progress")
     assert list(tmp_path.iterdir()) == []
 
 

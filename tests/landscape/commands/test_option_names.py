@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import typer
+from command_line import invoke
 from examples import train_run
 from surfaces import surface
 from typer.testing import CliRunner
@@ -84,10 +85,8 @@ def run(tmp_path_factory):
 def test_run(run, options, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    arguments = ["run", str(run), "--function", "examples:batch_norm", "--no-progress", *options]
-    result = CliRunner().invoke(app, arguments)
     with pytest.raises((TypeError, ValueError, NotADirectoryError, RunDirectoryError), match=text):
-        raise result.exception
+        invoke("run", run, "--function", "examples:batch_norm", "--no-progress", *options)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -111,9 +110,8 @@ def test_import_checkpoints(tmp_path):
         ([str(tmp_path / "named"), "--unit", "step"], r"The names count epochs; pass --unit epoch\.$"),
         ([*files, "--unit", "hour"], "^--unit must be one of 'step', 'epoch'"),
     ):
-        result = CliRunner().invoke(app, ["import-checkpoints", str(tmp_path / "run"), *options])
         with pytest.raises((ValueError, CheckpointError), match=text):
-            raise result.exception
+            invoke("import-checkpoints", tmp_path / "run", *options)
 
 
 def test_the_table_comes_before_the_import(tmp_path):
@@ -121,7 +119,7 @@ def test_the_table_comes_before_the_import(tmp_path):
     for number in (1, 2, 10):
         torch.save({"a": torch.full((3,), float(number))}, tmp_path / "old" / f"ep_{number}.pt")
     files = sorted(map(str, (tmp_path / "old").iterdir()))
-    result = CliRunner().invoke(app, ["import-checkpoints", str(tmp_path / "run"), *files])
+    result = invoke("import-checkpoints", tmp_path / "run", *files)
     assert result.stdout.splitlines() == [
         "   epoch  from  checkpoint", "       1  name  ep_1.pt", "       2  name  ep_2.pt", "      10  name  ep_10.pt",
         f"{tmp_path}/run: epochs [1, 2, 10]",
@@ -130,12 +128,11 @@ def test_the_table_comes_before_the_import(tmp_path):
 
 def test_a_run_that_is_there_is_replaced_by_an_option_that_exists(run, tmp_path):
     files = sorted(str(file) for file in (run / "ckpt_dir").glob("*.safetensors"))[:3]
-    arguments = ["import-checkpoints", str(tmp_path / "again"), *files]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
-    result = CliRunner().invoke(app, arguments)
+    arguments = ["import-checkpoints", tmp_path / "again", *files]
+    invoke(*arguments)
     with pytest.raises(RunDirectoryError, match=r"Choose another run directory, or replace .* with --overwrite\.$"):
-        raise result.exception
-    assert CliRunner().invoke(app, [*arguments, "--overwrite"]).exit_code == 0
+        invoke(*arguments)
+    invoke(*arguments, "--overwrite")
 
 
 def test_an_error_of_the_system_keeps_its_number():

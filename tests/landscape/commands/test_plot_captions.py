@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
+from command_line import invoke
 from data_sets import with_test_set
 from figure_cases import build, build_line
 from PIL import Image
-from typer.testing import CliRunner
 
-from landscape.cli import app
 from landscape.grid.landscape_file import write_landscape
 
 
@@ -26,9 +25,8 @@ def folder(tmp_path_factory):
 
 def captions(folder, target, files, *options):
     """Returns the captions of a picture, each with its alternative text, and the text that is in the picture."""
-    paths = [str(folder / f"{name}.h5") for name in files.split()]
-    result = CliRunner().invoke(app, ["plot", *paths, "-o", str(target), "--dpi", "40", "--caption", *options])
-    assert result.exit_code == 0, result.output
+    paths = [folder / f"{name}.h5" for name in files.split()]
+    invoke("plot", *paths, "-o", target, "--dpi", "40", "--caption", *options)
     text = target.with_name(f"{target.stem}_caption.txt").read_text(encoding="utf-8")
     with Image.open(target) as picture:
         return text.split("\nCaption: "), picture.info["Description"]

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
+from command_line import invoke
 from data_sets import with_test_set
 from figure_cases import build, build_line
 from matplotlib.figure import Figure
 from PIL import Image
-from typer.testing import CliRunner
 
 from landscape import Landscape, figures
-from landscape.cli import app
 from landscape.figures.kinds import KINDS, OPTIONS
 from landscape.grid.landscape_file import write_landscape
 
@@ -22,12 +21,6 @@ def folder(tmp_path_factory):
     for name, data in planes.items():
         write_landscape(folder / f"{name}.h5", data)
     return folder
-
-
-def plot(*arguments):
-    result = CliRunner().invoke(app, ["plot", *map(str, arguments)])
-    if result.exception is not None:
-        raise result.exception
 
 
 TWO = ["--metric", "loss@test", "--metric", "loss"]
@@ -56,7 +49,7 @@ CASES = [
 @pytest.mark.parametrize(("files", "kind", "typed", "options"), CASES)
 def test_the_same_as_from_python(folder, tmp_path, files, kind, typed, options):
     paths = [folder / f"{name}.h5" for name in files.split()]
-    plot(*paths, "-o", tmp_path / "a.png", *([] if kind is None else ["--kind", kind]), *typed, "--dpi", "60")
+    invoke("plot", *paths, "-o", tmp_path / "a.png", *([] if kind is None else ["--kind", kind]), *typed, "--dpi", "60")
     first, *others = map(Landscape.load, paths)
     drawn = first.plot(kind, *others, **{"theme": "light", **options})
     figures.save_figure(drawn[0] if isinstance(drawn, list) else drawn, tmp_path / "b.png", dpi=60)
@@ -109,15 +102,15 @@ def test_every_option_belongs_to_a_kind_and_every_kind_takes_known_ones():
     ],
 )
 def test_a_picture_has_the_size_that_is_asked_for(folder, tmp_path, files, kind, pixels):
-    plot(*(folder / f"{name}.h5" for name in files), "-o", tmp_path / "a.png", "--kind", kind, "--size", "8x5",
-         "--dpi", "50")  # fmt: skip
+    how = ["--kind", kind, "--size", "8x5", "--dpi", "50"]
+    invoke("plot", *(folder / f"{name}.h5" for name in files), "-o", tmp_path / "a.png", *how)
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.size == pixels if pixels[1] is not None else picture.width == pixels[0]
 
 
 def test_an_animation_as_long_and_as_large_as_asked(folder, tmp_path):
     arguments = ["--seconds", "0.5", "--rate", "10", "--dpi", "40", "--size", "6x3", "--title", "walk"]
-    plot(folder / "a.h5", "-o", tmp_path / "a.gif", *arguments)
+    invoke("plot", folder / "a.h5", "-o", tmp_path / "a.gif", *arguments)
     with Image.open(tmp_path / "a.gif") as film:
         assert (film.n_frames, film.size) == (5, (240, 120))
 

@@ -5,10 +5,9 @@ import math
 
 import numpy as np
 import pytest
+from command_line import invoke
 from figure_cases import build, build_line, build_unfinished
-from typer.testing import CliRunner
 
-from landscape.cli import app
 from landscape.facts import page_facts, summary_text
 from landscape.grid.landscape_file import write_landscape
 from landscape.interactive.content import landscape_content
@@ -78,13 +77,11 @@ class TestText:
 
 class TestInfo:
     def test_says_it(self, file):
-        result = CliRunner().invoke(app, ["info", str(file)])
-        assert any(
-            row.startswith("minima") and "2 minima, deepest barrier 4.41" in row for row in result.output.splitlines()
-        )
+        rows = invoke("info", file).output.splitlines()
+        assert any(row.startswith("minima") and "2 minima, deepest barrier 4.41" in row for row in rows)
 
     def test_says_it_for_programs(self, file):
-        found = json.loads(CliRunner().invoke(app, ["info", "--json", str(file)]).output)["topology"]
+        found = json.loads(invoke("info", "--json", file).output)["topology"]
         expected = find_topology(build_line(VALUES))
         assert [row["value"] for row in found["minima"]] == [0.5, 0.59]
         assert [row["persistence"] for row in found["minima"]] == [None, pytest.approx(4.41)]
