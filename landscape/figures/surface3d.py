@@ -156,8 +156,8 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
     pairs = ((cells, flat), (colors, flat_colors), (colors, outlines))
     cells, colors, outlines = map(np.concatenate, pairs)
     if len(cells):
-        style = {"facecolors": colors, "edgecolors": outlines, "linewidths": 0.2, "zorder": 2}
-        space.add_collection3d(Poly3DCollection(cells, rasterized=len(cells) > 5000, **style))
+        paint = {"facecolors": colors, "edgecolors": outlines, "linewidths": 0.2, "zorder": 2}
+        space.add_collection3d(Poly3DCollection(cells, rasterized=len(cells) > 5000, **paint))
     alone = grid[np.isfinite(heights) & ~used]
     if len(alone):
         from ..drawing.surface_line import SurfaceLine
