@@ -45,11 +45,6 @@ def new_figure(size: tuple[float, float], layout: Literal["compressed", "constra
     return figure
 
 
-def new_axes(width: float, height: float, projection: str | None = None) -> Axes:
-    """Returns axes on a figure of their own, sizes in inches."""
-    return new_figure((width, height), "compressed").add_subplot(projection=projection)
-
-
 def check_size(size: object, ax: object = None) -> tuple[float, float] | None:
     """Returns the width and the height of a figure of its own, in inches; None where nobody chose."""
     if size is None:
@@ -107,7 +102,9 @@ def begin_page(
     if (heading := look.get("title")) is not None:
         heading = plain_lines(check_instance("title", heading, str, "a str or None"))
     with appearance.applied():
-        drawn = new_axes(*(size or usual(appearance)), projection) if ax is None else ax
+        drawn = ax
+        if drawn is None:
+            drawn = new_figure(size or usual(appearance), "compressed").add_subplot(projection=projection)
         yield {"ax": drawn, "own": ax is None, "appearance": appearance, "heading": heading}
 
 

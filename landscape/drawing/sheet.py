@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +20,7 @@ from ..scales.frame import Frame, choose_frame
 from ..scales.landscape_scale import joint_scale, known
 from ..scales.levels import number_text
 from ..scales.scale import EXTREME, Scale
-from ..topology.topology import Topology, find_topology, wanted_topology
-from ..topology.words import left_out_text
+from ..topology.topology import Topology, wanted_topology
 from .appearance import DIVERGING, Appearance, find_colormap
 from .camera import Camera, check_camera
 from .canvas import Picture, begin_page, usual_size
@@ -289,24 +288,6 @@ def _only_a_scale(scale: Scale, levels: Levels, clip: Clip) -> Scale:
     return scale
 
 
-@contextlib.contextmanager
-def begin_topology(
-    kind: Kind, landscape: LandscapeData, ax: Axes | None, persistence: float | None, look: Look
-) -> Iterator[tuple[Sheet, Topology]]:
-    """Checks the options, finds the minima, and yields a sheet whose scale spans them and the saddles between them."""
-    check_look(kind.function, look)
-    metric = look.get("metric", "loss")
-    found = find_topology(landscape, metric, persistence)
-    if not found.minima and not found.flat:
-        raise ValueError(f"{kind.function} needs a landscape with a finite value of {metric}, but this one has none.")
-    look = {**look, "scale": topology_scale(found, landscape, look), "levels": None, "clip": None}
-    # Without a path in the picture there are no times to explain.
-    with begin(replace(kind, plane=landscape.y is not None), landscape, ax, look, times=None) as sheet:
-        # The axes are values, so nothing is to scale or not.
-        sheet.frame = Frame(None, 1.0)
-        yield sheet, found
-
-
 def topology_scale(found: Topology, landscape: LandscapeData, look: Look) -> Scale:
     wanted = look.get("scale", "auto")
     if isinstance(wanted, Scale):
@@ -320,20 +301,6 @@ def topology_scale(found: Topology, landscape: LandscapeData, look: Look) -> Sca
     ends = None if np.ptp(values) == 0 else (float(values.min()), float(values.max()))
     clip = look.get("clip") or ends
     return choose_scale(values, wanted, look.get("levels"), clip, count=8, metric=found.metric)
-
-
-def truth(landscape: LandscapeData, found: Topology) -> str:
-    """Returns what the minima in a picture are minima of, and of what not; and which points have no value."""
-    cut = "line" if landscape.y is None else "plane"
-    left_out = left_out_text(found)
-    return f"minima of the grid on this {cut}, not of the network" + (f"\n{left_out} left out" if left_out else "")
-
-
-def draw_flat(sheet: Sheet) -> None:
-    """Says that all values are the same, in place of minima, of which there are none."""
-    sheet.ax.set_xticks([])
-    sheet.ax.set_yticks([])
-    sheet.write_flat_note()
 
 
 def nothing(sheet: Sheet) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from collectors.validation import check_choice, check_int, wrong_type, wrong_value
@@ -73,7 +73,7 @@ def plot_multiples(
     size = check_size(options.get("size"))
     each = _check(landscapes)
     shown = _check_metrics(metrics, options)
-    pictures = _pictures(each, shown)
+    pictures = list(itertools.product(each, shown))
     names = _check_titles(titles, each, shown)
     chosen = SHARED_KINDS[check_choice("kind", kind or usual_kind(each), tuple(SHARED_KINDS))]
     scales = _scales(chosen, pictures, options)
@@ -82,22 +82,22 @@ def plot_multiples(
     appearance = appearance_of(options, None)
     with appearance.applied():
         aspect = options.get("aspect", "equal")
-        ratios = [choose_frame(picture.landscape, aspect).ratio for picture in pictures]
+        ratios = [choose_frame(landscape, aspect).ratio for landscape, _ in pictures]
         more_height = BAR_HEIGHT if any(path_times([one]) for one in each) and options.get("trajectory", True) else 0.0
         arrangements = _columns(len(shown) if len(each) > 1 else 1, len(pictures), columns, size)
         for across in arrangements:
             grid = _grid(chosen, ratios, across, size, more_height, appearance, wide=arrangements[0] > 1)
             sheets = []
-            for picture, name, ax in zip(pictures, names, grid, strict=True):
+            for (landscape, metric), name, ax in zip(pictures, names, grid, strict=True):
                 shared: Look = {
-                    **options, "metric": picture.metric, "scale": scales[picture.quantity], "levels": None,
+                    **options, "metric": metric, "scale": scales[quantity_label(landscape, metric)], "levels": None,
                     "clip": None, "size": None,
                 }  # fmt: skip
-                heading = "\n".join([name, *precision_notes(picture.landscape)])
+                heading = "\n".join([name, *precision_notes(landscape)])
                 more: dict[str, Any] = {"times": times} if times is not None else {}
                 if len(shown) > 1:
-                    more["label"] = quantity_label(picture.landscape, picture.metric, short=True)
-                with begin(chosen, picture.landscape, ax, shared, furniture=False, heading=heading, **more) as sheet:
+                    more["label"] = quantity_label(landscape, metric, short=True)
+                with begin(chosen, landscape, ax, shared, furniture=False, heading=heading, **more) as sheet:
                     chosen.draw(sheet)
                     sheets.append(sheet)
             if len(shown) > 1 and len(each) == 1 and not appearance.paper:
@@ -125,22 +125,6 @@ def _columns(metrics: int, pictures: int, columns: int | None, size: tuple[float
     return fewer if size is None else [usual]
 
 
-@dataclass(frozen=True)
-class _Picture:
-    """One of the pictures: a landscape, and which of its metrics."""
-
-    landscape: LandscapeData
-    metric: str
-
-    @property
-    def quantity(self) -> str:
-        return quantity_label(self.landscape, self.metric)
-
-
-def _pictures(landscapes: Sequence[LandscapeData], metrics: Sequence[str]) -> list[_Picture]:
-    return [_Picture(landscape, metric) for landscape in landscapes for metric in metrics]
-
-
 def usual_kind(landscapes: Sequence[LandscapeData]) -> str:
     return "profile" if landscapes[0].y is None else "contour"
 
@@ -149,15 +133,15 @@ def picture_scales(
     landscapes: Sequence[LandscapeData], metrics: Sequence[str], kind: str, look: Look
 ) -> list[tuple[LandscapeData, str, Scale]]:
     """Returns the landscape, the metric and the scale of each picture, in order; the arguments are those of all."""
-    pictures = _pictures(landscapes, metrics)
+    pictures = list(itertools.product(landscapes, metrics))
     scales = _scales(SHARED_KINDS[kind], pictures, look)
-    return [(picture.landscape, picture.metric, scales[picture.quantity]) for picture in pictures]
+    return [(landscape, metric, scales[quantity_label(landscape, metric)]) for landscape, metric in pictures]
 
 
-def _scales(kind: Kind, pictures: Sequence[_Picture], look: Look) -> dict[str, Scale]:
-    found: dict[str, list[_Picture]] = {}
+def _scales(kind: Kind, pictures: Sequence[tuple[LandscapeData, str]], look: Look) -> dict[str, Scale]:
+    found: dict[str, list[tuple[LandscapeData, str]]] = {}
     for picture in pictures:
-        found.setdefault(picture.quantity, []).append(picture)
+        found.setdefault(quantity_label(*picture), []).append(picture)
     for name in ("scale", "levels", "clip"):
         value = look.get(name)
         if len(found) > 1 and value is not None and not isinstance(value, str | int):
@@ -166,7 +150,7 @@ def _scales(kind: Kind, pictures: Sequence[_Picture], look: Look) -> dict[str, S
                 f"a scale of its own, but got {value!r}. Draw them one by one, or choose metrics of one quantity."
             )
     return {
-        quantity: shared_scale(kind, [each.landscape for each in alike], look, metrics=[each.metric for each in alike])
+        quantity: shared_scale(kind, [landscape for landscape, _ in alike], look, [metric for _, metric in alike])
         for quantity, alike in found.items()
     }
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..drawing.look import Look
+from ..drawing.look import Look, check_look
 from ..drawing.path import sized
-from ..drawing.sheet import Kind, Sheet, begin_topology, draw_flat, nothing, truth
+from ..drawing.sheet import Kind, Sheet, begin, nothing, topology_scale
 from ..drawing.texts import plain
+from ..scales.frame import Frame
 from ..scales.levels import number_text
-from ..topology.topology import Minimum, Topology
-from ..topology.words import letter, shallow_text
+from ..topology.topology import Minimum, Topology, find_topology
+from ..topology.words import left_out_text, letter, shallow_text
 from .minima import MINIMUM, SADDLE, minima_label, saddles_label
 from .profile import set_value_axis
 
@@ -68,13 +70,25 @@ def _draw(
     persistence: float | None,
     look: Look,
 ) -> Axes:
-    """Draws minima and what joins them, or that there are none."""
-    with begin_topology(kind, landscape, ax, persistence, look) as (sheet, found):
+    """Draws minima and what joins them, or that there are none, on a scale that spans minima and saddles."""
+    check_look(kind.function, look)
+    metric, cut = look.get("metric", "loss"), "line" if landscape.y is None else "plane"
+    found = find_topology(landscape, metric, persistence)
+    if not found.minima and not found.flat:
+        raise ValueError(f"{kind.function} needs a landscape with a finite value of {metric}, but this one has none.")
+    look = {**look, "scale": topology_scale(found, landscape, look), "levels": None, "clip": None}
+    # Without a path in the picture there are no times to explain.
+    with begin(replace(kind, plane=landscape.y is not None), landscape, ax, look, times=None) as sheet:
+        # The axes are values, so nothing is to scale or not.
+        sheet.frame = Frame(None, 1.0)
         if found.flat:
-            draw_flat(sheet)
+            sheet.ax.set_xticks([])
+            sheet.ax.set_yticks([])
+            sheet.write_flat_note()
         else:
             draw(sheet, found)
-        sheet.write_title(truth(landscape, found))
+        left_out = f"\n{text} left out" if (text := left_out_text(found)) else ""
+        sheet.write_title(f"minima of the grid on this {cut}, not of the network{left_out}")
         sheet.finish()
     return sheet.ax
 

@@ -45,20 +45,10 @@ class MetricView:
     def values(self) -> NDArray[Any]:
         return known(self.landscape[self.metric], self.landscape.status)
 
-    @property
-    def own(self) -> NDArray[Any]:
-        """The checkpoints' own values, shape (n,)."""
-        return self._of_checkpoints("metrics")
-
-    @property
-    def projected(self) -> NDArray[Any]:
-        """The values at the checkpoints' feet, shape (n,)."""
-        return self._of_checkpoints("projected")
-
-    def _of_checkpoints(self, kind: str) -> NDArray[Any]:
+    def of_checkpoints(self, kind: str) -> NDArray[Any]:
+        """Returns the checkpoints' own values ("metrics") or those at their feet ("projected"), shape (n,)."""
         found = self.landscape.checkpoints
-        if found is None:
-            return np.empty(0)
+        assert found is not None
         values: NDArray[Any] = getattr(found, kind).get(self.metric, np.full(len(found.number), np.nan))
         return values
 

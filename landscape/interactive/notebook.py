@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,7 +107,7 @@ def _plane(view: MetricView, look: Appearance, camera: Camera | None) -> Picture
     titles = [literal(axis_label(landscape, axis)) for axis in range(2)]
     names = [short_axis_label(landscape, axis).split(" (")[0] for axis in range(2)]
     proportions, _ = map_proportions(landscape)
-    scene = _scene(view, proportions, camera)
+    ranges, sides, seen = _scene(view, proportions, camera)
     layout = {
         "height": 500,
         "coloraxis": {
@@ -122,27 +122,20 @@ def _plane(view: MetricView, look: Appearance, camera: Camera | None) -> Picture
             **frame, "range": edges(y)[[0, -1]], "title": titles[1], "scaleanchor": "x", "scaleratio": proportions,
         },
         "scene": {
-            "domain": {"x": [0.58, 1], "y": [0, 1]}, "aspectmode": "manual", "aspectratio": scene.sides,
-            "xaxis": {**box, "title": literal(names[0]), "range": scene.ranges[0]},
-            "yaxis": {**box, "title": literal(names[1]), "range": scene.ranges[1]},
-            "zaxis": {**box, **tall, "title": "", "range": scene.ranges[2]},
-            "camera": scene.camera,
+            "domain": {"x": [0.58, 1], "y": [0, 1]}, "aspectmode": "manual", "aspectratio": sides,
+            "xaxis": {**box, "title": literal(names[0]), "range": ranges[0]},
+            "yaxis": {**box, "title": literal(names[1]), "range": ranges[1]},
+            "zaxis": {**box, **tall, "title": "", "range": ranges[2]},
+            "camera": seen,
         },
     }  # fmt: skip
     return traces, layout
 
 
-@dataclass(frozen=True)
-class _Scene:
-    """What a scene shows in plotly's terms: ranges of x, y and heights, their ``aspectratio``, and the ``camera``."""
-
-    ranges: list[list[float]]
-    sides: dict[str, float]
-    camera: dict[str, dict[str, float]]
-
-
-def _scene(view: MetricView, proportions: float, camera: Camera | None) -> _Scene:
-    """Returns a scene that holds the surface and its marks, and in which the surface has the figures' proportions."""
+def _scene(
+    view: MetricView, proportions: float, camera: Camera | None
+) -> tuple[list[Any], dict[str, float], dict[str, dict[str, float]]]:
+    """Returns ranges of x, y and heights that hold surface and marks, their ``aspectratio``, and plotly's camera."""
     landscape = view.landscape
     assert landscape.y is not None
     grid = np.array([landscape.x[[0, -1]], landscape.y[[0, -1]], view.scale.tall.height_range])
@@ -162,8 +155,9 @@ def _scene(view: MetricView, proportions: float, camera: Camera | None) -> _Scen
     for name, shift in zip("xyz", units * (grid.mean(axis=1) - ends.mean(axis=1)), strict=True):
         seen["eye"][name] += float(shift)
         seen["center"][name] += float(shift)
+    # The surface has the figures' proportions.
     sides = dict(zip("xyz", (units * (ends[:, 1] - ends[:, 0])).tolist(), strict=True))
-    return _Scene(ends.tolist(), sides, seen)
+    return ends.tolist(), sides, seen
 
 
 def _line(view: MetricView, look: Appearance) -> Picture:
@@ -195,19 +189,14 @@ def _page(view: MetricView, look: Appearance) -> dict[str, Any]:
         "; ".join([note(landscape), *scale_notes]),
         "; ".join(sampling_notes(landscape, view.metric)),
     ]
+    below = -0.14 if path_times([landscape]) is None else -0.36
     text = "".join([literal(titles[0]), *(f"<br><sub>{literal(line, 120)}</sub>" for line in titles[1:] if line)])
     return {
         "title": {"text": text, "font": {"size": 15}},
         "font": {"color": look.ink, "size": 11},
         "paper_bgcolor": look.page,
         "plot_bgcolor": look.page,
-        "legend": {
-            "orientation": "h",
-            "x": 0,
-            "y": -0.14 if path_times([landscape]) is None else -0.36,
-            "yanchor": "top",
-            "itemclick": False,
-        },
+        "legend": {"orientation": "h", "x": 0, "y": below, "yanchor": "top", "itemclick": False},
         "margin": {"l": 60, "r": 10, "t": 60 + (15 if titles[-1] else 0), "b": 50},
         # Plotly's own template would be 7 kB in every cell.
         "template": None,

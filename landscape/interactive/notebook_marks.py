@@ -50,7 +50,7 @@ def line_marks(view: MetricView) -> list[dict[str, Any]]:
     landscape, scale = view.landscape, view.scale
     found, point, traces = landscape.checkpoints, landscape.origin, []
     if found is not None and "loss" in found.projected:
-        heights = scale.tall.heights(view.projected)
+        heights = scale.tall.heights(view.of_checkpoints("projected"))
         for index, rows in enumerate(found.paths):
             marker = {"symbol": "diamond", "size": 9, "color": run_color(index)}
             name = literal(found.run_name(rows[0]), 32) or "checkpoints"
@@ -69,7 +69,7 @@ def path_marks(view: MetricView, heights: NDArray[Any]) -> list[dict[str, Any]]:
     lift = (scale.forward(scale.high) - scale.forward(scale.low)) / 100
     traces: list[dict[str, Any]] = []
     if found is not None and found.y is not None:
-        feet = scale.tall.heights(view.projected) + lift
+        feet = scale.tall.heights(view.of_checkpoints("projected")) + lift
         for index, rows in enumerate(found.paths):
             traces += _run_marks(view, rows, index, feet[rows], heights + lift)
         for row, marker in _network_marks(landscape):
@@ -261,7 +261,7 @@ def _hover_of(view: MetricView, rows: NDArray[Any]) -> dict[str, Any]:
     landscape = view.landscape
     found = landscape.checkpoints
     assert found is not None
-    columns = (view.own, view.projected, found.residual)
+    columns = (view.of_checkpoints("metrics"), view.of_checkpoints("projected"), found.residual)
     labels = [literal(found.label(row, unit_of(landscape)), 48) for row in rows]
     data = [
         [label, *values] for label, *values in zip(labels, *(column[rows].tolist() for column in columns), strict=True)

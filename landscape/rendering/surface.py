@@ -29,17 +29,7 @@ _GAMMA = 2.2
 
 
 class Surface:
-    """What is drawn of a landscape with at least two points along each axis; a cell without a value is open.
-
-    Attributes:
-        axes: coordinates (x, y) of the vertices, mx and my of them.
-        heights: of the scale, shape (my, mx); between the four points around, and NaN in open cells.
-        places: of the vertices, shape (my, mx, 3), in the scene's units; holes are filled from beside.
-        whole: which cells are drawn, shape (my - 1, mx - 1).
-        step: about how far neighbours are apart on the plane, in the scene's units.
-        mesh: a pyvista mesh of triangles with heights, normals, colours, and how much light each vertex gets.
-        lines: the contour lines on it, with the same values.
-    """
+    """What is drawn of a landscape with at least two points along each axis; a cell without a value is open."""
 
     def __init__(self, space: Space, colors: Any, interpolation: str, pixels: int) -> None:
         import pyvista
@@ -51,20 +41,23 @@ class Surface:
         steps = min(_STEPS_PER_PIXEL * pixels, _MOST_STEPS)
         factor = max(1, round(steps / (max(values.shape) - 1)))
         x, y = (np.interp(np.arange((len(a) - 1) * factor + 1) / factor, np.arange(len(a)), a) for a in space.plane)
-        self.axes = x, y
+        self.axes = x, y  # of the vertices, mx and my of them
         nearest = distance_transform_edt(~known, return_distances=False, return_indices=True)
         filled = between(space.plane, values[tuple(nearest)], self.axes, interpolation)
         cells = known[:-1, :-1] & known[:-1, 1:] & known[1:, :-1] & known[1:, 1:]
+        # Which cells are drawn, shape (my - 1, mx - 1).
         self.whole = np.repeat(np.repeat(cells, factor, axis=0), factor, axis=1)
         number = np.arange(filled.size).reshape(filled.shape)
         corners = np.stack([number[:-1, :-1], number[:-1, 1:], number[1:, 1:], number[1:, :-1]], axis=-1)[self.whole]
         # VTK would divide a cell in one way for the lines and in the other one for the picture.
         corners = corners[:, [0, 1, 2, 0, 2, 3]].reshape(-1, 3)
+        # Of the scale, shape (my, mx), NaN in open cells; places, in the scene's units, are filled from beside there.
         self.heights = np.where(np.isin(number, corners), filled, np.nan)
         self.places = space.from_frame(np.stack([*space.frame.mesh(x, y), filled], axis=-1))
+        # About how far neighbours are apart on the plane, in the scene's units.
         self.step = float(np.linalg.norm((self.places[1, 1] - self.places[0, 0])[:2])) / math.sqrt(2)
         self.mesh = pyvista.PolyData.from_regular_faces(self.places.reshape(-1, 3), corners)
-        self.lines = pyvista.PolyData()
+        self.lines = pyvista.PolyData()  # the contour lines on the mesh, with the same values
         if not len(corners):
             return
         self.mesh["height"] = filled.ravel()
