@@ -75,22 +75,15 @@ def explained(option: Option) -> str:
 
 
 def with_options(
-    *names: str,
-    kind: type[Any] = RunOptions,
-    table: Mapping[str, Option] = _NOTHING,
-    called: Mapping[str, str] = _NOTHING,
-    read: Mapping[str, Callable[[str, Any], Any]] = _NOTHING,
+    *names: str,  # in the order of the help
+    kind: type[Any] = RunOptions,  # whose options they are
+    table: Mapping[str, Option] = _NOTHING,  # options of this command alone, or what it says of them
+    called: Mapping[str, str] = _NOTHING,  # further arguments in errors, and what is typed; see ``options_named``
+    read: Mapping[str, Callable[[str, Any], Any]] = _NOTHING,  # what takes the flag and the typed text to the value
 ) -> Callable[[_Command], _Command]:
-    """Gives a command, in place of its ``**options``, those of a table; and errors and warnings what is typed.
-
-    Args:
-        names: in the order of the help. A parameter that the command declares, with typer's option or argument in its
-            annotation, may be among them; those that are not come first.
-        kind: whose options they are.
-        table: options of this command alone, or what it says of them.
-        called: how errors call further arguments in Python, and what is typed for them, as ``options_named`` takes it.
-        read: of options of this command, what takes the flag and the text that is typed to Python's value.
-    """
+    """Gives a command, in place of its ``**options``, those of a table; and errors and warnings what is typed."""
+    # A parameter that the command declares, with typer's option or argument in its annotation, may be among the names;
+    # those that are not come first.
     known = {**_COMMON, **table_of(kind), **table}
 
     def complete(command: _Command) -> _Command:

@@ -239,7 +239,8 @@ def _draw_strip(
     with appearance.applied():
         figure = Figure(figsize=(_STRIP, inches), dpi=width / _STRIP)
         figure.patch.set_alpha(0)
-        canvas = FigureCanvasAgg(figure)
+        # Matplotlib types neither drawing nor pixels.
+        canvas: Any = FigureCanvasAgg(figure)
         if not scene.space.scale.flat:
             _draw_bar(figure, scene, appearance, inches)
         if entries:
@@ -256,10 +257,8 @@ def _draw_strip(
         for index, line in enumerate(lines):
             place = (top - _LINE * index) / inches
             figure.text(0.02, place, plain(line, 400), fontsize=7.5, va="top", color=appearance.ink)
-        # Matplotlib types neither.
-        agg: Any = canvas
-        agg.draw()
-    drawn = np.asarray(agg.buffer_rgba()).copy()
+        canvas.draw()
+    drawn = np.asarray(canvas.buffer_rgba()).copy()
     found = np.zeros((len(drawn), width, 4), np.uint8)
     columns = min(width, drawn.shape[1])
     found[:, :columns] = drawn[:, :columns]
@@ -292,11 +291,10 @@ def _entries(scene: Scene) -> list[Any]:
 
     if not scene.trajectory:
         return []
-    entries = []
-    for line in path_lines(scene.space):
-        entries.append(
-            Line2D([], [], color=line.color, linewidth=2.2, marker="o", markersize=4.5, label=plain(line.name, 32))
-        )
+    entries = [
+        Line2D([], [], color=line.color, linewidth=2.2, marker="o", markersize=4.5, label=plain(line.name, 32))
+        for line in path_lines(scene.space)
+    ]
     for mark in path_marks(scene.space):
         entries.append(Line2D([], [], linestyle="none", label=plain(mark.name, 48), **sized(mark.style, 0.7)))
     return entries
