@@ -16,21 +16,7 @@ from curvature_cases import build_curvature, leave_out
 from figure_cases import build, build_line, build_real, build_unfinished
 from PIL import Image
 
-from landscape.figures import (
-    figure_pixels,
-    plot_contour,
-    plot_contour_lines,
-    plot_difference,
-    plot_heatmap,
-    plot_merge_tree,
-    plot_multiples,
-    plot_persistence,
-    plot_profile,
-    plot_sharpness,
-    plot_spectrum,
-    plot_surface,
-    walk_frames,
-)
+from landscape import figures
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
 from landscape.sampling.sampling import full_grid
@@ -63,14 +49,14 @@ def _difference(**look):
     second = copy.deepcopy(first)
     second.attributes["network"] = "ResNet"
     second.metrics["loss"] *= np.linspace(0.2, 1.5, 30)
-    return plot_difference(Landscape(first), Landscape(second), **look)
+    return figures.plot_difference(Landscape(first), Landscape(second), **look)
 
 
 def _sharpness(**look):
     found = build_curvature(bottom=1)
     leave_out(found, [4], PointStatus.FAILED)
     found.residuals[9, 4], found.converged[9, 4] = 3.0, 0
-    return plot_sharpness(found, learning_rate=0.05, **look)
+    return figures.plot_sharpness(found, learning_rate=0.05, **look)
 
 
 def _wells():
@@ -84,29 +70,29 @@ def _wells():
 def _multiples(kind):
     def draw(**look):
         planes = [Landscape(data) for data in (build(), build_real("surface_resnet_pca", "ResNet"), build_unfinished())]
-        return plot_multiples(planes[: 2 if kind == "surface" else 3], kind=kind, **look)[0]
+        return figures.plot_multiples(planes[: 2 if kind == "surface" else 3], kind=kind, **look)[0]
 
     return draw
 
 
 PICTURES = {
-    "contour": lambda **look: plot_contour(Landscape(build()), **look),
-    "contour_quantiles": lambda **look: plot_contour(
+    "contour": lambda **look: figures.plot_contour(Landscape(build()), **look),
+    "contour_quantiles": lambda **look: figures.plot_contour(
         Landscape(build_real("surface_lenet_random", "LeNet")), levels="quantile", **look
     ),
-    "unfinished": lambda **look: plot_contour(Landscape(build_unfinished()), **look),
-    "begun_2": lambda **look: plot_contour(_begun(0.02), **look),
-    "begun_30": lambda **look: plot_contour(_begun(0.3), **look),
-    "begun_surface": lambda **look: plot_surface(_begun(0.02), **look),
-    "lines": lambda **look: plot_contour_lines(Landscape(build()), **look),
-    "heatmap": lambda **look: plot_heatmap(Landscape(build_unfinished()), clip=(0.1, 10), **look),
-    "surface": lambda **look: plot_surface(Landscape(build()), **look),
-    "profile": lambda **look: plot_profile(_line(), others="accuracy", **look),
+    "unfinished": lambda **look: figures.plot_contour(Landscape(build_unfinished()), **look),
+    "begun_2": lambda **look: figures.plot_contour(_begun(0.02), **look),
+    "begun_30": lambda **look: figures.plot_contour(_begun(0.3), **look),
+    "begun_surface": lambda **look: figures.plot_surface(_begun(0.02), **look),
+    "lines": lambda **look: figures.plot_contour_lines(Landscape(build()), **look),
+    "heatmap": lambda **look: figures.plot_heatmap(Landscape(build_unfinished()), clip=(0.1, 10), **look),
+    "surface": lambda **look: figures.plot_surface(Landscape(build()), **look),
+    "profile": lambda **look: figures.plot_profile(_line(), others="accuracy", **look),
     "sharpness": _sharpness,
-    "spectrum": lambda **look: plot_spectrum(build_curvature(bottom=1), **look),
-    "minima": lambda **look: plot_contour(_wells(), topology=True, **look),
-    "merge_tree": lambda **look: plot_merge_tree(_wells(), **look),
-    "persistence": lambda **look: plot_persistence(_wells(), **look),
+    "spectrum": lambda **look: figures.plot_spectrum(build_curvature(bottom=1), **look),
+    "minima": lambda **look: figures.plot_contour(_wells(), topology=True, **look),
+    "merge_tree": lambda **look: figures.plot_merge_tree(_wells(), **look),
+    "persistence": lambda **look: figures.plot_persistence(_wells(), **look),
     "difference": _difference,
     "multiples": _multiples("contour"),
     "multiples_surface": _multiples("surface"),
@@ -139,24 +125,26 @@ class TestBaselines:
     @pytest.mark.parametrize("name", PICTURES)
     def test_light(self, name, style):
         look = {"theme": "light", "style": style}
-        check(f"{name}_{style}", figure_pixels(PICTURES[name](**look), dpi=SCREEN if style == "screen" else PAPER))
+        check(
+            f"{name}_{style}", figures.figure_pixels(PICTURES[name](**look), dpi=SCREEN if style == "screen" else PAPER)
+        )
 
     @pytest.mark.parametrize("name", ["contour", "unfinished", "begun_2", "lines", "surface", "profile"])
     def test_dark(self, name):
-        check(f"{name}_dark", figure_pixels(PICTURES[name](theme="dark"), dpi=SCREEN))
+        check(f"{name}_dark", figures.figure_pixels(PICTURES[name](theme="dark"), dpi=SCREEN))
 
     def test_a_frame_of_the_animation(self):
         data = build()
         data.checkpoints.metrics["loss"][:] = 1.1 * data.checkpoints.projected["loss"]
-        frames = list(walk_frames(Landscape(data), seconds=0.5, rate=10, dpi=50))
+        frames = list(figures.walk_frames(Landscape(data), seconds=0.5, rate=10, dpi=50))
         check("walk", frames[3])
 
     @pytest.mark.slow
     def test_other_words_or_colours_would_be_seen(self):
         for change in (lambda ax: ax.set_title("something else"), lambda ax: ax.get_lines()[1].set_color("red")):
-            ax = plot_contour(Landscape(build()), theme="light")
+            ax = figures.plot_contour(Landscape(build()), theme="light")
             change(ax)
-            pixels = figure_pixels(ax, dpi=SCREEN)
+            pixels = figures.figure_pixels(ax, dpi=SCREEN)
             assert difference_from(BASELINES / "contour_screen.png", pixels) > 1.3 * TOLERANCE
 
 
