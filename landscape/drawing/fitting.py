@@ -61,18 +61,14 @@ def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True) ->
 def fits_across(legend: Any, columns: int, *, paper: bool) -> bool:
     """Returns whether a legend is no wider than its figure, after breaking its long entries, on paper as needed."""
     room = _room_of(legend)
-    breaks = columns > 1 and _width(legend) > room
-    for text in sorted(legend.get_texts(), key=_width, reverse=True):
-        if breaks and _width(text) > 0.75 * room / columns:
+    breaks = columns > 1 and _length(legend, 0) > room
+    for text in sorted(legend.get_texts(), key=lambda text: _length(text, 0), reverse=True):
+        if breaks and _length(text, 0) > 0.75 * room / columns:
             text.set_text(text.get_text().replace(" (", "\n("))
             if paper:
                 _wrap(text, 0.75 * room / columns, 0)
-                breaks = _width(legend) > room
-    return _width(legend) <= room
-
-
-def _width(drawn: Any) -> float:
-    return float(drawn.get_window_extent().width)
+                breaks = _length(legend, 0) > room
+    return _length(legend, 0) <= room
 
 
 @contextlib.contextmanager
@@ -247,13 +243,10 @@ def shorter_side(ax: Any) -> float:
 
 
 def _wrap_legend(legend: Any) -> None:
-    room = _room_of(legend)
-    if _width(legend) <= room:
-        return
     texts = legend.get_texts()
-    rest = _width(legend) - max(map(_width, texts))
+    room = _room_of(legend) - _length(legend, 0) + max(_length(text, 0) for text in texts)
     for text in texts:
-        _wrap(text, room - rest, 0)
+        _wrap(text, room, 0)
 
 
 def _wrap(text: Any, room: float, axis: int) -> bool:
@@ -293,8 +286,8 @@ def _broken(text: Any, line: str, room: float, axis: int) -> list[str]:
     return lines
 
 
-def _length(text: Any, axis: int) -> float:
-    box = text.get_window_extent()
+def _length(drawn: Any, axis: int) -> float:
+    box = drawn.get_window_extent()
     return float((box.width, box.height)[axis])
 
 
