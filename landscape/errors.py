@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from itertools import dropwhile
 
 from collectors.errors import LandscapeError
@@ -91,12 +89,3 @@ OTHER_GRID_ALONG_EIGENVECTORS = (
 """The same where the directions are eigenvectors."""
 MEASURE_BARRIER = "Measure it with Measure(callback_fn).barrier(a, b)."
 """What to do where a line is not the whole way between two networks."""
-
-
-@contextlib.contextmanager
-def needing(what: str, packages: str, install: str) -> Iterator[None]:
-    """Says of an import that fails inside what needs the packages, and what pip must install."""
-    try:
-        yield
-    except ImportError as error:
-        raise ImportError(f"{what} needs {packages}: pip install '{install}'") from error

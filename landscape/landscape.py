@@ -20,7 +20,6 @@ from collectors.validation import check_choice
 
 from . import figures
 from .captions import Caption, difference_caption, write_caption
-from .errors import needing
 from .facts import one_line
 from .figures.kinds import KINDS, OF_LANDSCAPES, names_of, usual_picture
 from .grid.data import LandscapeData
@@ -277,8 +276,10 @@ class Landscape(ReadOnly, LandscapeData):
         """
         from .exchange.arrays import grid_dataset, with_samples
 
-        with needing("to_xarray", "xarray", "summary-landscape[xarray]"):
+        try:
             dataset = grid_dataset(self)
+        except ImportError as error:
+            raise ImportError("to_xarray needs xarray: pip install 'summary-landscape[xarray]'") from error
         if isinstance(samples, bool) and not samples:
             return dataset
         return with_samples(dataset, self, self.samples(None if isinstance(samples, bool) else samples))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import needing
 from ..grid.landscape_file import checkpoint_columns
 from ..record.checks import PointStatus
 from .descriptions import describe
@@ -30,10 +29,14 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 def netcdf_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
     """Returns one file: the grid over (y, x), or (x,), and the groups ``checkpoints`` and ``origin``."""
-    with needing("the format netcdf", "xarray and h5netcdf", "summary-landscape[xarray]"):
+    try:
         import h5netcdf
         import xarray
         from xarray.backends import H5NetCDFStore
+    except ImportError as error:
+        raise ImportError(
+            "the format netcdf needs xarray and h5netcdf: pip install 'summary-landscape[xarray]'"
+        ) from error
     groups: dict[str | None, xarray.Dataset] = {None: grid_dataset(landscape)}
     if landscape.checkpoints is not None:
         found = landscape.checkpoints

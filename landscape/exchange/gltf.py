@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from workers.users_code import warn_user
 
 from ..drawing.texts import metric_text
-from ..errors import needing
 from ..meshes.path_mesh import ball_mesh, path_lines, path_marks, path_mesh
 from ..meshes.space import Space
 from ..meshes.surface_mesh import surface_mesh, vertex_normals
@@ -72,9 +71,11 @@ def gltf_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
 def _binary(landscape: LandscapeData, metric: str, format: str) -> bytes:
     space = raised(landscape, metric, _PROGRAM)
     solids, facts = [*_surface(space), *_paths(space)], facts_in_space(space)
-    with needing(f"the format {format}", "trimesh", "summary-landscape[meshes]"):
+    try:
         import trimesh
         from trimesh.exchange.gltf import export_glb
+    except ImportError as error:
+        raise ImportError(f"the format {format} needs trimesh: pip install 'summary-landscape[meshes]'") from error
     scene = trimesh.Scene()
     named = dict(zip(_different([solid.name for solid in solids]), solids, strict=True))
     for name, solid in named.items():

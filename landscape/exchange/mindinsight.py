@@ -17,7 +17,7 @@ from collectors.files.local_files import naming
 from collectors.summary.event_files import record
 from workers.users_code import warn_user
 
-from ..errors import LandscapeExportError, needing
+from ..errors import LandscapeExportError
 from ..roles import CHECKPOINT, FINAL_WEIGHTS
 from .formats import ExportFormat, Images, plane_axes, warn_of_checkpoints, warn_of_interpolated
 
@@ -156,8 +156,10 @@ def _moment(created: Any) -> float:
 @functools.cache
 def messages() -> SimpleNamespace:
     """Returns the classes of protobuf's messages, by name."""
-    with needing("the format mindinsight", "protobuf", "protobuf>=4.22"):
+    try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    except ImportError as error:
+        raise ImportError("the format mindinsight needs protobuf: pip install 'protobuf>=4.22'") from error
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="landscape_summary.proto", package="landscape", syntax="proto2")
     for message_name, fields in _MESSAGES.items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LandscapeExportError, needing
+from ..errors import LandscapeExportError
 from ..grid.landscape_file import checkpoint_columns
 from ..meshes.path_mesh import PathLine, path_lines
 from ..meshes.space import Space
@@ -30,8 +30,10 @@ _HIDDEN = 2
 def vtk_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
     """Returns ``<stem>.vts`` and, where they exist, ``<stem>_checkpoints.vtp`` and ``<stem>_path.vtp``."""
     space = raised(landscape, metric, _PROGRAM)
-    with needing("the format vtk", "pyvista", "summary-landscape[vtk]"):
+    try:
         import pyvista
+    except ImportError as error:
+        raise ImportError("the format vtk needs pyvista: pip install 'summary-landscape[vtk]'") from error
     facts = json.dumps(facts_in_space(space, _units(space)), sort_keys=True)
     images: Images = {path: _image_of(_grid(pyvista, space, facts), "vtkXMLStructuredGridWriter")}
     found = landscape.checkpoints

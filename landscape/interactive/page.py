@@ -21,7 +21,6 @@ from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_path, wrong_type, wrong_value
 
 from ..drawing.camera import CameraChoice, offered_cameras
-from ..errors import needing
 from ..grid.data import LandscapeData
 from ..replacing import check_no_input
 from ..scales.frame import ASPECTS
@@ -152,8 +151,10 @@ def page_html(
 
 
 def plotly_script() -> str:
-    with needing("the interactive page", "plotly", "summary-landscape[interactive]"):
+    try:
         from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise ImportError("the interactive page needs plotly: pip install 'summary-landscape[interactive]'") from error
     script: str = get_plotlyjs()
     return script
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..drawing.appearance import THEMES, readable
 from ..drawing.camera import FLOOR, Camera
 from ..drawing.path import EDGE
-from ..errors import LandscapeRenderingError, needing
+from ..errors import LandscapeRenderingError
 from ..meshes.path_mesh import Mark, PathLine, path_lines, path_marks
 from ..meshes.space import Space
 from ..meshes.surface_mesh import surface_mesh
@@ -60,8 +60,10 @@ class Scene:
 
     def render(self, camera: Camera) -> UInt8[np.ndarray, "height width 4"]:
         """Returns the picture from a camera's direction, as near as shows all, before a clear background."""
-        with needing("plot_hero", "pyvista", "summary-landscape[vtk]"):
+        try:
             import pyvista
+        except ImportError as error:
+            raise ImportError("plot_hero needs pyvista: pip install 'summary-landscape[vtk]'") from error
         with pyvista.vtk_verbosity("off"):
             _check_driver()
             plotter = pyvista.Plotter(off_screen=True, window_size=list(self.pixels), lighting="none")
