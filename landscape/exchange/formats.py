@@ -104,7 +104,7 @@ def warn_of_interpolated(landscape: LandscapeData, program: str) -> None:
     if count:
         warn_user(
             f"{count} of {landscape.status.size} points are interpolated, not measured; {program} has no place to say "
-            "so."
+            "so.",
         )
 
 
@@ -115,14 +115,6 @@ def warn_of_gaps(values: NDArray[Any], metric: str, program: str, consequence: s
         warn_user(
             f"{count} of {values.size} points have no finite {metric}; they are written to {program} as they are. "
             f"{consequence}",
-        )
-
-
-def warn_of_checkpoints(numbers: NDArray[Any], metric: str, place: str) -> None:
-    """Warns of checkpoints without a height, which are not written; no numbers, no warning."""
-    if len(numbers):
-        warn_user(
-            f"the checkpoints {numbers.tolist()} are left out of {place}: their projected {metric} is no finite number."
         )
 
 

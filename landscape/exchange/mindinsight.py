@@ -19,7 +19,7 @@ from workers.users_code import warn_user
 
 from ..errors import LandscapeExportError
 from ..roles import CHECKPOINT, FINAL_WEIGHTS
-from .formats import ExportFormat, Images, plane_axes, warn_of_checkpoints, warn_of_interpolated
+from .formats import ExportFormat, Images, plane_axes, warn_of_interpolated
 
 if TYPE_CHECKING:
     from ..grid.data import LandscapeData
@@ -121,7 +121,7 @@ def _fill_path(loss_path: Any, landscape: LandscapeData, metric: str) -> list[in
     paths = [] if found is None else found.paths
     if len(paths) > 1:
         warn_user(
-            f"{_PROGRAM} holds the path of one run, but the landscape has {len(paths)}; it is written without paths."
+            f"{_PROGRAM} holds the path of one run, but the landscape has {len(paths)}; it is written without paths.",
         )
     if found is None or len(paths) != 1 or found.y is None or metric not in found.projected:
         intervals = landscape.attributes.get("intervals") or [[]]
@@ -130,7 +130,11 @@ def _fill_path(loss_path: Any, landscape: LandscapeData, metric: str) -> list[in
     assert trajectory.y is not None
     heights = trajectory.projected[metric]
     known = np.isfinite(heights.astype(np.float32))
-    warn_of_checkpoints(trajectory.number[~known], metric, f"{_PROGRAM}'s path")
+    if not known.all():
+        warn_user(
+            f"the checkpoints {trajectory.number[~known].tolist()} are left out of {_PROGRAM}'s path: their projected "
+            f"{metric} is no finite number.",
+        )
     loss_path.intervals.extend(trajectory.number[known].tolist())
     _fill(loss_path.points, trajectory.x[known], trajectory.y[known], heights[known])
     numbers = trajectory.number.tolist()

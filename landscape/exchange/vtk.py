@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.users_code import warn_user
+
 from ..errors import LandscapeExportError
 from ..grid.landscape_file import checkpoint_columns
 from ..meshes.path_mesh import PathLine, path_lines
 from ..meshes.space import Space
-from .formats import ExportFormat, Images, facts_in_space, raised, warn_of_checkpoints
+from .formats import ExportFormat, Images, facts_in_space, raised
 
 if TYPE_CHECKING:
     from ..grid.checkpoints import CheckpointsData
@@ -77,7 +79,11 @@ def _lifted(space: Space, found: CheckpointsData) -> tuple[NDArray[Any], NDArray
     assert found.y is not None
     places = space.place(found.x, found.y, values)
     known = np.isfinite(places).all(axis=1)
-    warn_of_checkpoints(found.number[~known], space.metric, _PROGRAM)
+    if not known.all():
+        warn_user(
+            f"the checkpoints {found.number[~known].tolist()} are left out of {_PROGRAM}: their projected "
+            f"{space.metric} is no finite number.",
+        )
     rows = np.flatnonzero(known)
     return (rows, _sized(space, places[rows])) if len(rows) else None
 
