@@ -35,6 +35,8 @@ def test_the_page_has_code_for_each():
     "ignore:the loss needs gradients",
     "ignore:loss is measured in lists or graphs",
     "ignore:metric 'accuracy'",
+    # torch-geometric on Python 3.14.
+    "ignore:.*type_params:DeprecationWarning",
 )
 def test_the_code_of_a_section(section):
     if section == "Graphs":
