@@ -107,10 +107,13 @@ def curvature_caption(
         return Caption(joined(text), joined([shown, *ends]))
     rates = known.get("learning_rate") if learning_rate is None else learning_rate
     loose = int((np.isfinite(curvature.eigenvalues) & (curvature.converged != 1)).sum())
+    where = f"{len(all_numbers)} checkpoints ({unit}s {all_numbers[0]} to {all_numbers[-1]})"
+    if len(all_numbers) == 1:
+        where = f"{unit} {all_numbers[0]}"
+    hollow = f"; {loose} did not get so exact and {'is' if loose == 1 else 'are'} hollow" if loose else ""
     text = [
-        f"Sharpness of {matrix}, at {len(all_numbers)} checkpoints ({unit}s {all_numbers[0]} to {all_numbers[-1]})",
-        capital(_asked(known))
-        + (f"; {loose} did not get so exact and {'is' if loose == 1 else 'are'} hollow" if loose else ""),
+        f"Sharpness of {matrix}, at {where}",
+        capital(_asked(known)) + hollow if _ends(known) else "",
         "The trace has its 95 % interval" if np.isfinite(curvature.trace_low).any() else "",
         "" if rates is None else "The dashed line is 2 / learning rate, gradient descent's limit (Cohen et al. 2021)",
         f"Not measured: {unit} {', '.join(map(str, all_numbers[left]))}" if left.any() else "",

@@ -165,6 +165,16 @@ def test_the_caption_of_a_sharpness(path):
     )
 
 
+def test_the_caption_of_a_trace_alone():
+    data = CurvatureData.empty(
+        {"number": [7], "sha256": ["ab"]}, {"pair": 0, "probe": 0, "step": 0}, {**ATTRIBUTES, "top": 0, "bottom": 0}
+    )
+    data.status[:], data.trace[:] = PointStatus.MEASURED, 12.5
+    caption = Curvature(data).caption()
+    assert "1,210 trainable weights, at epoch 7. Measured on 64 samples" in caption.text
+    assert caption.alt == "Curves over checkpoints. The trace is 12.5 at epoch 7."
+
+
 def test_the_caption_of_a_spectrum():
     data = build()
     data.eigenvalues[1], data.residuals[1] = [36.5, 2.0, -1.25], [0.004, 0.1, 0.02]
