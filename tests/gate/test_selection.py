@@ -129,6 +129,7 @@ def test_of_the_documentation_the_pages_that_changed_run(project, changed, chose
     assert ("tests/test_documentation.py" in found.others) == ("tests/test_documentation.py" not in chosen)
 
 
+@pytest.mark.slow
 def test_what_chooses_tests_is_a_part_of_the_gate(ours):
     found = select(ours, ["tests/support/chosen.py"], 0)
     assert not found.everything
