@@ -81,6 +81,17 @@ class Imports:
         """Whether a file belongs to one of the three packages."""
         return path.relative_to(self.root).parts[0] in PACKAGES
 
+    def still_named(self, gone: str) -> Path | None:
+        """Returns a file that imports a module which is not there any more, by its path; None if no file does."""
+        module = self._module(self.root / gone)
+        package, _, name = module.rpartition(".")
+        helper = package in {f"tests.{folder}" for folder in _HELPERS}
+        for path in [*self.product(), *self.tests()]:
+            for source, names in _named(path, self._module(path)):
+                if source == module or (source == package and name in names) or (helper and source == name):
+                    return path
+        return None
+
     def _in_rooms(self, rooms: tuple[str, ...]) -> Iterator[Path]:
         for room in rooms:
             place = self.root / room
@@ -169,6 +180,18 @@ class Imports:
         tree = ast.parse((stub if stub.is_file() else door).read_text())
         imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         return {alias.asname or alias.name: _absolute(node, package) for node in imports for alias in node.names}
+
+
+def _named(path: Path, module: str) -> Iterator[tuple[str, list[str]]]:
+    """Yields the modules that a file imports, with full names, and what it takes from each."""
+    package = module if path.stem == "__init__" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, []) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield _absolute(node, package), [alias.name for alias in node.names]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield (f"{package}{node.value}" if node.value.startswith(".") else node.value), []
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:

@@ -214,9 +214,10 @@ def _everything(imports: Imports, paths: list[str]) -> str:
     for path in paths:
         if any(fnmatch.fnmatch(path, pattern) for pattern in EVERYTHING):
             return f"{path} changed"
-        if path.endswith(".py") and not (imports.root / path).exists() and not path.startswith("tests/test_"):
-            return f"{path} is gone, so nothing tells who imported it"
-        if path.startswith("tests/support/") and not _has_users(imports, imports.root / path):
+        if path.endswith(".py") and not (imports.root / path).exists():
+            if user := imports.still_named(path):
+                return f"{path} is gone, but {imports.name(user)} imports it"
+        elif path.startswith("tests/support/") and not _has_users(imports, imports.root / path):
             return f"{path} changed, which no test imports or names"
     return ""
 

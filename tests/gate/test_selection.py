@@ -154,7 +154,7 @@ def test_of_many_files_those_one_import_away_count_and_the_others_have_their_tur
     "changed",
     [
         "pyproject.toml", "Makefile", "constraints/core.txt", "tests/data/landscape_1.h5", "tests/support/unknown.py",
-        "workers/gone.py", None,
+        None,
     ],
 )  # fmt: skip
 def test_some_changes_mean_everything(project, changed):
@@ -163,6 +163,24 @@ def test_some_changes_mean_everything(project, changed):
     assert len(found.tests) == 8
     assert not found.others
     assert set(found.environments) == {environment.target for environment in selection.ENVIRONMENTS}
+
+
+@pytest.mark.parametrize(
+    ("gone", "user", "text"),
+    [
+        ("workers/gone.py", "workers/user.py", "def run():\n    from .gone import name\n"),
+        ("workers/gone.py", "workers/torch/user.py", "from .. import gone\n"),
+        ("workers/gone.py", "landscape/user.py", "import workers.gone\n"),
+        ("workers/gone.py", "workers/user.py", "MODULE = '.gone'\n"),
+        ("workers/gone.py", "tests/test_user.py", "from workers.gone import name\n"),
+        ("tests/support/gone.py", "tests/test_user.py", "from gone import name\n"),
+        ("tests/support/gone.py", "tests/test_user.py", "import gone\n"),
+    ],
+)
+def test_a_module_that_is_gone_means_everything_where_it_is_still_imported(project, gone, user, text):
+    assert not select(Imports(project), [gone], 1).everything
+    (project / user).write_text(text)
+    assert select(Imports(project), [gone], 1).everything == f"{gone} is gone, but {user} imports it"
 
 
 def test_a_slow_test_that_reaches_nothing_is_an_error(project):
