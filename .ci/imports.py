@@ -182,16 +182,19 @@ class Imports:
         return {alias.asname or alias.name: _absolute(node, package) for node in imports for alias in node.names}
 
 
-def _named(path: Path, module: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields the modules that a file imports, with full names, and what it takes from each."""
+@functools.cache
+def _named(path: Path, module: str) -> list[tuple[str, list[str]]]:
+    """Returns the modules that a file imports or names, with full names, and what it takes from each."""
     package = module if path.stem == "__init__" else module.rpartition(".")[0]
+    found: list[tuple[str, list[str]]] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, []) for alias in node.names)
+            found += [(alias.name, []) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            yield _absolute(node, package), [alias.name for alias in node.names]
+            found.append((_absolute(node, package), [alias.name for alias in node.names]))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield (f"{package}{node.value}" if node.value.startswith(".") else node.value), []
+            found.append((f"{package}{node.value}" if node.value.startswith(".") else node.value, []))
+    return found
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:
