@@ -24,7 +24,7 @@ def run(code, folder):
     script.write_text(code)
     result = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", str(script)],
-        cwd=folder, capture_output=True, text=True, timeout=PATIENCE * 4, check=False,
+        cwd=folder, capture_output=True, text=True, timeout=PATIENCE * 8, check=False,  # trains, compiles, measures
     )  # fmt: skip
     assert result.returncode == 0, result.stderr[-3000:]
     assert sorted(path.name for path in (folder / "run").glob("*.h5")) == [

@@ -119,6 +119,7 @@ def test_no_link_is_broken(site):
     assert broken == []
 
 
+@pytest.mark.timeout(400)  # a browser lays out 82 pages
 def test_no_page_is_endless(site, open_file):
     page, heights = open_file(site / "index.html"), {}
     for file in written(site):
