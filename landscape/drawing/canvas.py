@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .camera import Camera
 
 
+# Of a figure that is cut to what is drawn, in inches.
+_MARGIN = 0.06
 _DESCRIPTION = {"png": "Description", "pdf": "Subject", "svg": "Description"}
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -66,6 +68,7 @@ class Picture:
 
     ax: Axes
     own: bool  # whether the axes stand alone on a figure of ours
+    sized: bool  # whether the user gave the figure's size
     appearance: Appearance
     heading: str | None  # the title's first line, in place of the usual one
     entries: list[Any] = field(default_factory=list)  # of the legend
@@ -83,6 +86,17 @@ class Picture:
         draw_legend(self.ax, self.entries, self.appearance, outside=self.own)
         if self.own:
             settle(self.ax.figure, cameras, grow=not cameras)
+            # The usual height has room for a legend, which three-dimensional axes fill.
+            if not (self.appearance.legend or self.sized or self.ax.name == "3d"):
+                self._cut_margins()
+
+    def _cut_margins(self) -> None:
+        figure: Any = self.ax.figure
+        parts = [ax.get_tightbbox() for ax in figure.axes]
+        spare = figure.bbox.height - max(part.y1 for part in parts) + min(part.y0 for part in parts)
+        if (spare := spare / figure.dpi - 2 * _MARGIN) > 0:
+            figure.set_figheight(figure.get_figheight() - spare)
+            settle(figure)
 
 
 @contextlib.contextmanager
@@ -105,7 +119,8 @@ def begin_page(
         drawn = ax
         if drawn is None:
             drawn = new_figure(size or usual(appearance), "compressed").add_subplot(projection=projection)
-        yield {"ax": drawn, "own": ax is None, "appearance": appearance, "heading": heading}
+        given = size is not None
+        yield {"ax": drawn, "own": ax is None, "sized": given, "appearance": appearance, "heading": heading}
 
 
 def usual_size(size: tuple[float, float], paper_height: float, appearance: Appearance) -> tuple[float, float]:

@@ -2,13 +2,14 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from curvature_cases import build_curvature
 from figure_cases import build, build_line, legend_texts
 from long_paths import build_path
 
 from landscape.drawing.appearance import STYLES
-from landscape.figures import plot_sharpness, plot_spectrum
+from landscape.figures import figure_pixels, plot_sharpness, plot_spectrum
 from landscape.landscape import Landscape
 
 PLANES = ["contour", "lines", "heatmap", "surface"]
@@ -38,6 +39,17 @@ def test_a_picture_without_a_legend(kind):
     assert legend_texts(usual)
     assert not legend_texts(plain)
     assert len(plain.get_lines()) == len(usual.get_lines())
+
+
+@pytest.mark.parametrize("style", ["screen", "paper"])
+@pytest.mark.parametrize("kind", ["contour", "heatmap", "profile"])
+def test_without_a_legend_there_is_no_empty_margin(kind, style):
+    ax = drawn(kind, legend=False, style=style)
+    pixels = figure_pixels(ax, dpi=100)
+    written = np.flatnonzero((pixels != pixels[0, 0]).any(axis=(1, 2)))
+    assert written[0] <= 0.04 * len(pixels) + 6
+    assert len(pixels) - written[-1] <= 0.04 * len(pixels) + 6
+    assert tuple(drawn(kind, legend=False, style=style, size=(5, 5)).figure.get_size_inches()) == (5, 5)
 
 
 @pytest.mark.parametrize("kind", PLANES)
