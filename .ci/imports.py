@@ -11,7 +11,7 @@ import functools
 import heapq
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PACKAGES = ("collectors", "workers", "landscape")
@@ -25,15 +25,23 @@ class Imports:
 
     Args:
         root: the folder that holds the three packages and ``tests``.
+        gone: paths of modules, relative to it, that count as if they were still there, without imports of their own.
     """
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path, gone: Iterable[str] = ()):
         self.root = root
+        absent = [root / path for path in gone]
         product = [path for package in PACKAGES for path in (root / package).rglob("*.py")]
+        product += [path for path in absent if self.is_product(path)]
         self._modules = {self._module(path): path for path in product}
         helpers = [path for folder in _HELPERS for path in (root / "tests" / folder).glob("*.py")]
+        helpers += [path for path in absent if path.parent.parent == root / "tests" and path.parent.name in _HELPERS]
         self._helpers = {path.stem: path for path in helpers}
-        self._doors = {name: self._lazy(name, path) for name, path in self._modules.items() if path.stem == "__init__"}
+        self._doors = {
+            name: self._lazy(name, path)
+            for name, path in self._modules.items()
+            if path.stem == "__init__" and path.exists()
+        }
 
     def reached(self, test: Path, *rooms: str, at_most: float = math.inf) -> frozenset[Path]:
         """Returns the files that a test reaches: itself, helpers of tests, the product's.
@@ -81,16 +89,11 @@ class Imports:
         """Whether a file belongs to one of the three packages."""
         return path.relative_to(self.root).parts[0] in PACKAGES
 
-    def still_named(self, gone: str) -> Path | None:
-        """Returns a file that imports a module which is not there any more, by its path; None if no file does."""
-        module = self._module(self.root / gone)
-        package, _, name = module.rpartition(".")
-        helper = package in {f"tests.{folder}" for folder in _HELPERS}
-        for path in [*self.product(), *self.tests()]:
-            for source, names in _named(path, self._module(path)):
-                if source == module or (source == package and name in names) or (helper and source == name):
-                    return path
-        return None
+    def users_of(self, paths: Iterable[str]) -> Iterator[tuple[Path, Path]]:
+        """Yields each file that imports one of the paths, which are relative to the root, and that path."""
+        wanted = {self.root / path for path in paths}
+        for user in [*self.product(), *self.tests()]:
+            yield from ((user, path) for path in sorted(self.imported(user) & wanted))
 
     def _in_rooms(self, rooms: tuple[str, ...]) -> Iterator[Path]:
         for room in rooms:
@@ -119,7 +122,7 @@ class Imports:
         """
         if path.suffix in (".md", ".ipynb"):
             return frozenset(self._in_text(path.read_text(), ""))
-        if path.suffix != ".py":
+        if path.suffix != ".py" or not path.exists():
             return frozenset()
         module = self._module(path)
         package = module if path.stem == "__init__" else module.rpartition(".")[0]
@@ -180,21 +183,6 @@ class Imports:
         tree = ast.parse((stub if stub.is_file() else door).read_text())
         imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         return {alias.asname or alias.name: _absolute(node, package) for node in imports for alias in node.names}
-
-
-@functools.cache
-def _named(path: Path, module: str) -> list[tuple[str, list[str]]]:
-    """Returns the modules that a file imports or names, with full names, and what it takes from each."""
-    package = module if path.stem == "__init__" else module.rpartition(".")[0]
-    found: list[tuple[str, list[str]]] = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found += [(alias.name, []) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            found.append((_absolute(node, package), [alias.name for alias in node.names]))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.append((f"{package}{node.value}" if node.value.startswith(".") else node.value, []))
-    return found
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:

@@ -151,16 +151,15 @@ def select(imports: Imports, changed: Iterable[str] | None, number: int) -> Sele
     found = Selection(reason, environments=environments(imports, paths, reason, number) | versions(number))
     touched = {file for path in paths for file in _touched(imports, path)}
     named = {test: rooms(test) for test in slow_tests(root)}
-    hits: dict[int, dict[Path, list[Path]]] = {}
-    for imports_away in range(1, NEAR + 1):
-        reached = {test: imports.reached(test, *names, at_most=imports_away) for test, names in named.items()}
-        hits[imports_away] = {test: hit for test, files in reached.items() if (hit := sorted(files & touched))}
-    near = hits[NEAR]
+    reached = {test: imports.reached(test, *names, at_most=NEAR) for test, names in named.items()}
+    near = {test: hit for test, files in reached.items() if (hit := sorted(files & touched))}
     found.near = len(near)
-    if len(near) > MOST:
-        farther = [test for test in near if test not in hits[1]]
-        steps = max(1, math.ceil(len(farther) / max(1, MOST - len(hits[1]))))
-        near = hits[1] | {test: near[test] for test in farther[number % steps :: steps]}
+    if len(near) > MOST and not reason:
+        one_away = {test: imports.reached(test, *named[test], at_most=1) for test in near}
+        nearest = {test: hit for test, files in one_away.items() if (hit := sorted(files & touched))}
+        farther = [test for test in near if test not in nearest]
+        steps = max(1, math.ceil(len(farther) / max(1, MOST - len(nearest))))
+        near = nearest | {test: near[test] for test in farther[number % steps :: steps]}
     for test in named:
         name = imports.name(test)
         pages = _pages(imports, near.get(test, [])) if name == PAGES and not reason else None
@@ -211,13 +210,13 @@ def _marks(path: Path) -> list[ast.Attribute | ast.Call]:
 
 def _everything(imports: Imports, paths: list[str]) -> str:
     """Returns the first change that means everything, or nothing."""
+    gone = [path for path in paths if path.endswith(".py") and not (imports.root / path).exists()]
+    for user, path in Imports(imports.root, gone).users_of(gone) if gone else ():
+        return f"{imports.name(path)} is gone, but {imports.name(user)} imports it"
     for path in paths:
         if any(fnmatch.fnmatch(path, pattern) for pattern in EVERYTHING):
             return f"{path} changed"
-        if path.endswith(".py") and not (imports.root / path).exists():
-            if user := imports.still_named(path):
-                return f"{path} is gone, but {imports.name(user)} imports it"
-        elif path.startswith("tests/support/") and not _has_users(imports, imports.root / path):
+        if path.startswith("tests/support/") and path not in gone and not _has_users(imports, imports.root / path):
             return f"{path} changed, which no test imports or names"
     return ""
 
