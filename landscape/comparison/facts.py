@@ -85,7 +85,7 @@ def summary_text(data: ComparisonData, measure: str = RISE) -> str:
 def comparison_caption(data: ComparisonData) -> Caption:
     """Returns caption and alternative text of ``plot_comparison``."""
     known, means, answers = data.attributes, recipe_means(data), answer_pairs(data)
-    recipes = ", ".join(f"{item.recipe} ({item.networks} network{'' if item.networks == 1 else 's'})" for item in means)
+    recipes = ", ".join(f"{item.recipe} ({_networks_text(item)})" for item in means)
     directions = f"{known['directions']} random direction{'' if known['directions'] == 1 else 's'}"
     with_interval = any(not math.isnan(item.low) for item in means)
     text = [
@@ -141,8 +141,12 @@ def comparison_json(data: ComparisonData) -> dict[str, Any]:
     return plain
 
 
+def _networks_text(item: RecipeMean) -> str:
+    return f"{item.networks} network{'' if item.networks == 1 else 's'}"
+
+
 def _mean_text(item: RecipeMean) -> str:
-    networks = f"{item.networks} network{'' if item.networks == 1 else 's'}"
+    networks = _networks_text(item)
     if math.isnan(item.mean):
         return f"nothing to say, {networks}"
     interval = "" if math.isnan(item.low) else f" ({item.low:.4g} to {item.high:.4g})"

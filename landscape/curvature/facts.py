@@ -12,6 +12,7 @@ from workers.measurement_plan import plan_text
 
 from ..caption_sentences import capital, count_text, joined
 from ..captions import Caption
+from ..drawing.curvature_sheet import unconverged
 from ..errors import error_message
 from ..facts import as_lines, samples_text, versions_text
 from ..figures.spectrum import find_row
@@ -98,15 +99,15 @@ def curvature_caption(
     left = curvature.status != PointStatus.MEASURED
     if kind == "spectrum":
         row = find_row(curvature, number)
-        probes, steps = curvature.density_nodes.shape[1:]
-        density = f"Density: stochastic Lanczos quadrature, {probes} starts of {steps} products" if probes else ""
+        probes = _density(curvature)
+        density = f"Density: stochastic Lanczos quadrature, {probes}" if probes else ""
         text = [f"Eigenvalues of {matrix}, at {unit} {all_numbers[row]}", density, _ticks(known), measured_on]
         values, errors = curvature.eigenvalues[row], curvature.residuals[row]
         ends = [f"{name} eigenvalue is {values[place]:.4g} ± {errors[place]:.1g}" for name, place in _ends(known)]
         shown = "A density over eigenvalues" if probes else "Ticks at eigenvalues"
         return Caption(joined(text), joined([shown, *ends]))
     rates = known.get("learning_rate") if learning_rate is None else learning_rate
-    loose = int((np.isfinite(curvature.eigenvalues) & (curvature.converged != 1)).sum())
+    loose = int(unconverged(curvature).sum())
     where = f"{len(all_numbers)} checkpoints ({unit}s {all_numbers[0]} to {all_numbers[-1]})"
     if len(all_numbers) == 1:
         where = f"{unit} {all_numbers[0]}"

@@ -225,7 +225,7 @@ def draw_legend_below(figure: Any, entries: Sequence[Any], appearance: Appearanc
     size = appearance.small_size - (0 if appearance.paper else 1)
     if appearance.paper:
         style |= {"columnspacing": 1.0, "handlelength": 1.3, "labelspacing": 0.2}
-    for count in range(min(len(entries), columns) if appearance.legend else 0, 0, -1):
+    for count in range(min(len(entries), columns), 0, -1):
         legend = figure.legend(
             handles=entries, loc="outside lower center", ncols=count, frameon=False, fontsize=size, **style
         )

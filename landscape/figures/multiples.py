@@ -289,7 +289,7 @@ def _write_shared(sheets: list[Sheet], quantities: Sequence[str]) -> None:
         entries[note, None] = Line2D([], [], linestyle="none", label=note)
     for note in missed_notes(*(sheet.landscape for sheet in sheets)):
         entries[note, None] = Line2D([], [], linestyle="none", label=note)
-    if entries:
+    if entries and sheets[0].appearance.legend:
         columns = 4 if len(sheets) > 1 else 2
         draw_legend_below(figure, list(entries.values()), sheets[0].appearance, columns)
 

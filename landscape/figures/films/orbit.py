@@ -85,9 +85,7 @@ def frames_from(
     space: Any, cameras: Sequence[Camera | None], move: Callable[[int], Sequence[Any]] = lambda _frame: ()
 ) -> Iterator[NDArray[Any]]:
     """Yields a frame for each camera, None where the view stays, with what ``move`` returns; all else is drawn once."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas: Any = FigureCanvasAgg(space.figure)
+    canvas: Any = space.figure.canvas
     space.set_visible(cameras[0] is None)
     canvas.draw()
     still = canvas.copy_from_bbox(space.figure.bbox)
