@@ -3,15 +3,20 @@
 import ast
 import fnmatch
 import math
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import rotation
 from imports import Imports
 
 # Changes of these mean everything: no import leads to them. Helpers of tests are imported, and tests/gate tests .ci.
-EVERYTHING = ("pyproject.toml", "Makefile", "constraints/*", "tests/data/*")
+PROJECT = "pyproject.toml"
+EVERYTHING = (PROJECT, "Makefile", "constraints/*", "tests/data/*")
+# Of that file, what no test sees: lint and types run for every change.
+LINTED, TOLD = ("importlinter", "mypy", "ruff"), ("classifiers", "description", "keywords", "urls")
 # A part of the gate, which tests/gate tests, though the conftest of all tests loads it.
 CHOOSING = "tests/support/chosen.py"
 # Its cases are pages of the documentation, called by their files' names; each takes minutes.
@@ -282,7 +287,22 @@ def of_working_tree(root: Path) -> tuple[Selection, int]:
     """Returns what runs for the change that the working tree holds, and the change's number."""
     turn = rotation.read(root)
     commit = rotation.base(root, turn)
-    return select(Imports(root), rotation.changed(root, commit) if commit else None, turn.number), turn.number
+    changed = rotation.changed(root, commit) if commit else None
+    if commit and changed and PROJECT in changed and _tested(root, commit) == _tested(root):
+        changed.remove(PROJECT)
+    return select(Imports(root), changed, turn.number), turn.number
+
+
+def _tested(root: Path, commit: str = "") -> dict[str, Any] | None:
+    """Returns what tests see of pyproject.toml, in the working tree or in a commit; None where it is not there."""
+    file = root / PROJECT
+    text = rotation.git(root, "show", f"{commit}:{PROJECT}") if commit else file.read_text() if file.exists() else None
+    if text is None:
+        return None
+    found = tomllib.loads(text)
+    for table, names in (("tool", LINTED), ("project", TOLD)):
+        found[table] = {name: value for name, value in found.get(table, {}).items() if name not in names}
+    return found
 
 
 def text(selection: Selection, number: int) -> str:

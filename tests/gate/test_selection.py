@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import rotation
 import selection
 from chosen import in_share
 from imports import Imports
@@ -258,3 +259,24 @@ def test_imports_between_helpers_of_the_project_are_followed(ours):
     reached = ours.reached(ROOT / "tests" / "landscape" / "grid" / "test_plan.py")
     assert ROOT / "landscape" / "measure.py" in reached
     assert ROOT / "tests" / "conftest.py" in reached
+
+
+@pytest.mark.parametrize(
+    ("text", "means_everything"),
+    [
+        ('[project]\nclassifiers = ["Python :: 3.14"]\ndependencies = ["a"]\n[tool.ruff]\nline-length = 120\n', False),
+        ('[project]\ndependencies = ["a"]\n[tool.importlinter]\nroot_packages = ["b"]\n', False),
+        ('[project]\ndependencies = ["a", "b"]\n', True),
+        ('[project]\ndependencies = ["a"]\n[tool.pytest.ini_options]\ntimeout = 1\n', True),
+    ],
+)
+def test_what_no_test_sees_of_the_project_s_settings_means_nothing(repository, monkeypatch, text, means_everything):
+    monkeypatch.delenv("GATE_BASE", raising=False)
+    settings = repository.folder / "pyproject.toml"
+    settings.write_text('[project]\ndependencies = ["a"]\n')
+    repository("add", "--all")
+    repository("commit", "--message", "settings")
+    rotation.Rotation(1, repository("rev-parse", "HEAD")).write(repository.folder)
+    settings.write_text(text)
+    found, _ = selection.of_working_tree(repository.folder)
+    assert bool(found.everything) == means_everything
