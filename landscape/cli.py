@@ -26,6 +26,7 @@ from .commands.exchange import export, import_checkpoints, import_landscape, log
 from .commands.measure import demo, devices, run
 from .commands.paths import barrier, connect
 from .commands.plot import plot
+from .commands.report import report
 from .commands.view import info, view, watch
 
 _EPILOG = (
@@ -37,7 +38,7 @@ _DEBUG_VARIABLE = "LANDSCAPE_DEBUG"
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=_EPILOG)
 
 for panel, commands in (
-    ("Measure", (run, curvature, compare, evaluate, barrier, align, connect, refine, widen, demo, devices)),
+    ("Measure", (run, report, curvature, compare, evaluate, barrier, align, connect, refine, widen, demo, devices)),
     ("Look", (info, plot, view, watch)),
     ("Other tools", (export, log, import_landscape, import_checkpoints)),
 ):

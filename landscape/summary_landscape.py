@@ -40,12 +40,14 @@ from .record.provenance import function_attribute, run_attributes
 from .record.run import Run
 from .record.workers import Workers, measurement_options
 from .record.writer import make_output_folder
+from .report.options import ReportOptions
 from .sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from .curvature.curvature import Curvature
+    from .report.report import Report
 
 
 _NO_FILE_NAME = re.compile(r"[^\w.-]+")
@@ -203,6 +205,42 @@ class SummaryLandscape:
         if chosen["num_samples"] is None:
             chosen["num_samples"] = run.settings.num_samples
         return measure_run(run, callback_fn, numbers, _output_folder(self._path, output), chosen)
+
+    @documented(ReportOptions)
+    def report(
+        self,
+        callback_fn: Callable[[], Any],
+        recipes: Mapping[str, Sequence[Any] | Mapping[Any, Any]] | None = None,
+        *,
+        output: str | os.PathLike[str] | None = None,
+        **options: Unpack[ReportOptions],
+    ) -> Report | None:
+        """Measures what the run can tell, and writes one page with the answers in words; it is continued as all is.
+
+        Where the training went, and how much of that the plane shows; whether the end is a minimum or a saddle, or the
+        loss still falls; how flat it is; how far test samples are from those of the training; what is not known. Each
+        number has its interval, and names its file, arrays and formula.
+
+        Args:
+            callback_fn: as ``gen_landscapes_with_multi_process`` takes it; with a dict of data sets for their gap.
+            recipes: networks of several recipes, as ``Measure.compare`` takes them, to be compared too.
+            output: the directory of the page and of what is measured; None means summary_dir.
+            **options: see ``ReportOptions``; ``name`` is the beginning of the files' names instead of "report".
+
+        Returns:
+            The report; None after a dry run.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            ValueError: an argument has a wrong value.
+            RunDirectoryError: the directory holds no usable run, or fewer than three checkpoints.
+            LandscapeWriteError: a file that is no report has the page's name.
+            LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
+        """
+        from .report.report import make_report
+
+        folder = _output_folder(self._path, output)
+        return make_report(self, RunDirectory(self._path), callback_fn, recipes, folder, options)
 
     def clean_ckpt(self) -> None:
         """Removes the run's checkpoints and their metadata; landscape files stay."""

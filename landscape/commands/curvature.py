@@ -97,14 +97,14 @@ def compare(
     """Says which recipe ends in the flatter minimum; after an interruption the same command continues."""
     from ..functions import compare as measure
 
-    asked = _recipes(recipes, paired=paired)
-    with options_named(_typed(asked)):
+    asked = recipes_of(recipes, paired=paired)
+    with options_named(recipe_spelling(asked)):
         comparison = measure(asked, load_function(function), output=output, **options)
     if comparison is not None:
         typer.echo(comparison.summary())
 
 
-def _recipes(texts: Sequence[str], *, paired: bool) -> dict[str, Any]:
+def recipes_of(texts: Sequence[str], *, paired: bool = False) -> dict[str, Any]:
     """Returns recipes from texts such as ``sgd=run_1,run_2``."""
     from collectors.run_directory.directory import CHECKPOINT_FOLDER
 
@@ -129,7 +129,7 @@ def _recipes(texts: Sequence[str], *, paired: bool) -> dict[str, Any]:
     return found
 
 
-def _typed(recipes: Mapping[str, Any]) -> dict[str, str]:
+def recipe_spelling(recipes: Mapping[str, Any]) -> dict[str, str]:
     """Returns how each network was typed, by what errors call it in Python."""
     return {
         f"recipes[{recipe!r}][{key!r}]": repr(f"{recipe}={network}")

@@ -1,0 +1,170 @@
+"""Measures what a report needs, within one budget; each part has a file of its own, which the same call continues."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from collectors.files.places import AnyPath
+from collectors.run_directory.directory import RunDirectory
+from workers.errors import CurvatureError, SampleLossesError
+
+from ..comparison.comparison import Comparison
+from ..comparison.measuring import compare_recipes
+from ..curvature.curvature import Curvature
+from ..errors import error_message
+from ..grid.measuring import Grid, measure_plane
+from ..landscape import Landscape
+from ..planes.axis_curvature import BOTTOM
+from ..record.options import CompareOptions, GridOptions, MeasureOptions, checked, options_of
+from ..record.run import Run
+from ..record.workers import given_plan
+
+_CHECKPOINTS = 5
+"""At how many checkpoints the sharpness along the run is measured."""
+_PROBES = 20
+_RISE = 0.01  # of the loss, to either side along the lowest eigenvector
+DEFAULT_STEM = "report"
+
+
+class MeasuresRun(Protocol):
+    """What measures a run's landscapes and its curvature: a ``SummaryLandscape``."""
+
+    @property
+    def gen_landscapes_with_multi_process(self) -> Callable[..., list[Landscape]]:
+        """Measures its landscapes."""
+
+    @property
+    def gen_curvature(self) -> Callable[..., Curvature | None]:
+        """Measures its curvature."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was measured.
+
+    Attributes:
+        path: the plane of the run's principal directions.
+        around: a plane of random directions around its end.
+        curvature: at the end: the two largest eigenvalues and the lowest one; None if not measured.
+        along: the largest eigenvalue at some checkpoints; None if not measured.
+        bottom: three points along the lowest eigenvector, with the loss of each sample; None if not measured.
+        comparison: of recipes; None if none are compared.
+        missing: why something is None, by its name.
+    """
+
+    path: Landscape
+    around: Landscape
+    curvature: Curvature | None
+    along: Curvature | None
+    bottom: Landscape | None
+    comparison: Comparison | None
+    missing: Mapping[str, str]
+
+
+@dataclass
+class ReportMeasuring:
+    """Measures the parts of a report, one after another."""
+
+    measures: MeasuresRun
+    run: RunDirectory
+    callback_fn: Callable[[], Any]
+    folder: AnyPath
+    chosen: Mapping[str, Any]
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.clock, self.stem = Run.checked(self.chosen), self.chosen["name"] or DEFAULT_STEM
+        self.numbers = self.run.present(tuple(sorted(self.run.metadata.files)))
+        own = self.chosen["num_samples"]
+        self.samples = self.run.settings.num_samples if own is None else own
+        apart = ("num_samples", "device_ids", "name", "budget")
+        self.shared = {name: value for name, value in self.chosen.items() if name not in apart}
+
+    def findings(self, recipes: Mapping[str, Any] | None) -> Findings | None:
+        """Returns what was measured, or what the budget allowed; None after a dry run.
+
+        Raises:
+            LandscapeError: the planes, or a comparison, cannot be measured. Curvature may be missing.
+        """
+        landscapes = self._planes()
+        curvature = self._curvature("end", self.numbers[-1:], top=2, bottom=1, trace_probes=_PROBES, keep_vectors=True)
+        spread = {self.numbers[round(place)] for place in np.linspace(0, len(self.numbers) - 1, _CHECKPOINTS)}
+        along = self._curvature("along", sorted(spread), top=1) if "end" not in self.missing else None
+        if self.chosen["dry_run"]:
+            return None
+        path, around = landscapes
+        bottom = None if curvature is None else self._bottom(curvature)
+        comparison = None if recipes is None else self._comparison(recipes)
+        return Findings(path, around, curvature, along, bottom, comparison, self.missing)
+
+    def _planes(self) -> list[Landscape]:
+        settings = {
+            "intervals": [self.numbers],
+            "num_samples": self.samples,
+            "create_landscape": {"train": True, "result": True},
+        }
+        return self.measures.gen_landscapes_with_multi_process(
+            self.callback_fn,
+            settings,
+            self.chosen["device_ids"],
+            str(self.folder),
+            **self.shared,
+            name=self.stem,
+            sampling="adaptive",
+            budget=self._left(0.5),
+        )
+
+    def _curvature(self, name: str, numbers: Sequence[int], **options: Any) -> Curvature | None:
+        if self.clock.is_late:
+            self.missing[name] = "the budget ended before it was measured"
+            return None
+        try:
+            return self.measures.gen_curvature(
+                self.callback_fn,
+                numbers,
+                output=str(self.folder),
+                device_ids=self.chosen["device_ids"],
+                num_samples=self.samples,
+                **self.shared,
+                name=f"{self.stem}_{name}",
+                budget=self._left(),
+                **options,
+            )
+        except CurvatureError as error:
+            self.missing[name] = error_message(str(error)).rstrip(".")
+            return None
+
+    def _bottom(self, curvature: Curvature) -> Landscape | None:
+        """Measures three points along the lowest eigenvector, near enough for the loss to be a parabola."""
+        loss, lowest = float(curvature.loss[0]), float(curvature.eigenvalues[0, -1])
+        if not (math.isfinite(loss) and loss and math.isfinite(lowest)) or abs(lowest) <= curvature.residuals[0, -1]:
+            return None
+        line = curvature.plane(None, BOTTOM, rise=_RISE * abs(loss))
+        place = self.folder / f"{self.stem}_bottom_{self.numbers[-1]}.h5"
+        try:
+            measured = measure_plane(
+                line, self.callback_fn, Grid(3), self._options(GridOptions, keep_samples=True), place
+            )
+        except SampleLossesError as error:
+            self.missing["bottom"] = error_message(str(error)).rstrip(".")
+            return None
+        return None if measured is None else Landscape(measured[0], report=measured[1])
+
+    def _comparison(self, recipes: Mapping[str, Any]) -> Comparison | None:
+        place = str(self.folder / f"{self.stem}_comparison.h5")
+        return compare_recipes(recipes, self.callback_fn, place, self._options(CompareOptions))
+
+    def _options(self, kind: type[Any], **more: Any) -> dict[str, Any]:
+        """Returns all options of a measurement as ``Measure`` gives them."""
+        given = {**self.shared, **more, "num_samples": self.samples, "device_ids": self.chosen["device_ids"]}
+        of_measure = {name: value for name, value in given.items() if name in options_of(MeasureOptions)}
+        options = {**checked(MeasureOptions, {**of_measure, "budget": self._left()}), **checked(kind, {})}
+        return {**options, "plan": given_plan(options)}
+
+    def _left(self, share: float = 1.0) -> float | None:
+        return None if self.clock.left is None else share * self.clock.left

@@ -1,0 +1,44 @@
+"""Which of several recipes ended flatter, as a comparison of several runs of each says."""
+
+from __future__ import annotations
+
+import math
+
+from ..comparison.answers import INCONCLUSIVE, NO_INTERVAL
+from ..comparison.answers import Answer as PairAnswer
+from ..comparison.comparison import Comparison
+from .statement import Answer, Number, Statement, plus_minus
+
+RECIPES = "recipes"
+_QUESTION = "Which recipe ends flatter?"
+
+
+def answer_recipes(comparison: Comparison) -> Answer:
+    """Answers for each pair of recipes."""
+    statements, verdicts, known = [], [], False
+    for place, answer in enumerate(comparison.table()):
+        number = _number(comparison, answer, place)
+        reason = f"; {answer.reason.rstrip('.')}" if answer.reason else ""
+        text = (
+            f"Around the networks of {answer.first} the loss rises by {plus_minus(number)} more than around those of "
+        )
+        statements.append(Statement(f"{text}{answer.second}{reason}.", number, RECIPES))
+        decided = answer.verdict not in (INCONCLUSIVE, NO_INTERVAL)
+        known |= decided
+        pair = f"not known for {answer.first} and {answer.second}"
+        verdicts.append(answer.verdict if decided else f"{pair}: {_why(answer)}")
+    return Answer(RECIPES, _QUESTION, "; ".join(verdicts), known=known, statements=tuple(statements))
+
+
+def _number(comparison: Comparison, answer: PairAnswer, place: int) -> Number:
+    """Returns the difference of a pair; its formula is a call, as statistics over networks are no single line."""
+    call = f"Comparison.load(file).table()[{place}]"
+    ends = ("", "") if math.isnan(answer.low) else (f"{call}.low", f"{call}.high")
+    kind = f"{100 * answer.confidence:.4g} % interval, {answer.method}" if answer.method else answer.reason
+    file = "" if comparison.path is None else comparison.path.name
+    difference = (answer.difference, answer.low, answer.high)
+    return Number(*difference, kind, file, {"loss": "loss"}, f"{call}.difference", *ends)
+
+
+def _why(answer: PairAnswer) -> str:
+    return "the interval of the difference holds 0" if answer.verdict == INCONCLUSIVE else answer.reason

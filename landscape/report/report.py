@@ -1,0 +1,166 @@
+"""Report: what a run can tell, as answers in words, and what is not known."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from collectors.files.local_files import write_files
+from collectors.files.places import AnyPath, check_can_be_file
+from collectors.files.remote_path import RemotePath
+from collectors.run_directory.directory import RunDirectory
+from workers.metric_names import other_datasets
+
+from ..errors import LandscapeWriteError
+from ..record.checks import PointStatus
+from ..record.options import with_defaults
+from ..summary_json import as_json
+from .end import answer_end
+from .flatness import answer_flatness
+from .gap import answer_gap
+from .measuring import DEFAULT_STEM, Findings, MeasuresRun, ReportMeasuring
+from .options import ReportOptions
+from .page import GENERATOR, report_html
+from .path import answer_path
+from .recipes import answer_recipes
+from .statement import Answer
+
+REPORT_VERSION = 1
+"""Grows when a name of ``Report.to_json`` goes or changes its meaning; a new name alone leaves it."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run can tell.
+
+    Attributes:
+        run: the run directory.
+        answers: to each question, with the sentences they rest on.
+        unknown: what is not known, and what it would cost to know it, in sentences.
+        page: the page that shows all of it, with pictures.
+    """
+
+    run: AnyPath
+    answers: tuple[Answer, ...]
+    unknown: tuple[str, ...]
+    page: AnyPath
+
+    def __str__(self) -> str:
+        lines = [f"{self.run}"]
+        for answer in self.answers:
+            lines += ["", answer.question, f"  {answer.verdict[:1].upper()}{answer.verdict[1:]}."]
+            lines += [_wrapped(item.text) for item in answer.statements]
+        lines += ["", "What is not known", *(_wrapped(text) for text in self.unknown)]
+        return "\n".join([*lines, "", f"With pictures: {self.page}"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as JSON values; null stands for NaN and infinities.
+
+        Its names: ``report_version``, ``run``, ``page``, ``unknown``, and ``answers``: of each its ``name``,
+        ``question``, ``verdict``, whether it is ``known``, and ``statements``: ``text``, ``picture`` and ``number``
+        (the attributes of ``Number``).
+        """
+        values = {
+            "report_version": REPORT_VERSION,
+            "run": str(self.run),
+            "page": str(self.page),
+            "answers": [asdict(answer) for answer in self.answers],
+            "unknown": list(self.unknown),
+        }
+        plain: dict[str, Any] = as_json(values)
+        return plain
+
+
+def make_report(
+    measures: MeasuresRun,
+    run: RunDirectory,
+    callback_fn: Callable[[], Any],
+    recipes: Mapping[str, Any] | None,
+    folder: AnyPath,
+    options: Mapping[str, Any],
+) -> Report | None:
+    """Measures, answers and writes the page; None after a dry run."""
+    chosen = with_defaults("SummaryLandscape.report", ReportOptions, options)
+    page = folder / f"{chosen['name'] or DEFAULT_STEM}.html"
+    _check_page(page, overwrite=chosen["overwrite"])
+    findings = ReportMeasuring(measures, run, callback_fn, folder, chosen).findings(recipes)
+    if findings is None:
+        return None
+    report = Report(run.path, tuple(answers_of(findings)), tuple(_unknown(findings)), page)
+    text = report_html(report.run.name, report.answers, report.unknown, findings).encode()
+    if isinstance(page, RemotePath):
+        page.write_bytes(text)
+    else:
+        write_files({page: text})
+    return report
+
+
+def _check_page(page: AnyPath, *, overwrite: bool) -> None:
+    """Raises where another file than a report has the page's name."""
+    if isinstance(page, RemotePath):
+        return
+    check_can_be_file("output", page)
+    if page.exists() and not overwrite and GENERATOR not in page.read_text(encoding="utf-8", errors="replace")[:4096]:
+        raise LandscapeWriteError(
+            f"{page} is there and is no report. Move it away, give another name=, or pass overwrite=True."
+        )
+
+
+def answers_of(findings: Findings) -> list[Answer]:
+    """Returns the answer to each question."""
+    missing = findings.missing.get("end", "")
+    return [
+        answer_path(findings.path),
+        answer_end(findings.curvature, findings.path, findings.bottom, missing),
+        answer_flatness(findings.curvature, findings.along, findings.around, missing),
+        answer_gap(findings.path),
+        *([] if findings.comparison is None else [answer_recipes(findings.comparison)]),
+    ]
+
+
+def _unknown(findings: Findings) -> list[str]:
+    """Returns what no answer says, and what it would cost."""
+    path, around, curvature = findings.path, findings.around, findings.curvature
+    texts = []
+    for landscape, what in ((path, "the plane of the path"), (around, "the plane around the end")):
+        left = landscape.status_counts[PointStatus.PENDING]
+        if left:
+            texts.append(
+                f"{left} of {landscape.status.size} points of {what} are not measured: the budget ended before. The "
+                "same call continues; it costs up to so many losses."
+            )
+    for name, what in (("end", "The curvature at the end"), ("along", "The sharpness along the run")):
+        if name in findings.missing:
+            texts.append(f"{what}: {findings.missing[name]}.")
+    if curvature is not None:
+        passes = int(curvature.forward_passes[0] / max(int(curvature.products[0]), 1) * 160)
+        texts.append(
+            f"The eigenvalues between the {curvature.top} largest ones and the lowest one, of {curvature.weights:,}: "
+            f"their density costs about as much as {passes} losses of all samples (landscape curvature --density 4x40)."
+        )
+    measured = around.status_counts[PointStatus.MEASURED]
+    texts.append(
+        f"Random directions other than the two of this plane: another plane costs about {measured:,} losses "
+        "(landscape run --seed 1 --no-train)."
+    )
+    if not other_datasets(path.metrics):
+        texts.append(
+            "The loss on test samples: let callback_fn return a dict of data sets, {'train': ..., 'test': ...}. Each "
+            "point then costs one loss of the test samples more."
+        )
+    if findings.comparison is None:
+        texts.append(
+            "Whether another seed or another optimizer ends elsewhere: this is one run. An interval needs three "
+            "trained runs of each recipe: --recipe sgd=RUN,RUN,RUN --recipe adam=RUN,RUN,RUN."
+        )
+    texts.append(
+        "Whether any of this holds for samples that were not measured, beyond what the intervals over samples say; and "
+        "the loss that training minimized, where it had terms that callback_fn lacks, such as weight decay."
+    )
+    return texts
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 100, initial_indent="  - ", subsequent_indent="    ")

@@ -1,0 +1,179 @@
+"""A sentence of a report, and the evidence for its number: arrays of a file, and a formula over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..comparison.statistics import Estimate
+from ..curvature.data import CurvatureData
+from ..facts import samples_of
+from ..grid.data import LandscapeData
+from ..grid.landscape_file import checkpoint_columns
+
+EXACT = "exact for these weights"
+OVER_SAMPLES = "95 % interval over samples"
+BY_RESIDUAL = "no true eigenvalue is further away"
+_NARROW = 0.005  # an interval that is narrower than this share of its number is written behind ±
+_NEGLIGIBLE = 1e-5  # a share below which its digits say nothing
+_FUNCTIONS = {name: getattr(np, name) for name in ("abs", "hypot", "maximum", "nanmax", "nanmin", "nanmean", "sqrt")}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number, its interval, and what both were computed from.
+
+    Attributes:
+        value: the number.
+        low: lower end of its interval; the number itself where it is exact.
+        high: upper end.
+        kind: what the interval is, such as "95 % interval over samples".
+        file: the name of the file with the arrays.
+        arrays: by the name in the formulas, the place of each in the file, such as "checkpoints/loss".
+        formula: of the number, a NumPy expression of these arrays in float64.
+        low_formula: of the lower end; "" where the number is exact.
+        high_formula: of the upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+    kind: str
+    file: str
+    arrays: Mapping[str, str]
+    formula: str
+    low_formula: str = ""
+    high_formula: str = ""
+
+    @property
+    def interval(self) -> str:
+        """The interval in words."""
+        if not self.low_formula:
+            return EXACT if self.kind == EXACT else f"no interval: {self.kind}"
+        if math.isnan(self.low):
+            return f"unknown ({self.kind})"
+        return f"{self.low:.4g} to {self.high:.4g} ({self.kind})"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A sentence with its number, and the picture that shows it ("" if none does)."""
+
+    text: str
+    number: Number
+    picture: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a report says to one question.
+
+    Attributes:
+        name: of the question, such as "end".
+        question: as a heading.
+        verdict: the answer in a few words.
+        known: whether there is one.
+        statements: the sentences that it rests on.
+    """
+
+    name: str
+    question: str
+    verdict: str
+    known: bool
+    statements: tuple[Statement, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The arrays of a file by their places in it, and how many samples its values are means over.
+
+    Attributes:
+        file: its name.
+        arrays: by place.
+        samples: how many samples, by the name of the data set, "" for the main one; None where the file does not say.
+    """
+
+    file: str
+    arrays: Mapping[str, NDArray[Any]]
+    samples: Mapping[str, int | None] = field(default_factory=dict)
+
+    @classmethod
+    def of_landscape(cls, landscape: LandscapeData, datasets: tuple[str, ...] = ()) -> Evidence:
+        """Returns the arrays of a landscape file."""
+        arrays: dict[str, Any] = {"x": landscape.x, "status": landscape.status, **landscape.metrics}
+        if landscape.y is not None:
+            arrays["y"] = landscape.y
+        if landscape.checkpoints is not None:
+            columns = checkpoint_columns(landscape.checkpoints)
+            arrays |= {f"checkpoints/{name}": values for name, values in columns.items()}
+        arrays |= {f"origin/{name}": np.float64(value) for name, value in landscape.origin.metrics.items()}
+        directions = {name: values for name, values in vars(landscape.directions).items() if values is not None}
+        arrays |= {f"directions/{name}": np.asarray(values) for name, values in directions.items()}
+        arrays |= {f"samples/{name}/loss": kept.losses() for name, kept in landscape.kept_samples.items()}
+        counts = {name: samples_of(landscape.attributes, name) for name in ("", *datasets)}
+        return cls(_name(landscape), arrays, counts)
+
+    @classmethod
+    def of_curvature(cls, curvature: CurvatureData) -> Evidence:
+        """Returns the arrays of a curvature file."""
+        places = {curvature.schema.columns[name].place: values for name, values in curvature.columns.items()}
+        return cls(_name(curvature), places, {"": curvature.attributes.get("num_samples")})
+
+    def exact(self, formula: str, /, **places: str) -> Number:
+        """Returns a number that has no error but that of rounding."""
+        return self.number(formula, kind=EXACT, **places)
+
+    def mean(self, formula: str, error: str, /, *datasets: str, **places: str) -> Number:
+        """Returns a mean over samples, or a difference of such means, with its 95 % interval.
+
+        Args:
+            formula: of the value.
+            error: of its standard error.
+            *datasets: over whose samples it is a mean; the smallest one gives Student's degrees of freedom.
+            **places: of the arrays, by their names in the formulas.
+        """
+        counts = [count for name in datasets or ("",) if (count := self.samples.get(name)) is not None]
+        reach = Estimate(0.0, 1.0, max(min(counts, default=math.inf) - 1, 1)).interval()[1]
+        ends = (f"{formula} {sign} {reach:.6g} * {error}" for sign in "-+")
+        return self.number(formula, *ends, kind=OVER_SAMPLES, **places)
+
+    def number(self, formula: str, low: str = "", high: str = "", /, *, kind: str, **places: str) -> Number:
+        """Returns a number by its formula, and the ends of its interval by theirs."""
+        # Losses of samples are kept in float32, in which second differences would be rounding.
+        known = {name: np.asarray(self.arrays[place], np.float64) for name, place in places.items()}
+
+        def computed(text: str) -> float:
+            # Only the formulas of this room come here; a reader can type the same text.
+            with np.errstate(invalid="ignore", divide="ignore"):
+                return float(eval(text, {**_FUNCTIONS, **known}))
+
+        value = computed(formula)
+        ends = (computed(low), computed(high)) if low else (value, value)
+        return Number(value, *ends, kind, self.file, places, formula, low, high)
+
+
+def plus_minus(number: Number) -> str:
+    """Returns a number with its interval, for a sentence: with as many digits as the interval leaves."""
+    if number.low == number.high or math.isnan(number.low):
+        return f"{number.value:.4g}"
+    half = (number.high - number.low) / 2
+    if half < _NARROW * abs(number.value):
+        return f"{number.value:.4g} ± {half:.1g}"
+    return f"{number.value:.3g} ({number.low:.3g} to {number.high:.3g})"
+
+
+def percent(share: Number) -> str:
+    """Returns a share with its interval in per cent."""
+    if 0 <= share.high < _NEGLIGIBLE:
+        return f"less than {100 * _NEGLIGIBLE:g} %"
+    scaled = replace(share, value=100 * share.value, low=100 * share.low, high=100 * share.high)
+    return f"{plus_minus(scaled)} %"
+
+
+def _name(data: LandscapeData | CurvatureData) -> str:
+    return "" if data.path is None else data.path.name
