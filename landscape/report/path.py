@@ -53,7 +53,7 @@ def _change_of_loss(
     evidence: Evidence, landscape: LandscapeData, first: int, last: int, label: dict[int, str]
 ) -> list[Statement]:
     found = landscape.checkpoints
-    if found is None or not np.isfinite(found.metrics["loss"][[first, last]]).any():
+    if found is None or not np.isfinite(found.metrics["loss"][[first, last]]).all():
         return []
     change = difference_of_loss(evidence, last, first)
     ends = " to ".join(f"{found.metrics['loss'][row]:.4g}" for row in (first, last))

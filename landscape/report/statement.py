@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -149,7 +150,8 @@ class Evidence:
 
         def computed(text: str) -> float:
             # Only the formulas of this room come here; a reader can type the same text.
-            with np.errstate(invalid="ignore", divide="ignore"):
+            with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
+                warnings.simplefilter("ignore", RuntimeWarning)  # of a mean over nothing
                 return float(eval(text, {**_FUNCTIONS, **known}))
 
         value = computed(formula)

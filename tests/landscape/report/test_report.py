@@ -1,0 +1,197 @@
+"""The report of a run: its page, its files, its command, and what it refuses."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from command_line import command, invoke
+from places import SUPPORT
+from planted_runs import Point, bowl, moves, spiral, train
+
+from landscape import Landscape, SummaryLandscape
+from landscape.errors import LandscapeWriteError
+from landscape.record.run import Run
+from workers.errors import CurvatureError
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:num_samples is", "ignore:the two random directions have a cosine"),
+]
+SETS = {"train": moves(200, 4), "test": moves(100, 4, shift=0.4, seed=1)}
+PROGRAM = f"""
+import sys
+sys.path.insert(0, {str(SUPPORT)!r})
+from planted_runs import Point, bowl, moves
+def callback_fn():
+    sets = {{"train": moves(200, 4), "test": moves(100, 4, shift=0.4, seed=1)}}
+    return bowl(1, 2, 3, 4), Point(4), sets, {{}}
+"""
+
+
+def callback_fn():
+    return bowl(1, 2, 3, 4), Point(4), SETS, {}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    train(folder / "run", spiral(4))
+    (folder / "planted.py").write_text(PROGRAM)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def said(folder):
+    return command("report", "run", "--function", "planted:callback_fn", "--devices", 0, "--no-progress", folder=folder)
+
+
+class Page(HTMLParser):
+    """The tags of a page with their attributes, and its text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.words = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def page(said, folder):
+    return Page((folder / "run/report.html").read_text())
+
+
+def test_the_command_says_each_answer_with_its_sentences(said):
+    assert "A minimum: the loss bends up in every direction.\n" in said.stdout
+    assert "The plane shows the path: it holds 100 % of its variance.\n" in said.stdout
+    assert "What is not known\n" in said.stdout
+    assert re.search(r"\nWith pictures: /.*/run/report.html\n$", said.stdout)
+
+
+def test_the_page_needs_nothing_else(page):
+    (policy,) = [item["content"] for tag, item in page.tags if item.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; img-src data:;")
+    assert not [tag for tag, _ in page.tags if tag == "script"]
+    addresses = [item[name] for _, item in page.tags for name in ("src", "href") if name in item]
+    assert all(address.startswith(("data:", "#")) for address in addresses)
+
+
+def test_each_link_leads_to_a_picture_with_a_text(page):
+    ids = {item.get("id") for _, item in page.tags}
+    links = {item["href"].removeprefix("#") for tag, item in page.tags if tag == "a"}
+    assert links <= ids
+    assert links == {f"picture-{name}" for name in ("path", "sharpness", "along", "around", "gap")}
+    assert all(len(item["alt"]) > 40 for tag, item in page.tags if tag == "img")
+
+
+def test_the_page_has_all_that_the_command_says(said, page):
+    def words(text):
+        return re.sub(r"\s+", " ", text)
+
+    shown = words("".join(page.words))
+    for line in re.split(r"\n(?=  - )|\n\n", said.stdout)[1:-1]:
+        if line.startswith("  - "):
+            assert words(line.removeprefix("  - ")).strip() in shown
+
+
+def test_a_second_call_measures_nothing_and_says_the_same(said, folder):
+    again = command("report", "run", "--function", "planted:callback_fn", "--devices", 0, "--json", folder=folder)
+    facts = json.loads(again.stdout)
+    assert again.stderr.count(": 0 points x") == 1
+    assert facts["report_version"] == 1
+    assert [answer["name"] for answer in facts["answers"]] == ["path", "end", "flatness", "gap"]
+    number = facts["answers"][1]["statements"][2]["number"]
+    assert number["file"] == "report_end_12.h5"
+    assert number["arrays"] == {"values": "eigenvalues", "residuals": "residuals"}
+    assert (number["formula"], number["low_formula"]) == ("values[0, -1]", "values[0, -1] - residuals[0, -1]")
+    for answer in facts["answers"]:
+        for statement in answer["statements"]:
+            assert statement["text"] in re.sub(r"\n    |\n  - ", " ", said.stdout)
+
+
+def test_the_landscapes_can_be_read_like_all_others(said, folder):
+    assert Landscape.load(folder / "run/report_0-12_pca.h5").complete
+    assert Landscape.load(folder / "run/report_12_random.h5").complete
+
+
+def test_a_dry_run_writes_nothing(tmp_path, capsys):
+    run = train(tmp_path / "run", spiral(4))
+    before = sorted(tmp_path.rglob("*"))
+    assert SummaryLandscape(run).report(callback_fn, device_ids=[0], dry_run=True) is None
+    assert sorted(tmp_path.rglob("*")) == before
+    said = capsys.readouterr().out
+    assert "report_0-12_pca.h5" in said
+    assert "products" in said
+
+
+def test_a_page_of_yours_is_not_replaced(tmp_path):
+    run = train(tmp_path / "run", spiral(4))
+    (run / "report.html").write_text("<p>mine</p>")
+    with pytest.raises(LandscapeWriteError, match=r"report.html is there and is no report.*name=.*overwrite=True"):
+        SummaryLandscape(run).report(callback_fn, device_ids=[0], progress=False)
+    assert (run / "report.html").read_text() == "<p>mine</p>"
+    assert not list(run.glob("*.h5"))
+    with pytest.raises(LandscapeWriteError, match=r"give another --name, or pass --overwrite"):
+        invoke("report", run, "--function", "planted_runs:moves", "--devices", 0)
+
+
+def test_unknown_options_are_refused(tmp_path):
+    run = train(tmp_path / "run", spiral(4))
+    with pytest.raises(TypeError, match=r"SummaryLandscape.report\(\) got an unexpected keyword argument 'tolerance'"):
+        SummaryLandscape(run).report(callback_fn, tolerance=0.1)
+    with pytest.raises(ValueError, match="budget must be a number of seconds above 0"):
+        SummaryLandscape(run).report(callback_fn, budget="soon")
+
+
+def test_what_the_budget_leaves_out_is_said(tmp_path, monkeypatch):
+    measure = SummaryLandscape.gen_landscapes_with_multi_process
+
+    def measure_until_late(self, *arguments, **options):
+        found = measure(self, *arguments, **options)
+        monkeypatch.setattr(Run, "is_late", True)
+        return found
+
+    monkeypatch.setattr(SummaryLandscape, "gen_landscapes_with_multi_process", measure_until_late)
+    run = train(tmp_path / "run", spiral(4))
+    report = SummaryLandscape(run).report(callback_fn, device_ids=[0], progress=False)
+    end = next(answer for answer in report.answers if answer.name == "end")
+    assert end.verdict.startswith("still falling: over the last quarter") or not end.known
+    assert "The curvature at the end: the budget ended before it was measured." in report.unknown
+
+
+@pytest.mark.filterwarnings("ignore:the budget of")
+def test_a_budget_that_ends_at_once_leaves_all_unknown_and_the_same_call_goes_on(tmp_path, monkeypatch):
+    run = train(tmp_path / "run", spiral(4))
+    with monkeypatch.context() as late:
+        late.setattr(Run, "is_late", True)
+        report = SummaryLandscape(run).report(callback_fn, device_ids=[0], progress=False)
+    assert [answer.known for answer in report.answers] == [True, False, False, False]
+    assert "121 of 121 points of the plane of the path are not measured" in report.unknown[0]
+    report = SummaryLandscape(run).report(callback_fn, device_ids=[0], progress=False)
+    assert all(answer.known for answer in report.answers)
+
+
+def test_where_there_is_no_curvature_its_reason_is_said(tmp_path, monkeypatch):
+    def fails(self, *_arguments, **_options):
+        raise CurvatureError("the operator has no second derivative.")
+
+    monkeypatch.setattr(SummaryLandscape, "gen_curvature", fails)
+    run = train(tmp_path / "run", spiral(4))
+    report = SummaryLandscape(run).report(callback_fn, device_ids=[0], progress=False)
+    assert "The curvature at the end: the operator has no second derivative." in report.unknown
+    assert report.page.exists()
+
+
+def test_output_and_name_say_where_it_goes(tmp_path):
+    run = train(tmp_path / "run", spiral(4))
+    found = SummaryLandscape(run).report(
+        callback_fn, output=tmp_path / "elsewhere", name="said", device_ids=[0], progress=False
+    )
+    assert found.page == tmp_path / "elsewhere/said.html"
+    assert {path.name for path in (tmp_path / "elsewhere").glob("*.h5")} >= {"said_0-12_pca.h5", "said_end_12.h5"}
+    assert not list(run.glob("*.h5"))
