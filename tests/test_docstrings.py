@@ -24,6 +24,8 @@ DOORS = {
     "landscape.paths.alignment": ("Aligned", "align"),
     "landscape.paths.barrier": ("Barrier",),
     "landscape.paths.path": ("Path",),
+    "landscape.report.report": ("Report",),
+    "landscape.report.statement": ("Answer", "Number", "Statement"),
     "landscape.trackers": ("log_to_mlflow", "log_to_tensorboard", "log_to_wandb"),
     "landscape.planes": ("Network", "Plane", "ProjectedCheckpoints"),
     "landscape.figures": (),
