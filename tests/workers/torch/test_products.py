@@ -356,6 +356,100 @@ def test_an_operator_without_a_second_derivative_is_named_with_the_remedy():
         Products(shares)(shares.layout.gaussian(0))
 
 
+class Square(torch.autograd.Function):
+    """The square, with a backward that users write in one of several ways."""
+
+    @staticmethod
+    def forward(context, value):
+        context.save_for_backward(value)
+        return value**2
+
+    @staticmethod
+    def backward(context, slope):
+        (value,) = context.saved_tensors
+        return 2 * value * slope
+
+
+class SquareOnce(Square):
+    backward = staticmethod(torch.autograd.function.once_differentiable(Square.backward))
+
+
+class SquareDetached(Square):
+    @staticmethod
+    def backward(context, slope):
+        return 2 * context.saved_tensors[0].detach() * slope
+
+
+class SquareWithoutGradient(Square):
+    @staticmethod
+    def backward(context, slope):
+        with torch.no_grad():
+            return Square.backward(context, slope)
+
+
+class Rounded(torch.autograd.Function):
+    """Rounds, with the gradient of the identity: a straight-through estimator."""
+
+    @staticmethod
+    def forward(context, value):
+        return (8 * value).round() / 8
+
+    @staticmethod
+    def backward(context, slope):
+        return slope
+
+
+def products_of(function, place):
+    """Returns a product where a Function ends the loss, or is a layer of the network."""
+    of_loss = place == "loss"
+    layers = [] if of_loss else [nn.Tanh(), Applied(function)]
+    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), *layers, nn.Linear(8, 4)))
+
+    def loss(outputs, targets):
+        errors = outputs - nn.functional.one_hot(targets, 4)
+        return (function.apply(errors) if of_loss else errors**2).mean()
+
+    evaluator = evaluator_of(loss, network, TensorDataset(features(), classes()))
+    with evaluator.products(ProductSettings()) as shares:
+        return Products(shares)(shares.layout.gaussian(0))
+
+
+class Applied(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, value):
+        return self.function.apply(value)
+
+
+@pytest.mark.parametrize("place", ["loss", "network"])
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (SquareOnce, r"once_differentiable has none.*trace_by_lines"),
+        (SquareDetached, r"the backward of SquareDetached is not differentiated as it should be.*trace_by_lines"),
+        (SquareWithoutGradient, r"the backward of SquareWithoutGradient is not differentiated.*trace_by_lines"),
+    ],
+)
+def test_a_function_whose_backward_is_taken_for_constant_is_named(function, text, place):
+    with pytest.raises(CurvatureError, match=text):
+        products_of(function, place)
+
+
+@pytest.mark.parametrize("place", ["loss", "network"])
+def test_a_function_of_a_user_with_second_derivatives_has_its_products(place, monkeypatch):
+    expected = products_of(Square, place)
+    # What PyTorch makes of its own operators is the reference.
+    monkeypatch.setattr(Square, "apply", lambda value: value**2)
+    np.testing.assert_allclose(expected, products_of(Square, place), rtol=1e-5, atol=1e-6)
+    assert np.abs(expected).max() > 0.01
+
+
+def test_a_function_that_rounds_is_no_error():
+    assert np.isfinite(products_of(Rounded, "network")).all()
+
+
 def test_a_loss_that_is_not_recorded_is_an_error():
     def loss(outputs, targets):
         return (outputs.detach().argmax(1) == targets).float().mean()

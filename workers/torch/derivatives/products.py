@@ -27,7 +27,14 @@ from ..placement import Placement
 from .core_products import CoreProducts, ProductSum
 from .network import DifferentiatedNetwork, MovedNetwork
 from .operators import OwnDerivatives
-from .second_order import BatchGraph, SavedBytes, check_graph, second_derivative_errors, twice_differentiable
+from .second_order import (
+    BatchGraph,
+    SavedBytes,
+    check_functions,
+    check_graph,
+    second_derivative_errors,
+    twice_differentiable,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -76,9 +83,7 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         def add() -> Float64[np.ndarray, " weights"]:
             sums = ProductSum(self._weights.own)
             for number in self._samples.shares[share]:
-                numerator, weight = self._total_of(number)
-                if self._counts(weight) and numerator.requires_grad:
-                    sums.add(self._weights.gradient(numerator))
+                sums.add(self._gradient_of(number))
             return sums.vector()
 
         return self._within_memory(add)
@@ -169,6 +174,13 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         with OwnDerivatives():
             return call_network(self._network.forward, batch.inputs)
 
+    def _gradient_of(self, number: int) -> Sequence[torch.Tensor | None]:
+        """Returns the gradient of a batch's sum of losses; None for parameters without effect."""
+        numerator, weight = self._total_of(number)
+        if not self._counts(weight) or not numerator.requires_grad:
+            return [None] * len(self._weights.own)
+        return self._weights.gradient(numerator)
+
     def _total_of(self, number: int) -> tuple[Any, Any]:
         batch = self._batch(number)
         return self._network.total.differentiable(self._outputs(number, batch), batch)
@@ -186,6 +198,9 @@ class TorchProducts(MovedNetwork, BatchedProducts):
             return None, False
         if self._bytes_per_sample is None:
             check_graph(graph)
+            if self._settings.matrix == "hessian" and graph.functions:
+                check_functions(graph, self._weights, functools.partial(self._gradient_of, number))
+                graph = self._new_graph(number, self._batch(number))  # the other's weights were moved
             self._bytes_per_sample = max(counted.total / size, 1.0)
         needed = self._bytes_per_sample * size
         if self._budget is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,11 @@ _SIGNS = (
     re.compile(r"(\w+) does not support double backward"),
     re.compile(r"(double backward)"),
 )
+_ONCE = torch.autograd.function.once_differentiable(lambda *_: None).__code__
+_OURS = re.compile(r"(torch|workers)\.")  # whose Functions are known to be differentiable twice, or marked
+# By which share of the weights they are moved; which share of a gradient is rounding; up to which share two differences
+# are one; and from which on a product is another one. Half a Hessian that is lost is more than that.
+_STEP, _NOISE, _SMOOTH, _WRONG = 1e-3, 1e-5, 0.1, 0.3
 CHANGED_IN_PLACE = (
     "the network changes in place what its derivatives are computed with. An embedding with max_norm does so where "
     "another layer has its weights too: each forward pass shortens rows of them. Give it max_norm=None, and shorten "
@@ -54,6 +59,7 @@ class BatchGraph:
                 leaves[index] = leaves[index].detach().requires_grad_()
             outputs = tree_unflatten(leaves, structure)
         numerator, weight = total.differentiable(outputs, batch)
+        self._loss = getattr(numerator, "grad_fn", None)
         self.counts = weight is None or float(weight) != 0
         """Whether any sample counts; if none does, there are no products."""
         if not self.counts:
@@ -75,6 +81,12 @@ class BatchGraph:
             self._first: Sequence[torch.Tensor | None] = ()
         else:
             self._first = torch.autograd.grad(numerator, parameters, create_graph=True, allow_unused=True)
+
+    @property
+    def functions(self) -> list[type[Any]]:
+        """The ``torch.autograd.Function`` of users on the way from the weights to the loss, each once."""
+        made = (getattr(type(node), "_forward_cls", None) for node in _nodes([self._loss]))
+        return [item for item in dict.fromkeys(made) if item is not None and not _OURS.match(item.__module__)]
 
     @property
     def slopes(self) -> list[torch.Tensor]:
@@ -131,18 +143,85 @@ def _present(
     return [item for item, _ in pairs], [other for _, other in pairs]
 
 
-def check_graph(graph: BatchGraph) -> None:
-    """Raises RuntimeError where derivatives do not go through every operator, by a walk over the graph."""
-    seen, waiting = set(), [slope.grad_fn for slope in graph.slopes if slope.grad_fn is not None]
+def _nodes(begin: Sequence[Any]) -> Iterator[Any]:
+    """Yields the nodes of a graph, each once."""
+    seen, waiting = set(), [node for node in begin if node is not None]
     while waiting:
         node = waiting.pop()
         if node in seen:
             continue
         seen.add(node)
-        # A Function whose backward is ``once_differentiable`` ends the graph without an error, as if it were constant.
-        if node.name() == "torch::autograd::Error":
-            raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+        yield node
         waiting += [following for following, _ in node.next_functions if following is not None]
+
+
+def check_graph(graph: BatchGraph) -> None:
+    """Raises RuntimeError where derivatives do not go through every operator, by a walk over the graph."""
+    # A Function whose backward is ``once_differentiable`` ends the graph without an error, as if it were constant; and
+    # without a trace too, where what it is multiplied by is constant, as at the end of a loss.
+    marked = any(getattr(function.backward, "__code__", None) is _ONCE for function in graph.functions)
+    ends = (slope.grad_fn for slope in graph.slopes)
+    if marked or any(node.name() == "torch::autograd::Error" for node in _nodes(list(ends))):
+        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+
+def check_functions(graph: BatchGraph, weights: Weights, gradient: Callable[[], Sequence[torch.Tensor | None]]) -> None:
+    """Raises CurvatureError where a user's Function makes products that differences of gradients contradict.
+
+    Args:
+        graph: of a batch, for products with the Hessian.
+        weights: of the network, which is moved and put back.
+        gradient: returns the gradient of the batch's sum of losses at the weights.
+    """
+    generator = torch.Generator().manual_seed(0)
+    scale = _STEP * max(_length(weights.own), 1.0)
+    drawn = [torch.randn(item.shape, generator=generator, dtype=torch.float64).to(item) for item in weights.own]
+    moves = [item * (scale / _length(drawn)) for item in drawn]
+    made = _flat(graph.product(moves, keep=True), weights)
+    # A step of a quarter: where both say the same, the loss is smooth enough to be asked.
+    whole, quarter = (_difference(weights, moves, share, gradient) / share for share in (1.0, 0.25))
+    size = max(float(made.norm()), float(whole.norm()))
+    noise = _NOISE * float(_flat(gradient(), weights).norm())
+    smooth = float((whole - quarter).norm()) < _SMOOTH * size
+    if smooth and size > noise and float((made - whole).norm()) > _WRONG * size:
+        names = ", ".join(function.__name__ for function in graph.functions)
+        raise CurvatureError(
+            f"the network has no second derivative, because the backward of {names} is not differentiated as it "
+            "should be: products with the Hessian are not the differences of gradients. It probably computes with "
+            "detached tensors or under no_grad. Give that Function a backward of differentiable operations on what "
+            "save_for_backward keeps, or use trace_by_lines, which needs no gradients."
+        )
+
+
+def _difference(
+    weights: Weights,
+    moves: Sequence[torch.Tensor],
+    share: float,
+    gradient: Callable[[], Sequence[torch.Tensor | None]],
+) -> torch.Tensor:
+    """Returns half the difference of the gradients a share of the moves ahead and behind; the weights stay."""
+    found = [item.detach().clone() for item in weights.own]
+    sides = []
+    try:
+        for sign in (share, -share):
+            with torch.no_grad():
+                for item, before, move in zip(weights.own, found, moves, strict=True):
+                    item.copy_(before + sign * move)
+            sides.append(_flat(gradient(), weights))
+    finally:
+        with torch.no_grad():
+            for item, before in zip(weights.own, found, strict=True):
+                item.copy_(before)
+    return (sides[0] - sides[1]) / 2
+
+
+def _flat(parts: Sequence[torch.Tensor | None], weights: Weights) -> torch.Tensor:
+    filled = zip(parts, weights.own, strict=True)
+    return torch.cat([(torch.zeros_like(own) if part is None else part).detach().reshape(-1) for part, own in filled])
+
+
+def _length(parts: Sequence[torch.Tensor]) -> float:
+    return float(torch.stack([part.detach().norm() for part in parts]).norm())
 
 
 class SavedBytes:
