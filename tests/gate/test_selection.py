@@ -117,12 +117,17 @@ def test_a_change_selects_the_slow_tests_that_reach_it(project, changed, tests):
         (["docs/page.md", "landscape/page/writing.py"], {"tests/test_documentation.py[page.md]"}),
         (["landscape/page/writing.py"], set()),
         (["docs/page.md", "docs/quick_start.md"], {"tests/test_documentation.py"}),
+        (["docs/page.md", "docs/api/page.md"], {"tests/test_documentation.py[page.md]"}),
+        (["docs/hooks.py"], {"tests/test_documentation.py"}),
         (["tests/test_documentation.py"], {"tests/test_documentation.py"}),
         (["pyproject.toml"], {"tests/test_documentation.py"}),
     ],
 )
 def test_of_the_documentation_the_pages_that_changed_run(project, changed, chosen):
     (project / "docs/quick_start.md").write_text("")
+    (project / "docs/hooks.py").write_text("")
+    (project / "docs/api").mkdir()
+    (project / "docs/api/page.md").write_text("")
     marker = "@pytest.mark.room('docs', 'landscape.page')\ndef test_the_code_of(page): pass\n"
     (project / "tests/test_documentation.py").write_text(SLOW + marker)
     found = select(Imports(project), changed, 0)
