@@ -32,6 +32,8 @@ _PASSES = 2
 _CLEARLY_FASTER = 1.1
 # Several threads wait for the slowest of them, and where other programs run that may be ten times as long.
 _WORTH_SEVERAL_THREADS = 1.3
+# So much longer than the fastest of its batches their mean takes where threads wait for other programs.
+_WAITING = 1.5
 
 
 def tune(
@@ -51,11 +53,11 @@ def tune(
     sizes = [None] if fixed_batches else [*(size for size in _BATCH_SIZES if size < largest), largest]
     if largest_first and not fixed_batches:
         sizes = list(dict.fromkeys(min(size, samples.count) for size in (samples.count, *_LARGE_BATCH_SIZES)))
-    plans = [MeasurementPlan(size, threads) for size in sizes]
     # A GPU that holds all samples at once is through with them in no time; elsewhere a pass may take a minute.
     left = math.inf if largest_first else max(_SHARE_OF_SAMPLES * samples.count, _FEW_SAMPLES)
-    best, best_rate, budget = plans[0], 0.0, _BUDGET_SECONDS
-    for plan in plans:
+    best, best_rate, budget = MeasurementPlan(sizes[0], threads), 0.0, _BUDGET_SECONDS
+    for size in sizes:
+        plan = MeasurementPlan(size, threads)
         count = _FEWEST_BATCHES * (plan.batch_size or 0)
         if best_rate and clock() + count / best_rate > start + budget / 2:
             break  # layout and threads matter more, and must have their turn
@@ -63,13 +65,16 @@ def tune(
             break
         left -= count
         try:
-            rate = samples_per_second(run, plan, samples, clock)
+            plan, rate = _fitting_threads(run, plan, samples, clock)
         except Exception as error:
-            if not ran_out_of_memory(error) or not (best_rate or (largest_first and plan != plans[-1])):
+            if not ran_out_of_memory(error) or not (best_rate or (largest_first and size != sizes[-1])):
                 raise
             if best_rate:
                 break
             continue
+        if plan.threads < threads:
+            # What several threads measured until then was waiting, and so is what is left of the time.
+            threads, best_rate, start = plan.threads, 0.0, clock()
         if rate > best_rate * _CLEARLY_FASTER:
             best, best_rate = plan, rate
         budget = max(budget, _BUDGET_SHARE * samples.count / best_rate)
@@ -92,26 +97,58 @@ def tune(
     return best, best_rate
 
 
+def _fitting_threads(
+    run: Callable[[MeasurementPlan, Sequence[Batch]], None],
+    plan: MeasurementPlan,
+    samples: Samples,
+    clock: Callable[[], float],
+) -> tuple[MeasurementPlan, float]:
+    """Returns a plan and its samples per second; with one thread, where several wait for other programs."""
+    rate, waiting = _timed(run, plan, samples, clock)
+    if plan.threads == 1 or waiting < _WAITING:
+        return plan, rate
+    alone = replace(plan, threads=1)
+    alone_rate = samples_per_second(run, alone, samples, clock)
+    return (alone, alone_rate) if rate < alone_rate * _WORTH_SEVERAL_THREADS else (plan, rate)
+
+
 def samples_per_second(
     run: Callable[[MeasurementPlan, Sequence[Batch]], None],
     plan: MeasurementPlan,
     samples: Samples,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """Returns how fast a plan is: the best of a few batches, each of which is timed alone by the clock."""
+    """Returns how fast a plan is by the clock, from a few batches that are timed one by one."""
+    return _timed(run, plan, samples, clock)[0]
+
+
+def _timed(
+    run: Callable[[MeasurementPlan, Sequence[Batch]], None],
+    plan: MeasurementPlan,
+    samples: Samples,
+    clock: Callable[[], float],
+) -> tuple[float, float]:
+    """Returns the samples per second of a plan, and how much longer than the fastest its batches take."""
+    # Of one thread the fastest batch tells what it costs. Several threads also cost what they wait for each other while
+    # other programs run, which only some of their batches show.
     batches = samples.batches(plan.batch_size)[:_FEWEST_BATCHES]
     share = _FEW_SAMPLES / (2 * len(_BATCH_SIZES))
     times = min(max(int(share / batches[0].size), _FEWEST_BATCHES), _MOST_BATCHES)
-    deadline, best = clock() + _BUDGET_SECONDS / 8, 0.0
+    deadline, rates = clock() + _BUDGET_SECONDS / 8, []
     for index in range(times):
         batch = batches[index % len(batches)]
         start = clock()
         run(plan, [batch])
         end = clock()
-        best = max(best, batch.size / (end - start))
+        rates.append(batch.size / (end - start))
         if end > deadline:
             break
-    return best
+    if len(rates) == 1:
+        return rates[0], math.inf  # it took all the time, whatever for
+    # The first batch makes ready what the others use.
+    mean = (len(rates) - 1) / sum(1 / rate for rate in rates[1:])
+    fastest = max(rates)
+    return (mean if plan.threads > 1 else fastest), fastest / mean
 
 
 def plan_batches(setup: MeasurementSetup, *, fixed_batches: bool, choose: Callable[[], int]) -> MeasurementPlan:

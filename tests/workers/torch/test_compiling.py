@@ -457,12 +457,33 @@ def test_a_gpu_takes_the_largest_batch_that_fits(failing):
 @pytest.mark.parametrize(("advantage", "threads"), [(1.0, 1), (1.25, 1), (1.4, 2)])
 def test_several_threads_must_be_faster_by_far(monkeypatch, advantage, threads):
     """Where other programs run, threads that wait for each other may be ten times as slow as they were."""
-    monkeypatch.setattr(tuning, "samples_per_second", lambda _run, plan, *_: advantage if plan.threads > 1 else 1)
+    monkeypatch.setattr(tuning, "_timed", lambda _run, plan, *_: (advantage if plan.threads > 1 else 1, 1.0))
     batch = Batch(features(50), classes(50), 50)
     plan, _ = tune(
         lambda _plan, _batches: None, 2, Samples([batch], batch), fixed_batches=False, ran_out_of_memory=lambda _: False
     )
     assert plan.threads == threads
+
+
+@pytest.mark.parametrize(("stalls", "threads", "size"), [(0, 2, 1024), (0.2, 1, 1024), (2, 1, 1024)])
+def test_threads_that_wait_for_other_programs_are_judged_by_all_their_batches(stalls, threads, size):
+    """Every second batch of two threads waits; the others are as fast as two threads alone on the machine."""
+    batch = Batch(features(5000), classes(5000), 5000)
+    passed, computed, tried = [0.0], [0], []
+
+    def run(plan, batches):
+        tried.append(plan)
+        computed[0] += 1
+        seconds = sum(0.0005 + 1e-6 * item.size for item in batches) / plan.threads
+        passed[0] += seconds + (stalls if plan.threads > 1 and computed[0] % 2 else 0)
+
+    plan, _ = tune(
+        run, 2, Samples([batch], batch), fixed_batches=False, ran_out_of_memory=lambda _: False,
+        clock=lambda: passed[0],
+    )  # fmt: skip
+    assert (plan.threads, plan.batch_size) == (threads, size)
+    # Not all of the time is spent on waiting.
+    assert passed[0] < 1 + 3 * stalls
 
 
 def test_when_nothing_fits_the_error_is_raised():
