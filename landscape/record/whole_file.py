@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -20,7 +21,19 @@ from collectors.validation import wrong_type
 from .. import errors
 from ..replacing import first_bytes, not_replaced
 from .attributes import check_attributes
-from .hdf5 import CONTENTS, KINDS, LANDSCAPE, FileKind, check_digest, read_attribute, read_attributes, reason
+from .checks import PointStatus, check_status
+from .hdf5 import (
+    CONTENTS,
+    KINDS,
+    LANDSCAPE,
+    BoundedReader,
+    FileKind,
+    check_digest,
+    member_names,
+    read_attribute,
+    read_attributes,
+    reason,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -119,6 +132,52 @@ def read_file_attributes(path: str | os.PathLike[str] | RemotePath) -> dict[str,
         return attributes
 
     return read_whole(place, kind_of(place), read)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file of ours says of itself; its measured values are not read, and may be damaged.
+
+    Attributes:
+        complete: whether nothing is left to measure.
+        shape: of its tasks: rows and columns of a grid, or how many sets of weights.
+        counts: how many of them have each status.
+        numbers: of a run's checkpoints whose curvature it holds; empty for other files.
+        attributes: as the file has them.
+    """
+
+    kind: FileKind
+    complete: bool
+    shape: tuple[int, ...]
+    counts: Mapping[PointStatus, int]
+    numbers: Sequence[int]
+    attributes: Mapping[str, Any]
+
+
+def read_header(path: AnyPath) -> Header | None:
+    """Returns what a file says of itself; None where it is an HDF5 file of another program."""
+    kinds = {kind.format: kind for kind in KINDS}
+    if isinstance(path, Path):
+        _check_openable(path, LANDSCAPE)
+    try:
+        size = path.stat().st_size if isinstance(path, Path) else path.size()
+        with path.open("rb") as source, _opened(source) as file:
+            kind = kinds.get(read_attribute(file, "format"))
+            if kind is None:
+                return None
+            _check_format(file, path, kind)
+            names, reader = member_names(file), BoundedReader(size)
+            status = reader.array(file["status"], "status")
+            numbers = reader.array(file["number"], "number").tolist() if "number" in names else []
+            check_status("status", status, status.shape)
+            attributes = read_attributes(file)
+            check_attributes(attributes)
+            counts = {item: int((status == item).sum()) for item in PointStatus}
+            return Header(kind, bool(read_attribute(file, "complete")), status.shape, counts, numbers, attributes)
+    except LandscapeError:
+        raise
+    except Exception as error:  # the library reports damage by nearly every kind of exception
+        raise _damaged(path, f"{type(error).__name__}: {reason(error)}", LANDSCAPE) from error
 
 
 def path_of(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
