@@ -37,12 +37,12 @@ def charts() -> dict[FileKind, Chart]:
     }
 
 
-@with_options(called={"summary_dir": "FILE"})
+@with_options(called={"summary_dir": "PATH"})
 def info(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="FILE|RUN_DIR",
+            metavar="PATH",
             help="A landscape, curvature or comparison file, a run directory, or the URL of either, such as "
             "s3://bucket/run.",
         ),
