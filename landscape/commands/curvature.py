@@ -37,7 +37,7 @@ def curvature(
     ] = None,
     output: Annotated[str | None, typer.Option("-o", "--output", help="Directory of the curvature file.")] = None,
     **options: Any,
-) -> None:
+) -> Sequence[Any]:
     """Measures how sharp the loss is at a run's checkpoints; after an interruption the same command continues."""
     from ..curvature.facts import curvature_text
     from ..summary_landscape import SummaryLandscape
@@ -49,8 +49,10 @@ def curvature(
         **_density(density),
         **options,
     )
-    if found is not None:
-        typer.echo(curvature_text(found))
+    if found is None:
+        return []
+    typer.echo(curvature_text(found))
+    return [found]
 
 
 def _density(text: str | None) -> dict[str, Any]:
@@ -93,15 +95,17 @@ def compare(
         bool, typer.Option("--paired", help="Compare the first networks of two recipes, the second ones, and so on.")
     ] = False,
     **options: Any,
-) -> None:
+) -> Sequence[Any]:
     """Says which recipe ends in the flatter minimum; after an interruption the same command continues."""
     from ..functions import compare as measure
 
     asked = _recipes(recipes, paired=paired)
     with options_named(_typed(asked)):
         comparison = measure(asked, load_function(function), output=output, **options)
-    if comparison is not None:
-        typer.echo(comparison.summary())
+    if comparison is None:
+        return []
+    typer.echo(comparison.summary())
+    return [comparison]
 
 
 def _recipes(texts: Sequence[str], *, paired: bool) -> dict[str, Any]:

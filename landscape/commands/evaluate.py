@@ -21,6 +21,7 @@ from .typed_checkpoint import TypedCheckpoint, named_weights
 if TYPE_CHECKING:
     from workers.pools.first_call import FirstCall
 
+    from ..landscape import Landscape
     from ..planes.plane import Plane
 
 _CHECKPOINTS = (
@@ -165,7 +166,7 @@ def evaluate(
     output: Annotated[str, typer.Option("-o", "--output", help="The landscape file to write, or its URL.")],
     size: Annotated[str, typer.Option(help="Grid points per axis, such as 40, or 40x20 for x and y.")] = "40",
     **options: Any,
-) -> None:
+) -> Sequence[Any]:
     """Measures a plane or a line around or through checkpoints, without a collected run.
 
     landscape evaluate best.pt --function my_training:callback_fn -o best.h5
@@ -194,8 +195,15 @@ def evaluate(
     where = {**{name: options[name] for name in shared}, "kept_beside": None if options["overwrite"] else output}
     plane = _plane(chosen, _Asked(found, call, directions, numbers, options["seed"], of_plane, where))
     landscape = measure(plane, call, size=points, output=output, **options)
-    if landscape is not None:
-        typer.echo(f"{landscape.path}\n  {landscape!r}")
+    return _told(landscape)
+
+
+def _told(landscape: Landscape | None) -> Sequence[Landscape]:
+    """Says what was measured, which is nothing in a dry run, and returns it."""
+    if landscape is None:
+        return []
+    typer.echo(f"{landscape.path}\n  {landscape!r}")
+    return [landscape]
 
 
 def _choose(kind: str, count: int, of_plane: Mapping[str, Any]) -> str:
@@ -260,7 +268,7 @@ def refine(
         str | None, typer.Option(help="Into how many each cell is divided: 2, or 2x1 along x and y.")
     ] = None,
     **options: Any,
-) -> None:
+) -> Sequence[Any]:
     """Measures a landscape on a finer grid; what is measured is kept, and the same command continues.
 
     Every point is kept with --factor, and with a size whose cells divide those of the file (79 for 40 points). Any
@@ -270,24 +278,22 @@ def refine(
 
     example = "2, or two such as 2x1"
     wanted = {"size": one_or_each("--size", size, example), "factor": one_or_each("--factor", factor, example)}
-    _change(refine_in_python, file, **options, **wanted)
+    return _change(refine_in_python, file, **options, **wanted)
 
 
 @with_options("margin", "limits", *_SHARED, kind=ChangeOptions, table=_OPTIONS, called=_CALLED)
-def widen(file: _File, **options: Any) -> None:
+def widen(file: _File, **options: Any) -> Sequence[Any]:
     """Measures more around a landscape; what is measured is kept, and the same command continues.
 
     The cells stay as large as they are: whole cells are added until the grid reaches as far as asked.
     """
     from ..functions import widen as widen_in_python
 
-    _change(widen_in_python, file, **options)
+    return _change(widen_in_python, file, **options)
 
 
-def _change(change: Callable[..., Any], file: str, *, function: str | None, **options: Any) -> None:
-    landscape = change(file, load_function(_remembered(file) if function is None else function), **options)
-    if landscape is not None:
-        typer.echo(f"{landscape.path}\n  {landscape!r}")
+def _change(change: Callable[..., Any], file: str, *, function: str | None, **options: Any) -> Sequence[Landscape]:
+    return _told(change(file, load_function(_remembered(file) if function is None else function), **options))
 
 
 def _remembered(file: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,7 +44,7 @@ def run(
     ] = None,
     output: Annotated[str | None, typer.Option("-o", "--output", help="Directory of the landscape files.")] = None,
     **options: Any,
-) -> None:
+) -> Sequence[Any]:
     """Measures the landscapes of a collected run; after an interruption the same command continues."""
     from ..summary_landscape import SummaryLandscape
 
@@ -60,6 +61,7 @@ def run(
     )
     for landscape in landscapes:
         typer.echo(f"{landscape.path}\n  {landscape!r}")
+    return landscapes
 
 
 @with_options("device_ids", "as_json", *WORKER_OPTIONS)
@@ -80,11 +82,11 @@ def demo(
     output: Annotated[Path, typer.Option("-o", "--output", help="Where the run and its pictures go.")] = Path(
         "demo_output"
     ),
-) -> None:
+) -> Sequence[Any]:
     """Trains a small network on handwritten digits, measures its two landscapes, draws them."""
     from ..demo import run_demo
     from ..record.writer import make_output_folder
 
     make_output_folder("--output", output.absolute())
     with interruptible():
-        run_demo(output)
+        return run_demo(output)

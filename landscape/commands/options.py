@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -14,8 +14,13 @@ from ..planes.further_runs import as_also
 from ..record.option import Option
 from ..record.options import GridOptions, MeasureOptions, RunOptions, options_of, table_of
 from .arguments import integers, interruptible, numbers, options_named, sample_counts
+from .next_steps import show_where_to_look
 
-_Command = Callable[..., None]
+if TYPE_CHECKING:
+    from ..record.driver import Measured
+
+# A command that measures returns what it measured, in files or not.
+_Command = Callable[..., "Sequence[Measured] | None"]
 _NOTHING: Mapping[str, Any] = {}
 
 WORKER_OPTIONS = ("devices_per_worker", "workers_per_device", "address")
@@ -106,7 +111,9 @@ def with_options(
                 values = {**typed, **{name: forms[name](flags[name], typed[name]) for name in typed if name in forms}}
                 tabled = [name for name in names if name not in declared]
                 checked = {name: known[name].checked(flags[name], values[name]) for name in tabled}
-                command(**{**values, **checked})
+                measured = command(**{**values, **checked})
+                if measured and values.get("progress", True):
+                    show_where_to_look(measured)
 
         ordered = [*leading, *(item.replace(kind=item.KEYWORD_ONLY) for item in listed)]
         vars(run_as_typed).update(__signature__=signature.replace(parameters=ordered), spelling=spelling)

@@ -222,7 +222,8 @@ OPTIONS: Mapping[str, Option] = {
     "overwrite": Option(False, check_bool, "whether a landscape file of another identity is replaced."),
     "save_directions": Option(False, check_bool, "whether the plane (origin, directions, who is on it) is kept beside "
         "the landscape file, in ``<stem>_directions.safetensors``, which ``Plane.load`` reads."),
-    "progress": Option(True, check_bool, "whether a progress bar and, before it, a forecast are shown."),
+    "progress": Option(True, check_bool, "whether a progress bar and, before it, a forecast are shown.",
+        help="Show a bar, a forecast and how to look at the result; warnings and results come anyway."),
     "plan": Option(None, check_plan, "landscape file whose measurement plan is used again (batch size, threads, memory "
         "layout, compiling). A ``MeasurementPlan`` does too. With None, a file that is continued keeps its plan, and "
         "for a new one a plan is chosen by timing; then the last digits of a loss may differ from run to run.",
