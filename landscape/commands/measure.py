@@ -10,11 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from .arguments import given, interruptible, load_function, numbers_of
+from .next_steps import has_values
 from .options import RUN_OPTIONS, WORKER_OPTIONS, RunDirectory, with_options
+from .plot import draw_beside
 
 
 @with_options(
-    "function", "device_ids", "size", "num_samples", "train", "result", "interval", "output", *RUN_OPTIONS,
+    "function", "device_ids", "size", "num_samples", "train", "result", "interval", "output", "plot", *RUN_OPTIONS,
     called={
         "summary_dir": "RUN_DIRECTORY",
         "collect_landscape['landscape_size']": "--size",
@@ -43,6 +45,9 @@ def run(
         ),
     ] = None,
     output: Annotated[str | None, typer.Option("-o", "--output", help="Directory of the landscape files.")] = None,
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Draw each landscape too, into a PNG beside its file (for a URL, here).")
+    ] = False,
     **options: Any,
 ) -> Sequence[Any]:
     """Measures the landscapes of a collected run; after an interruption the same command continues."""
@@ -61,6 +66,9 @@ def run(
     )
     for landscape in landscapes:
         typer.echo(f"{landscape.path}\n  {landscape!r}")
+    for landscape in landscapes if plot else ():
+        if has_values(landscape):
+            typer.echo(str(draw_beside(landscape)))
     return landscapes
 
 

@@ -7,12 +7,13 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
 if TYPE_CHECKING:
-    from ..record.driver import Measured
+    from collectors.files.places import AnyPath
+
     from ..record.hdf5 import FileKind
     from ..record.option import Option
     from .run_facts import FoundFile, RunContents
@@ -24,6 +25,18 @@ _WITH_CURVATURE = ("torch", "jax", "keras")
 _OF_CURVATURE = (
     "top", "bottom", "matrix", "trace_probes", "tolerance", "max_products", "seed", "samples", "seed_each_point",
 )  # fmt: skip
+
+
+class Measured(Protocol):
+    """A landscape, a curvature or a comparison that a command measured."""
+
+    @property
+    def path(self) -> AnyPath | None:
+        """Its file, if it has one."""
+
+    @property
+    def statuses(self) -> Sequence[Any]:
+        """``PointStatus`` of every task, those of a grid first."""
 
 
 def picture_beside(file: object) -> Path:
@@ -48,14 +61,20 @@ def plot_command(file: object) -> str:
 
 def show_where_to_look(measured: Sequence[Measured]) -> None:
     """Says on standard error, which no program reads, how to look at the files of what was measured."""
-    from ..record.checks import PointStatus
     from ..record.hdf5 import LANDSCAPE
     from ..record.record import Record
 
     for item in measured:
-        if item.path is not None and any((status == PointStatus.MEASURED).any() for status in item.statuses):
+        if item.path is not None and has_values(item):
             kind = item.schema.kind if isinstance(item, Record) else LANDSCAPE
             typer.echo(f"Look at it: {look_command(item.path, kind)}", err=True)
+
+
+def has_values(measured: Measured) -> bool:
+    """Returns whether anything was measured that can be shown."""
+    from ..record.checks import PointStatus
+
+    return bool((measured.statuses[0] == PointStatus.MEASURED).any())
 
 
 def steps_of(contents: RunContents, flags: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -14,13 +14,10 @@ from ..planes.further_runs import as_also
 from ..record.option import Option
 from ..record.options import GridOptions, MeasureOptions, RunOptions, options_of, table_of
 from .arguments import integers, interruptible, numbers, options_named, sample_counts
-from .next_steps import show_where_to_look
-
-if TYPE_CHECKING:
-    from ..record.driver import Measured
+from .next_steps import Measured, show_where_to_look
 
 # A command that measures returns what it measured, in files or not.
-_Command = Callable[..., "Sequence[Measured] | None"]
+_Command = Callable[..., Sequence[Measured] | None]
 _NOTHING: Mapping[str, Any] = {}
 
 WORKER_OPTIONS = ("devices_per_worker", "workers_per_device", "address")

@@ -75,3 +75,30 @@ def test_what_is_refined_or_connected(folder):
     typed = ("--steps", "2", "--points", "3", "-o", "curve.h5")
     told = command("connect", "a.pt", "b.pt", *typed, *MEASURED, folder=folder)
     assert advised(told) == [["landscape", "view", str(folder / "curve.h5")]]
+
+
+def test_pictures_beside_what_a_run_measured(folder):
+    told = command("run", "run", *MEASURED, "--size", "3", "-o", "drawn", "--plot", "--no-progress", folder=folder)
+    pictures = [folder / "drawn/landscape_0-4_pca.png", folder / "drawn/landscape_4_random.png"]
+    assert told.stdout.splitlines()[-2:] == [str(picture) for picture in pictures]
+    for picture in pictures:
+        plain = picture.with_name("plain.png")
+        command("plot", picture.with_suffix(".h5"), "-o", plain, folder=folder)
+        assert picture.read_bytes() == plain.read_bytes()
+
+
+def test_a_file_that_only_has_the_name_of_the_picture_stays(folder):
+    (folder / "own").mkdir()
+    (folder / "own/landscape_0-4_pca.png").write_text("mine")
+    typed = ("--size", "3", "-o", "own", "--plot", "--no-result")
+    told = command("run", "run", *MEASURED, *typed, folder=folder, check=False)
+    assert told.returncode == 1
+    assert "landscape_0-4_pca.png" in told.stderr
+    assert (folder / "own/landscape_0-4_pca.png").read_text() == "mine"
+    assert str(folder / "own/landscape_0-4_pca.h5") in told.stdout
+
+
+def test_nothing_is_drawn_of_a_dry_run(folder):
+    told = command("run", "run", *MEASURED, "--size", "3", "-o", "dry", "--dry-run", "--plot", folder=folder)
+    assert ".png" not in told.stdout
+    assert not list((folder / "dry").glob("*.png"))
