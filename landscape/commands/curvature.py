@@ -35,7 +35,10 @@ def curvature(
         str | None,
         typer.Option(help="Measure the density of all eigenvalues: random starts x products of each, such as 4x40."),
     ] = None,
-    output: Annotated[str | None, typer.Option("-o", "--output", help="Directory of the curvature file.")] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", help="Directory of the curvature file.", rich_help_panel="Output"),
+    ] = None,
     **options: Any,
 ) -> Sequence[Any]:
     """Measures how sharp the loss is at a run's checkpoints; after an interruption the same command continues."""
@@ -88,9 +91,10 @@ def compare(
     ],
     *,
     function: str,
-    output: Annotated[str | None, typer.Option("-o", "--output", help="The comparison file, such as compare.h5.")] = (
-        None
-    ),
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", help="The comparison file, such as compare.h5.", rich_help_panel="Output"),
+    ] = None,
     paired: Annotated[
         bool, typer.Option("--paired", help="Compare the first networks of two recipes, the second ones, and so on.")
     ] = False,

@@ -138,14 +138,14 @@ _KINDS: Mapping[str, tuple[tuple[range, str], tuple[str, ...]]] = {
 }
 _OF_PLANES: Mapping[str, Option] = {
     "directions": Option(None, help="A safetensors file with an array for each parameter; twice for a plane, or once "
-        "the file that --save-directions wrote.", typed=list[Path] | None),
+        "the file that --save-directions wrote.", typed=list[Path] | None, panel="Directions"),
     "normalization": OPTIONS["normalization"].or_none(str | None, "Scale of random or own directions; by default "
         "filter or none."),
     "perturb_one_dimensional": OPTIONS["perturb_one_dimensional"].or_none(bool | None,
         flags=("--perturb-one-dimensional",)),
     "centering": OPTIONS["centering"].or_none(str | None),
     "numbers": Option(None, help="Of pca: the step or epoch of each checkpoint, such as 1,2,3; RUN=1,2,3 for each "
-        "named run.", typed=list[str] | None),
+        "named run.", typed=list[str] | None, panel="Directions"),
     "which": OPTIONS["which"].or_none(str | None, f"One or two eigenvectors: of {', '.join(WHICH)}."),
     "rise": OPTIONS["rise"].or_none(float | None),
 }  # fmt: skip
@@ -153,7 +153,7 @@ _OF_PLANES: Mapping[str, Option] = {
 
 @with_options(
     "function", "output", "kind", "size", *_OF_PLANES, "device_ids", "num_samples", *SURVEY_OPTIONS,
-    table={"kind": Option("auto", ("auto", *_KINDS), help=_KIND), **_OF_PLANES},
+    table={"kind": Option("auto", ("auto", *_KINDS), help=_KIND, panel="Directions"), **_OF_PLANES},
     called=dict.fromkeys(("checkpoints", "origin", "summary_dir"), "CHECKPOINTS"),
 )  # fmt: skip
 def evaluate(
@@ -163,8 +163,13 @@ def evaluate(
     *,
     function: str,
     kind: str,
-    output: Annotated[str, typer.Option("-o", "--output", help="The landscape file to write, or its URL.")],
-    size: Annotated[str, typer.Option(help="Grid points per axis, such as 40, or 40x20 for x and y.")] = "40",
+    output: Annotated[
+        str,
+        typer.Option("-o", "--output", help="The landscape file to write, or its URL.", rich_help_panel="Output"),
+    ],
+    size: Annotated[
+        str, typer.Option(help="Grid points per axis, such as 40, or 40x20 for x and y.", rich_help_panel="Grid")
+    ] = "40",
     **options: Any,
 ) -> Sequence[Any]:
     """Measures a plane or a line around or through checkpoints, without a collected run.
@@ -239,7 +244,9 @@ _OPTIONS: Mapping[str, Option] = {
     "run": Option(
         None, help="The run directory; when absent, the file's folder, or where the file says.", typed=str | None
     ),
-    "output": Option(None, help="Another landscape file for the result.", flags=("-o", "--output"), typed=str | None),
+    "output": Option(
+        None, help="Another landscape file for the result.", flags=("-o", "--output"), typed=str | None, panel="Output"
+    ),
 }
 _SHARED = (
     "function", "run", "output", "device_ids", "sampling", "tolerance", "relative_tolerance", *WORKER_OPTIONS,
@@ -262,10 +269,12 @@ _File = Annotated[str, typer.Argument(help="The landscape file, or its URL such 
 def refine(
     file: _File,
     size: Annotated[
-        str | None, typer.Option(help="Points along both axes, such as 79, or along x and y: 79x40.")
+        str | None,
+        typer.Option(help="Points along both axes, such as 79, or along x and y: 79x40.", rich_help_panel="Grid"),
     ] = None,
     factor: Annotated[
-        str | None, typer.Option(help="Into how many each cell is divided: 2, or 2x1 along x and y.")
+        str | None,
+        typer.Option(help="Into how many each cell is divided: 2, or 2x1 along x and y.", rich_help_panel="Grid"),
     ] = None,
     **options: Any,
 ) -> Sequence[Any]:

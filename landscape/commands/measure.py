@@ -33,20 +33,32 @@ def run(
     function: str,
     device_ids: Any,
     num_samples: Any,
-    size: Annotated[int | None, typer.Option(help="Grid points per axis (3 to 256).")] = None,
-    train: Annotated[bool | None, typer.Option(help="Measure the intervals' PCA landscapes.")] = None,
+    size: Annotated[int | None, typer.Option(help="Grid points per axis (3 to 256).", rich_help_panel="Grid")] = None,
+    train: Annotated[
+        bool | None, typer.Option(help="Measure the intervals' PCA landscapes.", rich_help_panel="Grid")
+    ] = None,
     result: Annotated[
-        bool | None, typer.Option(help="Measure the landscape of the result, around the last checkpoint.")
+        bool | None,
+        typer.Option(help="Measure the landscape of the result, around the last checkpoint.", rich_help_panel="Grid"),
     ] = None,
     interval: Annotated[
         list[str] | None,
         typer.Option(
-            help="Checkpoints of a PCA landscape: 0,5,10, or 0-10 for all from 0 to 10; repeat it for more landscapes."
+            help="Checkpoints of a PCA landscape: 0,5,10, or 0-10 for all from 0 to 10; repeat it for more landscapes.",
+            rich_help_panel="Grid",
         ),
     ] = None,
-    output: Annotated[str | None, typer.Option("-o", "--output", help="Directory of the landscape files.")] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", help="Directory of the landscape files.", rich_help_panel="Output"),
+    ] = None,
     plot: Annotated[
-        bool, typer.Option("--plot", help="Draw each landscape too, into a PNG beside its file (for a URL, here).")
+        bool,
+        typer.Option(
+            "--plot",
+            help="Draw each landscape too, into a PNG beside its file (for a URL, here).",
+            rich_help_panel="Output",
+        ),
     ] = False,
     **options: Any,
 ) -> Sequence[Any]:

@@ -128,9 +128,9 @@ def _shown(name: str, option: Option) -> inspect.Parameter:
         default = inspect.Parameter.empty
     text, kind = option.help or explained(option), option.typed or type(default)
     info = (
-        choice(option.choices, *option.flags, help=text)
+        choice(option.choices, *option.flags, help=text, rich_help_panel=option.panel or None)
         if option.choices
-        else typer.Option(*option.flags, help=text, metavar=option.metavar)
+        else typer.Option(*option.flags, help=text, metavar=option.metavar, rich_help_panel=option.panel or None)
     )
     annotation = Annotated[kind, info]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -28,7 +28,7 @@ _COMPARED = 32  # samples on which an alignment is verified
 _NETWORK = "checkpoint file, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER; NAME= in front names it in pictures."
 First = Annotated[str, typer.Argument(metavar="A", help=f"The first network: a {_NETWORK}")]
 Second = Annotated[str, typer.Argument(metavar="B", help="The second network, typed likewise.")]
-Points = Annotated[int, typer.Option(help="Points on the way, both ends among them.")]
+Points = Annotated[int, typer.Option(help="Points on the way, both ends among them.", rich_help_panel="Grid")]
 
 
 @with_options("function", "output", "points", "device_ids", "num_samples", *_SHARED, called=_CALLED)
@@ -38,7 +38,10 @@ def barrier(
     *,
     function: str,
     output: Annotated[
-        str | None, typer.Option("-o", "--output", help="The landscape file of the line to write, or its URL.")
+        str | None,
+        typer.Option(
+            "-o", "--output", help="The landscape file of the line to write, or its URL.", rich_help_panel="Output"
+        ),
     ] = None,
     points: Points = 25,
     **options: Any,
@@ -74,7 +77,12 @@ def connect(
     function: str,
     output: Annotated[
         str,
-        typer.Option("-o", "--output", help="The landscape file of the curve, or its URL; the path is kept beside it."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="The landscape file of the curve, or its URL; the path is kept beside it.",
+            rich_help_panel="Output",
+        ),
     ],
     kind: Annotated[str, choice(KINDS, help="A smooth curve, or straight from bend to bend.")] = "bezier",
     bends: Annotated[int, typer.Option(help="Control points between the two networks.")] = 1,
