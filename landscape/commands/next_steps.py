@@ -79,7 +79,9 @@ def has_values(measured: Measured) -> bool:
 
 def steps_of(contents: RunContents, flags: Mapping[str, str]) -> list[tuple[str, str]]:
     """Returns what can be done with a run: the purpose, and the command; ``flags`` are those of ``curvature``."""
-    function, files = function_of(contents), contents.files
+    function = function_of(contents)
+    # A name that moves a terminal's cursor is shown above, without what it does.
+    files = [file for file in contents.files if file.typed.isprintable()]
     steps = [step for file in files for step in _continuing(file, contents, function, flags)]
     if _lacks_landscapes(contents):
         steps.append(("measure its landscapes", _typed("run", contents.typed, "--function", function)))
@@ -169,8 +171,10 @@ def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[st
     assert file.header is not None
     said, table = file.header.attributes, options_of(RunCurvatureOptions)
     typed = [word for name in _OF_CURVATURE for word in _words(flags[name], said.get(name), table[name])]
-    probes, steps = said.get("density_probes"), (said.get("identity") or {}).get("density_steps")
-    if probes and steps:
+    identity = said.get("identity")
+    steps = identity.get("density_steps") if isinstance(identity, Mapping) else None
+    probes = said.get("density_probes")
+    if isinstance(probes, int) and isinstance(steps, int) and probes:
         typed += [flags["density"], f"{probes}x{steps}"]
     counts = sample_counts(said)
     named = ",".join(f"{name}={count}" if name else str(count) for name, count in counts.items())
@@ -184,7 +188,11 @@ def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[st
 
 
 def _words(flag: str, value: Any, option: Option) -> list[object]:
-    if value is None or value == option.default:
+    try:
+        is_given = value is not None and option.checked(flag, value) != option.default
+    except (TypeError, ValueError):
+        return []  # of a damaged file, or one that somebody made up
+    if not is_given:
         return []
     return [flag] if value is True else [flag, value]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..facts import as_lines
+from ..summary_json import as_json
 
 if TYPE_CHECKING:
     from collectors.files.places import AnyPath
@@ -126,7 +127,7 @@ def run_json(contents: RunContents, steps: Iterable[tuple[str, str]]) -> dict[st
     cannot be read, all else but ``file`` being null then), and ``next`` (each with ``purpose`` and ``command``).
     """
     known, settings = contents.run.metadata, contents.run.settings
-    return {
+    found: dict[str, Any] = {
         "summary_version": RUN_SUMMARY_VERSION,
         "kind": "run",
         "directory": contents.typed,
@@ -149,6 +150,8 @@ def run_json(contents: RunContents, steps: Iterable[tuple[str, str]]) -> dict[st
         "files": [_file_json(file) for file in contents.files],
         "next": [{"purpose": purpose, "command": command} for purpose, command in steps],
     }
+    plain: dict[str, Any] = as_json(found)
+    return plain
 
 
 def _file_json(file: FoundFile) -> dict[str, Any]:

@@ -45,6 +45,8 @@ Image: TypeAlias = "bytes | Sequence[Buffer]"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # Far more than the largest grid with many metrics.
 _LARGEST_DOWNLOAD = 2**30
+# Of a larger file, as one with the losses of samples, only parts are read for its header.
+_READ_AT_ONCE = 2**22
 
 
 def write_image(path: str | os.PathLike[str], image: Image, kind: FileKind = LANDSCAPE) -> None:
@@ -157,11 +159,15 @@ class Header:
 def read_header(path: AnyPath) -> Header | None:
     """Returns what a file says of itself; None where it is an HDF5 file of another program."""
     kinds = {kind.format: kind for kind in KINDS}
-    if isinstance(path, Path):
+    image = b""
+    if isinstance(path, RemotePath):
+        image = _download(path, LANDSCAPE, _READ_AT_ONCE)
+    else:
         _check_openable(path, LANDSCAPE)
     try:
-        size = path.stat().st_size if isinstance(path, Path) else path.size()
-        with path.open("rb") as source, _opened(source) as file:
+        size = path.size() if isinstance(path, RemotePath) else path.stat().st_size
+        is_whole = 0 < len(image) == size
+        with io.BytesIO(image) if is_whole else path.open("rb") as source, _opened(source) as file:
             kind = kinds.get(read_attribute(file, "format"))
             if kind is None:
                 return None
@@ -189,7 +195,7 @@ def path_of(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
     return Path(path)
 
 
-def _opened(source: Path | bytes | io.BufferedReader) -> Any:
+def _opened(source: Path | bytes | io.BufferedReader | io.BytesIO) -> Any:
     import h5py
 
     options = {"locking": "best-effort"} if isinstance(source, Path) else {}
@@ -213,9 +219,10 @@ def _read(path: AnyPath, source: Path | bytes, size: int, kind: FileKind, read: 
         raise _damaged(path, f"{type(error).__name__}: {reason(error)}", kind) from error
 
 
-def _download(path: RemotePath, kind: FileKind) -> bytes:
+def _download(path: RemotePath, kind: FileKind, size: int = _LARGEST_DOWNLOAD) -> bytes:
+    """Returns what is behind a URL, at most ``size`` bytes of it, once it begins as a file of ours does."""
     try:
-        image = path.read_bytes(0, _LARGEST_DOWNLOAD)
+        image = path.read_bytes(0, size)
     except FileNotFoundError as error:
         raise _not_found(path, kind) from error
     except OSError as error:

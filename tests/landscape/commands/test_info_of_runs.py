@@ -11,15 +11,17 @@ from landscape_examples import build
 from remote_stores import empty_memory
 
 from collectors.errors import RunDirectoryError
+from collectors.files.remote_path import RemotePath
 from landscape import Curvature, Landscape
 from landscape.commands.run_facts import RUN_SUMMARY_VERSION
 from landscape.curvature.data import CurvatureData
 from landscape.grid.landscape_file import read_landscape, write_landscape
+from landscape.record import whole_file
 from landscape.record.checks import PointStatus
 from landscape.record.hdf5 import CURVATURE
 from landscape.record.lock import lock_landscape
 from landscape.record.record import read_record, record_bytes
-from landscape.record.whole_file import write_image
+from landscape.record.whole_file import read_header, write_image
 
 FUNCTION = "examples:batch_norm"
 QUICK = ("--function", FUNCTION, "--devices", "0", "--no-progress")
@@ -201,6 +203,25 @@ def test_what_is_no_function_is_not_advised(folder, said):
     )
 
 
+@pytest.mark.slow
+def test_what_somebody_made_up_is_not_advised(folder):
+    command("curvature", "run", *QUICK, "--top", "1", "--trace", "0", "--numbers", "0,4", folder=folder)
+    path = folder / "run/curvature_0-4.h5"
+    record = read_record(CurvatureData, path)
+    record.status[1] = PointStatus.PENDING
+    record.attributes |= {
+        "max_products": "\x1b[2J",
+        "seed": "1; rm -r x",
+        "identity": {"density_steps": [1]},
+        "function": "\x1b:f",
+    }
+    write_image(path, record_bytes(record), CURVATURE)
+    told = command("info", "run", folder=folder)
+    (words,) = [words for words in commands_of(told) if words[1] == "curvature"]
+    assert words[2:] == ["run", "--function", "module:callback_fn", *["--top", "1", "--trace", "0", "--numbers", "0,4"]]
+    assert "\x1b" not in told.stdout
+
+
 def test_a_run_behind_a_url(measured):
     with empty_memory() as store:
         store.put(str(measured / "run"), "/runs/one", recursive=True)
@@ -209,7 +230,21 @@ def test_a_run_behind_a_url(measured):
         assert "pca, 3 x 3 points, 9 measured; complete" in told.stdout
         assert "  landscape view memory://runs/one/landscape_0-4_pca.h5\n" in told.stdout
         assert "  landscape plot memory://runs/one/landscape_0-4_pca.h5 -o landscape_0-4_pca.png\n" in told.stdout
+        store.pipe_file("/runs/one/empty.h5", b"")
+        assert "empty.h5 is empty" in invoke("info", "memory://runs/one").stdout
         assert "pca, 3 x 3 points" in invoke("info", "memory://runs/one/landscape_0-4_pca.h5").stdout
+
+
+def test_what_is_behind_a_url_is_read_once_or_in_parts(measured, monkeypatch):
+    with empty_memory() as store:
+        store.put(str(measured / "run"), "/runs/one", recursive=True)
+        place, reads, read_bytes = RemotePath(store, "/runs/one/landscape_0-4_pca.h5"), [], RemotePath.read_bytes
+        monkeypatch.setattr(RemotePath, "read_bytes", lambda *asked: reads.append(asked) or read_bytes(*asked))
+        whole = read_header(place)
+        assert len(reads) == 1
+        monkeypatch.setattr(whole_file, "_READ_AT_ONCE", 8)
+        assert read_header(place) == whole
+        assert len(reads) > 2
 
 
 def test_a_directory_that_is_no_run_has_the_usual_error(tmp_path, folder):
