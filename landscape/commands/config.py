@@ -116,7 +116,6 @@ def save_config(file: Path, command: str, values: Mapping[str, Any], options: Ma
         if values[item.name] not in (item.default, None, []) and item.name not in _OF_ONE_CALL
     }
     write_text(file, f"{_BEGINS}landscape {command}\n{as_toml(given)}")
-    typer.echo(f"{file}: the options of this command", err=True)
 
 
 def as_toml(values: Mapping[str, Any]) -> str:

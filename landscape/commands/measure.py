@@ -55,7 +55,7 @@ def run(
     plot: Annotated[
         bool,
         typer.Option(
-            "--plot",
+            "--plot/--no-plot",
             help="Draw each landscape too, into a PNG beside its file (for a URL, here).",
             rich_help_panel="Output",
         ),

@@ -106,7 +106,7 @@ def steps_text(contents: RunContents, steps: Sequence[tuple[str, str]]) -> str:
         lines.append(f"{PLACEHOLDER} is your function: it returns the loss, the network, the data and the metrics.")
     elif any(function in command for _, command in steps) and not _is_found(function):
         module = function.partition(":")[0]
-        lines.append(f"These files name {function}; type that where the module {module} is.")
+        lines.append(f"What has --function {function} runs in the folder where the module {module} lies.")
     if len(contents.present) < _FEWEST:
         lines.append(f"A plane needs three checkpoints, but {len(contents.present)} are there; train longer.")
     return "\n".join(lines)

@@ -187,6 +187,18 @@ def test_as_json(measured):
     }
 
 
+def test_a_function_that_is_not_here_is_named(measured, tmp_path):
+    shutil.copytree(measured / "run", tmp_path / "run")
+    path = tmp_path / "run/landscape_0-4_pca.h5"
+    data = read_landscape(path)
+    data.attributes["function"] = "not_here.at_all:callback_fn"
+    write_landscape(path, data)
+    told = command("info", "run", folder=tmp_path)
+    assert told.stdout.endswith("runs in the folder where the module not_here.at_all lies.\n")
+    (tmp_path / "not_here").mkdir()
+    assert "runs in the folder" not in command("info", "run", folder=tmp_path).stdout
+
+
 def test_a_name_with_blanks_is_quoted(measured, tmp_path):
     shutil.copytree(measured / "run", tmp_path / "my run")
     told = command("info", "my run", folder=tmp_path)
