@@ -38,7 +38,7 @@ def test_options_of_run_stand_under_headings(tmp_path):
     panels = dict(zip(PANELS, re.split(r"^╭─ \w+ ─.*$", text, flags=re.MULTILINE)[3:], strict=True))
     for flag, panel in (
         ("--size", "Grid"), ("--interval", "Grid"), ("--samples", "Samples"), ("--which", "Directions"),
-        ("--devices", "Workers"), ("--budget", "Workers"), ("--output", "Output"), ("--plot", "Output"),
+        ("--devices", "Workers"), ("--budget", "Workers"), ("--output", "Output"), ("--[no-]plot", "Output"),
     ):  # fmt: skip
         assert f" {flag} " in panels[panel]
 
