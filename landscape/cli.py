@@ -23,6 +23,7 @@ from .commands.arguments import as_typed
 from .commands.curvature import compare, curvature
 from .commands.evaluate import evaluate, refine, widen
 from .commands.exchange import export, import_checkpoints, import_landscape, log
+from .commands.help import Command
 from .commands.measure import demo, devices, run
 from .commands.paths import barrier, connect
 from .commands.plot import plot
@@ -43,7 +44,7 @@ for panel, commands in (
     ("Other tools", (export, log, import_landscape, import_checkpoints)),
 ):
     for command in commands:
-        app.command(command.__name__.replace("_", "-"), rich_help_panel=panel)(command)
+        app.command(command.__name__.replace("_", "-"), cls=Command, rich_help_panel=panel)(command)
 
 
 def _show_version(asked: bool) -> None:

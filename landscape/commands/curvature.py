@@ -35,9 +35,12 @@ def curvature(
         str | None,
         typer.Option(help="Measure the density of all eigenvalues: random starts x products of each, such as 4x40."),
     ] = None,
-    output: Annotated[str | None, typer.Option("-o", "--output", help="Directory of the curvature file.")] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", help="Directory of the curvature file.", rich_help_panel="Output"),
+    ] = None,
     **options: Any,
-) -> None:
+) -> Sequence[Any]:
     """Measures how sharp the loss is at a run's checkpoints; after an interruption the same command continues."""
     from ..curvature.facts import curvature_text
     from ..summary_landscape import SummaryLandscape
@@ -49,8 +52,10 @@ def curvature(
         **_density(density),
         **options,
     )
-    if found is not None:
-        typer.echo(curvature_text(found))
+    if found is None:
+        return []
+    typer.echo(curvature_text(found))
+    return [found]
 
 
 def _density(text: str | None) -> dict[str, Any]:
@@ -86,22 +91,25 @@ def compare(
     ],
     *,
     function: str,
-    output: Annotated[str | None, typer.Option("-o", "--output", help="The comparison file, such as compare.h5.")] = (
-        None
-    ),
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", help="The comparison file, such as compare.h5.", rich_help_panel="Output"),
+    ] = None,
     paired: Annotated[
         bool, typer.Option("--paired", help="Compare the first networks of two recipes, the second ones, and so on.")
     ] = False,
     **options: Any,
-) -> None:
+) -> Sequence[Any]:
     """Says which recipe ends in the flatter minimum; after an interruption the same command continues."""
     from ..functions import compare as measure
 
     asked = recipes_of(recipes, paired=paired)
     with options_named(recipe_spelling(asked)):
         comparison = measure(asked, load_function(function), output=output, **options)
-    if comparison is not None:
-        typer.echo(comparison.summary())
+    if comparison is None:
+        return []
+    typer.echo(comparison.summary())
+    return [comparison]
 
 
 def recipes_of(texts: Sequence[str], *, paired: bool = False) -> dict[str, Any]:

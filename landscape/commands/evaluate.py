@@ -21,6 +21,7 @@ from .typed_checkpoint import TypedCheckpoint, named_weights
 if TYPE_CHECKING:
     from workers.pools.first_call import FirstCall
 
+    from ..landscape import Landscape
     from ..planes.plane import Plane
 
 _CHECKPOINTS = (
@@ -137,14 +138,14 @@ _KINDS: Mapping[str, tuple[tuple[range, str], tuple[str, ...]]] = {
 }
 _OF_PLANES: Mapping[str, Option] = {
     "directions": Option(None, help="A safetensors file with an array for each parameter; twice for a plane, or once "
-        "the file that --save-directions wrote.", typed=list[Path] | None),
+        "the file that --save-directions wrote.", typed=list[Path] | None, panel="Directions"),
     "normalization": OPTIONS["normalization"].or_none(str | None, "Scale of random or own directions; by default "
         "filter or none."),
     "perturb_one_dimensional": OPTIONS["perturb_one_dimensional"].or_none(bool | None,
         flags=("--perturb-one-dimensional",)),
     "centering": OPTIONS["centering"].or_none(str | None),
     "numbers": Option(None, help="Of pca: the step or epoch of each checkpoint, such as 1,2,3; RUN=1,2,3 for each "
-        "named run.", typed=list[str] | None),
+        "named run.", typed=list[str] | None, panel="Directions"),
     "which": OPTIONS["which"].or_none(str | None, f"One or two eigenvectors: of {', '.join(WHICH)}."),
     "rise": OPTIONS["rise"].or_none(float | None),
 }  # fmt: skip
@@ -152,7 +153,7 @@ _OF_PLANES: Mapping[str, Option] = {
 
 @with_options(
     "function", "output", "kind", "size", *_OF_PLANES, "device_ids", "num_samples", *SURVEY_OPTIONS,
-    table={"kind": Option("auto", ("auto", *_KINDS), help=_KIND), **_OF_PLANES},
+    table={"kind": Option("auto", ("auto", *_KINDS), help=_KIND, panel="Directions"), **_OF_PLANES},
     called=dict.fromkeys(("checkpoints", "origin", "summary_dir"), "CHECKPOINTS"),
 )  # fmt: skip
 def evaluate(
@@ -162,10 +163,15 @@ def evaluate(
     *,
     function: str,
     kind: str,
-    output: Annotated[str, typer.Option("-o", "--output", help="The landscape file to write, or its URL.")],
-    size: Annotated[str, typer.Option(help="Grid points per axis, such as 40, or 40x20 for x and y.")] = "40",
+    output: Annotated[
+        str,
+        typer.Option("-o", "--output", help="The landscape file to write, or its URL.", rich_help_panel="Output"),
+    ],
+    size: Annotated[
+        str, typer.Option(help="Grid points per axis, such as 40, or 40x20 for x and y.", rich_help_panel="Grid")
+    ] = "40",
     **options: Any,
-) -> None:
+) -> Sequence[Any]:
     """Measures a plane or a line around or through checkpoints, without a collected run.
 
     landscape evaluate best.pt --function my_training:callback_fn -o best.h5
@@ -194,8 +200,15 @@ def evaluate(
     where = {**{name: options[name] for name in shared}, "kept_beside": None if options["overwrite"] else output}
     plane = _plane(chosen, _Asked(found, call, directions, numbers, options["seed"], of_plane, where))
     landscape = measure(plane, call, size=points, output=output, **options)
-    if landscape is not None:
-        typer.echo(f"{landscape.path}\n  {landscape!r}")
+    return _told(landscape)
+
+
+def _told(landscape: Landscape | None) -> Sequence[Landscape]:
+    """Says what was measured, which is nothing in a dry run, and returns it."""
+    if landscape is None:
+        return []
+    typer.echo(f"{landscape.path}\n  {landscape!r}")
+    return [landscape]
 
 
 def _choose(kind: str, count: int, of_plane: Mapping[str, Any]) -> str:
@@ -231,7 +244,9 @@ _OPTIONS: Mapping[str, Option] = {
     "run": Option(
         None, help="The run directory; when absent, the file's folder, or where the file says.", typed=str | None
     ),
-    "output": Option(None, help="Another landscape file for the result.", flags=("-o", "--output"), typed=str | None),
+    "output": Option(
+        None, help="Another landscape file for the result.", flags=("-o", "--output"), typed=str | None, panel="Output"
+    ),
 }
 _SHARED = (
     "function", "run", "output", "device_ids", "sampling", "tolerance", "relative_tolerance", *WORKER_OPTIONS,
@@ -254,13 +269,15 @@ _File = Annotated[str, typer.Argument(help="The landscape file, or its URL such 
 def refine(
     file: _File,
     size: Annotated[
-        str | None, typer.Option(help="Points along both axes, such as 79, or along x and y: 79x40.")
+        str | None,
+        typer.Option(help="Points along both axes, such as 79, or along x and y: 79x40.", rich_help_panel="Grid"),
     ] = None,
     factor: Annotated[
-        str | None, typer.Option(help="Into how many each cell is divided: 2, or 2x1 along x and y.")
+        str | None,
+        typer.Option(help="Into how many each cell is divided: 2, or 2x1 along x and y.", rich_help_panel="Grid"),
     ] = None,
     **options: Any,
-) -> None:
+) -> Sequence[Any]:
     """Measures a landscape on a finer grid; what is measured is kept, and the same command continues.
 
     Every point is kept with --factor, and with a size whose cells divide those of the file (79 for 40 points). Any
@@ -270,24 +287,22 @@ def refine(
 
     example = "2, or two such as 2x1"
     wanted = {"size": one_or_each("--size", size, example), "factor": one_or_each("--factor", factor, example)}
-    _change(refine_in_python, file, **options, **wanted)
+    return _change(refine_in_python, file, **options, **wanted)
 
 
 @with_options("margin", "limits", *_SHARED, kind=ChangeOptions, table=_OPTIONS, called=_CALLED)
-def widen(file: _File, **options: Any) -> None:
+def widen(file: _File, **options: Any) -> Sequence[Any]:
     """Measures more around a landscape; what is measured is kept, and the same command continues.
 
     The cells stay as large as they are: whole cells are added until the grid reaches as far as asked.
     """
     from ..functions import widen as widen_in_python
 
-    _change(widen_in_python, file, **options)
+    return _change(widen_in_python, file, **options)
 
 
-def _change(change: Callable[..., Any], file: str, *, function: str | None, **options: Any) -> None:
-    landscape = change(file, load_function(_remembered(file) if function is None else function), **options)
-    if landscape is not None:
-        typer.echo(f"{landscape.path}\n  {landscape!r}")
+def _change(change: Callable[..., Any], file: str, *, function: str | None, **options: Any) -> Sequence[Landscape]:
+    return _told(change(file, load_function(_remembered(file) if function is None else function), **options))
 
 
 def _remembered(file: str) -> str:

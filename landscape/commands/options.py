@@ -13,9 +13,12 @@ import typer
 from ..planes.further_runs import as_also
 from ..record.option import Option
 from ..record.options import GridOptions, MeasureOptions, RunOptions, options_of, table_of
+from . import config
 from .arguments import integers, interruptible, numbers, options_named, sample_counts
+from .next_steps import Measured, show_where_to_look
 
-_Command = Callable[..., None]
+# A command that measures returns what it measured, in files or not.
+_Command = Callable[..., Sequence[Measured] | None]
 _NOTHING: Mapping[str, Any] = {}
 
 WORKER_OPTIONS = ("devices_per_worker", "workers_per_device", "address")
@@ -95,20 +98,27 @@ def with_options(
         listed = [declared.get(name) or _shown(name, known[name]) for name in names]
         flags = {item.name: _flag(item) for item in (*leading, *listed) if _flag(item)}
         spelling = {**flags, **called}
+        # What shows its progress can be continued, and has so many options that a file may hold them.
+        measures = "progress" in names
+        in_file = {flags[item.name].removeprefix("--"): item for item in (*leading, *listed) if item.name in flags}
+        of_files = config.parameters(command.__name__, in_file) if measures else []
 
         @functools.wraps(command)
         def run_as_typed(**typed: Any) -> None:
-            # What shows its progress can be continued.
-            overwrite = typed.get("overwrite", False)
-            ending = interruptible(overwrite=overwrite) if "progress" in names else contextlib.nullcontext()
+            *_, target = [None, *(typed.pop(item.name, None) for item in of_files)]
+            ending = interruptible(overwrite=typed.get("overwrite", False)) if measures else contextlib.nullcontext()
             with ending, options_named(spelling):
                 forms = {**_READ, **{name: read[name] for name in read if typed[name] is not None}}
                 values = {**typed, **{name: forms[name](flags[name], typed[name]) for name in typed if name in forms}}
                 tabled = [name for name in names if name not in declared]
                 checked = {name: known[name].checked(flags[name], values[name]) for name in tabled}
-                command(**{**values, **checked})
+                if target is not None:
+                    config.save_config(target, command.__name__, typed, in_file)
+                measured = command(**{**values, **checked})
+                if measured and values.get("progress", True):
+                    show_where_to_look(measured)
 
-        ordered = [*leading, *(item.replace(kind=item.KEYWORD_ONLY) for item in listed)]
+        ordered = [*leading, *(item.replace(kind=item.KEYWORD_ONLY) for item in listed), *of_files]
         vars(run_as_typed).update(__signature__=signature.replace(parameters=ordered), spelling=spelling)
         return run_as_typed
 
@@ -124,9 +134,9 @@ def _shown(name: str, option: Option) -> inspect.Parameter:
         default = inspect.Parameter.empty
     text, kind = option.help or explained(option), option.typed or type(default)
     info = (
-        choice(option.choices, *option.flags, help=text)
+        choice(option.choices, *option.flags, help=text, rich_help_panel=option.panel or None)
         if option.choices
-        else typer.Option(*option.flags, help=text, metavar=option.metavar)
+        else typer.Option(*option.flags, help=text, metavar=option.metavar, rich_help_panel=option.panel or None)
     )
     annotation = Annotated[kind, info]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -28,7 +28,7 @@ _COMPARED = 32  # samples on which an alignment is verified
 _NETWORK = "checkpoint file, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER; NAME= in front names it in pictures."
 First = Annotated[str, typer.Argument(metavar="A", help=f"The first network: a {_NETWORK}")]
 Second = Annotated[str, typer.Argument(metavar="B", help="The second network, typed likewise.")]
-Points = Annotated[int, typer.Option(help="Points on the way, both ends among them.")]
+Points = Annotated[int, typer.Option(help="Points on the way, both ends among them.", rich_help_panel="Grid")]
 
 
 @with_options("function", "output", "points", "device_ids", "num_samples", *_SHARED, called=_CALLED)
@@ -38,11 +38,14 @@ def barrier(
     *,
     function: str,
     output: Annotated[
-        str | None, typer.Option("-o", "--output", help="The landscape file of the line to write, or its URL.")
+        str | None,
+        typer.Option(
+            "-o", "--output", help="The landscape file of the line to write, or its URL.", rich_help_panel="Output"
+        ),
     ] = None,
     points: Points = 25,
     **options: Any,
-) -> None:
+) -> Sequence[Any]:
     """Measures how far the loss rises on the straight line between two networks.
 
     landscape barrier a.pt b.pt --function my_training:callback_fn -o line.h5
@@ -59,7 +62,7 @@ def barrier(
         output_file(output, [item.place for item in typed], LANDSCAPE, overwrite=options["overwrite"])
     call = FirstCall(load_function(function), options)
     first, last, names = _ends(typed, call.space)
-    _show(measure(first, last, call, points, names=names, output=output, **options))
+    return _told(measure(first, last, call, points, names=names, output=output, **options))
 
 
 @with_options(
@@ -74,7 +77,12 @@ def connect(
     function: str,
     output: Annotated[
         str,
-        typer.Option("-o", "--output", help="The landscape file of the curve, or its URL; the path is kept beside it."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="The landscape file of the curve, or its URL; the path is kept beside it.",
+            rich_help_panel="Output",
+        ),
     ],
     kind: Annotated[str, choice(KINDS, help="A smooth curve, or straight from bend to bend.")] = "bezier",
     bends: Annotated[int, typer.Option(help="Control points between the two networks.")] = 1,
@@ -86,7 +94,7 @@ def connect(
     ] = False,
     points: Points = 25,
     **options: Any,
-) -> None:
+) -> Sequence[Any]:
     """Finds a curve between two networks along which the loss stays low, and measures it (PyTorch).
 
     landscape connect a.pt b.pt --function my_training:callback_fn -o curve.h5
@@ -121,10 +129,12 @@ def connect(
         first, last, kind, bends, steps, learning_rate, batch_size, names=names, output=str(curve_beside(place))
     )
     if path is None or not path.curve.complete:
-        return
+        return []
     result = Measure(call.func, **{**shared, "budget": run.left}).barrier(path, points=points, output=output, **of_way)
-    if result is not None:
-        typer.echo(f"{result.landscape.path}\n  {path!r}\n  {result!r}")
+    if result is None:
+        return []
+    typer.echo(f"{result.landscape.path}\n  {path!r}\n  {result!r}")
+    return [result.landscape]
 
 
 def _ends(typed: Sequence[TypedCheckpoint], space: WeightSpace) -> tuple[Any, Any, list[str] | None]:
@@ -135,9 +145,10 @@ def _ends(typed: Sequence[TypedCheckpoint], space: WeightSpace) -> tuple[Any, An
     return first, last, names
 
 
-def _show(result: Barrier | None) -> None:
+def _told(result: Barrier | None) -> Sequence[Any]:
     if result is None:
-        return
+        return []
     if result.landscape.path is not None:
         typer.echo(str(result.landscape.path))
     typer.echo(f"  {result!r}")
+    return [result.landscape]

@@ -17,10 +17,12 @@ from ..figures.kinds import KINDS, OPTIONS, Picture, by_file, names_of, usual_pi
 from ..record.option import Option
 from ..rendering.picture import check_png
 from .arguments import numbers_between, options_named
+from .next_steps import picture_beside
 from .options import with_options
 
 if TYPE_CHECKING:
     from ..captions import Caption
+    from ..landscape import Landscape
 
 _MOVING = (".gif", ".mp4")
 _OF_PLOT: Mapping[str, Option] = {
@@ -119,6 +121,18 @@ def plot(
             figures.save_figure(axes, output, dpi=dpi or usual, description=description)
         typer.echo(str(output))
         _write_beside(output, captions)
+
+
+def draw_beside(landscape: Landscape) -> Path:
+    """Draws a landscape as ``landscape plot`` does without options, beside its file, and returns the picture's path."""
+    from .. import figures
+
+    target = picture_beside(landscape.path)
+    with options_named({"path": "--plot"}):
+        figures.save_figure(
+            KINDS[usual_picture([landscape], [])]([landscape], {"theme": OPTIONS["theme"].default}), target
+        )
+    return target
 
 
 def _read(kind: str | None, files: Sequence[str], output: Path, metrics: Sequence[str]) -> tuple[Picture, list[Any]]:

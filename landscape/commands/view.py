@@ -37,26 +37,55 @@ def charts() -> dict[FileKind, Chart]:
     }
 
 
-@with_options()
+@with_options(called={"summary_dir": "PATH"})
 def info(
     file: Annotated[
         str,
-        typer.Argument(help="A landscape, curvature or comparison file, or its URL such as s3://bucket/landscape.h5."),
+        typer.Argument(
+            metavar="PATH",
+            help="A landscape, curvature or comparison file, a run directory, or the URL of either, such as "
+            "s3://bucket/run.",
+        ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
-    """Says what a landscape, curvature or comparison file holds."""
+    """Says what a landscape, curvature or comparison file holds, or a run directory, and what to type next."""
     from ..facts import summary_text
     from ..landscape import Landscape
     from ..record.whole_file import kind_of
     from ..summary_json import summary_json
 
+    if _is_directory(file):
+        _show_run(file, as_json=as_json)
+        return
     chart = charts().get(kind_of(file))
     load, facts, as_values = (
         (Landscape.load, summary_text, summary_json) if chart is None else (chart.load, chart.facts, chart.json)
     )
     found = load(file)
     typer.echo(json.dumps(as_values(found), indent=2, allow_nan=False) if as_json else facts(found))
+
+
+def _is_directory(place: str) -> bool:
+    from ..record.whole_file import path_of
+
+    try:
+        return path_of(place).is_dir()
+    except OSError:
+        return False  # reading it says what is wrong
+
+
+def _show_run(directory: str, *, as_json: bool) -> None:
+    from .curvature import curvature
+    from .next_steps import steps_of, steps_text
+    from .run_facts import read_contents, run_json, run_text
+
+    contents = read_contents(directory)
+    steps = steps_of(contents, vars(curvature)["spelling"])
+    if as_json:
+        typer.echo(json.dumps(run_json(contents, steps), indent=2, allow_nan=False))
+    else:
+        typer.echo("\n\n".join(text for text in (run_text(contents), steps_text(contents, steps)) if text))
 
 
 @with_options(called={"path": "--output"})

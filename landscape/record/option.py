@@ -51,6 +51,7 @@ class Option:
         metavar: what its help shows in place of a type.
         typed: the type of what is typed, where it is not the default's.
         words: those that help and shell show, where it may be something else too.
+        panel: the heading under which a help shows it; that of all options where it is empty.
     """
 
     default: Any
@@ -61,6 +62,7 @@ class Option:
     metavar: str | None = None
     typed: Any = None
     words: tuple[str, ...] = ()
+    panel: str = ""
 
     @property
     def choices(self) -> tuple[str, ...]:

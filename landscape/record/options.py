@@ -160,114 +160,120 @@ class CompareOptions(TypedDict, total=False):
 
 OPTIONS: Mapping[str, Option] = {
     "num_samples": Option(None, check_num_samples, help="How many samples the loss is averaged over: 1000, or by data "
-        "set: train=1000,test=500.", flags=("--samples",), typed=str | None),
+        "set: train=1000,test=500.", flags=("--samples",), typed=str | None, panel="Samples"),
     "device_ids": Option(None, check_device_ids, help="Device ids such as 0,1; all when absent.", flags=("--devices",),
-        typed=str | None),
+        typed=str | None, panel="Workers"),
     "devices_per_worker": Option(1, at_least(1), "how many GPUs each worker sees, the first of which is its "
         "``cuda:0``; without GPUs, how many slots' cores it joins. A network that callback_fn spreads over them stays "
-        "where it is."),
+        "where it is.", panel="Workers"),
     "workers_per_device": Option(1, at_least(1), "how many workers share each GPU and its memory; without GPUs, a "
-        "slot's cores. This or ``devices_per_worker`` must be 1."),
+        "slot's cores. This or ``devices_per_worker`` must be 1.", panel="Workers"),
     "address": Option(None, check_address, 'address of a Ray cluster to join; "local" starts a private Ray.',
-        typed=str | None),
+        typed=str | None, panel="Workers"),
     "seed": Option(0, at_least(0), "seed of adaptive sampling, of a random choice of samples and of the random "
-        "directions that are drawn. A plane that is given has been drawn with a seed of its own."),
+        "directions that are drawn. A plane that is given has been drawn with a seed of its own.", panel="Samples"),
     "samples": Option("first", SAMPLE_CHOICES, 'which samples: "first" (in data-set order) or "random" (a seeded '
-        "subset).", flags=("--sample-choice",)),
+        "subset).", flags=("--sample-choice",), panel="Samples"),
     "buffers": Option("auto", ("auto", *BUFFER_POLICIES), '"fixed" (those of the origin), "recalibrate" (normalization '
         'statistics are computed at each point), "interpolate" (between the networks that a line or a plane goes '
         'through) or "auto". "auto" is "interpolate" for ``line_between`` and ``plane_through`` of networks whose '
         'floating-point buffers differ, so that the surface meets each network\'s own loss, and "fixed" for every '
-        "other plane."),
-    "recalibration_batch_size": Option(256, at_least(2), "samples per batch while these statistics are computed."),
+        "other plane.", panel="Samples"),
+    "recalibration_batch_size": Option(256, at_least(2), "samples per batch while these statistics are computed.",
+        panel="Samples"),
     "precision": Option("float32", PRECISIONS, 'precision of the forward passes: "float32" (full), "tf32" (on NVIDIA '
         'GPUs since Ampere) or "bfloat16". The last two are for PyTorch. "tf32" rounds what matrix products and '
         'convolutions of float32 multiply; "bfloat16" runs the network under autocast, with weights in float32, and '
         "computes loss and metrics in float32 from its outputs. Such a surface is rounded, is another experiment than "
-        "one in float32, and says so."),
+        "one in float32, and says so.", panel="Samples"),
     "groups": Option(None, check_groups,
         'groups of samples whose losses are measured each, beside the loss of all: "target" '
         "(the classes), or a function of (inputs, targets) of a batch that returns a whole number for each sample. The "
         "losses are called ``loss[3]``, and ``loss[3]@test`` of another data set.",
-        words=("target",), help="Measure the loss of each class too: target.", typed=str | None),
+        words=("target",), help="Measure the loss of each class too: target.", typed=str | None, panel="Samples"),
     "seed_each_point": Option(False, check_bool, "whether a loss that draws random numbers (a VAE, diffusion, dropout "
         "that stays on) draws the same ones at every point (PyTorch). PyTorch's, NumPy's and Python's generators are "
         "seeded for each batch, by ``seed`` and the batch's place, and put back afterwards; so the data set's own "
-        "batches are kept, nothing is compiled, and the file says so."),
+        "batches are kept, nothing is compiled, and the file says so.", panel="Samples"),
     "extremes": Option(False, check_bool, "whether the largest and the lowest eigenvalue of the Hessian are measured "
         "at every point (PyTorch), as ``max_eigenvalue``, ``min_eigenvalue`` and ``convexity_ratio``, their |min / "
         "max|. A point then costs a hundred times its loss or more; the forecast says how long all takes. Needs "
-        'sampling="full".'),
+        'sampling="full".', panel="Samples"),
     "keep_samples": Option(False, check_bool, "whether the loss of each sample is kept at every measured point, beside "
         "the mean: ``landscape.samples()`` reads them. The loss must have a value for each sample; all of them may "
-        "take 2 GiB before they are compressed."),
+        "take 2 GiB before they are compressed.", panel="Samples"),
     "sampling": Option("full", ("full", "adaptive"), '"full" (every grid point is measured) or "adaptive" (some are '
         "measured, the others interpolated, marked as such, until the estimated error of the loss is within the "
-        "tolerance)."),
+        "tolerance).", panel="Grid"),
     "tolerance": Option(0.01, check_share, "largest estimated error of the loss in adaptive sampling, as a share "
-        "of the range of all losses."),
+        "of the range of all losses.", panel="Grid"),
     "relative_tolerance": Option(False, check_bool, "whether the tolerance is a share of the loss at each point "
-        "instead, for logarithmic pictures."),
+        "instead, for logarithmic pictures.", panel="Grid"),
     "budget": Option(None, check_budget, 'how long the call may take: seconds, or text such as "30min". What is not '
         "measured by then is interpolated where enough is measured around it and pending elsewhere; the same call with "
-        "the same ``output`` continues.", typed=str | None),
+        "the same ``output`` continues.", typed=str | None, panel="Workers"),
     "limits": Option(None, check_limits,
         "where the grid begins and ends: the lowest and the highest coordinate of both axes, "
         "or x0, x1, y0, y1. The plane's own axes are left out then.",
-        help="Where the grid ends: lowest,highest of both axes, or x0,x1,y0,y1.", typed=str | None),
+        help="Where the grid ends: lowest,highest of both axes, or x0,x1,y0,y1.", typed=str | None, panel="Grid"),
     "margin": Option(None, check_margin,
         "how far the grid reaches beyond the path on each side, as a share of the path's "
         "range (0.2 by default). On planes without a path, as random ones are, it is a share of [-1, 1], and none by "
-        "default.", typed=float | None),
-    "overwrite": Option(False, check_bool, "whether a landscape file of another identity is replaced."),
+        "default.", typed=float | None, panel="Grid"),
+    "overwrite": Option(False, check_bool, "whether a landscape file of another identity is replaced.", panel="Output"),
     "save_directions": Option(False, check_bool, "whether the plane (origin, directions, who is on it) is kept beside "
-        "the landscape file, in ``<stem>_directions.safetensors``, which ``Plane.load`` reads."),
-    "progress": Option(True, check_bool, "whether a progress bar and, before it, a forecast are shown."),
+        "the landscape file, in ``<stem>_directions.safetensors``, which ``Plane.load`` reads.",
+        help="Keep the plane (origin, directions, who is on it) beside the landscape file.", panel="Output"),
+    "progress": Option(True, check_bool, "whether a progress bar and, before it, a forecast are shown.",
+        help="Show a bar, a forecast and how to look at the result; warnings and results come anyway.", panel="Output"),
     "plan": Option(None, check_plan, "landscape file whose measurement plan is used again (batch size, threads, memory "
         "layout, compiling). A ``MeasurementPlan`` does too. With None, a file that is continued keeps its plan, and "
         "for a new one a plan is chosen by timing; then the last digits of a loss may differ from run to run.",
-        metavar="FILE", typed=str | None),
+        metavar="FILE", typed=str | None, panel="Workers"),
     "sample_memory": Option("auto", check_sample_memory,
         'how much memory of a machine the samples may take: "auto" (half of what is '
         'free), bytes, or text such as "8GB" or "25%" (of what is free). What takes more is read anew in each pass '
-        "over the data set, in which many points are measured (PyTorch only).", typed=str),
+        "over the data set, in which many points are measured (PyTorch only).", typed=str, panel="Workers"),
     "compile": Option("auto", check_compile,
         'whether a PyTorch network is compiled: True, False or "auto" (where a package '
         "of it is there, or measuring takes long). Where compiled code gives other values, the network runs "
-        "eagerly, and a note says so.", help="torch.compile; when absent, where it pays off.", typed=bool | None),
+        "eagerly, and a note says so.", help="torch.compile; when absent, where it pays off.", typed=bool | None,
+        panel="Workers"),
     "normalization": Option("filter", NORMALIZATIONS, "scale of the random directions: "
-        '"filter", "layer", "weight" or "none".'),
+        '"filter", "layer", "weight" or "none".', panel="Directions"),
     "perturb_one_dimensional": Option(False, check_bool, "whether the random directions also move biases and the "
-        "parameters of normalization layers, which stay where they are otherwise."),
+        "parameters of normalization layers, which stay where they are otherwise.", panel="Directions"),
     "centering": Option("none", ("none", "mean"), 'centre of the principal directions: "none" (anchored at the last '
-        'checkpoint) or "mean".'),
+        'checkpoint) or "mean".', panel="Directions"),
     "directions": Option("random", ("random", "hessian", "ggn", "pca"), "directions of the result's landscape: "
         '"random", "hessian" (along eigenvectors of the loss\'s Hessian, the directions in which it bends most), "ggn" '
         '(those of the generalised Gauss-Newton matrix) or "pca" (the principal directions of the last interval, which '
         'is the landscape that "train" draws anyway). Eigenvectors need PyTorch or JAX; they are kept beside the '
-        "landscape file, and an interrupted survey goes on with them.", help="Directions of the result's landscape."),
+        "landscape file, and an interrupted survey goes on with them.", help="Directions of the result's landscape.",
+        panel="Directions"),
     "which": Option(USUAL, check_which, 'which one or two eigenvectors: "top", "second", "third", "fourth", '
         '"fifth", "bottom". At a saddle "top" and "bottom" show what random directions hide.',
         help=f"One or two eigenvectors, such as top,bottom; of {', '.join(WHICH)}.",
-        metavar="NAMES", typed=str),
+        metavar="NAMES", typed=str, panel="Directions"),
     "rise": Option(1.0, check_rise,
         "how much the loss rises along an eigenvector to the end of its axis, as far as it is a "
         "parabola, in units of the loss.",
-        help="How much the loss rises along an eigenvector to the end of its axis, as a parabola."),
-    "name": Option(None, check_stem, 'beginning of the file names, instead of "landscape".', typed=str | None),
+        help="How much the loss rises along an eigenvector to the end of its axis, as a parabola.", panel="Directions"),
+    "name": Option(None, check_stem, 'beginning of the file names, instead of "landscape".', typed=str | None,
+        panel="Output"),
     "also": Option(None, check_also, "other runs and networks to draw on the planes of the intervals: a list of run "
         "directories, or a dict from names to them. A file of weights (.safetensors, .pt, ...) is a network, drawn as "
         "a mark. Runs without a name are called like their directories; with the path of the run itself, its name. Of "
         "another run all checkpoints are taken, or, if this one has several intervals, those between an interval's "
         "ends.",
         help="Another run to draw on the intervals' planes, or a file of weights; may be given several times.",
-        metavar="[NAME=]RUN", typed=list[str] | None),
+        metavar="[NAME=]RUN", typed=list[str] | None, panel="Directions"),
     "plane_of": Option("all", ("all", "first"), 'runs whose checkpoints span these planes: "all" (this run\'s and '
         'those of also together) or "first" (this run\'s alone). "all" keeps most of every path; a path that is only '
         "projected onto another run's plane shows little of itself. With \"first\" the plane is the run's own, so that "
-        "its landscape file is continued and nothing in it is measured again."),
+        "its landscape file is continued and nothing in it is measured again.", panel="Directions"),
     "dry_run": Option(False, check_bool, "whether only the forecast is printed: what would be measured, and how long "
-        "that would take.", flags=("--dry-run",)),
+        "that would take.", flags=("--dry-run",), panel="Output"),
 }  # fmt: skip
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -20,7 +21,19 @@ from collectors.validation import wrong_type
 from .. import errors
 from ..replacing import first_bytes, not_replaced
 from .attributes import check_attributes
-from .hdf5 import CONTENTS, KINDS, LANDSCAPE, FileKind, check_digest, read_attribute, read_attributes, reason
+from .checks import PointStatus, check_status
+from .hdf5 import (
+    CONTENTS,
+    KINDS,
+    LANDSCAPE,
+    BoundedReader,
+    FileKind,
+    check_digest,
+    member_names,
+    read_attribute,
+    read_attributes,
+    reason,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -32,6 +45,8 @@ Image: TypeAlias = "bytes | Sequence[Buffer]"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # Far more than the largest grid with many metrics.
 _LARGEST_DOWNLOAD = 2**30
+# Of a larger file, as one with the losses of samples, only parts are read for its header.
+_READ_AT_ONCE = 2**22
 
 
 def write_image(path: str | os.PathLike[str], image: Image, kind: FileKind = LANDSCAPE) -> None:
@@ -121,6 +136,56 @@ def read_file_attributes(path: str | os.PathLike[str] | RemotePath) -> dict[str,
     return read_whole(place, kind_of(place), read)
 
 
+@dataclass(frozen=True)
+class Header:
+    """What a file of ours says of itself; its measured values are not read, and may be damaged.
+
+    Attributes:
+        complete: whether nothing is left to measure.
+        shape: of its tasks: rows and columns of a grid, or how many sets of weights.
+        counts: how many of them have each status.
+        numbers: of a run's checkpoints whose curvature it holds; empty for other files.
+        attributes: as the file has them.
+    """
+
+    kind: FileKind
+    complete: bool
+    shape: tuple[int, ...]
+    counts: Mapping[PointStatus, int]
+    numbers: Sequence[int]
+    attributes: Mapping[str, Any]
+
+
+def read_header(path: AnyPath) -> Header | None:
+    """Returns what a file says of itself; None where it is an HDF5 file of another program."""
+    kinds = {kind.format: kind for kind in KINDS}
+    image = b""
+    if isinstance(path, RemotePath):
+        image = _download(path, LANDSCAPE, _READ_AT_ONCE)
+    else:
+        _check_openable(path, LANDSCAPE)
+    try:
+        size = path.size() if isinstance(path, RemotePath) else path.stat().st_size
+        is_whole = 0 < len(image) == size
+        with io.BytesIO(image) if is_whole else path.open("rb") as source, _opened(source) as file:
+            kind = kinds.get(read_attribute(file, "format"))
+            if kind is None:
+                return None
+            _check_format(file, path, kind)
+            names, reader = member_names(file), BoundedReader(size)
+            status = reader.array(file["status"], "status")
+            numbers = reader.array(file["number"], "number").tolist() if "number" in names else []
+            check_status("status", status, status.shape)
+            attributes = read_attributes(file)
+            check_attributes(attributes)
+            counts = {item: int((status == item).sum()) for item in PointStatus}
+            return Header(kind, bool(read_attribute(file, "complete")), status.shape, counts, numbers, attributes)
+    except LandscapeError:
+        raise
+    except Exception as error:  # the library reports damage by nearly every kind of exception
+        raise _damaged(path, f"{type(error).__name__}: {reason(error)}", LANDSCAPE) from error
+
+
 def path_of(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
     """Returns where a file lies, on this machine or behind a URL."""
     if isinstance(path, RemotePath) or is_url(path):
@@ -130,7 +195,7 @@ def path_of(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
     return Path(path)
 
 
-def _opened(source: Path | bytes | io.BufferedReader) -> Any:
+def _opened(source: Path | bytes | io.BufferedReader | io.BytesIO) -> Any:
     import h5py
 
     options = {"locking": "best-effort"} if isinstance(source, Path) else {}
@@ -154,9 +219,10 @@ def _read(path: AnyPath, source: Path | bytes, size: int, kind: FileKind, read: 
         raise _damaged(path, f"{type(error).__name__}: {reason(error)}", kind) from error
 
 
-def _download(path: RemotePath, kind: FileKind) -> bytes:
+def _download(path: RemotePath, kind: FileKind, size: int = _LARGEST_DOWNLOAD) -> bytes:
+    """Returns what is behind a URL, at most ``size`` bytes of it, once it begins as a file of ours does."""
     try:
-        image = path.read_bytes(0, _LARGEST_DOWNLOAD)
+        image = path.read_bytes(0, size)
     except FileNotFoundError as error:
         raise _not_found(path, kind) from error
     except OSError as error:

@@ -1,0 +1,208 @@
+"""What to type next: the line after a measurement, and commands for what a run directory holds and lacks."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import typer
+
+if TYPE_CHECKING:
+    from collectors.files.places import AnyPath
+
+    from ..record.hdf5 import FileKind
+    from ..record.option import Option
+    from .run_facts import FoundFile, RunContents
+
+PLACEHOLDER = "module:callback_fn"
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_FEWEST = 3  # checkpoints of a plane
+_WITH_CURVATURE = ("torch", "jax", "keras")
+_OF_CURVATURE = (
+    "top", "bottom", "matrix", "trace_probes", "tolerance", "max_products", "seed", "samples", "seed_each_point",
+)  # fmt: skip
+
+
+class Measured(Protocol):
+    """A landscape, a curvature or a comparison that a command measured."""
+
+    @property
+    def path(self) -> AnyPath | None:
+        """Its file, if it has one."""
+
+    @property
+    def statuses(self) -> Sequence[Any]:
+        """``PointStatus`` of every task, those of a grid first."""
+
+
+def picture_beside(file: object) -> Path:
+    """Returns where the picture of a file goes: beside it, or, where that is behind a URL, into this folder."""
+    from collectors.files.places import is_url
+
+    path = Path(str(file))
+    return Path(f"{path.stem}.png") if is_url(str(file)) else path.with_suffix(".png")
+
+
+def look_command(file: object, kind: FileKind) -> str:
+    """Returns the command that shows a file."""
+    from ..record.hdf5 import LANDSCAPE
+
+    return _typed("view", file) if kind == LANDSCAPE else plot_command(file)
+
+
+def plot_command(file: object) -> str:
+    """Returns the command that draws a file."""
+    return _typed("plot", file, "-o", picture_beside(file))
+
+
+def show_where_to_look(measured: Sequence[Measured]) -> None:
+    """Says on standard error, which no program reads, how to look at the files of what was measured."""
+    from ..record.hdf5 import LANDSCAPE
+    from ..record.record import Record
+
+    for item in measured:
+        if item.path is not None and has_values(item):
+            kind = item.schema.kind if isinstance(item, Record) else LANDSCAPE
+            typer.echo(f"Look at it: {look_command(item.path, kind)}", err=True)
+
+
+def has_values(measured: Measured) -> bool:
+    """Returns whether anything was measured that can be shown."""
+    from ..record.checks import PointStatus
+
+    return bool((measured.statuses[0] == PointStatus.MEASURED).any())
+
+
+def steps_of(contents: RunContents, flags: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Returns what can be done with a run: the purpose, and the command; ``flags`` are those of ``curvature``."""
+    function = function_of(contents)
+    # A name that moves a terminal's cursor is shown above, without what it does.
+    files = [file for file in contents.files if file.typed.isprintable()]
+    steps = [step for file in files for step in _continuing(file, contents, function, flags)]
+    if _lacks_landscapes(contents):
+        steps.append(("measure its landscapes", _typed("run", contents.typed, "--function", function)))
+    shown = [file for file in files if file.is_measured]
+    planes = [file for file in shown if file.word == "landscape"]
+    steps += [("look at a landscape in the browser", _typed("view", file.typed)) for file in planes]
+    drawn = [*planes[:1], *(file for file in shown if file.word != "landscape")]
+    steps += [("draw a picture", plot_command(file.typed)) for file in drawn]
+    has_curvature = any(file.word == "curvature" for file in files)
+    if planes and not has_curvature and contents.run.metadata.framework in _WITH_CURVATURE:
+        steps.append(("measure how sharp it is", _typed("curvature", contents.typed, "--function", function)))
+    return steps
+
+
+def steps_text(contents: RunContents, steps: Sequence[tuple[str, str]]) -> str:
+    """Returns the steps as text: each purpose once, with its commands below, each on a line of its own."""
+    lines: list[str] = []
+    for purpose in dict.fromkeys(purpose for purpose, _ in steps):
+        lines += [f"To {purpose}:", *(f"  {command}" for other, command in steps if other == purpose)]
+    function = function_of(contents)
+    if any(PLACEHOLDER in command for _, command in steps):
+        lines.append(f"{PLACEHOLDER} is your function: it returns the loss, the network, the data and the metrics.")
+    elif any(function in command for _, command in steps) and not _is_found(function):
+        module = function.partition(":")[0]
+        lines.append(f"What has --function {function} runs in the folder where the module {module} lies.")
+    if len(contents.present) < _FEWEST:
+        lines.append(f"A plane needs three checkpoints, but {len(contents.present)} are there; train longer.")
+    return "\n".join(lines)
+
+
+def function_of(contents: RunContents) -> str:
+    """Returns the callback_fn that the files name, if one does."""
+    said = [file.header.attributes.get("function") for file in contents.files if file.header is not None]
+    # The text comes from a file, which somebody else may have written.
+    return next((text for text in said if isinstance(text, str) and _FUNCTION.fullmatch(text)), PLACEHOLDER)
+
+
+def _lacks_landscapes(contents: RunContents) -> bool:
+    """Returns whether a landscape that the settings ask for has no file yet."""
+    wanted = contents.run.settings
+    intervals = [contents.run.present(interval) for interval in wanted.intervals]
+    usable = [interval for interval in intervals if len(interval) >= _FEWEST]
+    known = [file.header.attributes for file in contents.files if file.header is not None and file.word == "landscape"]
+    paths = [said.get("intervals") for said in known if said.get("decomposition") == "pca"]
+    ends = [said.get("intervals") for said in known if said.get("decomposition") != "pca"]
+    lacks_path = wanted.create_landscape.train and any([interval] not in paths for interval in usable)
+    return lacks_path or (wanted.create_landscape.result and bool(usable) and [usable[-1][-1:]] not in ends)
+
+
+def _continuing(
+    file: FoundFile, contents: RunContents, function: str, flags: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yields how to go on with a file that is not complete."""
+    header = file.header
+    if header is None or header.complete:
+        return
+    if file.being_measured:
+        yield "watch what is being measured", _typed("watch", file.typed)
+    elif file.word == "curvature":
+        typed = _curvature_options(file, contents, flags)
+        yield "continue what is not complete", _typed("curvature", contents.typed, "--function", function, *typed)
+    elif file.word == "landscape" and _has_its_plane(file):
+        # On the grid that it has; everything else, the file says.
+        size = "x".join(map(str, dict.fromkeys(reversed(header.shape))))
+        yield "continue what is not complete", _typed("refine", file.typed, "--size", size, "--function", function)
+
+
+def _has_its_plane(file: FoundFile) -> bool:
+    """Returns whether the plane of a landscape can be made again, from the run or from the file beside it."""
+    from ..planes.plane_file import directions_path
+
+    assert file.header is not None
+    said = file.header.attributes
+    identity = said.get("identity")
+    if isinstance(identity, Mapping) and identity.get("groups") and said.get("groups") != "target":
+        return False  # a function made the groups, which no file holds
+    return ("intervals" in said and said.get("decomposition") in ("pca", "random")) or directions_path(
+        file.place
+    ).exists()
+
+
+def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[str, str]) -> list[object]:
+    """Returns what was typed for a curvature file, as far as it differs from what is meant without it."""
+    from ..facts import sample_counts
+    from ..record.options import RunCurvatureOptions, options_of
+
+    assert file.header is not None
+    said, table = file.header.attributes, options_of(RunCurvatureOptions)
+    typed = [word for name in _OF_CURVATURE for word in _words(flags[name], said.get(name), table[name])]
+    identity = said.get("identity")
+    steps = identity.get("density_steps") if isinstance(identity, Mapping) else None
+    probes = said.get("density_probes")
+    if isinstance(probes, int) and isinstance(steps, int) and probes:
+        typed += [flags["density"], f"{probes}x{steps}"]
+    counts = sample_counts(said)
+    named = ",".join(f"{name}={count}" if name else str(count) for name, count in counts.items())
+    if counts and contents.run.settings.num_samples not in (counts, counts.get("")):
+        typed += [flags["num_samples"], named]
+    numbers = list(file.header.numbers)
+    if numbers != contents.present:
+        typed += [flags["numbers"], ",".join(map(str, numbers))]
+    stem = file.place.stem.rpartition("_")[0]
+    return [*typed, *([] if stem == "curvature" else [flags["name"], stem])]
+
+
+def _words(flag: str, value: Any, option: Option) -> list[object]:
+    try:
+        is_given = value is not None and option.checked(flag, value) != option.default
+    except (TypeError, ValueError):
+        return []  # of a damaged file, or one that somebody made up
+    if not is_given:
+        return []
+    return [flag] if value is True else [flag, value]
+
+
+def _is_found(function: str) -> bool:
+    """Returns whether the function's module is in the working directory or installed; nothing is imported."""
+    top = function.partition(":")[0].partition(".")[0]
+    here = Path.cwd() / top
+    return here.with_suffix(".py").is_file() or here.is_dir() or importlib.util.find_spec(top) is not None
+
+
+def _typed(*words: object) -> str:
+    return shlex.join(["landscape", *map(str, words)])

@@ -1,0 +1,222 @@
+"""What a run directory holds, in words and as JSON for programs (``landscape info RUN_DIR``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..facts import as_lines
+from ..summary_json import as_json
+
+if TYPE_CHECKING:
+    from collectors.files.places import AnyPath
+    from collectors.run_directory import RunDirectory
+
+    from ..record.whole_file import Header
+
+RUN_SUMMARY_VERSION = 1
+"""Grows when a name of ``run_json`` goes or changes its meaning; a new name alone leaves it."""
+
+_MOST_RANGES = 12
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A landscape, curvature or comparison file in a run directory."""
+
+    place: AnyPath
+    typed: str  # as it can be typed: a path as the run's was given, or a URL
+    header: Header | None  # None where it cannot be read
+    problem: str = ""
+    being_measured: bool = False  # by a process of this machine
+
+    @property
+    def word(self) -> str:
+        """What kind of file it is."""
+        return "unreadable" if self.header is None else self.header.kind.word
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it has a value that can be shown."""
+        from ..record.checks import PointStatus
+
+        return self.header is not None and self.header.counts[PointStatus.MEASURED] > 0
+
+
+@dataclass(frozen=True)
+class RunContents:
+    """A run directory, and what lies in it beside the checkpoints."""
+
+    typed: str
+    run: RunDirectory
+    files: Sequence[FoundFile]
+    event_files: Sequence[str]
+
+    @property
+    def present(self) -> list[int]:
+        """The numbers of the checkpoints that are there."""
+        return self.run.present(tuple(sorted(self.run.metadata.files)))
+
+    @property
+    def missing(self) -> list[int]:
+        """The numbers that were asked for, or are listed, and have no checkpoint."""
+        return self.run.missing(tuple(sorted(self.run.settings.numbers | self.run.metadata.files.keys())))
+
+
+def read_contents(typed: str) -> RunContents:
+    """Returns what is in the run directory that was typed; of files only what they say of themselves is read."""
+    from collectors.run_directory import RunDirectory
+
+    run = RunDirectory(typed)
+    places = sorted(run.path.iterdir()) if isinstance(run.path, Path) else run.path.files()
+    events = [place.name for place in places if "tfevents" in place.name]
+    found = (_read(place, typed) for place in places if place.suffix == ".h5" and not place.name.startswith("."))
+    return RunContents(typed, run, [file for file in found if file is not None], events)
+
+
+def _read(place: AnyPath, run: str) -> FoundFile | None:
+    """Returns a file of ours; None for another program's."""
+    from collectors.errors import LandscapeError
+
+    from ..record.lock import is_being_written
+    from ..record.whole_file import read_header
+
+    typed = str(Path(run) / place.name) if isinstance(place, Path) else f"{run.rstrip('/')}/{place.name}"
+    try:
+        header = read_header(place)
+    except LandscapeError as error:
+        return FoundFile(place, typed, None, str(error))
+    if header is None:
+        return None
+    return FoundFile(place, typed, header, being_measured=isinstance(place, Path) and is_being_written(place))
+
+
+def run_text(contents: RunContents) -> str:
+    """Returns what a run directory holds, one fact to a line."""
+    run, unit = contents.run, contents.run.settings.unit
+    known, network, asked = run.metadata, run.metadata.network, run.settings
+    steps = f", of {known.step_per_epoch} steps each" if unit == "epoch" and known.step_per_epoch else ""
+    size = f", {network['parameters']:,} parameters" if isinstance(network.get("parameters"), int) else ""
+    frozen = None if known.frozen is None else f"in {known.frozen.file}, once for all checkpoints"
+    events = len(contents.event_files)
+    rows = [
+        ("run", f"{contents.typed}{' (imported checkpoints)' if known.imported else ''}"),
+        ("network", f"{network.get('name', 'of no known name')}{size} ({known.framework})"),
+        ("unit", f"{unit}s{steps}"),
+        ("checkpoints", f"{len(contents.present)}{_counted(': ', unit, contents.present)}"),
+        ("missing", _counted("", unit, contents.missing)),
+        ("training ended at", "" if known.final_number is None else f"{unit} {known.final_number}"),
+        ("frozen parameters", frozen),
+        ("logged values", f"in {events} event file{'s' * (events > 1)} of TensorBoard" if events else None),
+        ("asked for", _asked(asked)),
+        *((file.word, _file_text(file)) for file in contents.files),
+    ]
+    return as_lines([(name, text) for name, text in rows if text])
+
+
+def run_json(contents: RunContents, steps: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Returns the facts as JSON values.
+
+    Its names: ``summary_version``, ``kind`` ("run"), ``directory``, ``framework``, ``network`` (as the metadata have
+    it), ``unit``, ``step_per_epoch``, ``imported``, ``trained_to`` (null where that is not known), ``checkpoints`` and
+    ``missing`` (numbers), ``frozen_parameters`` (their file), ``logged_values`` (names of event files), ``asked_for``
+    (``intervals``, ``landscape_size``, ``num_samples``, ``create_landscape``), ``files`` (each with ``file``, ``kind``,
+    ``complete``, ``being_measured``, ``shape``, ``points``, ``decomposition``, ``function``, and ``problem`` where it
+    cannot be read, all else but ``file`` being null then), and ``next`` (each with ``purpose`` and ``command``).
+    """
+    known, settings = contents.run.metadata, contents.run.settings
+    found: dict[str, Any] = {
+        "summary_version": RUN_SUMMARY_VERSION,
+        "kind": "run",
+        "directory": contents.typed,
+        "framework": known.framework,
+        "network": known.network,
+        "unit": settings.unit,
+        "step_per_epoch": known.step_per_epoch,
+        "imported": known.imported,
+        "trained_to": known.final_number,
+        "checkpoints": contents.present,
+        "missing": contents.missing,
+        "frozen_parameters": None if known.frozen is None else known.frozen.file,
+        "logged_values": list(contents.event_files),
+        "asked_for": {
+            "intervals": [list(interval) for interval in settings.intervals],
+            "landscape_size": settings.landscape_size,
+            "num_samples": settings.num_samples,
+            "create_landscape": asdict(settings.create_landscape),
+        },
+        "files": [_file_json(file) for file in contents.files],
+        "next": [{"purpose": purpose, "command": command} for purpose, command in steps],
+    }
+    plain: dict[str, Any] = as_json(found)
+    return plain
+
+
+def _file_json(file: FoundFile) -> dict[str, Any]:
+    header = file.header
+    facts: dict[str, Any] = dict.fromkeys(
+        ("kind", "complete", "being_measured", "shape", "points", "decomposition", "function")
+    )
+    if header is not None:
+        facts = {
+            "kind": header.kind.word,
+            "complete": header.complete,
+            "being_measured": file.being_measured,
+            "shape": list(header.shape),
+            "points": {status.name.lower(): count for status, count in header.counts.items()},
+            "decomposition": header.attributes.get("decomposition"),
+            "function": header.attributes.get("function"),
+        }
+    return {"file": file.typed, **facts, "problem": file.problem or None}
+
+
+def _asked(settings: Any) -> str:
+    kinds = {"train": "of the path", "result": "around the result"}
+    wanted = [text for name, text in kinds.items() if getattr(settings.create_landscape, name)]
+    intervals = "; ".join(f"{settings.unit}s {_ranges(interval)}" for interval in settings.intervals)
+    samples = settings.num_samples
+    count = (
+        f"{samples:,}" if isinstance(samples, int) else ", ".join(f"{name} {item:,}" for name, item in samples.items())
+    )
+    size = settings.landscape_size
+    return f"landscapes {' and '.join(wanted)}: {intervals}; {size} x {size} points, {count} samples"
+
+
+def _file_text(file: FoundFile) -> str:
+    header = file.header
+    if header is None:
+        return f"{file.place.name}: {file.problem}"
+    shape = " x ".join(map(str, reversed(header.shape)))
+    unit = {"curvature": f"{header.attributes.get('unit', 'set')}s", "comparison": "lines"}.get(file.word, "points")
+    counts = [f"{count:,} {status.name.lower()}" for status, count in header.counts.items() if count]
+    # What is measured comes first, as everybody asks for that.
+    counts.sort(key=lambda text: not text.endswith("measured"))
+    kind = header.attributes.get("decomposition") if file.word == "landscape" else None
+    state = "being measured now" if file.being_measured else "complete" if header.complete else "not complete"
+    about = ", ".join([*([str(kind)] if kind else []), f"{shape} {unit}", *counts])
+    return f"{file.place.name}: {about}; {state}"
+
+
+def _counted(before: str, unit: str, numbers: Sequence[int]) -> str:
+    return f"{before}{unit}{'s' * (len(numbers) > 1)} {_ranges(numbers)}" if numbers else ""
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Returns numbers as text, three and more at equal distances as a range."""
+    texts, start = [], 0
+    while start < len(numbers):
+        end = start + 1
+        while end < len(numbers) and numbers[end] - numbers[end - 1] == numbers[start + 1] - numbers[start]:
+            end += 1
+        if end - start < 3:
+            end = start + 1
+            texts.append(str(numbers[start]))
+        else:
+            distance = numbers[start + 1] - numbers[start]
+            every = f" (every {distance})" if distance > 1 else ""
+            texts.append(f"{numbers[start]} to {numbers[end - 1]}{every}")
+        start = end
+    shown = texts if len(texts) <= _MOST_RANGES else [*texts[: _MOST_RANGES - 2], "...", texts[-1]]
+    return ", ".join(shown)

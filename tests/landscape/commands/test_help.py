@@ -1,0 +1,47 @@
+"""The help of every command fits a terminal of 80 columns, and groups what it lists."""
+
+import re
+
+import pytest
+import typer
+from command_line import command
+
+from landscape.cli import app
+from landscape.commands.help import PANELS
+from landscape.record.options import OPTIONS
+
+COMMANDS = typer.main.get_command(app).commands
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_name_is_cut_off(name, tmp_path):
+    text = command(name, "--help", folder=tmp_path, environment={"COLUMNS": "80"}).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    shown = set(re.findall(r"(?<![\w-])--[\w\[\]-]+", text))
+    for parameter in COMMANDS[name].params:
+        for flag in parameter.opts if parameter.param_type_name == "option" else ():
+            assert flag in shown | {"-o"} or flag.replace("--", "--[no-]", 1) in shown
+        for flag in parameter.secondary_opts:
+            assert flag.replace("--no-", "--[no-]", 1) in shown
+
+
+def test_words_are_listed_where_the_lines_can_end(tmp_path):
+    text = command("evaluate", "--help", folder=tmp_path, environment={"COLUMNS": "80"}).stdout
+    assert "[full | adaptive]" in text
+    assert "[auto | random |" in text
+
+
+def test_options_of_run_stand_under_headings(tmp_path):
+    text = command("run", "--help", folder=tmp_path, environment={"COLUMNS": "80"}).stdout
+    assert re.findall(r"^╭─ (\w+) ─", text, re.MULTILINE) == ["Arguments", "Options", *PANELS]
+    panels = dict(zip(PANELS, re.split(r"^╭─ \w+ ─.*$", text, flags=re.MULTILINE)[3:], strict=True))
+    for flag, panel in (
+        ("--size", "Grid"), ("--interval", "Grid"), ("--samples", "Samples"), ("--which", "Directions"),
+        ("--devices", "Workers"), ("--budget", "Workers"), ("--output", "Output"), ("--[no-]plot", "Output"),
+    ):  # fmt: skip
+        assert f" {flag} " in panels[panel]
+
+
+def test_every_option_of_the_table_has_a_heading():
+    assert {option.panel for option in OPTIONS.values()} == set(PANELS)

@@ -1,0 +1,267 @@
+"""``landscape info`` of a run directory: what is there, and commands that work as they are pasted."""
+
+import json
+import shlex
+import shutil
+
+import pytest
+from command_line import command, invoke
+from examples import train_run
+from landscape_examples import build
+from remote_stores import empty_memory
+
+from collectors.errors import RunDirectoryError
+from collectors.files.remote_path import RemotePath
+from landscape import Curvature, Landscape
+from landscape.commands.run_facts import RUN_SUMMARY_VERSION
+from landscape.curvature.data import CurvatureData
+from landscape.grid.landscape_file import read_landscape, write_landscape
+from landscape.record import whole_file
+from landscape.record.checks import PointStatus
+from landscape.record.hdf5 import CURVATURE
+from landscape.record.lock import lock_landscape
+from landscape.record.record import read_record, record_bytes
+from landscape.record.whole_file import read_header, write_image
+
+FUNCTION = "examples:batch_norm"
+QUICK = ("--function", FUNCTION, "--devices", "0", "--no-progress")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("info")
+    train_run(folder / "run")
+    return folder
+
+
+@pytest.fixture
+def folder(trained, tmp_path):
+    shutil.copytree(trained / "run", tmp_path / "run")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def measured(trained, tmp_path_factory):
+    """A run whose two landscapes are measured."""
+    folder = tmp_path_factory.mktemp("measured")
+    shutil.copytree(trained / "run", folder / "run")
+    command("run", "run", *QUICK, "--size", "3", folder=folder)
+    return folder
+
+
+def commands_of(told):
+    """Returns the commands that a text advises, as a shell takes them apart."""
+    return [shlex.split(line) for line in told.stdout.splitlines() if line.startswith("  landscape ")]
+
+
+def unfinished(path):
+    """Takes back what was measured of one point."""
+    data = read_landscape(path)
+    data.status[0, 0] = PointStatus.PENDING
+    for values in data.metrics.values():
+        values[0, 0] = float("nan")
+    data.attributes["sampling"] = {**data.attributes["sampling"], "finished": False}
+    write_landscape(path, data)
+
+
+def test_a_fresh_run_has_no_landscape_and_says_how_to_measure_one(folder):
+    told = command("info", "run", folder=folder)
+    assert "BatchNormNetwork" in told.stdout
+    assert "5: epochs 0 to 4" in told.stdout
+    assert "missing" not in told.stdout
+    assert "TensorBoard" in told.stdout
+    assert commands_of(told) == [["landscape", "run", "run", "--function", "module:callback_fn"]]
+    assert "module:callback_fn is your function" in told.stdout
+
+
+def test_what_is_advised_for_a_measured_run_works(measured, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(measured, folder)
+    advised = commands_of(command("info", "run", folder=folder))
+    assert [words[1:3] for words in advised] == [
+        ["view", "run/landscape_0-4_pca.h5"],
+        ["view", "run/landscape_4_random.h5"],
+        ["plot", "run/landscape_0-4_pca.h5"],
+        ["curvature", "run"],
+    ]
+    assert advised[-1][3:] == ["--function", FUNCTION]
+    for words in advised[:3]:
+        command(*words[1:], *(["--no-open"] if words[1] == "view" else []), folder=folder)
+    assert (folder / "run/landscape_0-4_pca.png").exists()
+
+
+def test_the_missing_result_is_advised_with_the_function_of_the_file(folder):
+    command("run", "run", *QUICK, "--size", "3", "--no-result", folder=folder)
+    assert ["landscape", "run", "run", "--function", FUNCTION] in commands_of(command("info", "run", folder=folder))
+
+
+def test_an_unfinished_landscape_is_continued_by_what_is_advised(measured, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(measured, folder)
+    path = folder / "run/landscape_0-4_pca.h5"
+    whole = Landscape.load(path)
+    unfinished(path)
+    told = command("info", "run", folder=folder)
+    assert "landscape_0-4_pca.h5: pca, 3 x 3 points, 8 measured, 1 pending; not complete" in told.stdout
+    (words,) = [words for words in commands_of(told) if words[1] == "refine"]
+    assert words[2:] == ["run/landscape_0-4_pca.h5", "--size", "3", "--function", FUNCTION]
+    command(*words[1:], "--devices", "0", folder=folder)
+    again = Landscape.load(path)
+    assert again.complete
+    assert (again.loss == whole.loss).all()
+
+
+@pytest.mark.slow
+def test_an_unfinished_curvature_is_continued_by_what_is_advised(folder):
+    typed = ("--top", "1", "--trace", "2", "--numbers", "0,4", "--samples", "32", "--density", "1x3", "--name", "bends")
+    command("curvature", "run", *QUICK, *typed, folder=folder)
+    path = folder / "run/bends_0-4.h5"
+    record = read_record(CurvatureData, path)
+    record.status[1] = PointStatus.PENDING
+    write_image(path, record_bytes(record), CURVATURE)
+    told = command("info", "run", folder=folder)
+    (words,) = [words for words in commands_of(told) if words[1] == "curvature"]
+    command(*words[1:], "--devices", "0", folder=folder)
+    assert Curvature.load(path).complete
+    assert len(list((folder / "run").glob("*.h5"))) == 1
+
+
+def test_what_is_being_measured_can_be_watched(measured, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(measured, folder)
+    path = folder / "run/landscape_0-4_pca.h5"
+    unfinished(path)
+    with lock_landscape(path):
+        told = command("info", "run", folder=folder)
+    assert "being measured now" in told.stdout
+    assert ["landscape", "watch", "run/landscape_0-4_pca.h5"] in commands_of(told)
+    assert not [words for words in commands_of(told) if words[1] == "refine"]
+
+
+def test_gaps_and_what_cannot_be_read_are_named(folder):
+    for number in (1, 2):
+        (folder / f"run/ckpt_dir/BatchNormNetwork_{number}_epoch.safetensors").unlink()
+    (folder / "run/broken.h5").write_bytes(b"\x89HDF\r\n\x1a\n and then nothing")
+    (folder / "run/weights.h5").write_bytes(b"")
+    told = command("info", "run", folder=folder)
+    assert "3: epochs 0, 3, 4" in told.stdout
+    assert "epochs 1, 2" in told.stdout
+    assert "broken.h5: " in told.stdout
+    assert "is damaged" in told.stdout
+    assert "weights.h5 is empty" in told.stdout
+    (folder / "run/ckpt_dir/BatchNormNetwork_3_epoch.safetensors").unlink()
+    told = command("info", "run", folder=folder)
+    assert commands_of(told) == []
+    assert "A plane needs three checkpoints" in told.stdout
+
+
+def test_another_programs_file_is_no_landscape(folder):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(folder / "run/model.weights.h5", "w") as file:
+        file["layer"] = [1.0]
+    assert "weights" not in command("info", "run", folder=folder).stdout
+
+
+def test_as_json(measured):
+    found = json.loads(command("info", "run", "--json", folder=measured).stdout)
+    assert found["summary_version"] == RUN_SUMMARY_VERSION
+    assert found["kind"] == "run"
+    assert found["network"]["name"] == "BatchNormNetwork"
+    assert (found["unit"], found["checkpoints"], found["missing"]) == ("epoch", [0, 1, 2, 3, 4], [])
+    assert found["asked_for"]["landscape_size"] == 5
+    assert found["frozen_parameters"] is None
+    assert found["logged_values"]
+    first, second = found["files"]
+    assert first["file"] == "run/landscape_0-4_pca.h5"
+    assert (first["kind"], first["complete"], first["shape"], first["being_measured"]) == (
+        "landscape",
+        True,
+        [3, 3],
+        False,
+    )
+    assert first["points"] == {"pending": 0, "measured": 9, "interpolated": 0, "failed": 0}
+    assert (second["decomposition"], second["problem"], second["function"]) == ("random", None, FUNCTION)
+    assert found["next"][0] == {
+        "purpose": "look at a landscape in the browser",
+        "command": "landscape view run/landscape_0-4_pca.h5",
+    }
+
+
+def test_a_function_that_is_not_here_is_named(measured, tmp_path):
+    shutil.copytree(measured / "run", tmp_path / "run")
+    path = tmp_path / "run/landscape_0-4_pca.h5"
+    data = read_landscape(path)
+    data.attributes["function"] = "not_here.at_all:callback_fn"
+    write_landscape(path, data)
+    told = command("info", "run", folder=tmp_path)
+    assert told.stdout.endswith("runs in the folder where the module not_here.at_all lies.\n")
+    (tmp_path / "not_here").mkdir()
+    assert "runs in the folder" not in command("info", "run", folder=tmp_path).stdout
+
+
+def test_a_name_with_blanks_is_quoted(measured, tmp_path):
+    shutil.copytree(measured / "run", tmp_path / "my run")
+    told = command("info", "my run", folder=tmp_path)
+    assert "  landscape view 'my run/landscape_0-4_pca.h5'\n" in told.stdout
+
+
+@pytest.mark.parametrize("said", ["os:abort; rm", "a b:c", 3, None])
+def test_what_is_no_function_is_not_advised(folder, said):
+    data = build()
+    data.attributes["function"] = said
+    write_landscape(folder / "run/said.h5", data)
+    assert ["landscape", "run", "run", "--function", "module:callback_fn"] in commands_of(
+        command("info", "run", folder=folder)
+    )
+
+
+@pytest.mark.slow
+def test_what_somebody_made_up_is_not_advised(folder):
+    command("curvature", "run", *QUICK, "--top", "1", "--trace", "0", "--numbers", "0,4", folder=folder)
+    path = folder / "run/curvature_0-4.h5"
+    record = read_record(CurvatureData, path)
+    record.status[1] = PointStatus.PENDING
+    record.attributes |= {
+        "max_products": "\x1b[2J",
+        "seed": "1; rm -r x",
+        "identity": {"density_steps": [1]},
+        "function": "\x1b:f",
+    }
+    write_image(path, record_bytes(record), CURVATURE)
+    told = command("info", "run", folder=folder)
+    (words,) = [words for words in commands_of(told) if words[1] == "curvature"]
+    assert words[2:] == ["run", "--function", "module:callback_fn", *["--top", "1", "--trace", "0", "--numbers", "0,4"]]
+    assert "\x1b" not in told.stdout
+
+
+def test_a_run_behind_a_url(measured):
+    with empty_memory() as store:
+        store.put(str(measured / "run"), "/runs/one", recursive=True)
+        told = invoke("info", "memory://runs/one")
+        assert "5: epochs 0 to 4" in told.stdout
+        assert "pca, 3 x 3 points, 9 measured; complete" in told.stdout
+        assert "  landscape view memory://runs/one/landscape_0-4_pca.h5\n" in told.stdout
+        assert "  landscape plot memory://runs/one/landscape_0-4_pca.h5 -o landscape_0-4_pca.png\n" in told.stdout
+        store.pipe_file("/runs/one/empty.h5", b"")
+        assert "empty.h5 is empty" in invoke("info", "memory://runs/one").stdout
+        assert "pca, 3 x 3 points" in invoke("info", "memory://runs/one/landscape_0-4_pca.h5").stdout
+
+
+def test_what_is_behind_a_url_is_read_once_or_in_parts(measured, monkeypatch):
+    with empty_memory() as store:
+        store.put(str(measured / "run"), "/runs/one", recursive=True)
+        place, reads, read_bytes = RemotePath(store, "/runs/one/landscape_0-4_pca.h5"), [], RemotePath.read_bytes
+        monkeypatch.setattr(RemotePath, "read_bytes", lambda *asked: reads.append(asked) or read_bytes(*asked))
+        whole = read_header(place)
+        assert len(reads) == 1
+        monkeypatch.setattr(whole_file, "_READ_AT_ONCE", 8)
+        assert read_header(place) == whole
+        assert len(reads) > 2
+
+
+def test_a_directory_that_is_no_run_has_the_usual_error(tmp_path, folder):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RunDirectoryError, match=r"empty holds no collected run: .* does not exist\. Train with"):
+        invoke("info", tmp_path / "empty")
+    with pytest.raises(RunDirectoryError, match="Give the folder above it"):
+        invoke("info", folder / "run/ckpt_dir")
