@@ -18,14 +18,13 @@ import typer
 from collectors.errors import LandscapeError
 from workers.errors import IN_THE_WORKER
 
-from .commands.align import align
 from .commands.arguments import as_typed
 from .commands.curvature import compare, curvature
 from .commands.evaluate import evaluate, refine, widen
 from .commands.exchange import export, import_checkpoints, import_landscape, log
 from .commands.help import Command
 from .commands.measure import demo, devices, run
-from .commands.paths import barrier, connect
+from .commands.paths import align, barrier, connect
 from .commands.plot import plot
 from .commands.report import report
 from .commands.view import info, view, watch

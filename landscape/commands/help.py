@@ -40,8 +40,8 @@ def _fitting(parameter: Any) -> Any:
         shown.opts, shown.secondary_opts = [f"--[no-]{name}", *shown.opts[1:]], []
     if shown.metavar and len(shown.metavar) > _LONGEST_TYPE:
         # A line can end at a blank. What stands in brackets is markup, unless a backslash is before it.
-        words = shown.metavar.replace("|", " | ")
-        shown.help, shown.metavar = f"\\{words} {shown.help}", _WORD
+        words = shown.metavar.replace("|", " | ").replace("[", "\\[")
+        shown.help, shown.metavar = f"{words} {shown.help}", _WORD
     elif shown.multiple and not shown.metavar:
         shown.metavar = _TEXT
     return shown

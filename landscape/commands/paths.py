@@ -1,15 +1,16 @@
-"""The commands about what lies between two networks: ``barrier`` and ``connect``."""
+"""The commands about two networks: ``barrier`` and ``connect``, what lies between them; ``align``, one order of units."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from workers.curves.curve import KINDS
 
-from .arguments import load_function
+from .arguments import interruptible, load_function
 from .options import SURVEY_OPTIONS, choice, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
@@ -25,7 +26,8 @@ _OF_WAY = (
 )  # fmt: skip
 _CALLED = {"a": "A", "b": "B"}
 _COMPARED = 32  # samples on which an alignment is verified
-_NETWORK = "checkpoint file, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER; NAME= in front names it in pictures."
+_FORM = "checkpoint file, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER"
+_NETWORK = f"{_FORM}; NAME= in front names it in pictures."
 First = Annotated[str, typer.Argument(metavar="A", help=f"The first network: a {_NETWORK}")]
 Second = Annotated[str, typer.Argument(metavar="B", help="The second network, typed likewise.")]
 Points = Annotated[int, typer.Option(help="Points on the way, both ends among them.", rich_help_panel="Grid")]
@@ -152,3 +154,41 @@ def _told(result: Barrier | None) -> Sequence[Any]:
         typer.echo(str(result.landscape.path))
     typer.echo(f"  {result!r}")
     return [result.landscape]
+
+
+@with_options(
+    "function", "output", "samples", "overwrite",
+    called={"to": "A", "b": "B", "path": "--output", "example": "--function", "network": "--function"},
+)  # fmt: skip
+def align(
+    a: Annotated[str, typer.Argument(metavar="A", help=f"The network whose order counts: a {_FORM}.")],
+    b: Annotated[str, typer.Argument(metavar="B", help=f"The network whose units are put in order: a {_FORM}.")],
+    *,
+    function: str,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The safetensors file to write: B in the order of A.")],
+    samples: Annotated[
+        int, typer.Option(min=1, help="How many of the first samples the outputs are compared on.")
+    ] = 32,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+) -> None:
+    """Puts the hidden units of B in the order of A's, which changes nothing that B computes (PyTorch).
+
+    landscape align a.pt b.pt --function my_training:callback_fn -o b_aligned.safetensors
+    landscape evaluate a.pt b_aligned.safetensors --function my_training:callback_fn -o line.h5
+    """
+    from workers.pools.first_call import FirstCall
+
+    from ..paths.alignment import align as align_weights
+    from ..replacing import check_no_input, check_replaceable_tensors
+
+    with interruptible():
+        typed = [TypedCheckpoint.read(text) for text in (a, b)]
+        check_no_input("output", output, [item.place for item in typed])
+        if output.exists() and not overwrite:
+            raise ValueError(f"--output {output} exists already; choose another name, or pass --overwrite.")
+        check_replaceable_tensors(output, "weights", None)
+        call = FirstCall(load_function(function))
+        target, moved = (item.weights(call.space) for item in typed)
+        aligned = align_weights(moved, to=target, network=call.network(), example=call.example(samples))
+        aligned.save(output)
+    typer.echo(f"{output}\n  " + aligned.summary().replace("\n", "\n  "))
