@@ -19,6 +19,7 @@ from collectors.errors import LandscapeError
 from workers.errors import IN_THE_WORKER
 
 from .commands.arguments import as_typed
+from .commands.check import check
 from .commands.curvature import compare, curvature
 from .commands.evaluate import evaluate, refine, widen
 from .commands.exchange import export, import_checkpoints, import_landscape, log
@@ -38,7 +39,10 @@ _DEBUG_VARIABLE = "LANDSCAPE_DEBUG"
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=_EPILOG)
 
 for panel, commands in (
-    ("Measure", (run, report, curvature, compare, evaluate, barrier, align, connect, refine, widen, demo, devices)),
+    (
+        "Measure",
+        (check, run, report, curvature, compare, evaluate, barrier, align, connect, refine, widen, demo, devices),
+    ),
     ("Look", (info, plot, view, watch)),
     ("Other tools", (export, log, import_landscape, import_checkpoints)),
 ):

@@ -21,6 +21,7 @@ from collectors.weights.safetensors_file import StateReader
 from workers.users_code import warn_user
 
 from .curvature.hessian_plane import EigenvectorSettings, plane_along_eigenvectors
+from .diagnosis.options import CheckOptions
 from .errors import LandscapeWriteError
 from .grid.data import LandscapeData
 from .grid.experiment import GridExperiment
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from .curvature.curvature import Curvature
+    from .diagnosis.diagnosis import Diagnosis
     from .report.report import Report
 
 
@@ -241,6 +243,21 @@ class SummaryLandscape:
 
         folder = _output_folder(self._path, output)
         return make_report(self, RunDirectory(self._path), callback_fn, recipes, folder, options)
+
+    @documented(CheckOptions)
+    def check(self, callback_fn: Callable[[], Any], **options: Unpack[CheckOptions]) -> Diagnosis:
+        """Says in a few seconds whether callback_fn measures what was trained, and what is wrong; writes nothing.
+
+        Args:
+            callback_fn: as for ``gen_landscapes_with_multi_process``.
+            **options: see ``CheckOptions``; ``num_samples`` is by default as many as were collected for landscapes.
+
+        Raises:
+            RunDirectoryError: the directory holds no usable run.
+        """
+        from .diagnosis.checking import check_run
+
+        return check_run(RunDirectory(self._path), callback_fn, options)
 
     def clean_ckpt(self) -> None:
         """Removes the run's checkpoints and their metadata; landscape files stay."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..files.places import AnyPath
 
 _RATE = "learning_rate/auto"
+_LOSS = "loss/auto"
 _LINEAGE = "_hparams_/session_start_info"
 # Class names of PyTorch, Keras and MindSpore whose step is the learning rate times a gradient, or a mean of gradients.
 _GRADIENT_DESCENT = ("SGD", "Momentum")
@@ -38,6 +40,29 @@ def gradient_descent_rates(directory: AnyPath, steps: Sequence[int]) -> list[flo
     ]
 
 
+@dataclass(frozen=True)
+class RecordedTraining:
+    """What a training recorded of its loss; what is not known is empty or None."""
+
+    losses: Mapping[int, float] = field(default_factory=dict)  # of batches, by step, in the order of the steps
+    loss_function: str = ""  # its name
+    batch_size: int | None = None
+    samples: int | None = None  # of its data set
+
+
+def recorded_training(directory: AnyPath) -> RecordedTraining:
+    """Returns what a training recorded of its loss; nothing is read behind a URL, or without TensorBoard."""
+    losses: dict[int, float] = {}
+    facts: Mapping[str, Any] = {}
+    for step, value in _values(directory) if isinstance(directory, Path) and directory.is_dir() else ():
+        if value.tag == _LOSS:
+            losses[step] = _number(value)
+        elif value.tag == _LINEAGE and {"loss_function", "batch_size"} & (found := _lineage(value)).keys():
+            facts = found  # of a training; those of an evaluation have neither
+    batch_size, samples = (int(facts[name]) if name in facts else None for name in ("batch_size", "train_dataset_size"))
+    return RecordedTraining(dict(sorted(losses.items())), str(facts.get("loss_function", "")), batch_size, samples)
+
+
 def _values(directory: Path) -> Iterator[tuple[int, Any]]:
     """Yields the step and the value of everything recorded, file by file."""
     files = sorted(path for path in directory.iterdir() if "tfevents" in path.name and path.is_file())
@@ -61,7 +86,13 @@ def _number(value: Any) -> float:
 
 
 def _optimizer(value: Any) -> str:
+    return str(_lineage(value).get("optimizer", ""))
+
+
+def _lineage(value: Any) -> dict[str, Any]:
+    """Returns the facts of a training or an evaluation by name."""
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
     content = HParamsPluginData.FromString(value.metadata.plugin_data.content)
-    return str(content.session_start_info.hparams["optimizer"].string_value)
+    facts = content.session_start_info.hparams
+    return {name: getattr(fact, fact.WhichOneof("kind") or "string_value") for name, fact in facts.items()}

@@ -159,10 +159,13 @@ class CompareOptions(TypedDict, total=False):
 
 
 OPTIONS: Mapping[str, Option] = {
-    "num_samples": Option(None, check_num_samples, help="How many samples the loss is averaged over: 1000, or by data "
-        "set: train=1000,test=500.", flags=("--samples",), typed=str | None, panel="Samples"),
-    "device_ids": Option(None, check_device_ids, help="Device ids such as 0,1; all when absent.", flags=("--devices",),
-        typed=str | None, panel="Workers"),
+    "num_samples": Option(None, check_num_samples, "samples that a value is averaged over; None means all of the data "
+        "set. Where callback_fn returns several data sets by name, one number for each of them, or a mapping by name.",
+        help="How many samples the loss is averaged over: 1000, or by data set: train=1000,test=500.",
+        flags=("--samples",), typed=str | None, panel="Samples"),
+    "device_ids": Option(None, check_device_ids, "GPU ids or, without GPUs, slots that share the CPU cores; None means "
+        "all.", help="Device ids such as 0,1; all when absent.", flags=("--devices",), typed=str | None,
+        panel="Workers"),
     "devices_per_worker": Option(1, at_least(1), "how many GPUs each worker sees, the first of which is its "
         "``cuda:0``; without GPUs, how many slots' cores it joins. A network that callback_fn spreads over them stays "
         "where it is.", panel="Workers"),
@@ -333,11 +336,6 @@ _OF_COMPARISON: Mapping[str, Option] = {
         flags=("--overwrite",)),
 }  # fmt: skip
 _OF_MEASURE: Mapping[str, Option] = {
-    "num_samples": replace(OPTIONS["num_samples"], text="samples that a value is averaged over; None means all of the "
-        "data set. Where callback_fn returns several data sets by name, one number for each of them, or a mapping by "
-        "name."),
-    "device_ids": replace(OPTIONS["device_ids"], text="GPU ids or, without GPUs, slots that share the CPU cores; None "
-        "means all."),
     "seed": replace(OPTIONS["seed"], text="seed of whatever is drawn: a random choice of samples, the points of "
         "adaptive sampling, directions, starts, batches. A plane that is given has been drawn with a seed of its own."),
     "budget": replace(OPTIONS["budget"], text='how long a call may take: seconds, or text such as "30min". What is not '

@@ -1,0 +1,216 @@
+"""The check of a run and its callback_fn, from what needs no measuring to what does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypedDict
+
+import numpy as np
+
+from collectors.errors import CheckpointError, LandscapeError
+from collectors.networks.weight_space import WeightSpace, some_names
+from collectors.run_directory.directory import RunDirectory
+from collectors.summary.recorded_values import recorded_training
+from collectors.weights.aligned import AlignedState, align
+from workers.errors import FrozenNetworkError, NondeterministicLossError, SamplesError
+from workers.evaluator import EvaluatorDescription
+from workers.measuring.checks import check_same_values
+from workers.pools.first_call import FirstCall
+from workers.pools.random_numbers import other_random_numbers
+
+from ..record.workers import measurement_options
+from .diagnosis import Diagnosis, Fact, Finding
+from .facts import logged_facts, network_facts, run_facts, sample_facts
+from .logged import Comparison
+from .losses import LossCheck
+from .measuring import MeasuredRun, measure_run, one_device, warnings_as_texts
+
+_CHECKPOINTS = 5
+_FEWEST = 3  # that a plane goes through
+
+
+class CheckOptions(TypedDict, total=False):
+    """How the loss is measured: as in the measurement that the check is for."""
+
+    seed: int
+    samples: str
+    buffers: str
+    seed_each_point: bool
+    sample_memory: int | str
+
+
+def check_run(run: RunDirectory, callback_fn: Callable[[], Any], chosen: Mapping[str, Any]) -> Diagnosis:
+    """Returns what is wrong with a run or its callback_fn; what goes wrong in the user's code is a finding too.
+
+    Args:
+        run: whose checkpoints are measured.
+        callback_fn: of the user.
+        chosen: ``CheckOptions``, ``num_samples`` and ``device_ids``.
+    """
+    # What was passed wrongly is an error, and no finding.
+    buffers = measurement_options(chosen).buffers
+    chosen = {**chosen, "buffers": buffers, "device_ids": one_device(chosen["device_ids"])}
+    check = _Check(run, callback_fn, chosen)
+    try:
+        check.look()
+    except (LandscapeError, TypeError, ValueError) as error:
+        check.findings.append(_raised(error))
+    return Diagnosis(tuple(check.findings), tuple(check.facts), check.compared.rows if check.compared else ())
+
+
+class _Check:
+    """What is found and known so far."""
+
+    def __init__(self, run: RunDirectory, callback_fn: Callable[[], Any], chosen: dict[str, Any]) -> None:
+        self._run, self._callback_fn, self._chosen = run, callback_fn, chosen
+        self.findings: list[Finding] = []
+        self.facts: list[Fact] = []
+        self.compared: Comparison | None = None
+
+    def look(self) -> None:
+        """Looks at everything in turn, as far as what was found lets it."""
+        run, unit = self._run, self._run.settings.unit
+        there = run.present(tuple(sorted(run.metadata.files)))
+        self._numbers = [there[place] for place in _evenly(len(there), _CHECKPOINTS)]
+        self.facts += run_facts(run, self._numbers)
+        if len(there) < _FEWEST:
+            remedy = "train longer, or collect in smaller intervals."
+            self.findings.append(Finding("run", f"there are {len(there)} checkpoints.", f"at least {_FEWEST}.", remedy))
+            return
+        with warnings_as_texts() as said:
+            first = FirstCall(self._callback_fn, self._chosen)
+            states = self._states(first.space)
+            self._measured = self._measure(first, states)
+            self._result = FirstCall(self._callback_fn)()
+        description = self._measured.description
+        self.facts += network_facts(description.space, self._chosen["buffers"])
+        self.facts += sample_facts(self._measured, self._result)
+        notes = {*description.notes}
+        self.facts += [Fact("warning", text) for text in said if not any(note in text for note in notes)]
+        training = recorded_training(run.path)
+        losses = LossCheck(self._callback_fn, self._result, self._chosen, states, run.metadata, training)
+        self.facts += losses.clues(self._measured)
+        if self._are_alike_in_other_calls(states):
+            self.compared = losses.compare(self._measured)
+            if self.compared is not None:
+                self.findings += losses.findings(self._measured, self.compared)
+        self.facts += logged_facts(self.compared, training, unit)
+
+    def _measure(
+        self, callback_fn: Callable[[], Any], states: Mapping[int, AlignedState], **changes: Any
+    ) -> MeasuredRun:
+        return measure_run(callback_fn, states, {**self._chosen, **changes})
+
+    def _states(self, space: WeightSpace) -> dict[int, AlignedState]:
+        """Opens the checkpoints for callback_fn's network, and compares them with each other and with training."""
+        states = {number: align(self._run.checkpoint(number, space), space) for number in self._numbers}
+        self.findings += _trainable(space, self._run.metadata.network.get("trainable"))
+        one, other = states[self._numbers[0]], states[self._numbers[-1]]
+        if all(one.read(info.name).tobytes() == other.read(info.name).tobytes() for info in space.trainable):
+            unit = self._run.settings.unit
+            self.findings.append(
+                Finding(
+                    "checkpoint",
+                    f"{unit}s {self._numbers[0]} and {self._numbers[-1]} hold the same weights.",
+                    "weights that training moved.",
+                    "let the collector watch the very network that the optimizer moves, and not a copy of it.",
+                )
+            )
+        return states
+
+    def _are_alike_in_other_calls(self, states: Mapping[int, AlignedState]) -> bool:
+        """Calls callback_fn again, as another worker does, and compares samples and the last loss."""
+        last = {self._numbers[-1]: states[self._numbers[-1]]}
+        plan = self._measured.description.plan
+
+        def measured(callback_fn: Callable[[], Any], seed: int) -> MeasuredRun:
+            with warnings_as_texts(), other_random_numbers(seed):
+                return self._measure(callback_fn, last, plan=plan)
+
+        other = measured(self._callback_fn, 1)
+        if _samples_of(other.description) != _samples_of(self._measured.description):
+            same_call = [_samples_of(measured(lambda: self._result, seed).description) for seed in (2, 3)]
+            self.findings.append(_OTHER_PASS if same_call[0] != same_call[1] else _OTHER_CALL)
+            return False
+        here, there = ({"loss": item.main[self._numbers[-1]].mean} for item in (self._measured, other))
+        what = f"the checkpoint of {self._run.settings.unit} {self._numbers[-1]}"
+        check_same_values(what, here, there, "with the network and the loss of another call of callback_fn")
+        return True
+
+
+_OTHER_PASS = Finding(
+    "samples",
+    "two passes over the data set of one call of callback_fn gave different samples.",
+    "the same samples in each pass, so that points of a landscape can be compared.",
+    "switch random augmentation, noise and random crops off in callback_fn's data set; use the transforms with which "
+    "you evaluate.",
+)
+_OTHER_CALL = Finding(
+    "callback_fn",
+    "two calls of callback_fn returned different samples.",
+    "the same samples from each call, because each worker, and each later command, calls it anew.",
+    "seed what it draws, such as random_split(..., generator=torch.Generator().manual_seed(0)); and for the split of "
+    "the training, seed it there in the same way.",
+)
+_RAISED: Mapping[type[Exception], tuple[str, str, str]] = {
+    CheckpointError: (
+        "checkpoint",
+        "checkpoints that training wrote, of callback_fn's network.",
+        "let callback_fn return the network that was trained; restore what is damaged from a copy.",
+    ),
+    SamplesError: (
+        "samples",
+        "a data set with the same labelled samples in each pass.",
+        "switch shuffling and random augmentation off in callback_fn's data set.",
+    ),
+    NondeterministicLossError: (
+        "loss",
+        "one loss for the same weights.",
+        "switch off what draws random numbers in eval mode, such as functional.dropout(..., training=True); where a "
+        "loss draws on purpose, pass seed_each_point=True to what measures too.",
+    ),
+    FrozenNetworkError: (
+        "network",
+        "parameters that training moved.",
+        "set requires_grad=True on them in callback_fn.",
+    ),
+    Exception: (
+        "callback_fn",
+        "a callback_fn whose network, loss and data set can be measured.",
+        "mend callback_fn.",
+    ),
+}
+
+
+def _raised(error: Exception) -> Finding:
+    """Returns what was raised as a finding."""
+    about, expected, remedy = next(known for kind, known in _RAISED.items() if isinstance(error, kind))
+    return Finding(about, str(error), expected, f"{remedy} The rest was not looked at.")
+
+
+def _trainable(space: WeightSpace, trained: list[str] | None) -> Iterator[Finding]:
+    """Yields a finding where training moved other tensors than planes do."""
+    known = {name for tensor in space.parameters for name in (tensor.name, *tensor.aliases)}
+    if trained is None or not known.issuperset(trained):
+        return
+    moved = [info.name for info in space.parameters if {info.name, *info.aliases} & {*trained}]
+    more = [info.name for info in space.trainable if info.name not in moved]
+    fewer = [info.name for info in space.parameters if info.name in moved and not info.trainable]
+    for names, what in ((more, "are trainable in callback_fn, but were frozen in training"),
+                        (fewer, "are frozen in callback_fn, but training moved them")):  # fmt: skip
+        if names:
+            yield Finding(
+                "network",
+                f"{some_names(names)} {what}.",
+                "planes along the weights that training moved.",
+                "set requires_grad in callback_fn as in training.",
+            )
+
+
+def _samples_of(description: EvaluatorDescription) -> list[str]:
+    return [item.samples_sha256 for item in description.datasets] or [description.samples_sha256]
+
+
+def _evenly(count: int, wanted: int) -> list[int]:
+    """Returns up to ``wanted`` places from 0 to ``count`` - 1, first and last among them."""
+    return sorted({*np.linspace(0, count - 1, min(count, wanted)).round().astype(int).tolist()}) if count else []

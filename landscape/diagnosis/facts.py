@@ -1,0 +1,118 @@
+"""What was looked at, in sentences: the run, which samples are read, how they count, which weights and buffers move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from collectors.networks.weight_space import WeightSpace, some_names
+from collectors.run_directory.directory import RunDirectory
+from collectors.summary.recorded_values import RecordedTraining
+
+from .diagnosis import Fact
+from .logged import Comparison
+from .measuring import MeasuredRun
+
+_MEANINGS = {
+    "fixed": "each checkpoint has its own; on a plane they are those of its origin",
+    "recalibrate": "statistics of normalization layers are computed anew at each point",
+}
+
+
+def run_facts(run: RunDirectory, numbers: Sequence[int]) -> Iterator[Fact]:
+    """Yields which checkpoints there are, and which of them are looked at."""
+    unit, there = run.settings.unit, sorted(run.metadata.files)
+    yield Fact("run", f"{run.path} has {len(there)} checkpoints; looked at: {unit}s {', '.join(map(str, numbers))}.")
+    wanted = tuple(dict.fromkeys(number for interval in run.settings.intervals for number in interval))
+    if missing := run.missing(wanted):
+        yield Fact("run", f"no checkpoints of {unit}s {some_names(missing)}; landscapes are drawn without them.")
+
+
+def network_facts(space: WeightSpace, buffers: str) -> Iterator[Fact]:
+    """Yields which tensors a plane moves, which it does not, and which are shared."""
+    frozen = [tensor.name for tensor in space.parameters if not tensor.trainable]
+    still = f" Frozen, so that no plane moves them: {some_names(frozen)}." if frozen else ""
+    yield Fact("network", f"{space.network} has {space.dimension:,} weights that planes move.{still}")
+    if space.buffers:
+        names = some_names([tensor.name for tensor in space.buffers])
+        yield Fact("network", f"buffers: {names}; {_MEANINGS.get(buffers, buffers)}.")
+    shared = [(tensor.name, *tensor.aliases) for tensor in space.tensors if tensor.aliases]
+    if shared:
+        groups = "; ".join(" = ".join(names) for names in shared)
+        yield Fact("network", f"shared weights, which move as one: {groups}.")
+
+
+def sample_facts(measured: MeasuredRun, result: Any) -> Iterator[Fact]:
+    """Yields which samples are read of each data set, and how they count."""
+    description = measured.description
+    options = description.options
+    how = "the first in the data set's order" if options.samples == "first" else f"random, seed {options.seed}"
+    sets = [(item.name, item.num_samples) for item in description.datasets] or [("", description.num_samples)]
+    for place, (name, count) in enumerate(sets):
+        there = samples_in(data_set_of(result, name))
+        of = f" of {there:,}" if there else ""
+        which = f" ({how})" if there != count else ", which are all"
+        main = " Planes are measured on it first, as the main one." if name and not place else ""
+        yield Fact("samples", f"{repr(name) + ': ' if name else ''}{count:,}{of} are read{which}.{main}")
+    if measured.is_sum:
+        yield Fact("loss", "a sum over the samples, so that it is larger the more of them are read.")
+    elif description.partition_dependent:
+        yield Fact("loss", "it belongs to its batches, which are kept as the data set gives them.")
+    elif measured.weights is not None:
+        low, high = float(np.min(measured.weights)), float(np.max(measured.weights))
+        alike = "all count alike" if low == high else f"which count from {low:g} to {high:g} each"
+        yield Fact("loss", f"a mean over the samples, {alike}.")
+    else:
+        yield Fact("loss", "a mean over the samples.")
+    yield from (Fact("samples", note) for note in description.notes)
+
+
+def logged_facts(compared: Comparison | None, training: RecordedTraining, unit: str) -> Iterator[Fact]:
+    """Yields what was compared with the losses that training logged, or why nothing was."""
+    count = len(training.losses)
+    if not count:
+        yield Fact(
+            "logged losses",
+            "none can be read (the run logged none, lies behind a URL, or TensorBoard is missing), so the measured "
+            "losses were compared with nothing: another data set, normalization or loss cannot be noticed.",
+        )
+        return
+    if compared is None or not compared.decides:
+        yield Fact(
+            "logged losses",
+            f"{count} batch losses are too few, or belong to no two of these checkpoints: check cannot tell whether "
+            "this is the loss that was trained.",
+        )
+        return
+    yield from (Fact("logged losses", f"{row.text(unit)}.") for row in compared.trained)
+    if compared.is_lower:
+        yield Fact(
+            "logged losses",
+            "the measured losses are lower. Dropout, augmentation, smoothed labels or a penalty in the training's loss "
+            "do that, and so do other samples or another loss: check cannot tell which it is.",
+        )
+
+
+def data_set_of(result: Any, name: str) -> Any:
+    """Returns a data set of what callback_fn returned by its name; None where that shows none."""
+    data = result[2] if isinstance(result, tuple | list) and len(result) == 4 else None
+    return data.get(name) if name and isinstance(data, Mapping) else data
+
+
+def loss_of(result: Any) -> Any:
+    """Returns the loss in what callback_fn returned; None where that shows none."""
+    return getattr(result[0], "loss_fn", result[0]) if isinstance(result, tuple | list) and len(result) == 4 else None
+
+
+def samples_in(data: Any) -> int | None:
+    """Returns how many samples a data set has; None where it does not say."""
+    inner = getattr(data, "dataset", data)  # of a DataLoader
+    if isinstance(inner, tuple) and inner:
+        inner = inner[0]  # of a pair of arrays
+    try:
+        # A list, or a loader without a data set, has batches.
+        return None if isinstance(inner, list) or hasattr(inner, "batch_size") else len(inner)
+    except TypeError:
+        return None

@@ -1,0 +1,156 @@
+"""What is wrong where measured losses are not those that training logged: what mends them, or what else differs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from collectors.run_directory.metadata import RunMetadata
+from collectors.summary.recorded_values import RecordedTraining
+from collectors.weights.aligned import AlignedState
+
+from .diagnosis import Fact, Finding
+from .facts import data_set_of, loss_of, samples_in
+from .logged import Comparison, compare
+from .measuring import MeasuredRun, measure_run
+from .trials import trials_of, what_mends
+
+# How far a ratio of losses may be from the number of samples in a batch.
+_OF_RATIO = 0.25
+
+
+@dataclass(frozen=True)
+class LossCheck:
+    """The comparison of a run's losses with those that its training logged."""
+
+    callback_fn: Callable[[], Any]
+    result: Any  # what it returned
+    chosen: Mapping[str, Any]  # the options of the check
+    states: Mapping[int, AlignedState]
+    metadata: RunMetadata
+    training: RecordedTraining
+
+    @property
+    def unit(self) -> str:
+        return self.metadata.settings.unit
+
+    def compare(self, measured: MeasuredRun, factor: float | None = None) -> Comparison | None:
+        """Returns the comparison of the data set that fits, or of the main one; None where nothing can be compared.
+
+        Args:
+            measured: the losses.
+            factor: how many times as large as a sample's loss a batch's is; None: as callback_fn's loss has it.
+        """
+        steps_of = 1 if self.unit == "step" else self.metadata.step_per_epoch
+        batch = self.training.batch_size
+        if steps_of is None or (measured.is_sum and batch is None):
+            return None
+        if factor is None:
+            factor = float(batch or 1) if measured.is_sum else 1.0
+        steps = {number: number * steps_of for number in self.states}
+        found = [compare(losses, steps, self.training.losses, factor) for losses in measured.losses.values()]
+        return next((item for item in found if item.fits), found[0])
+
+    def findings(self, measured: MeasuredRun, found: Comparison) -> list[Finding]:
+        """Returns what is wrong; it measures in other ways where that may tell."""
+        if not found.decides or found.fits:
+            return []
+        if (of_scale := self._scale(measured, found)) is not None:
+            return [of_scale]
+        if found.is_higher:
+            return [self._higher(measured, found)]
+        row = found.rows[-1]
+        return [
+            Finding(
+                "loss",
+                f"the measured losses are lower than training logged, such as {row.measured:.3g} at {self.unit} "
+                f"{row.number}. {clue.text}",
+                f"a loss {row.interval} there.",
+                "return the loss of the training.",
+            )
+            for clue in self.clues(measured)
+            if clue.about == "loss"
+        ]
+
+    def clues(self, measured: MeasuredRun) -> list[Fact]:
+        """Returns what else differs from what training recorded; that need not be wrong."""
+        found = []
+        size, known = self._size(measured), self.training.samples
+        if size is not None and known not in (None, size):
+            found.append(Fact("samples", f"Training had {known:,} samples, callback_fn's data set has {size:,}."))
+        before, now = self.metadata.network.get("name"), measured.description.space.network
+        if before not in (None, now):
+            found.append(Fact("network", f"Training had the network {before}, callback_fn has {now}."))
+        loss, before = loss_of(self.result), self.training.loss_function
+        now = getattr(loss, "__name__", type(loss).__name__)
+        if loss is not None and before not in ("", now):
+            found.append(Fact("loss", f"Training had the loss {before}, callback_fn has {now}."))
+        return found
+
+    def _size(self, measured: MeasuredRun) -> int | None:
+        return samples_in(data_set_of(self.result, next(iter(measured.losses))))
+
+    def _higher(self, measured: MeasuredRun, found: Comparison) -> Finding:
+        row, count = found.rows[-1], sum(item.is_higher for item in found.trained)
+        seen = (
+            f"at {count} of {len(found.trained)} checkpoints the measured loss is higher than training logged, such as "
+            f"{row.measured:.3g} at {self.unit} {row.number}."
+        )
+        expected = f"a loss {row.interval} there"
+        description = measured.description
+        read = (description.datasets or (description,))[0].num_samples
+        is_part = (self._size(measured) or read) > read
+
+        def misfit(other: MeasuredRun) -> float:
+            after = self.compare(other)
+            return after.misfit if after is not None and after.mends(found) else math.inf
+
+        mended = what_mends(
+            trials_of(self.callback_fn, self.result, description.space, self.chosen, is_part=is_part),
+            lambda callback_fn, changes: measure_run(callback_fn, self.states, {**self.chosen, **changes}),
+            misfit,
+        )
+        clues = self.clues(measured)
+        seen = " ".join([seen, *(clue.text for clue in clues)])
+        if mended:
+            # One mistake may look like another: statistics of normalization layers hide how inputs were scaled.
+            seen = f"{seen} But {'. Or: '.join(item.seen for item in mended)}."
+            expected = f"{expected}; {'. Or: '.join(item.expected for item in mended)}."
+            return Finding(mended[0].about, seen, expected, " Or: ".join(item.remedy for item in mended))
+        if found.does_not_fall:
+            first = found.rows[0]
+            seen += (
+                f" From {self.unit} {first.number} on the measured loss does not fall ({first.measured:.3g} to "
+                f"{row.measured:.3g}), but the logged one does."
+            )
+            remedy = (
+                "look whether inputs and targets are in the same order and of the training's data, and whether the "
+                "network's forward is that of the training."
+            )
+            return Finding("samples", seen, f"{expected}.", remedy)
+        about = "samples" if any(clue.about == "samples" for clue in clues) else "loss"
+        remedy = (
+            "give callback_fn the samples of the training (not a held-out part), its normalization of inputs, its loss "
+            "and its network's forward; check cannot tell which of them differs."
+        )
+        return Finding(about, seen, f"{expected}.", remedy)
+
+    def _scale(self, measured: MeasuredRun, found: Comparison) -> Finding | None:
+        """Returns a finding where one loss is a sum over samples and the other one a mean."""
+        batch, row = self.training.batch_size or 1, found.rows[-1]
+        here, there = (float(batch), 1.0) if measured.is_sum else (1.0, float(batch))
+        ratios = [row.measured / row.logged for row in found.trained if row.logged > 0 and row.measured > 0]
+        near = [abs(math.log(ratio * there / here)) < math.log(1 + _OF_RATIO) for ratio in ratios]
+        other = self.compare(measured, there)
+        if batch == 1 or other is None or not other.fits or not sum(near) * 2 >= len(found.trained):
+            return None
+        ours, theirs = ("sum", "mean") if measured.is_sum else ("mean", "sum")
+        return Finding(
+            "loss",
+            f"callback_fn's loss is a {ours} over samples, but training logged a {theirs}: those of a batch of {batch} "
+            f"differ by that factor, such as {row.measured:.3g} at {self.unit} {row.number}.",
+            f"a loss {row.interval} there.",
+            f'build the loss with reduction="{theirs}", as in training.',
+        )

@@ -1,0 +1,116 @@
+"""Measures a few checkpoints of a run with callback_fn, as a landscape of it would be measured."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.weights.aligned import AlignedState, NetworkState
+from collectors.weights.safetensors_file import portable
+from workers.errors import CallbackFunctionError
+from workers.evaluator import EvaluatorDescription
+from workers.measuring.checks import check_determinism
+from workers.metric_names import name_in_set
+from workers.pool import StateTask
+from workers.pools.devices import WorkerLayout
+from workers.pools.open_pool import where_it_runs
+
+from ..curvature.experiment import find_out_how_losses_add_up
+from ..errors import error_message
+from ..record.workers import open_workers
+from .logged import MeasuredLoss
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A few checkpoints of a run, measured.
+
+    Attributes:
+        description: of what was measured.
+        losses: by the name of the data set and the checkpoint's number; of a sum, those of one sample.
+        weights: how much each sample of the main data set counts in its mean; None where it is a sum, or not known.
+        is_sum: whether the loss is known to be a sum over samples.
+    """
+
+    description: EvaluatorDescription
+    losses: Mapping[str, Mapping[int, MeasuredLoss]]
+    weights: Float64[np.ndarray, " samples"] | None
+    is_sum: bool
+
+    @property
+    def main(self) -> Mapping[int, MeasuredLoss]:
+        """The losses of the main data set."""
+        return next(iter(self.losses.values()))
+
+
+def measure_run(
+    callback_fn: Callable[[], Any], states: Mapping[int, AlignedState], chosen: Mapping[str, Any]
+) -> MeasuredRun:
+    """Measures checkpoints with a pool of its own.
+
+    Raises:
+        NondeterministicLossError: the same weights gave two losses.
+        CallbackFunctionError: a checkpoint cannot be measured.
+    """
+    with open_workers(callback_fn, {**chosen, "compile": False}, points=len(states)) as pool:
+        find_out_how_losses_add_up(pool, states)
+        check_determinism(pool.measure_origin(), pool.description.options.precision)
+        own = chosen["buffers"] != "recalibrate"
+        tasks = [_task(number, state, own_buffers=own) for number, state in states.items()]
+        found: dict[Any, dict[str, float]] = {}
+        for result in pool.run(tasks):
+            if result.values is None:
+                raise CallbackFunctionError(
+                    f"checkpoint {result.key} cannot be measured: {error_message(result.error or '')}"
+                )
+            found[result.key] = result.values
+        sums = pool.sample_losses([(0.0,)])
+        description = pool.description
+    is_sum = sums is not None and sums.denominators is None
+    sets = [(item.name, item.num_samples) for item in description.datasets] or [("", description.num_samples)]
+    losses = {
+        name: {number: _loss(found[number], name if place else "", count if is_sum else 1) for number in states}
+        for place, (name, count) in enumerate(sets)
+    }
+    return MeasuredRun(description, losses, None if sums is None else sums.denominators, is_sum)
+
+
+def one_device(device_ids: Sequence[int] | None) -> list[int] | None:
+    """Returns the first of the devices; None where that is what is meant by None, as a Mac's GPU or a cluster."""
+    where, devices, _ = where_it_runs(None if device_ids is None else tuple(device_ids), WorkerLayout(), None)
+    if where in ("in process", "cluster"):
+        return None if device_ids is None else list(device_ids)
+    return list(devices[:1])
+
+
+@contextmanager
+def warnings_as_texts() -> Iterator[list[str]]:
+    """Gives the texts of what workers warn of meanwhile, each once, when it ends."""
+    texts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield texts
+    texts += dict.fromkeys(str(item.message) for item in caught if item.category is UserWarning)
+
+
+def _task(number: int, state: AlignedState, *, own_buffers: bool) -> StateTask:
+    elsewhere = portable(state)
+    return StateTask(
+        number,
+        NetworkState(lambda: state, state.space, own_buffers),
+        None if elsewhere is None else NetworkState(elsewhere, state.space, own_buffers),
+    )
+
+
+def _loss(values: Mapping[str, float], data_set: str, parts: int) -> MeasuredLoss:
+    names = [name_in_set(name, data_set) if data_set else name for name in ("loss", "loss_stderr")]
+    return MeasuredLoss(*(values.get(name, math.nan) / parts for name in names))

@@ -1,0 +1,171 @@
+"""Measures the checkpoints in other ways, to find the one in which the losses are those that training logged."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from collectors.errors import LandscapeError
+from collectors.networks.weight_space import WeightSpace
+
+from .diagnosis import Finding
+from .facts import loss_of
+from .measuring import MeasuredRun, warnings_as_texts
+
+# Settings of losses, with what they are where they do nothing.
+_NEUTRAL = {"label_smoothing": 0.0, "weight": None, "pos_weight": None}
+_Scaling = Callable[[Any], Callable[[Any], Any]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Another way to measure.
+
+    Attributes:
+        callback_fn: the user's, changed.
+        options: those that are changed.
+        finding: what is wrong if the losses then are those that training logged; ``seen`` ends the sentence.
+    """
+
+    callback_fn: Callable[[], Any]
+    options: Mapping[str, Any]
+    finding: Finding
+
+
+def trials_of(
+    callback_fn: Callable[[], Any], result: Any, space: WeightSpace, chosen: Mapping[str, Any], *, is_part: bool
+) -> Iterator[Trial]:
+    """Yields ways to measure that may mend what differs.
+
+    Args:
+        callback_fn: of the user.
+        result: what it returned.
+        space: its network's.
+        chosen: the options of the check.
+        is_part: whether only a part of the data set is read.
+    """
+    if is_part and chosen["samples"] == "first":
+        yield Trial(
+            callback_fn,
+            {"samples": "random"},
+            Finding(
+                "samples",
+                "with as many samples that are drawn at random the losses fit, so the first ones are unlike the others",
+                "first samples that are like all of them; a data set in the order of its classes begins with one class",
+                'pass samples="random" to what measures too, or shuffle the data set once, with a seed.',
+            ),
+        )
+    if isinstance(result, tuple | list) and len(result) == 4:
+        yield from _other_losses(callback_fn, result)
+        if hasattr(result[1], "register_forward_pre_hook"):
+            yield from _other_inputs(callback_fn)
+    if any(tensor.name.endswith("running_var") for tensor in space.buffers) and chosen["buffers"] != "recalibrate":
+        yield Trial(
+            callback_fn,
+            {"buffers": "recalibrate"},
+            Finding(
+                "network",
+                "with the statistics of its normalization layers computed anew the losses fit, so the collected ones "
+                "suit neither these weights nor these samples",
+                "running statistics that follow the weights (momentum, train mode during training), on inputs that "
+                "are preprocessed as in training",
+                'pass buffers="recalibrate" to what measures too, if inputs are normalized as in training.',
+            ),
+        )
+
+
+def what_mends(
+    trials: Iterator[Trial],
+    measure: Callable[[Callable[[], Any], Mapping[str, Any]], MeasuredRun],
+    misfit: Callable[[MeasuredRun], float],
+) -> list[Finding]:
+    """Returns the finding with the smallest finite misfit of each kind (``about``), the best first."""
+    best: dict[str, tuple[float, Finding]] = {}
+    for trial in trials:
+        try:
+            with warnings_as_texts():
+                left = misfit(measure(trial.callback_fn, trial.options))
+        except (LandscapeError, TypeError, ValueError):
+            continue  # as where a framework cannot recalibrate
+        about = trial.finding.about
+        if left < best.get(about, (math.inf,))[0]:
+            best[about] = left, trial.finding
+    return [finding for _, finding in sorted(best.values(), key=lambda item: item[0])]
+
+
+def _other_losses(callback_fn: Callable[[], Any], result: Any) -> Iterator[Trial]:
+    loss = loss_of(result)
+    for name, neutral in _NEUTRAL.items():
+        value = getattr(loss, name, None)
+        if value is None or (isinstance(value, float) and value == neutral):
+            continue
+
+        def changed(name: str = name, neutral: Any = neutral) -> Any:
+            model, *others = callback_fn()
+            other = copy.copy(getattr(model, "loss_fn", model))
+            if hasattr(other, "_buffers"):
+                other._buffers = dict(other._buffers)  # a copy of a module shares them with it
+            setattr(other, name, neutral)
+            return (other, *others)
+
+        shown = f"{type(loss).__name__}({name}={value if isinstance(value, float) else '...'})"
+        yield Trial(
+            changed,
+            {},
+            Finding(
+                "loss",
+                f"callback_fn's loss is {shown}; with {name}={neutral} the losses fit",
+                f"the loss that was trained, which had no {name}",
+                f"return the loss without {name}, or the very loss of the training.",
+            ),
+        )
+
+
+def _other_inputs(callback_fn: Callable[[], Any]) -> Iterator[Trial]:
+    scalings: Mapping[str, _Scaling] = {
+        "standardized to mean 0 and standard deviation 1": lambda x: _affine(float(x.mean()), float(x.std())),
+        "scaled to lie between 0 and 1": lambda x: _affine(float(x.min()), float(x.max() - x.min())),
+        "scaled to lie between -1 and 1": lambda x: _affine(float(x.max() + x.min()) / 2, float(x.max() - x.min()) / 2),
+        "divided by 255": lambda _: _affine(0.0, 255.0),
+        "multiplied by 255": lambda _: _affine(0.0, 1 / 255),
+    }
+    for words, scaling in scalings.items():
+
+        def changed(scaling: _Scaling = scaling) -> Any:
+            model, network, *others = callback_fn()
+            network = copy.deepcopy(network)  # the user's, which may be the same in each call, gets no hook
+            network.register_forward_pre_hook(_ScaledInputs(scaling))
+            return (model, network, *others)
+
+        yield Trial(
+            changed,
+            {},
+            Finding(
+                "samples",
+                f"with inputs {words} the losses fit, so training seems to have normalized its inputs in another way",
+                "inputs that are normalized as in training",
+                f"give callback_fn's data set the transforms of the training; check tried inputs {words}.",
+            ),
+        )
+
+
+class _ScaledInputs:
+    """A hook that scales a network's inputs, always as it did the first ones."""
+
+    def __init__(self, scaling: _Scaling) -> None:
+        self._scaling = scaling
+        self._scale: Callable[[Any], Any] | None = None
+
+    def __call__(self, _network: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        if not arguments or not getattr(arguments[0], "is_floating_point", lambda: False)():
+            return None
+        if self._scale is None:
+            self._scale = self._scaling(arguments[0])
+        return (self._scale(arguments[0]), *arguments[1:])
+
+
+def _affine(middle: float, width: float) -> Callable[[Any], Any]:
+    return lambda inputs: (inputs - middle) / (width or 1.0)

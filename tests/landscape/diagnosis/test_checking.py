@@ -1,0 +1,375 @@
+"""What ``check`` finds: each planted mistake in the sentence that names it, and nothing in runs that are right."""
+
+import functools
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
+
+from collectors import Model, SummaryCollector
+from landscape import SummaryLandscape
+from workers.pools.random_numbers import other_random_numbers
+
+CLASSES, FEATURES, BATCH = 4, 12, 32
+
+
+def samples(count=256, seed=0):
+    """Returns (inputs, targets): points between 0 and 1 around the centres of four classes, with some wrong labels."""
+    generator = torch.Generator().manual_seed(seed)
+    targets = torch.randint(0, CLASSES, (count,), generator=generator)
+    centres = torch.rand(CLASSES, FEATURES, generator=torch.Generator().manual_seed(7))
+    inputs = centres[targets] + 0.25 * torch.randn(count, FEATURES, generator=generator)
+    return inputs.clamp(0, 1), torch.where(torch.rand(count, generator=generator) < 0.05, 0, targets)
+
+
+class Plain(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(FEATURES, 24), nn.ReLU(), nn.Linear(24, CLASSES))
+
+
+class Dropping(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(FEATURES, 24), nn.ReLU(), nn.Dropout(0.5), nn.Linear(24, CLASSES))
+
+
+class Normalized(nn.Sequential):
+    def __init__(self, momentum=0.1):
+        norm = nn.BatchNorm1d(24, momentum=momentum)
+        super().__init__(nn.Linear(FEATURES, 24), norm, nn.ReLU(), nn.Linear(24, CLASSES))
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (nn.Linear(FEATURES, FEATURES) for _ in range(2))
+        self.second.weight = self.first.weight
+        self.head = nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, inputs):
+        return self.head(torch.relu(self.second(torch.relu(self.first(inputs)))))
+
+
+def train(folder, network=Plain, loss=nn.CrossEntropyLoss, data=samples, epochs=8, rate=0.02, **how):
+    """Trains with Adam, every batch loss logged; returns the run."""
+    torch.manual_seed(1)
+    trained = network()
+    optimizer = torch.optim.Adam(trained.parameters(), rate, weight_decay=how.pop("decay", 0.0))
+    generator = torch.Generator().manual_seed(1)
+    loader = DataLoader(TensorDataset(*data()), BATCH, shuffle=True, generator=generator)
+    collector = SummaryCollector(
+        folder,
+        how.pop("collect_freq", 1),
+        how.pop("collect", {"collect_metric": True, "collect_train_lineage": True}),
+        keep_default_action=False,
+        collect_landscape={"unit": "epoch", "intervals": [range(epochs + 1)], "num_samples": 512, **how},
+    )
+    Model(trained, loss(), optimizer, {}).train(epochs, loader, callbacks=[collector])
+    return SummaryLandscape(folder)
+
+
+def returns(loss=nn.CrossEntropyLoss, network=Plain, data=samples):
+    """Returns a callback_fn."""
+    return lambda: (loss(), network(), data(), {})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("check") / "run")
+
+
+@pytest.fixture
+def damaged(run, tmp_path):
+    """A run whose last checkpoint changed after the training."""
+    shutil.copytree(run._path, tmp_path / "run")
+    path = tmp_path / "run/ckpt_dir/Plain_8_epoch.safetensors"
+    path.chmod(0o600)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 64
+    path.write_bytes(content)
+    return SummaryLandscape(tmp_path / "run")
+
+
+class Forced(Plain):
+    def forward(self, inputs):
+        return functional.dropout(super().forward(inputs), 0.5, training=True)
+
+
+class Bent(Plain):
+    def forward(self, inputs):
+        return self[2](torch.relu(self[0](inputs)) / 3)
+
+
+class Wide(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(FEATURES, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+
+
+class Frozen(Plain):
+    def __init__(self):
+        super().__init__()
+        self[0].requires_grad_(False)
+
+
+class Augmented(Dataset):
+    """Adds noise to samples, from a number on."""
+
+    def __init__(self, first):
+        self.inputs, self.targets = samples()
+        self.first = first
+
+    def __len__(self):
+        return len(self.targets)
+
+    def __getitem__(self, index):
+        noise = 0.1 * torch.randn(FEATURES) if index >= self.first else 0.0
+        return self.inputs[index] + noise, self.targets[index]
+
+
+def scaled(factor, middle=0.0):
+    inputs, targets = samples()
+    return (inputs - middle) * factor, targets
+
+
+def permuted():
+    inputs, targets = samples()
+    return inputs, targets[torch.randperm(len(targets), generator=torch.Generator().manual_seed(2))]
+
+
+def held_out():
+    inputs, targets = samples(150, 3)
+    wrong = torch.rand(150, generator=torch.Generator().manual_seed(4)) < 0.2
+    return inputs, torch.where(wrong, (targets + 1) % CLASSES, targets)
+
+
+def wrong_ones_first():
+    """Returns the samples, those in front whose class is not that of the nearest centre."""
+    inputs, targets = samples()
+    centres = torch.stack([inputs[targets == label].mean(0) for label in range(CLASSES)])
+    nearest = torch.cdist(inputs, centres).argmin(1)
+    order = torch.argsort((nearest == targets).int(), stable=True)
+    return inputs[order], targets[order]
+
+
+def split():
+    part, _ = random_split(TensorDataset(*samples()), [200, 56])
+    return DataLoader(part, BATCH)
+
+
+class Counted:
+    """Returns another loss at each call."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self):
+        self.calls += 1
+        return nn.CrossEntropyLoss(label_smoothing=0.01 * self.calls), Plain(), samples(), {}
+
+
+smoothed = functools.partial(nn.CrossEntropyLoss, label_smoothing=0.3)
+summed = functools.partial(nn.CrossEntropyLoss, reduction="sum")
+weighted = functools.partial(nn.CrossEntropyLoss, torch.tensor([30.0, 1.0, 1.0, 1.0]))
+
+
+def raises():
+    raise KeyError("no such file")
+
+
+PLANTED = {
+    "dropout that its forward leaves on": (
+        returns(network=Forced),
+        ("loss", "measured twice with the same weights and samples, but loss is", r"functional\.dropout"),
+    ),
+    "augmentation": (
+        returns(data=functools.partial(Augmented, 0)),
+        ("samples", "sample 0 changed between two reads", "switch shuffling and random augmentation off"),
+    ),
+    "augmentation of later samples": (
+        returns(data=functools.partial(Augmented, 100)),
+        ("samples", "two passes over the data set of one call of callback_fn gave different", "augmentation"),
+    ),
+    "a split without a seed": (
+        returns(data=split),
+        ("callback_fn", "two calls of callback_fn returned different samples", "manual_seed"),
+    ),
+    "another loss at each call": (
+        Counted(),
+        ("loss", "epoch 8 was measured twice .* with the network and the loss of another call", "switch off"),
+    ),
+    "inputs that training had divided": (
+        returns(data=functools.partial(scaled, 16)),
+        ("samples", "with inputs scaled to lie between 0 and 1 the losses fit", "the transforms of the training"),
+    ),
+    "labels in another order": (
+        returns(data=permuted),
+        ("samples", r"the measured loss does not fall \([\d.]+ to [\d.]+\), but the logged one does", "same order"),
+    ),
+    "other samples": (
+        returns(data=held_out),
+        ("samples", "Training had 256 samples, callback_fn's data set has 150", "the samples of the training"),
+    ),
+    "a sum in place of a mean": (
+        returns(summed),
+        ("loss", "callback_fn's loss is a sum over samples, but training logged a mean", 'reduction="mean"'),
+    ),
+    "smoothed labels": (
+        returns(smoothed),
+        ("loss", r"CrossEntropyLoss\(label_smoothing=0.3\); with label_smoothing=0.0 the losses fit", "without label"),
+    ),
+    "the loss of something else": (
+        returns(nn.MultiMarginLoss),
+        ("loss", "lower than .* Training had the loss CrossEntropyLoss, callback_fn has MultiMarginLoss", "return the"),
+    ),
+    "another network": (
+        returns(network=Wide),
+        ("checkpoint", r"0\.weight: the network has \(32, 12\), found \(24, 12\)", "the network that was trained"),
+    ),
+    "another forward": (
+        returns(network=Bent),
+        ("loss", "Training had the network Plain, callback_fn has Bent", "cannot tell which of them differs"),
+    ),
+    "layers that are frozen": (
+        returns(network=Frozen),
+        ("network", r"'0\.weight', '0\.bias' are frozen in callback_fn, but training moved them", "requires_grad"),
+    ),
+    "what raises": (
+        raises,
+        ("callback_fn", "callback_fn raised KeyError: 'no such file'", "mend callback_fn"),
+    ),
+    "what is no callback_fn": (
+        lambda: (nn.CrossEntropyLoss(), Plain()),
+        ("callback_fn", "must return .* but returned a tuple of 2", "mend callback_fn"),
+    ),
+}  # fmt: skip
+
+
+def expect(found, about, seen, remedy):
+    (finding,) = found.findings
+    assert finding.about == about
+    with pytest.raises(AssertionError, match=f"(?s){seen}"):
+        raise AssertionError(finding.seen)
+    with pytest.raises(AssertionError, match=f"(?s){remedy}"):
+        raise AssertionError(finding.remedy)
+    assert finding.expected
+    assert not found
+    assert " ".join(str(finding).split()) in " ".join(str(found).split())
+
+
+@pytest.mark.parametrize(("callback_fn", "sentence"), PLANTED.values(), ids=PLANTED)
+def test_a_planted_mistake_is_named_with_its_remedy(run, callback_fn, sentence):
+    expect(run.check(callback_fn), *sentence)
+
+
+def test_a_damaged_checkpoint_is_named(damaged):
+    expect(
+        damaged.check(returns()), "checkpoint", r"Plain_8_epoch\.safetensors is not the file", "restore what is damaged"
+    )
+
+
+def test_first_samples_that_are_unlike_the_others(run):
+    found = run.check(returns(data=wrong_ones_first), 48)
+    expect(found, "samples", "with as many samples that are drawn at random the losses fit", 'pass samples="random"')
+    assert run.check(returns(data=wrong_ones_first), 48, samples="random")
+
+
+def test_statistics_that_do_not_follow_the_weights(tmp_path):
+    slow = functools.partial(Normalized, 1e-4)
+    run = train(tmp_path, slow, rate=0.05, data=functools.partial(scaled, 20.0))
+    callback_fn = returns(network=slow, data=functools.partial(scaled, 20.0))
+    found = run.check(callback_fn)
+    # Scaled inputs would hide it, too.
+    expect(found, "samples", "statistics of its normalization layers computed anew the losses fit", 'buffers="recal')
+    assert run.check(callback_fn, buffers="recalibrate")
+
+
+def test_a_mean_where_training_had_a_sum(tmp_path):
+    run = train(tmp_path, loss=summed)
+    expect(run.check(returns()), "loss", "is a mean over samples, but training logged a sum", 'reduction="sum"')
+
+
+def test_weights_that_nobody_moved(tmp_path):
+    collector = SummaryCollector(tmp_path, collect_landscape={"unit": "step", "intervals": [range(4)]})
+    with collector.watch(Plain()) as watched:
+        for _ in range(3):
+            watched.step()
+    sentence = "steps 0 and 3 hold the same weights", "the very network that the optimizer moves"
+    expect(SummaryLandscape(tmp_path).check(returns()), "checkpoint", *sentence)
+
+
+def test_the_generators_of_the_process_stay_where_they_are():
+    torch.manual_seed(3)
+    expected = [torch.rand(1) for _ in range(3)]
+    np.random.seed(3)  # noqa: NPY002
+    numbers = np.random.random(2).tolist()  # noqa: NPY002
+    torch.manual_seed(3)
+    np.random.seed(3)  # noqa: NPY002
+    with other_random_numbers(5):
+        other = torch.rand(1), np.random.random(2).tolist()  # noqa: NPY002
+    assert [torch.rand(1) for _ in range(3)] == expected
+    assert np.random.random(2).tolist() == numbers  # noqa: NPY002
+    assert other[0] != expected[0]
+    assert other[1] != numbers
+
+
+def test_too_few_checkpoints(damaged):
+    for number in range(1, 8):
+        (damaged._path / f"ckpt_dir/Plain_{number}_epoch.safetensors").unlink()
+    expect(damaged.check(returns()), "run", "there are 2 checkpoints", "train longer")
+
+
+def test_layers_that_training_froze(tmp_path):
+    run = train(tmp_path, Frozen)
+    expect(
+        run.check(returns()), "network", "are trainable in callback_fn, but were frozen in training", "requires_grad"
+    )
+
+
+def diverging(folder):
+    return train(folder, rate=30.0, epochs=6)
+
+
+RIGHT = {
+    "plain": (train, returns()),
+    "batch normalization": (
+        functools.partial(train, network=Normalized, epochs=12),
+        returns(network=Normalized),
+    ),
+    "dropout": (functools.partial(train, network=Dropping), returns(network=Dropping)),
+    "weight decay": (functools.partial(train, decay=0.1), returns()),
+    "a sum on both sides": (functools.partial(train, loss=summed), returns(summed)),
+    "smoothed labels on both sides": (functools.partial(train, loss=smoothed), returns(smoothed)),
+    "class weights on both sides": (functools.partial(train, loss=weighted), returns(weighted)),
+    "a loader that shuffles": (
+        train,
+        returns(data=lambda: DataLoader(TensorDataset(*samples()), BATCH, shuffle=True)),
+    ),
+    "two data sets": (train, returns(data=lambda: {"test": held_out(), "train": samples()})),
+    "shared weights": (functools.partial(train, network=Tied), returns(network=Tied)),
+    "no logged losses": (functools.partial(train, collect={}), returns()),
+    "few logged losses": (functools.partial(train, collect_freq=100), returns()),
+    "few samples": (functools.partial(train, num_samples=8), returns()),
+    "a diverged run": (diverging, returns()),
+    "layers that are frozen on both sides": (functools.partial(train, network=Frozen), returns(network=Frozen)),
+    "the same loss of another name": (
+        train,
+        returns(nn.NLLLoss, lambda: nn.Sequential(*Plain(), nn.LogSoftmax(1))),
+    ),
+    "a loss of our own": (train, returns(lambda: lambda outputs, targets: functional.cross_entropy(outputs, targets))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("trained", "callback_fn"), RIGHT.values(), ids=RIGHT)
+def test_nothing_is_found_in_a_run_that_is_right(trained, callback_fn, tmp_path):
+    run = trained(tmp_path / "run")
+    before = sorted(tmp_path.rglob("*"))
+    found = run.check(callback_fn)
+    assert found.findings == ()
+    assert found
+    assert str(found).startswith("Nothing was found that is wrong.\n")
+    assert json.loads(json.dumps(found.to_json()))["ok"] is True
+    assert sorted(tmp_path.rglob("*")) == before
