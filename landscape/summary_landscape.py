@@ -257,7 +257,8 @@ class SummaryLandscape:
         """
         from .diagnosis.checking import check_run
 
-        return check_run(RunDirectory(self._path), callback_fn, options)
+        chosen = with_defaults("SummaryLandscape.check", CheckOptions, options)
+        return check_run(RunDirectory(self._path), callback_fn, chosen)
 
     def clean_ckpt(self) -> None:
         """Removes the run's checkpoints and their metadata; landscape files stay."""

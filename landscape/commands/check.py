@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..diagnosis.checking import CheckOptions
+from ..diagnosis.options import CheckOptions
 from .arguments import as_typed, load_function
 from .options import RunDirectory, with_options
 
@@ -20,8 +20,6 @@ def check(
     run_directory: RunDirectory,
     *,
     function: str,
-    num_samples: Any,
-    device_ids: Any,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
     **options: Any,
 ) -> None:
@@ -31,7 +29,7 @@ def check(
     """
     from ..summary_landscape import SummaryLandscape
 
-    found = SummaryLandscape(run_directory).check(load_function(function), num_samples, device_ids, **options)
+    found = SummaryLandscape(run_directory).check(load_function(function), **options)
     typer.echo(json.dumps(found.to_json(), indent=2) if as_json else as_typed(str(found)))
     if not found:
         raise typer.Exit(1)

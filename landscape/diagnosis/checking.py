@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from collectors.errors import CheckpointError, LandscapeError
 from collectors.networks.weight_space import WeightSpace, some_names
 from collectors.run_directory.directory import RunDirectory
 from collectors.summary.recorded_values import recorded_training
+from collectors.validation import check_instance
 from collectors.weights.aligned import AlignedState, align
 from workers.errors import FrozenNetworkError, NondeterministicLossError, SamplesError
 from workers.evaluator import EvaluatorDescription
@@ -18,6 +19,8 @@ from workers.measuring.checks import check_same_values
 from workers.pools.first_call import FirstCall
 from workers.pools.random_numbers import other_random_numbers
 
+from ..record.identity import identity_of
+from ..record.provenance import data_set_json
 from ..record.workers import measurement_options
 from .diagnosis import Diagnosis, Fact, Finding
 from .facts import logged_facts, network_facts, run_facts, sample_facts
@@ -29,28 +32,22 @@ _CHECKPOINTS = 5
 _FEWEST = 3  # that a plane goes through
 
 
-class CheckOptions(TypedDict, total=False):
-    """How the loss is measured: as in the measurement that the check is for."""
-
-    seed: int
-    samples: str
-    buffers: str
-    seed_each_point: bool
-    sample_memory: int | str
-
-
 def check_run(run: RunDirectory, callback_fn: Callable[[], Any], chosen: Mapping[str, Any]) -> Diagnosis:
     """Returns what is wrong with a run or its callback_fn; what goes wrong in the user's code is a finding too.
 
     Args:
         run: whose checkpoints are measured.
         callback_fn: of the user.
-        chosen: ``CheckOptions``, ``num_samples`` and ``device_ids``.
+        chosen: ``CheckOptions``, all of them.
     """
     # What was passed wrongly is an error, and no finding.
-    buffers = measurement_options(chosen).buffers
-    chosen = {**chosen, "buffers": buffers, "device_ids": one_device(chosen["device_ids"])}
-    check = _Check(run, callback_fn, chosen)
+    check_instance("callback_fn", callback_fn, Callable, "a function without arguments")  # type: ignore[arg-type]
+    wanted = {
+        "num_samples": run.settings.num_samples if chosen["num_samples"] is None else chosen["num_samples"],
+        "buffers": measurement_options(chosen).buffers,
+        "device_ids": one_device(chosen["device_ids"]),
+    }
+    check = _Check(run, callback_fn, {**chosen, **wanted})
     try:
         check.look()
     except (LandscapeError, TypeError, ValueError) as error:
@@ -207,8 +204,9 @@ def _trainable(space: WeightSpace, trained: list[str] | None) -> Iterator[Findin
             )
 
 
-def _samples_of(description: EvaluatorDescription) -> list[str]:
-    return [item.samples_sha256 for item in description.datasets] or [description.samples_sha256]
+def _samples_of(description: EvaluatorDescription) -> list[Any]:
+    """Returns what tells samples from others."""
+    return [identity_of(description, ("samples",)), *map(data_set_json, description.datasets)]
 
 
 def _evenly(count: int, wanted: int) -> list[int]:

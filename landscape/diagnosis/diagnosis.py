@@ -88,8 +88,8 @@ class ComparedLoss:
         """Returns the comparison in a sentence, where ``unit`` is what the run counts."""
         spread = "" if np.isnan(self.stderr) else f" ± {self.stderr:.2g}"
         return (
-            f"{unit} {self.number}: measured {self.measured:.4g}{spread}; logged {self.logged:.4g} on average "
-            f"({self.batches} batches around it, from {self.lowest:.3g} to {self.highest:.3g})"
+            f"{unit} {self.number}: measured {self.measured:.4g}{spread}; {self.interval} would fit the {self.batches} "
+            f"batch losses that were logged around it ({self.logged:.4g} on average)"
         )
 
 

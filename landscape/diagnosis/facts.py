@@ -82,8 +82,8 @@ def logged_facts(compared: Comparison | None, training: RecordedTraining, unit: 
     if compared is None or not compared.decides:
         yield Fact(
             "logged losses",
-            f"{count} batch losses are too few, or belong to no two of these checkpoints: check cannot tell whether "
-            "this is the loss that was trained.",
+            f"{count} were logged, which is too few, or they belong to no two of these checkpoints: check cannot tell "
+            "whether this is the loss that was trained.",
         )
         return
     yield from (Fact("logged losses", f"{row.text(unit)}.") for row in compared.trained)

@@ -109,7 +109,9 @@ class LossCheck:
 
         mended = what_mends(
             trials_of(self.callback_fn, self.result, description.space, self.chosen, is_part=is_part),
-            lambda callback_fn, changes: measure_run(callback_fn, self.states, {**self.chosen, **changes}),
+            lambda callback_fn, changes: measure_run(
+                callback_fn, self.states, {**self.chosen, "plan": description.plan, **changes}
+            ),
             misfit,
         )
         clues = self.clues(measured)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -84,9 +84,9 @@ def measure_run(
     return MeasuredRun(description, losses, None if sums is None else sums.denominators, is_sum)
 
 
-def one_device(device_ids: Sequence[int] | None) -> list[int] | None:
+def one_device(device_ids: tuple[int, ...] | None) -> list[int] | None:
     """Returns the first of the devices; None where that is what is meant by None, as a Mac's GPU or a cluster."""
-    where, devices, _ = where_it_runs(None if device_ids is None else tuple(device_ids), WorkerLayout(), None)
+    where, devices, _ = where_it_runs(device_ids, WorkerLayout(), None)
     if where in ("in process", "cluster"):
         return None if device_ids is None else list(device_ids)
     return list(devices[:1])

@@ -1,11 +1,11 @@
-"""Learning rates are read back as the training used them."""
+"""Learning rates and losses are read back as the training used and had them."""
 
 import sys
 
 import torch
 
-from collectors import SummaryCollector
-from collectors.summary.recorded_values import gradient_descent_rates
+from collectors import Model, SummaryCollector
+from collectors.summary.recorded_values import RecordedTraining, gradient_descent_rates, recorded_training
 
 
 def train(directory, rates, optimizer=torch.optim.SGD, **more):
@@ -47,3 +47,40 @@ def test_where_nothing_is_recorded_nothing_is_known(tmp_path, monkeypatch):
     assert gradient_descent_rates(tmp_path, [0]) is None
     monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing.event_file_loader", None)
     assert gradient_descent_rates(tmp_path, [0]) is None
+
+
+def test_losses_are_read_with_what_they_are_of(tmp_path):
+    network = torch.nn.Linear(2, 1)
+    data = torch.utils.data.TensorDataset(torch.ones(10, 2), torch.zeros(10, 1))
+    loader = torch.utils.data.DataLoader(data, 5)
+    losses = []
+
+    class Kept(torch.nn.MSELoss):
+        def forward(self, outputs, targets):
+            losses.append(super().forward(outputs, targets))
+            return losses[-1]
+
+    model = Model(network, Kept(), torch.optim.SGD(network.parameters(), 0.1), {"mse": torch.nn.MSELoss()})
+    model.fit(2, loader, loader, callbacks=[SummaryCollector(tmp_path, collect_freq=1)])
+    found = recorded_training(tmp_path)
+    assert list(found.losses) == [1, 2, 3, 4]
+    trained = [loss.item() for loss in losses if loss.requires_grad]
+    assert list(found.losses.values()) == trained
+    assert (found.loss_function, found.batch_size, found.samples) == ("Kept", 5, 10)
+
+
+def test_a_loop_of_ones_own_logs_losses_alone(tmp_path):
+    train(tmp_path, [0.5, 0.25])
+    found = recorded_training(tmp_path)
+    assert list(found.losses) == [1, 2, 4, 6]
+    assert (found.loss_function, found.batch_size, found.samples) == ("", None, None)
+
+
+def test_where_no_loss_is_recorded_none_is_known(tmp_path, monkeypatch):
+    nothing = RecordedTraining()
+    assert nothing.losses == {}
+    assert recorded_training(tmp_path) == nothing
+    assert recorded_training(tmp_path / "missing") == nothing
+    train(tmp_path, [0.5])
+    monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing.event_file_loader", None)
+    assert recorded_training(tmp_path) == nothing

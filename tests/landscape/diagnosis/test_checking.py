@@ -1,5 +1,6 @@
 """What ``check`` finds: each planted mistake in the sentence that names it, and nothing in runs that are right."""
 
+import copy
 import functools
 import json
 import shutil
@@ -13,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
 
 from collectors import Model, SummaryCollector
 from landscape import SummaryLandscape
+from workers import FunctionEvaluator
 from workers.pools.random_numbers import other_random_numbers
 
 CLASSES, FEATURES, BATCH = 4, 12, 32
@@ -272,9 +274,9 @@ def test_a_damaged_checkpoint_is_named(damaged):
 
 
 def test_first_samples_that_are_unlike_the_others(run):
-    found = run.check(returns(data=wrong_ones_first), 48)
+    found = run.check(returns(data=wrong_ones_first), num_samples=48)
     expect(found, "samples", "with as many samples that are drawn at random the losses fit", 'pass samples="random"')
-    assert run.check(returns(data=wrong_ones_first), 48, samples="random")
+    assert run.check(returns(data=wrong_ones_first), num_samples=48, samples="random")
 
 
 def test_statistics_that_do_not_follow_the_weights(tmp_path):
@@ -373,3 +375,86 @@ def test_nothing_is_found_in_a_run_that_is_right(trained, callback_fn, tmp_path)
     assert str(found).startswith("Nothing was found that is wrong.\n")
     assert json.loads(json.dumps(found.to_json()))["ok"] is True
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def by_numpy(scale=1.0):
+    """Returns a callback_fn of what is no network: the same loss, computed with NumPy."""
+
+    def callback_fn():
+        inputs, targets = (tensor.numpy() for tensor in samples())
+
+        def loss(weights):
+            hidden = np.maximum(0, inputs @ weights["0.weight"].T + weights["0.bias"])
+            outputs = scale * (hidden @ weights["2.weight"].T + weights["2.bias"])
+            shifted = outputs - outputs.max(1, keepdims=True)
+            losses = np.log(np.exp(shifted).sum(1)) - shifted[np.arange(len(targets)), targets]
+            return {"loss": losses.mean(), "loss_stderr": losses.std() / np.sqrt(len(losses))}
+
+        arrays = {name: tensor.detach().numpy() for name, tensor in Plain().named_parameters()}
+        return FunctionEvaluator(loss, arrays, num_samples=len(targets), samples=(inputs, targets))
+
+    return callback_fn
+
+
+def test_an_evaluator_of_ones_own_is_checked_too(run):
+    assert run.check(by_numpy())
+    expect(run.check(by_numpy(0.2)), "loss", "higher than training logged", "cannot tell which of them differs")
+
+
+def test_a_network_that_each_call_returns_is_left_as_it_was(run):
+    network = Plain()
+    before = copy.deepcopy(network.state_dict())
+    inputs, targets = scaled(16)
+    assert not run.check(lambda: (nn.CrossEntropyLoss(), network, (inputs, targets), {}))
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert not network._forward_pre_hooks
+
+
+def test_facts_say_which_samples_weights_and_buffers_there_are(tmp_path):
+    def tied():
+        return nn.CrossEntropyLoss(ignore_index=3), Tied(), {"train": samples(), "test": samples(64, 3)}, {}
+
+    ours = functools.partial(nn.CrossEntropyLoss, ignore_index=3)
+    found = train(tmp_path, Tied, loss=ours).check(
+        tied, num_samples={"train": 100, "test": None}, samples="random", seed=3
+    )
+    said = [str(fact) for fact in found.facts]
+    assert (
+        "samples: 'train': 100 of 256 are read (random, seed 3). Planes are measured on it first, as the main one."
+        in said
+    )
+    assert "samples: 'test': 64 of 64 are read, which are all." in said
+    assert "loss: a mean over the samples, which count from 0 to 1 each." in said
+    assert "network: shared weights, which move as one: first.weight = second.weight." in said
+    summed_up = [
+        str(fact) for fact in train(tmp_path / "sum", Normalized, summed).check(returns(summed, Normalized)).facts
+    ]
+    assert "loss: a sum over the samples, so that it is larger the more of them are read." in summed_up
+    assert any(text.startswith("network: buffers: '1.running_mean'") for text in summed_up)
+
+
+def test_what_cannot_be_compared_is_said(tmp_path, run):
+    unlogged = train(tmp_path / "unlogged", collect={}).check(returns())
+    assert any("the measured losses were compared with nothing" in fact.text for fact in unlogged.facts)
+    few = train(tmp_path / "few", collect_freq=100).check(returns())
+    assert any(fact.text.startswith("1 were logged, which is too few") for fact in few.facts)
+    lower = train(tmp_path / "lower", loss=smoothed).check(returns())
+    assert any("check cannot tell which it is" in fact.text for fact in lower.facts)
+    assert lower
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"num_samples": 0}, ValueError, "^num_samples must be an int of at least 1, but got 0"),
+        ({"device_ids": [0, 0]}, ValueError, "^device_ids must be a list in which no device id is repeated"),
+        ({"seed": -1}, ValueError, "^seed must be an int of at least 0, but got -1"),
+        ({"buffers": "own"}, ValueError, '^buffers must be one of'),
+        ({"size": 4}, TypeError, r"^SummaryLandscape.check\(\) got an unexpected keyword argument 'size'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_argument_is_an_error_and_no_finding(run, options, error, text):
+    with pytest.raises(TypeError, match=r"^callback_fn must be a function without arguments"):
+        run.check(3)
+    with pytest.raises(error, match=text):
+        run.check(returns(), **options)

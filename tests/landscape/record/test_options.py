@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from landscape import Measure, MeasurementPlan, SummaryLandscape, random_plane
 from landscape.cli import app
+from landscape.diagnosis.options import CheckOptions
 from landscape.planes import random_line
 from landscape.planes.pca import CENTERINGS
 from landscape.record.options import (
@@ -45,6 +46,7 @@ DOORS = [
     (Measure.hessian_plane, EigenvectorOptions),
     (Measure.compare, CompareOptions),
     (SummaryLandscape.gen_landscapes_with_multi_process, RunOptions),
+    (SummaryLandscape.check, CheckOptions),
     (DrawAtEnd.__init__, RunOptions),
 ]
 DURATION, SHARE = 'a number of seconds above 0, or text such as "90s", "30min"', "a number above 0 and below 1, such as"
@@ -193,6 +195,7 @@ def test_a_door_shows_checks_and_takes_every_option_of_its_kind(door, kind):
         (SummaryLandscape.gen_landscapes_with_multi_process, "seed"),
         (DrawAtEnd, "seed"),
         (SummaryLandscape.gen_curvature, "top"),
+        (SummaryLandscape.check, "seed"),
     ],
 )
 def test_a_door_refuses_a_wrong_option_before_it_looks_at_anything_else(door, name):
@@ -263,6 +266,7 @@ def flags(command):
         ("evaluate", GridOptions, set()),
         # Typed as one text, --density 4x40.
         ("curvature", RunCurvatureOptions, {"density_probes", "density_steps"}),
+        ("check", CheckOptions, set()),
         ("compare", CompareOptions, set()),
         ("compare", MeasureOptions, {"groups", "extremes", "keep_samples"}),
         ("refine", ChangeOptions, set()),
