@@ -24,6 +24,7 @@ DOORS = {
     "landscape.paths.alignment": ("Aligned", "align"),
     "landscape.paths.barrier": ("Barrier",),
     "landscape.paths.path": ("Path",),
+    "landscape.diagnosis.diagnosis": ("ComparedLoss", "Diagnosis", "Fact", "Finding"),
     "landscape.report.report": ("Report",),
     "landscape.report.statement": ("Answer", "Number", "Statement"),
     "landscape.trackers": ("log_to_mlflow", "log_to_tensorboard", "log_to_wandb"),

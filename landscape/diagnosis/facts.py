@@ -54,7 +54,7 @@ def sample_facts(measured: MeasuredRun, result: Any) -> Iterator[Fact]:
         there = samples_in(data_set_of(result, name))
         of = f" of {there:,}" if there else ""
         which = f" ({how})" if there != count else ", which are all"
-        main = " Planes are measured on it first, as the main one." if name and not place else ""
+        main = " It is the main data set." if name and not place else ""
         yield Fact("samples", f"{repr(name) + ': ' if name else ''}{count:,}{of} are read{which}.{main}")
     if measured.is_sum:
         yield Fact("loss", "a sum over the samples, so that it is larger the more of them are read.")

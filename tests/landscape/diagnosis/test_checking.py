@@ -199,6 +199,10 @@ PLANTED = {
         returns(data=split),
         ("callback_fn", "two calls of callback_fn returned different samples", "manual_seed"),
     ),
+    "a stream that is another one in each call": (
+        returns(data=lambda: (batch for batch in split())),
+        ("callback_fn", "two calls of callback_fn returned different samples", "manual_seed"),
+    ),
     "another loss at each call": (
         Counted(),
         ("loss", "epoch 8 was measured twice .* with the network and the loss of another call", "switch off"),
@@ -224,8 +228,8 @@ PLANTED = {
         ("loss", r"CrossEntropyLoss\(label_smoothing=0.3\); with label_smoothing=0.0 the losses fit", "without label"),
     ),
     "the loss of something else": (
-        returns(nn.MultiMarginLoss),
-        ("loss", "lower than .* Training had the loss CrossEntropyLoss, callback_fn has MultiMarginLoss", "return the"),
+        returns(functools.partial(nn.MultiMarginLoss, margin=0.2)),
+        ("loss", "less than a fifth .* Training had the loss CrossEntropyLoss, callback_fn has MultiMargin", "return"),
     ),
     "another network": (
         returns(network=Wide),
@@ -357,6 +361,10 @@ RIGHT = {
     "few samples": (functools.partial(train, num_samples=8), returns()),
     "a diverged run": (diverging, returns()),
     "layers that are frozen on both sides": (functools.partial(train, network=Frozen), returns(network=Frozen)),
+    "dropout, and the same loss of another name": (
+        functools.partial(train, network=Dropping),
+        returns(lambda: lambda outputs, targets: functional.cross_entropy(outputs, targets), Dropping),
+    ),
     "the same loss of another name": (
         train,
         returns(nn.NLLLoss, lambda: nn.Sequential(*Plain(), nn.LogSoftmax(1))),
@@ -419,10 +427,7 @@ def test_facts_say_which_samples_weights_and_buffers_there_are(tmp_path):
         tied, num_samples={"train": 100, "test": None}, samples="random", seed=3
     )
     said = [str(fact) for fact in found.facts]
-    assert (
-        "samples: 'train': 100 of 256 are read (random, seed 3). Planes are measured on it first, as the main one."
-        in said
-    )
+    assert "samples: 'train': 100 of 256 are read (random, seed 3). It is the main data set." in said
     assert "samples: 'test': 64 of 64 are read, which are all." in said
     assert "loss: a mean over the samples, which count from 0 to 1 each." in said
     assert "network: shared weights, which move as one: first.weight = second.weight." in said
