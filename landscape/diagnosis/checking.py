@@ -88,10 +88,12 @@ class _Check:
         training = recorded_training(run.path)
         losses = LossCheck(self._callback_fn, self._result, self._chosen, states, run.metadata, training)
         self.facts += losses.clues(self._measured)
-        if self._are_alike_in_other_calls(states):
-            self.compared = losses.compare(self._measured)
-            if self.compared is not None:
-                self.findings += losses.findings(self._measured, self.compared)
+        if not self._are_alike_in_other_calls(states):
+            self.facts.append(Fact("logged losses", "not compared before the samples are always the same."))
+            return
+        self.compared = losses.compare(self._measured)
+        if self.compared is not None:
+            self.findings += losses.findings(self._measured, self.compared)
         self.facts += logged_facts(self.compared, training, unit)
 
     def _measure(

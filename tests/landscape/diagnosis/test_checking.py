@@ -443,6 +443,8 @@ def test_what_cannot_be_compared_is_said(tmp_path, run):
     assert any("the measured losses were compared with nothing" in fact.text for fact in unlogged.facts)
     few = train(tmp_path / "few", collect_freq=100).check(returns())
     assert any(fact.text.startswith("1 were logged, which is too few") for fact in few.facts)
+    other = run.check(returns(data=split))
+    assert any("not compared before the samples are always the same" in fact.text for fact in other.facts)
     lower = train(tmp_path / "lower", loss=smoothed).check(returns())
     assert any("check cannot tell which it is" in fact.text for fact in lower.facts)
     assert lower
