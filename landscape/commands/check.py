@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from ..diagnosis.options import CheckOptions
+from ..record.options import OPTIONS
 from .arguments import as_typed, load_function
 from .options import RunDirectory, with_options
 
@@ -15,6 +17,10 @@ from .options import RunDirectory, with_options
 @with_options(
     "function", "num_samples", "device_ids", "samples", "seed", "buffers", "seed_each_point", "sample_memory",
     "as_json", kind=CheckOptions, called={"summary_dir": "RUN_DIRECTORY"},
+    table={
+        "device_ids": replace(OPTIONS["device_ids"], help="Device id such as 0; the first of all when absent."),
+        "seed": replace(OPTIONS["seed"], help="Seed of a random choice of samples."),
+    },
 )  # fmt: skip
 def check(
     run_directory: RunDirectory,
