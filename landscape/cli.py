@@ -19,7 +19,6 @@ from collectors.errors import LandscapeError
 from workers.errors import IN_THE_WORKER
 
 from .commands.arguments import as_typed
-from .commands.check import check
 from .commands.curvature import compare, curvature
 from .commands.evaluate import evaluate, refine, widen
 from .commands.exchange import export, import_checkpoints, import_landscape, log
@@ -27,7 +26,7 @@ from .commands.help import Command
 from .commands.measure import demo, devices, run
 from .commands.paths import align, barrier, connect
 from .commands.plot import plot
-from .commands.report import report
+from .commands.report import check, report
 from .commands.view import info, view, watch
 
 _EPILOG = (

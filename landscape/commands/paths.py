@@ -1,4 +1,4 @@
-"""The commands about two networks: ``barrier`` and ``connect``, what lies between them; ``align``, one order of units."""
+"""The commands about two networks: what lies between them (``barrier``, ``connect``), their units (``align``)."""
 
 from __future__ import annotations
 

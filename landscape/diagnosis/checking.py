@@ -12,13 +12,12 @@ from collectors.errors import CheckpointError, LandscapeError
 from collectors.networks.weight_space import WeightSpace, some_names
 from collectors.run_directory.directory import RunDirectory
 from collectors.summary.recorded_values import recorded_training
-from collectors.validation import check_instance
+from collectors.validation import wrong_type
 from collectors.weights.aligned import AlignedState, align
 from workers.errors import FrozenNetworkError, NondeterministicLossError, SamplesError
 from workers.evaluator import EvaluatorDescription
 from workers.measuring.checks import check_same_values
-from workers.pools.first_call import FirstCall
-from workers.pools.random_numbers import other_random_numbers
+from workers.pools.first_call import FirstCall, other_random_numbers
 
 from ..record.identity import identity_of
 from ..record.provenance import data_set_json
@@ -42,7 +41,8 @@ def check_run(run: RunDirectory, callback_fn: Callable[[], Any], chosen: Mapping
         chosen: ``CheckOptions``, all of them.
     """
     # What was passed wrongly is an error, and no finding.
-    check_instance("callback_fn", callback_fn, Callable, "a function without arguments")  # type: ignore[arg-type]
+    if not callable(callback_fn):
+        raise wrong_type("callback_fn", "a function without arguments", callback_fn)
     wanted = {
         "num_samples": run.settings.num_samples if chosen["num_samples"] is None else chosen["num_samples"],
         "buffers": measurement_options(chosen).buffers,

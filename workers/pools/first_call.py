@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
+
+import numpy as np
 
 from collectors.errors import LandscapeError
 from collectors.networks.readers import framework_of, without_average
@@ -15,6 +19,7 @@ from ..callback_fn import call_callback, space_of
 from ..errors import CallbackFunctionError, PoolError
 from ..evaluator import Evaluator
 from ..measurement_options import MeasurementOptions
+from ..samples.random_state import random_state_kept
 from .actors import ActorError, ActorTaskError
 from .crew_worker import ActorRecipe, CrewWorker, pickled_function, raise_failures
 from .devices import WorkerLayout, WorkerPlace, local_processes_suffice
@@ -132,3 +137,14 @@ def describe_without_gpus(callback_fn: Callable[[], Any]) -> WeightSpace:
         except ActorError as error:
             raise PoolError(f"the process in which callback_fn was called on a CPU died: {error}") from error
         return cast("WeightSpace", space)
+
+
+@contextlib.contextmanager
+def other_random_numbers(seed: int) -> Iterator[None]:
+    """Gives callback_fn other random numbers, as another worker would; afterwards the generators are as before."""
+    with random_state_kept():
+        random.seed(seed)
+        np.random.seed(seed)
+        if "torch" in sys.modules:
+            sys.modules["torch"].default_generator.manual_seed(seed)
+        yield

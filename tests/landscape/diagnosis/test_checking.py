@@ -15,7 +15,6 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
 from collectors import Model, SummaryCollector
 from landscape import SummaryLandscape
 from workers import FunctionEvaluator
-from workers.pools.random_numbers import other_random_numbers
 
 CLASSES, FEATURES, BATCH = 4, 12, 32
 
