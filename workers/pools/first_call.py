@@ -144,7 +144,7 @@ def other_random_numbers(seed: int) -> Iterator[None]:
     """Gives callback_fn other random numbers, as another worker would; afterwards the generators are as before."""
     with random_state_kept():
         random.seed(seed)
-        np.random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
         if "torch" in sys.modules:
             sys.modules["torch"].default_generator.manual_seed(seed)
         yield

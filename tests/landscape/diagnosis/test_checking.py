@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
 from collectors import Model, SummaryCollector
 from landscape import SummaryLandscape
 from workers import FunctionEvaluator
+from workers.pools.first_call import other_random_numbers
 
 CLASSES, FEATURES, BATCH = 4, 12, 32
 
