@@ -83,8 +83,10 @@ def steps_of(contents: RunContents, flags: Mapping[str, str]) -> list[tuple[str,
     # A name that moves a terminal's cursor is shown above, without what it does.
     files = [file for file in contents.files if file.typed.isprintable()]
     steps = [step for file in files for step in _continuing(file, contents, function, flags)]
+    asked = (contents.typed, "--function", function)
     if _lacks_landscapes(contents):
-        steps.append(("measure its landscapes", _typed("run", contents.typed, "--function", function)))
+        steps.append(("find out whether that is the loss that was trained", _typed("check", *asked)))
+        steps.append(("measure its landscapes", _typed("run", *asked)))
     shown = [file for file in files if file.is_measured]
     planes = [file for file in shown if file.word == "landscape"]
     steps += [("look at a landscape in the browser", _typed("view", file.typed)) for file in planes]
@@ -92,7 +94,9 @@ def steps_of(contents: RunContents, flags: Mapping[str, str]) -> list[tuple[str,
     steps += [("draw a picture", plot_command(file.typed)) for file in drawn]
     has_curvature = any(file.word == "curvature" for file in files)
     if planes and not has_curvature and contents.run.metadata.framework in _WITH_CURVATURE:
-        steps.append(("measure how sharp it is", _typed("curvature", contents.typed, "--function", function)))
+        steps.append(("measure how sharp it is", _typed("curvature", *asked)))
+    if len(contents.present) >= _FEWEST:
+        steps.append(("have it all in words, on one page", _typed("report", *asked)))
     return steps
 
 

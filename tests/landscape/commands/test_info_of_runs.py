@@ -70,7 +70,9 @@ def test_a_fresh_run_has_no_landscape_and_says_how_to_measure_one(folder):
     assert "5: epochs 0 to 4" in told.stdout
     assert "missing" not in told.stdout
     assert "TensorBoard" in told.stdout
-    assert commands_of(told) == [["landscape", "run", "run", "--function", "module:callback_fn"]]
+    assert commands_of(told) == [
+        ["landscape", name, "run", "--function", "module:callback_fn"] for name in ("check", "run", "report")
+    ]
     assert "module:callback_fn is your function" in told.stdout
 
 
@@ -83,8 +85,9 @@ def test_what_is_advised_for_a_measured_run_works(measured, tmp_path):
         ["view", "run/landscape_4_random.h5"],
         ["plot", "run/landscape_0-4_pca.h5"],
         ["curvature", "run"],
+        ["report", "run"],
     ]
-    assert advised[-1][3:] == ["--function", FUNCTION]
+    assert all(words[3:] == ["--function", FUNCTION] for words in advised[-2:])
     for words in advised[:3]:
         command(*words[1:], *(["--no-open"] if words[1] == "view" else []), folder=folder)
     assert (folder / "run/landscape_0-4_pca.png").exists()
