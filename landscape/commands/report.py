@@ -47,6 +47,7 @@ def check(
     "function", "recipe", "device_ids", "num_samples", "budget", "output", "name", "as_json", "overwrite",
     *WORKER_OPTIONS, "seed", "samples", "seed_each_point", "progress", "plan", "sample_memory", "dry_run",
     kind=ReportOptions,
+    table={"name": replace(OPTIONS["name"], help='Beginning of the file names, instead of "report".')},
     called={"summary_dir": "RUN_DIRECTORY", "name=": "--name"},
 )  # fmt: skip
 def report(

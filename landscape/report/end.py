@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,159 +13,203 @@ from ..curvature.data import CurvatureData
 from ..drawing.texts import unit_of
 from ..grid.data import LandscapeData
 from .path import difference_of_loss
-from .statement import BY_RESIDUAL, Answer, Evidence, Number, Statement, percent, plus_minus
+from .statement import BY_RESIDUAL, Answer, Evidence, Number, Statement, percent, plus_minus, too_few
 
 END, SHARPNESS = "end", "sharpness"
-FEWEST = 30
-"""Samples, with fewer of which nothing is said about the sign of a curvature: an interval needs about so many."""
 SHARE = 0.01
-"""Of the loss: what one step must gain at least for the loss to be still falling; of the largest eigenvalue: below this
-an eigenvalue counts as flat."""
+"""Of the range of the path's losses: less counts as no change. Of the largest eigenvalue: less counts as flat."""
 # A line's second difference and the eigenvalue must agree so well, or the loss is no parabola that far.
-_AGREEMENT = 0.5
-_LITTLE = f"{100 * SHARE:g} % of the largest eigenvalue"
-_FELL = f"still falling: over the last quarter of the path the loss fell by more than {100 * SHARE:g} %"
+_AGREEMENT = 0.2
 _QUESTION = "Is the end a minimum, a saddle, or is the loss still falling?"
+_OF_RANGE = f"{100 * SHARE:g} % of the range of the losses on the path"
+_LITTLE = f"{100 * SHARE:g} % of the largest eigenvalue"
+
+
+@dataclass(frozen=True)
+class _Bend:
+    """How the loss bends along the lowest eigenvector, on one data set."""
+
+    name: str
+    number: Number
+    few: str  # why its interval is not to be trusted
+
+    @property
+    def is_sure(self) -> bool:
+        return not self.few and (self.number.low > 0 or self.number.high < 0)
 
 
 def answer_end(
-    curvature: CurvatureData | None, path: LandscapeData, bottom: LandscapeData | None, missing: str = ""
+    curvature: CurvatureData | None,
+    path: LandscapeData | None,
+    bottom: LandscapeData | None,
+    missing: str = "",
+    without_bottom: str = "",
 ) -> Answer:
     """Answers from the curvature at the end, the path, and three points along the lowest eigenvector.
 
     Args:
         curvature: with one row, its columns the largest eigenvalue first and the lowest one last; None if not measured.
-        path: the landscape with the run's checkpoints.
+        path: the landscape with the run's checkpoints; None if not measured.
         bottom: the line along the lowest eigenvector, with the loss of each sample; None if not measured.
         missing: why there is no curvature.
+        without_bottom: why there is no such line.
     """
-    trend = _trend(path)
-    fell = any(_gains(statement.number, path, curvature) for statement in trend)
+    trend = None if path is None else _trend(path)
+    falls = trend is not None and _falls(trend.number, path)
+    statements = [] if trend is None else [trend]
     if curvature is None or not np.isfinite(curvature.eigenvalues).all() or not math.isfinite(curvature.loss[0]):
         reason = missing or "the curvature at the end is not finite"
-        verdict = _FELL if fell else f"not known: {reason}"
-        return Answer(END, _QUESTION, verdict, known=fell, statements=tuple(trend))
+        verdict = _falling(trend) if falls else f"not known: {reason}"
+        return Answer(END, _QUESTION, verdict, known=falls, statements=tuple(statements))
     evidence = Evidence.of_curvature(curvature)
-    step, lowest = _one_step(evidence), _lowest(evidence)
-    along = _along(bottom, lowest)
-    statements = (
-        Statement(
-            f"The gradient of the loss has the length {curvature.gradient_norm[0]:.3g}: if the loss is a parabola, one "
-            f"step of gradient descent, with the rate 1 / (largest eigenvalue), lowers it by {percent(step)}.",
-            step,
-            SHARPNESS,
-        ),
-        *trend,
-        Statement(
-            f"The lowest eigenvalue of the Hessian is {plus_minus(lowest)}; the largest one is "
-            f"{curvature.eigenvalues[0, 0]:.4g}.",
-            lowest,
-            SHARPNESS,
-        ),
-        *along,
-    )
-    verdict, known = _verdict(curvature, step, lowest, [item.number for item in along], fell=fell)
-    return Answer(END, _QUESTION, verdict, known=known, statements=statements)
+    largest, lowest = eigenvalue(evidence, 0), eigenvalue(evidence, -1)
+    bends = [] if bottom is None else _bends(bottom)
+    if largest.low > 0:
+        statements.append(_one_step(evidence, curvature))
+    text = f"The lowest eigenvalue of the Hessian is {plus_minus(lowest)}; the largest one is {largest.value:.4g}."
+    statements += [Statement(text, lowest, SHARPNESS), *_along(bends)]
+    verdict, known = _falling(trend), True
+    if not falls:
+        verdict, known = _stationary(curvature, path, trend, (largest, lowest), bends, without_bottom)
+    return Answer(END, _QUESTION, verdict, known=known, statements=tuple(statements))
 
 
-def _verdict(
-    curvature: CurvatureData, step: Number, lowest: Number, along: Sequence[Number], *, fell: bool
+def eigenvalue(evidence: Evidence, place: int, row: int = 0) -> Number:
+    """Returns an eigenvalue of a curvature with its residual."""
+    value, residual = f"values[{row}, {place}]", f"residuals[{row}, {place}]"
+    places = {"values": "eigenvalues", "residuals": "residuals"}
+    return evidence.number(value, f"{value} - {residual}", f"{value} + {residual}", kind=BY_RESIDUAL, **places)
+
+
+def _stationary(
+    curvature: CurvatureData,
+    path: LandscapeData | None,
+    trend: Statement | None,
+    ends: tuple[Number, Number],
+    bends: Sequence[_Bend],
+    without_bottom: str,
 ) -> tuple[str, bool]:
-    largest = float(curvature.eigenvalues[0, 0])
-    if step.low > SHARE:
-        return f"still falling: a step of gradient descent would lower the loss by {percent(step)}", True
-    if fell:
-        return _FELL, True
-    if not step.high <= SHARE:
-        return "not known: the largest eigenvalue is too uncertain to say what a step would gain", False
-    few = curvature.attributes.get("num_samples")
-    if few is not None and few < FEWEST:
-        return f"not known: {few} samples are too few, at least {FEWEST} are needed", False
-    undecided = [number for number in along[:1] if not (number.low > 0 or number.high < 0)]
-    if lowest.high < -SHARE * largest:
-        if undecided:
-            return "not known: the direction that bends down may be chance, with so few samples", False
-        return "a saddle: the loss bends down in at least one direction", True
-    if lowest.low > SHARE * largest:
-        if undecided:
-            return "not known: the lowest curvature may be chance, with so few samples", False
-        return "a minimum: the loss bends up in every direction", True
-    if lowest.low > -SHARE * largest and lowest.high < SHARE * largest:
-        return f"a minimum, flat in some directions: in none does the loss bend down by more than {_LITTLE}", True
-    return "not known: the lowest eigenvalue is too uncertain to have a sign", False
+    """Returns the answer where the loss does not surely fall, and whether it is one."""
+    largest, lowest = ends
+    scale = math.nan if path is None else _range(path)
+    if not math.isfinite(scale):
+        return "not known: the losses on the path do not differ, or were not measured", False
+    # A parabola that bends up in every direction falls by no more than this; of another one, a step tells the least.
+    little = SHARE * max(abs(largest.value), abs(lowest.value))
+    slowest = lowest.low if lowest.low > little else largest.value
+    gain = float(curvature.gradient_norm[0]) ** 2 / (2 * slowest) if largest.low > 0 else 0.0
+    if not gain <= SHARE * scale:
+        is_rising = trend is not None and trend.number.low > 0
+        moves = (
+            "the loss rises" if is_rising else "it is not sure that the loss falls: training or samples may be noisy"
+        )
+        return f"not known: the gradient is not zero there, and {moves}", False
+    if not bends:
+        reason = without_bottom or "the loss of each sample is not known, so that the curvature has no interval"
+        return f"not known: {reason}", False
+    main = bends[0]
+    if main.few:
+        return f"not known: {main.few}", False
+    if not abs(main.number.value - lowest.value) <= _AGREEMENT * abs(lowest.value) + little:
+        return "not known: the loss is no parabola as far as it was measured, and its curvature has no interval", False
+    here = f"on these {main.name}"
+    if lowest.low > -little and lowest.high < little:
+        if -little < main.number.low and main.number.high < little:
+            return f"flat {here}: in its lowest direction the loss bends by less than {_LITTLE}", True
+        return "not known: the lowest curvature may be chance, with so few samples", False
+    if not (lowest.low > little or lowest.high < -little):
+        return "not known: the lowest eigenvalue is too uncertain to have a sign", False
+    if not main.is_sure:
+        return "not known: the lowest curvature may be chance, with so few samples", False
+    if lowest.value > 0:
+        kind = f"a minimum {here}: the loss bends up in every direction"
+    elif largest.high < 0:
+        kind = f"a maximum {here}: the loss bends down in every direction"
+    else:
+        kind = f"a saddle {here}: the loss bends down in at least one direction"
+    others = [bend for bend in bends[1:] if not bend.is_sure or (bend.number.value > 0) != (lowest.value > 0)]
+    if others:
+        return f"not known: {kind}, but the {others[0].name} do not confirm it", False
+    alone = "" if len(bends) > 1 else "; whether on others too, a second data set would tell"
+    return kind + alone, True
 
 
-def _trend(path: LandscapeData) -> list[Statement]:
-    """Returns how the loss changed over the last quarter of the path."""
+def _trend(path: LandscapeData) -> Statement | None:
+    """Returns how the loss changed over the last quarter of the path, by the numbers of its checkpoints."""
     found, unit = path.checkpoints, unit_of(path)
     if found is None or not found.paths:
-        return []
-    last, before = _last_quarter(found.paths[0])
+        return None
+    rows: NDArray[np.int64] = found.paths[0]
+    numbers = found.number[rows]
+    quarter = numbers[-1] - (numbers[-1] - numbers[0]) / 4
+    last, before = int(rows[-1]), int(rows[np.argmin(np.abs(numbers[:-1] - quarter))])
     if not np.isfinite(found.metrics["loss"][[last, before]]).all():
-        return []
+        return None
     number = difference_of_loss(Evidence.of_landscape(path), last, before)
     text = (
         f"From {unit} {found.number[before]} to {unit} {found.number[last]} the loss changed by {plus_minus(number)}."
     )
-    return [Statement(text, number, "path")]
+    return Statement(text, number, "path")
 
 
-def _gains(change: Number, path: LandscapeData, curvature: CurvatureData | None) -> bool:
-    """Returns whether the loss surely fell by more than its share, and whether the gradient lets it go on."""
+def _range(path: LandscapeData) -> float:
+    """Returns the range of the losses of a path; NaN where they do not differ."""
     found = path.checkpoints
-    if found is None or not change.low_formula:
-        return False
-    last, before = _last_quarter(found.paths[0])
-    least = SHARE * abs(float(found.metrics["loss"][last]))
-    # As far again as in the last quarter, the loss cannot fall by more than the gradient times that distance, except
-    # where it bends down. A valley may be so flat that one step gains little and many gain much.
-    slope = math.nan if curvature is None else float(curvature.gradient_norm[0])
-    return change.high < -least and not slope * float(found.norm[before]) < least
+    losses = np.zeros(0) if found is None or not found.paths else found.metrics["loss"][found.paths[0]]
+    losses = losses[np.isfinite(losses)]
+    return float(np.ptp(losses)) or math.nan if len(losses) else math.nan
 
 
-def _last_quarter(rows: NDArray[np.int64]) -> tuple[int, int]:
-    """Returns the rows of the last checkpoint, and of the one with which the last quarter of the path begins."""
-    return int(rows[-1]), int(rows[min(3 * (len(rows) - 1) // 4, len(rows) - 2)])
+def _falls(change: Number, path: LandscapeData | None) -> bool:
+    """Returns whether the loss surely fell by more than counts as no change."""
+    return path is not None and change.high < -SHARE * _range(path)
 
 
-def _one_step(evidence: Evidence) -> Number:
+def _falling(trend: Statement | None) -> str:
+    change = "" if trend is None else f", by {plus_minus(trend.number)}"
+    return f"still falling: over the last quarter of the path the loss changed{change}, more than {_OF_RANGE}"
+
+
+def _one_step(evidence: Evidence, curvature: CurvatureData) -> Statement:
     """Returns by which share of the loss a step of the rate 1 / (largest eigenvalue) lowers it, for a parabola."""
-
-    def share(largest: str) -> str:
-        return f"norm[0] ** 2 / (2 * ({largest})) / abs(loss[0])"
-
-    value, residual = "values[0, 0]", "residuals[0, 0]"
-    return evidence.number(
-        share(value), share(f"{value} + {residual}"), share(f"maximum({value} - {residual}, 0)"), kind=BY_RESIDUAL,
-        norm="gradient_norm", values="eigenvalues", residuals="residuals", loss="loss",
-    )  # fmt: skip
-
-
-def _lowest(evidence: Evidence) -> Number:
-    value, residual = "values[0, -1]", "residuals[0, -1]"
-    return evidence.number(
-        value, f"{value} - {residual}", f"{value} + {residual}", kind=BY_RESIDUAL, values="eigenvalues",
-        residuals="residuals",
-    )  # fmt: skip
+    formula = "norm[0] ** 2 / (2 * values[0, 0]) / abs(loss[0])"
+    places = {"norm": "gradient_norm", "values": "eigenvalues", "loss": "loss"}
+    number = evidence.number(formula, kind="on these samples, if the loss is a parabola", **places)
+    length = f"The gradient of the loss has the length {curvature.gradient_norm[0]:.3g}"
+    if not math.isfinite(number.value):
+        return Statement(f"{length}.", evidence.exact("norm[0]", norm="gradient_norm"), SHARPNESS)
+    text = (
+        f"{length}: if the loss is a parabola, one step of gradient descent with the rate 1 / (largest eigenvalue) "
+        f"lowers it by {percent(number)}, on these samples."
+    )
+    return Statement(text, number, SHARPNESS)
 
 
-def _along(bottom: LandscapeData | None, lowest: Number) -> list[Statement]:
-    """Returns how the losses of each data set's samples bend along the lowest eigenvector, three points of a line."""
-    if bottom is None or not np.isfinite(bottom.loss).all():
+def _bends(bottom: LandscapeData) -> list[_Bend]:
+    """Returns how the losses of each data set's samples bend along a line of three points."""
+    if not np.isfinite(bottom.loss).all():
         return []
-    evidence, statements = Evidence.of_landscape(bottom), []
-    for name, kept in bottom.kept_samples.items():
-        bend = "(loss[0] - 2 * loss[1] + loss[2]) / x[2] ** 2"
-        if kept.weights is not None:
-            continue
+    evidence, bends = Evidence.of_landscape(bottom), []
+    for place, (name, kept) in enumerate(bottom.kept_samples.items()):
+        bend, places = "(loss[0] - 2 * loss[1] + loss[2]) / x[2] ** 2", {"loss": f"samples/{name}/loss", "x": "x"}
         samples = replace(evidence, samples={"": kept.count})
-        number = samples.mean(
-            f"({bend}).mean()", f"({bend}).std(ddof=1) / sqrt({kept.count})", loss=f"samples/{name}/loss", x="x"
-        )
-        main = name == next(iter(bottom.kept_samples))
-        if main and not abs(number.value - lowest.value) <= _AGREEMENT * abs(lowest.value):
-            return []
-        which = "these" if main else f"the {name} set's"
-        text = f"Along its eigenvector, the losses of {which} {kept.count:,} samples bend by {plus_minus(number)}"
-        statements.append(Statement(f"{text}{'' if main else '; it was not searched on them'}.", number))
+        if kept.weights is None:
+            number = samples.mean(f"({bend}).mean()", f"({bend}).std(ddof=1) / sqrt({kept.count})", **places)
+        else:
+            mean = f"(({bend}) * weight).sum() / weight.sum()"
+            spread = f"((({bend} - {mean}) * weight) ** 2).sum()"
+            error = f"sqrt({spread} * {kept.count} / {kept.count - 1 or 1}) / weight.sum()"
+            number = samples.mean(mean, error, **places, weight=f"samples/{name}/weight")
+        losses = kept.losses().astype(np.float64)
+        words = f"{kept.count:,} samples" + (f" of {name}" if place else "")
+        bends.append(_Bend(words, number, too_few(losses[0] - 2 * losses[1] + losses[2])))
+    return bends
+
+
+def _along(bends: Sequence[_Bend]) -> list[Statement]:
+    statements = []
+    for place, bend in enumerate(bends):
+        which = f"the {bend.name}" if place else f"these {bend.name}"
+        text = f"Along its eigenvector, the losses of {which} bend by {plus_minus(bend.number)}"
+        statements.append(Statement(f"{text}{'; it was not searched on them' if place else ''}.", bend.number))
     return statements

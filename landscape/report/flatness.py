@@ -10,8 +10,8 @@ import numpy as np
 
 from ..curvature.data import CurvatureData
 from ..grid.data import LandscapeData
-from .end import SHARPNESS
-from .statement import BY_RESIDUAL, Answer, Evidence, Number, Statement, plus_minus
+from .end import SHARPNESS, eigenvalue
+from .statement import Answer, Evidence, Number, Statement, plus_minus
 
 FLATNESS, AROUND, ALONG = "flatness", "around", "along"
 RADIUS = 0.5
@@ -20,37 +20,35 @@ _QUESTION = "How flat is the end?"
 
 
 def answer_flatness(
-    curvature: CurvatureData | None, along: CurvatureData | None, around: LandscapeData, missing: str = ""
+    curvature: CurvatureData | None, along: CurvatureData | None, around: LandscapeData | None, missing: str = ""
 ) -> Answer:
     """Answers from the curvature at the end and at some checkpoints, and from a plane of random directions.
 
     Args:
         curvature: with one row, the largest eigenvalue first; None if not measured.
         along: with a row for each checkpoint; None if not measured.
-        around: the plane of random directions around the end.
+        around: the plane of random directions around the end; None if not measured.
         missing: why there is no curvature.
     """
     statements, verdicts = [], []
     if curvature is not None and np.isfinite(curvature.eigenvalues[0, 0]):
         evidence = Evidence.of_curvature(curvature)
-        largest = evidence.number(
-            "values[0, 0]", "values[0, 0] - residuals[0, 0]", "values[0, 0] + residuals[0, 0]", kind=BY_RESIDUAL,
-            values="eigenvalues", residuals="residuals",
-        )  # fmt: skip
+        largest = eigenvalue(evidence, 0)
         text = f"In the sharpest direction the loss bends by {plus_minus(largest)}, the largest eigenvalue."
         statements.append(Statement(text, largest, SHARPNESS))
         statements += [*_mean_curvature(curvature, evidence), *_edge(curvature, evidence)]
         verdicts.append(f"the largest eigenvalue is {largest.value:.3g}")
     statements += _over_the_run(along)
-    ring = _ring(around)
-    if ring is not None:
-        how = around.attributes.get("normalization")
+    ring = None if around is None else _ring(around)
+    if around is not None and ring is not None:
+        how, distance = around.attributes.get("normalization"), RADIUS * float(around.directions.norms.mean())
+        change = f"{ring.value:.3g} on average ({ring.low:.3g} to {ring.high:.3g} over its directions)"
         text = (
-            f"At {RADIUS:g} of the length of a random direction ({how}-normalized) the loss is higher than at the end "
-            f"by {ring.value:.3g} on average, and by {ring.low:.3g} to {ring.high:.3g} in the directions of this plane."
+            f"On the plane of two random directions ({how}-normalized), at the distance {distance:.3g} from the end, "
+            f"half the length of a direction, the loss differs from that of the end by {change}."
         )
         statements.append(Statement(text, ring, AROUND))
-        verdicts.append(f"around it the loss rises by {ring.value:.3g} ({ring.low:.3g} to {ring.high:.3g})")
+        verdicts.append(f"at the distance {distance:.3g} around it the loss differs by {change}")
     reason = missing or "nothing finite was measured around the end"
     verdict = "; ".join(verdicts) if verdicts else f"not known: {reason}"
     return Answer(FLATNESS, _QUESTION, verdict, known=bool(verdicts), statements=tuple(statements))
@@ -83,7 +81,7 @@ def _edge(curvature: CurvatureData, evidence: Evidence) -> list[Statement]:
 
     value, residual = "values[0, 0]", "residuals[0, 0]"
     number = evidence.number(
-        share(value), share(f"{value} - {residual}"), share(f"{value} + {residual}"), kind=BY_RESIDUAL,
+        share(value), share(f"{value} - {residual}"), share(f"{value} + {residual}"), kind="from its residual",
         values="eigenvalues", residuals="residuals",
     )  # fmt: skip
     text = (
@@ -101,18 +99,21 @@ def _over_the_run(along: CurvatureData | None) -> list[Statement]:
         return []
     evidence, unit = Evidence.of_curvature(along), along.attributes["unit"]
     last, top = int(rows[-1]), int(rows[np.argmax(along.eigenvalues[rows, 0])])
-    ratio, ends = f"values[{last}, 0] / values[{top}, 0]", []
+    if top == last or along.eigenvalues[top, 0] <= 0:
+        number = eigenvalue(evidence, 0, last)
+        text = (
+            f"Of {len(rows)} checkpoints none is sharper than the last one, {unit} {along.number[last]}, with a "
+            f"largest eigenvalue of {plus_minus(number)}."
+        )
+        return [Statement(text, number, ALONG)]
+    ends = []
     for sign, opposite in ("-+", "+-"):
         numerator = f"values[{last}, 0] {sign} residuals[{last}, 0]"
         ends.append(f"({numerator}) / (values[{top}, 0] {opposite} residuals[{top}, 0])")
-    number = evidence.number(ratio, *ends, kind=BY_RESIDUAL, values="eigenvalues", residuals="residuals")
-    if not number.high < 1:
-        number = evidence.exact(f"values[{last}, 0]", values="eigenvalues")
-        text = (
-            f"Of {len(rows)} checkpoints none is sharper than the last one, {unit} {along.number[last]}, with a "
-            f"largest eigenvalue of {number.value:.4g}."
-        )
-        return [Statement(text, number, ALONG)]
+    number = evidence.number(
+        f"values[{last}, 0] / values[{top}, 0]", *ends, kind="from the residuals of both", values="eigenvalues",
+        residuals="residuals",
+    )  # fmt: skip
     text = (
         f"Of {len(rows)} checkpoints, {unit} {along.number[top]} is the sharpest, with a largest eigenvalue of "
         f"{along.eigenvalues[top, 0]:.4g}; that of the last one is {plus_minus(number)} of it."
@@ -121,7 +122,7 @@ def _over_the_run(along: CurvatureData | None) -> list[Statement]:
 
 
 def _ring(around: LandscapeData) -> Number | None:
-    """Returns how far the loss rises on a ring around the end: the mean, the least and the most."""
+    """Returns how far the loss differs on a ring around the end: the mean, the least and the most."""
     x, y = around.x, around.y
     if y is None or not np.isfinite(around.origin.metrics["loss"]):
         return None
@@ -130,9 +131,12 @@ def _ring(around: LandscapeData) -> Number | None:
     across, along = "x[None, :]", "y[:, None]"
     length = f"sqrt({across} ** 2 + {along} ** 2 + 2 * cosine * {across} * {along})"
     inside = f"abs({length} - {RADIUS:g}) <= {width:.10g}"
-    rise = f"(loss - end)[{inside}]"
+    # Points of a grid are not all on the ring; near a stationary point the loss differs by the square of the distance.
+    scaling = f"({RADIUS:g} / maximum({length}, {width:.10g})) ** 2"
+    rise = f"((loss - end) * {scaling})[{inside}]"
     number: Number = evidence.number(
-        f"nanmean({rise})", f"nanmin({rise})", f"nanmax({rise})", kind="range over the directions of this plane",
-        x="x", y="y", loss="loss", end="origin/loss", cosine="directions/cosine",
+        f"nanmean({rise})", f"nanmin({rise})", f"nanmax({rise})",
+        kind="the least and the most over directions, scaled to the radius by its square", x="x", y="y", loss="loss",
+        end="origin/loss", cosine="directions/cosine",
     )  # fmt: skip
     return number if math.isfinite(number.value) else None

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from workers.metric_names import name_in_set, other_datasets
 
 from ..drawing.texts import main_dataset, unit_of
 from ..grid.data import LandscapeData
-from .statement import Answer, Evidence, Number, Statement, plus_minus
+from .statement import FEWEST, Answer, Evidence, Number, Statement, plus_minus, too_few
 
 GAP = "gap"
 _QUESTION = "How large is the gap between training and test?"
 
 
-def answer_gap(landscape: LandscapeData) -> Answer:
-    """Answers from the losses of a run's checkpoints on every data set."""
-    found, names = landscape.checkpoints, tuple(other_datasets(landscape.metrics))
-    if found is None or not found.paths or not names:
-        return Answer(GAP, _QUESTION, "not known: callback_fn returns one data set", known=False)
+def answer_gap(landscape: LandscapeData | None, end: LandscapeData | None = None) -> Answer:
+    """Answers from the losses of a run's checkpoints on every data set.
+
+    Args:
+        landscape: with the checkpoints; None if not measured.
+        end: a line through the end, in its middle, with the loss of each sample; None if not measured.
+    """
+    found = None if landscape is None else landscape.checkpoints
+    names = () if landscape is None else tuple(other_datasets(landscape.metrics))
+    if landscape is None or found is None or not found.paths or not names:
+        reason = "callback_fn returns one data set" if landscape is not None else "the path was not measured"
+        return Answer(GAP, _QUESTION, f"not known: {reason}", known=False)
     evidence, rows = Evidence.of_landscape(landscape, names), found.paths[0]
     main, unit, last = main_dataset(landscape), unit_of(landscape), int(rows[-1])
     statements, verdicts, known = [], [], False
@@ -27,46 +37,76 @@ def answer_gap(landscape: LandscapeData) -> Answer:
         if not np.isfinite([found.metrics[loss][last], found.metrics["loss"][last]]).all():
             verdicts.append(f"not known for {name}: its loss at the end is not finite")
             continue
-        gap = _difference(evidence, (loss, last), ("loss", last), name, "")
+        gap = _difference(evidence, [(name, last, 1), ("", last, -1)])
         text = (
             f"At {unit} {found.number[last]} the loss on {name}, {found.metrics[loss][last]:.4g}, less that on "
             f"{main or 'the training samples'}, {found.metrics['loss'][last]:.4g}, is {plus_minus(gap)}."
         )
-        statements += [Statement(text, gap, GAP), *_since_the_lowest(evidence, landscape, name)]
-        sure = gap.low > 0 or gap.high < 0
-        known |= sure
-        word = "higher" if gap.value > 0 else "lower"
-        whole = f"the loss on {name} is {abs(gap.value):.3g} {word} than on {main or 'the training samples'}"
-        verdicts.append(whole if sure else f"not known on {name}: the interval of the difference holds 0")
+        since, risen = _since_the_lowest(evidence, landscape, name)
+        statements += [Statement(text, gap, GAP), *since]
+        few = _too_few(evidence, end, name, main)
+        if math.isnan(gap.low):
+            verdicts.append(f"not known on {name}: {gap.kind}")
+        elif few:
+            verdicts.append(f"not known on {name}: {few}")
+        elif gap.low <= 0 <= gap.high:
+            verdicts.append(f"not known on {name}: the interval of the difference holds 0")
+        else:
+            word = "higher" if gap.value > 0 else "lower"
+            whole = f"the loss on {name} is {abs(gap.value):.3g} {word} than on {main or 'the training samples'}"
+            verdicts.append(whole + (", and has risen while the other has not: it has overfitted" if risen else ""))
+            known = True
     return Answer(GAP, _QUESTION, "; ".join(verdicts), known=known, statements=tuple(statements))
 
 
-def _since_the_lowest(evidence: Evidence, landscape: LandscapeData, name: str) -> list[Statement]:
-    """Returns how the loss on a data set changed since it was lowest."""
+def _too_few(evidence: Evidence, end: LandscapeData | None, name: str, main: str) -> str:
+    """Returns why the interval of a gap is not to be trusted."""
+    kept = {} if end is None else end.kept_samples
+    for one in (name, main):
+        losses = kept[one or next(iter(kept))].at(1).astype(np.float64) if kept else None
+        if losses is not None and np.isfinite(losses).all() and (few := too_few(losses)):
+            return few
+        count = evidence.samples.get("" if one == main else one)
+        if losses is None and count is not None and count < FEWEST:
+            return f"{count} samples are too few, at least {FEWEST} are needed"
+    return ""
+
+
+def _since_the_lowest(evidence: Evidence, landscape: LandscapeData, name: str) -> tuple[list[Statement], bool]:
+    """Returns how the loss on a data set changed since it was lowest, and whether it rose more than the main one."""
     found, loss, unit = landscape.checkpoints, name_in_set("loss", name), unit_of(landscape)
     if found is None:
-        return []
+        return [], False
     rows = found.paths[0][np.isfinite(found.metrics[loss][found.paths[0]])]
     last, lowest = int(rows[-1]), int(rows[np.argmin(found.metrics[loss][rows])])
     if last == lowest:
         number = evidence.exact(f"losses[{last}]", losses=f"checkpoints/{loss}")
-        return [Statement(f"On {name} no checkpoint is lower than the last one, with {number.value:.4g}.", number, GAP)]
-    number = _difference(evidence, (loss, last), (loss, lowest), name, name)
-    sure = ": it has overfitted" if number.low > 0 else ", which these samples cannot tell from none"
+        text = f"On {name} no checkpoint is lower than the last one, with {number.value:.4g}."
+        return [Statement(text, number, GAP)], False
+    change = _difference(evidence, [(name, last, 1), (name, lowest, -1)])
+    # By chance the lowest of many checkpoints is low; then that on the other samples has moved with it.
+    parts = [(name, last, 1), (name, lowest, -1), ("", last, -1), ("", lowest, 1)]
+    beyond = _difference(evidence, parts)
+    main = main_dataset(landscape) or "the training samples"
     text = (
         f"On {name} the loss was lowest at {unit} {found.number[lowest]}, {found.metrics[loss][lowest]:.4g}; it has "
-        f"changed by {plus_minus(number)} since{sure}."
+        f"changed by {plus_minus(change)} since."
     )
-    return [Statement(text, number, GAP)]
+    more = f"That is {plus_minus(beyond)} more than the change on {main}."
+    return [Statement(text, change, GAP), Statement(more, beyond, GAP)], change.low > 0 and beyond.low > 0
 
 
-def _difference(evidence: Evidence, first: tuple[str, int], second: tuple[str, int], one: str, other: str) -> Number:
-    """Returns one loss of a checkpoint less another, of the data sets ``one`` and ``other``."""
-    places = {"first": f"checkpoints/{first[0]}", "second": f"checkpoints/{second[0]}"}
-    formula = f"first[{first[1]}] - second[{second[1]}]"
-    errors = {name: place.replace("/loss", "/loss_stderr") for name, place in places.items()}
+def _difference(evidence: Evidence, parts: Sequence[tuple[str, int, int]]) -> Number:
+    """Returns a sum of losses of checkpoints; a part is a data set, "" for the main one, a row and a sign."""
+    sets = list(dict.fromkeys(name for name, *_ in parts))
+    places = {
+        f"loss_{place}": f"checkpoints/{name_in_set('loss', name) if name else 'loss'}"
+        for place, name in enumerate(sets)
+    }
+    signed = (f"{'-' if sign < 0 else '+'} loss_{sets.index(name)}[{row}]" for name, row, sign in parts)
+    formula = " ".join(signed).removeprefix("+ ")
+    errors = {f"{key}_stderr": place.replace("/loss", "/loss_stderr") for key, place in places.items()}
     if not set(errors.values()) <= evidence.arrays.keys():
         return evidence.number(formula, kind="the losses have no standard error", **places)
-    error = f"hypot(first_stderr[{first[1]}], second_stderr[{second[1]}])"
-    spoken = {f"{name}_stderr": place for name, place in errors.items()}
-    return evidence.mean(formula, error, one, other, **places, **spoken)
+    squares = " + ".join(f"loss_{sets.index(name)}_stderr[{row}] ** 2" for name, row, _ in parts)
+    return evidence.mean(formula, f"sqrt({squares})", *sets, **places, **errors)

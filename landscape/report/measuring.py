@@ -9,14 +9,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath
 from collectors.run_directory.directory import RunDirectory
+from collectors.weights.safetensors_file import StateReader
 from workers.errors import CurvatureError, SampleLossesError
 
 from ..comparison.comparison import Comparison
 from ..comparison.measuring import compare_recipes
+from ..comparison.networks import find_recipes
 from ..curvature.curvature import Curvature
-from ..errors import error_message
+from ..errors import PlaneError, error_message
 from ..grid.measuring import Grid, measure_plane
 from ..landscape import Landscape
 from ..planes.axis_curvature import BOTTOM
@@ -27,8 +30,9 @@ from ..record.workers import given_plan
 _CHECKPOINTS = 5
 """At how many checkpoints the sharpness along the run is measured."""
 _PROBES = 20
-_RISE = 0.01  # of the loss, to either side along the lowest eigenvector
+_RISE = 1e-3  # of the loss, to either side along the lowest eigenvector
 DEFAULT_STEM = "report"
+LATE = "the budget ended before it was measured"
 
 
 class MeasuresRun(Protocol):
@@ -48,8 +52,8 @@ class Findings:
     """What was measured.
 
     Attributes:
-        path: the plane of the run's principal directions.
-        around: a plane of random directions around its end.
+        path: the plane of the run's principal directions; None if not measured.
+        around: a plane of random directions around its end; None if not measured.
         curvature: at the end: the two largest eigenvalues and the lowest one; None if not measured.
         along: the largest eigenvalue at some checkpoints; None if not measured.
         bottom: three points along the lowest eigenvector, with the loss of each sample; None if not measured.
@@ -57,8 +61,8 @@ class Findings:
         missing: why something is None, by its name.
     """
 
-    path: Landscape
-    around: Landscape
+    path: Landscape | None
+    around: Landscape | None
     curvature: Curvature | None
     along: Curvature | None
     bottom: Landscape | None
@@ -79,7 +83,7 @@ class ReportMeasuring:
 
     def __post_init__(self) -> None:
         self.clock, self.stem = Run.checked(self.chosen), self.chosen["name"] or DEFAULT_STEM
-        self.numbers = self.run.present(tuple(sorted(self.run.metadata.files)))
+        self.numbers = self._finite(self.run.present(tuple(sorted(self.run.metadata.files))))
         own = self.chosen["num_samples"]
         self.samples = self.run.settings.num_samples if own is None else own
         apart = ("num_samples", "device_ids", "name", "budget")
@@ -89,24 +93,60 @@ class ReportMeasuring:
         """Returns what was measured, or what the budget allowed; None after a dry run.
 
         Raises:
-            LandscapeError: the planes, or a comparison, cannot be measured. Curvature may be missing.
+            LandscapeError: no plane can be measured; or callback_fn and the run do not fit together.
         """
-        landscapes = self._planes()
+        if recipes is not None:
+            find_recipes(recipes)  # a mistake there shows before anything is measured
+        path, around = self._planes()
         curvature = self._curvature("end", self.numbers[-1:], top=2, bottom=1, trace_probes=_PROBES, keep_vectors=True)
         spread = {self.numbers[round(place)] for place in np.linspace(0, len(self.numbers) - 1, _CHECKPOINTS)}
         along = self._curvature("along", sorted(spread), top=1) if "end" not in self.missing else None
         if self.chosen["dry_run"]:
             return None
-        path, around = landscapes
         bottom = None if curvature is None else self._bottom(curvature)
         comparison = None if recipes is None else self._comparison(recipes)
         return Findings(path, around, curvature, along, bottom, comparison, self.missing)
 
-    def _planes(self) -> list[Landscape]:
+    def _finite(self, numbers: list[int]) -> list[int]:
+        """Returns the checkpoints up to the last one whose weights are finite."""
+        kept = list(numbers)
+        while len(kept) > 1 and not _is_finite(self.run.checkpoint(kept[-1])):
+            kept.pop()
+        if len(kept) < len(numbers):
+            unit = self.run.settings.unit
+            later = (
+                f"{unit}s {kept[-1] + 1} to {numbers[-1]}" if numbers[-1] > kept[-1] + 1 else f"{unit} {numbers[-1]}"
+            )
+            self.missing["diverged"] = f"the weights of {later} are not finite, so {unit} {kept[-1]} counts as the end"
+        return kept
+
+    def _planes(self) -> tuple[Landscape | None, Landscape | None]:
+        """Measures both planes on the same workers; where one cannot be, the other one alone."""
+        budget = self._left(0.5)
+        try:
+            found = self._landscapes(budget, train=True, result=True)
+            return (found[0], found[1]) if found else (None, None)
+        except PlaneError:
+            path = self._plane("path", budget, train=True, result=False)
+        around = self._plane("around", budget, train=False, result=True)
+        if around is None:
+            around = self._plane("around", budget, train=False, result=True, perturb_one_dimensional=True)
+        return path, around
+
+    def _plane(self, name: str, budget: float | None, **options: Any) -> Landscape | None:
+        try:
+            found = self._landscapes(budget, **options)
+        except PlaneError as error:
+            self.missing[name] = error_message(str(error)).rstrip(".")
+            return None
+        self.missing.pop(name, None)
+        return found[0] if found else None
+
+    def _landscapes(self, budget: float | None, *, train: bool, result: bool, **options: Any) -> list[Landscape]:
         settings = {
             "intervals": [self.numbers],
             "num_samples": self.samples,
-            "create_landscape": {"train": True, "result": True},
+            "create_landscape": {"train": train, "result": result},
         }
         return self.measures.gen_landscapes_with_multi_process(
             self.callback_fn,
@@ -114,14 +154,15 @@ class ReportMeasuring:
             self.chosen["device_ids"],
             str(self.folder),
             **self.shared,
+            **options,
             name=self.stem,
             sampling="adaptive",
-            budget=self._left(0.5),
+            budget=budget,
         )
 
     def _curvature(self, name: str, numbers: Sequence[int], **options: Any) -> Curvature | None:
         if self.clock.is_late:
-            self.missing[name] = "the budget ended before it was measured"
+            self.missing[name] = LATE
             return None
         try:
             return self.measures.gen_curvature(
@@ -141,8 +182,12 @@ class ReportMeasuring:
 
     def _bottom(self, curvature: Curvature) -> Landscape | None:
         """Measures three points along the lowest eigenvector, near enough for the loss to be a parabola."""
+        if self.clock.is_late:
+            self.missing["bottom"] = LATE
+            return None
         loss, lowest = float(curvature.loss[0]), float(curvature.eigenvalues[0, -1])
         if not (math.isfinite(loss) and loss and math.isfinite(lowest)) or abs(lowest) <= curvature.residuals[0, -1]:
+            self.missing["bottom"] = "the lowest eigenvalue is zero as far as it is known, or the loss is"
             return None
         line = curvature.plane(None, BOTTOM, rise=_RISE * abs(loss))
         place = self.folder / f"{self.stem}_bottom_{self.numbers[-1]}.h5"
@@ -157,7 +202,11 @@ class ReportMeasuring:
 
     def _comparison(self, recipes: Mapping[str, Any]) -> Comparison | None:
         place = str(self.folder / f"{self.stem}_comparison.h5")
-        return compare_recipes(recipes, self.callback_fn, place, self._options(CompareOptions))
+        try:
+            return compare_recipes(recipes, self.callback_fn, place, self._options(CompareOptions))
+        except LandscapeError as error:
+            self.missing["comparison"] = error_message(str(error)).rstrip(".")
+            return None
 
     def _options(self, kind: type[Any], **more: Any) -> dict[str, Any]:
         """Returns all options of a measurement as ``Measure`` gives them."""
@@ -168,3 +217,9 @@ class ReportMeasuring:
 
     def _left(self, share: float = 1.0) -> float | None:
         return None if self.clock.left is None else share * self.clock.left
+
+
+def _is_finite(checkpoint: StateReader) -> bool:
+    """Returns whether all floating-point weights of a checkpoint are finite."""
+    arrays = (checkpoint.read(name) for name in checkpoint.shapes)
+    return all(np.isfinite(array.astype(np.float32)).all() for array in arrays if array.dtype.kind not in "biu")

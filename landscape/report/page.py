@@ -34,10 +34,11 @@ h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; } a { color: #0b57a4; }
 .verdict { font-size: 1.15rem; font-weight: 600; } .unknown { color: #8a4b00; }
 details { color: #444; font-size: 0.875rem; margin: 0.1rem 0 0.6rem; } summary { cursor: pointer; }
 code { font-family: ui-monospace, monospace; overflow-wrap: anywhere; }
-figure { margin: 1.5rem 0; } img { max-width: 100%; height: auto; background: #fff; }
+figure { margin: 1.5rem 0; overflow-x: auto; }
+img { max-width: 100%; min-width: 36rem; height: auto; background: #fff; }
 figcaption { color: #444; font-size: 0.875rem; }
 @media (prefers-color-scheme: dark) { body { color: #e6e6e6; background: #161616; } a { color: #8ab8f0; }
-  .unknown { color: #f0b060; } details, figcaption { color: #b5b5b5; } }
+  .unknown { color: #f0b060; } img { filter: brightness(0.85); } details, figcaption { color: #b5b5b5; } }
 """
 
 
@@ -92,16 +93,16 @@ def _sentence(item: Statement, *, linked: bool) -> str:
 
 def _drawings(findings: Findings) -> dict[str, tuple[Callable[[], Axes], Caption]]:
     """Returns how each picture is drawn, and its caption."""
-    path, around = findings.path, findings.around
+    path = findings.path
+    planes = ((PATH, path), (AROUND, findings.around))
     found: dict[str, tuple[Callable[[], Axes], Caption]] = {
-        PATH: (path.plot_contour, path.caption("contour")),
-        AROUND: (around.plot_contour, around.caption("contour")),
+        key: (plane.plot_contour, plane.caption("contour")) for key, plane in planes if plane is not None
     }
     if findings.curvature is not None:
         found[SHARPNESS] = (findings.curvature.plot_spectrum, findings.curvature.caption("spectrum"))
     if findings.along is not None:
         found[ALONG] = (findings.along.plot_sharpness, findings.along.caption("sharpness"))
-    if others := other_datasets(path.metrics):
+    if path is not None and (others := other_datasets(path.metrics)):
         metrics = ["loss", *(name_in_set("loss", name) for name in others)]
         captions = multiples_captions([path], metrics)
         both = Caption(*(" ".join(texts) for texts in zip(*((item.text, item.alt) for item in captions), strict=True)))

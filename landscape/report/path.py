@@ -15,8 +15,10 @@ _SHOWN, _HIDDEN = 0.9, 0.5
 _QUESTION = "Where did the training go, and how much of that does the plane show?"
 
 
-def answer_path(landscape: LandscapeData) -> Answer:
-    """Answers from the plane of a run's principal directions."""
+def answer_path(landscape: LandscapeData | None, missing: str = "") -> Answer:
+    """Answers from the plane of a run's principal directions; ``missing`` says why there is none."""
+    if landscape is None:
+        return Answer(PATH, _QUESTION, f"not known: {missing}", known=False)
     found, unit = landscape.checkpoints, unit_of(landscape)
     if found is None or not found.paths:
         return Answer(PATH, _QUESTION, "not known: the landscape has no path", known=False)
@@ -32,7 +34,7 @@ def answer_path(landscape: LandscapeData) -> Answer:
         ),
         *_change_of_loss(evidence, landscape, first, last, label),
         _statement(
-            f"The plane holds {100 * shares.value:.3g} % of the variance of the path over {len(rows)} checkpoints.",
+            f"The plane holds {100 * shares.value:.3g} % of the variance of the {len(rows)} checkpoints of the path.",
             shares,
         ),
         _statement(
@@ -87,18 +89,11 @@ def _lowest(evidence: Evidence, landscape: LandscapeData) -> list[Statement]:
         number = evidence.number(formula, kind="the loss has no standard error", **places)
     where = f"at x = {landscape.x[column]:.3g}, y = {landscape.y[row]:.3g}" if landscape.y is not None else ""
     if number.value >= 0:
-        return [
-            _statement(
-                "No measured point of the plane is lower than the end of the path: the lowest one differs by {}.",
-                number,
-            )
-        ]
-    told = "" if number.high < 0 else ", which these samples cannot tell from none"
-    return [
-        _statement(
-            f"The lowest measured point of the plane, {where}, differs from the end of the path by {{}}{told}.", number
-        )
-    ]
+        text = "No measured point of the plane is lower than the end of the path: the lowest one differs by {}."
+        return [_statement(text, number)]
+    sure = "" if number.high < 0 else ", which these samples cannot tell from none"
+    text = f"The lowest measured point of the plane, {where}, differs from the end of the path by {{}}{sure}."
+    return [_statement(text, number)]
 
 
 def _statement(text: str, number: Number) -> Statement:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..comparison.answers import INCONCLUSIVE, NO_INTERVAL
+from ..comparison.answers import EFFECT, INCONCLUSIVE, NO_INTERVAL
 from ..comparison.answers import Answer as PairAnswer
 from ..comparison.comparison import Comparison
 from .statement import Answer, Number, Statement, plus_minus
@@ -13,16 +13,25 @@ RECIPES = "recipes"
 _QUESTION = "Which recipe ends flatter?"
 
 
-def answer_recipes(comparison: Comparison) -> Answer:
-    """Answers for each pair of recipes."""
+def answer_recipes(comparison: Comparison | None, missing: str = "") -> Answer:
+    """Answers for each pair of recipes; ``missing`` says why there is no comparison."""
+    if comparison is None:
+        return Answer(RECIPES, _QUESTION, f"not known: {missing}", known=False)
+    means = {item.recipe: item.mean for item in comparison.means()}
+    radius = comparison.attributes["radius"]
     statements, verdicts, known = [], [], False
     for place, answer in enumerate(comparison.table()):
         number = _number(comparison, answer, place)
-        reason = f"; {answer.reason.rstrip('.')}" if answer.reason else ""
+        rises = " and ".join(f"{means[name]:.3g} around those of {name}" for name in (answer.first, answer.second))
         text = (
-            f"Around the networks of {answer.first} the loss rises by {plus_minus(number)} more than around those of "
+            f"To the radius {radius:g} along random lines through the networks, the loss rises on average by {rises}: "
+            f"a difference of {plus_minus(number)}"
         )
-        statements.append(Statement(f"{text}{answer.second}{reason}.", number, RECIPES))
+        reason = f"; {answer.reason.rstrip('.')}" if answer.reason else ""
+        needed = ""
+        if answer.needed is not None:
+            needed = f" A difference of {100 * EFFECT:g} % would show in 4 of 5 cases with {answer.needed} of each."
+        statements.append(Statement(f"{text}{reason}.{needed}", number, RECIPES))
         decided = answer.verdict not in (INCONCLUSIVE, NO_INTERVAL)
         known |= decided
         pair = f"not known for {answer.first} and {answer.second}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from collectors.files.local_files import write_files
-from collectors.files.places import AnyPath, check_can_be_file
+from collectors.files.local_files import begins_as_ours, write_files
+from collectors.files.places import AnyPath
 from collectors.files.remote_path import RemotePath
 from collectors.run_directory.directory import RunDirectory
 from workers.metric_names import other_datasets
@@ -16,6 +17,7 @@ from workers.metric_names import other_datasets
 from ..errors import LandscapeWriteError
 from ..record.checks import PointStatus
 from ..record.options import with_defaults
+from ..replacing import first_bytes
 from ..summary_json import as_json
 from .end import answer_end
 from .flatness import answer_flatness
@@ -50,7 +52,8 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{self.run}"]
         for answer in self.answers:
-            lines += ["", answer.question, f"  {answer.verdict[:1].upper()}{answer.verdict[1:]}."]
+            verdict = f"{answer.verdict[:1].upper()}{answer.verdict[1:]}."
+            lines += ["", answer.question, _wrapped(verdict, "  ")]
             lines += [_wrapped(item.text) for item in answer.statements]
         lines += ["", "What is not known", *(_wrapped(text) for text in self.unknown)]
         return "\n".join([*lines, "", f"With pictures: {self.page}"])
@@ -84,11 +87,12 @@ def make_report(
     """Measures, answers and writes the page; None after a dry run."""
     chosen = with_defaults("SummaryLandscape.report", ReportOptions, options)
     page = folder / f"{chosen['name'] or DEFAULT_STEM}.html"
-    _check_page(page, overwrite=chosen["overwrite"])
+    _check_page(page)
     findings = ReportMeasuring(measures, run, callback_fn, folder, chosen).findings(recipes)
     if findings is None:
         return None
-    report = Report(run.path, tuple(answers_of(findings)), tuple(_unknown(findings)), page)
+    asked = RunCommands(run.path, findings)
+    report = Report(run.path, tuple(answers_of(findings, recipes)), tuple(_unknown(findings, asked)), page)
     text = report_html(report.run.name, report.answers, report.unknown, findings).encode()
     if isinstance(page, RemotePath):
         page.write_bytes(text)
@@ -97,60 +101,88 @@ def make_report(
     return report
 
 
-def _check_page(page: AnyPath, *, overwrite: bool) -> None:
-    """Raises where another file than a report has the page's name."""
-    if isinstance(page, RemotePath):
-        return
-    check_can_be_file("output", page)
-    if page.exists() and not overwrite and GENERATOR not in page.read_text(encoding="utf-8", errors="replace")[:4096]:
+def _check_page(page: AnyPath) -> None:
+    """Raises LandscapeWriteError, before anything is measured, where something else than a report has its name."""
+    if page.is_dir():
+        raise LandscapeWriteError(f"{page} is a directory, but the page of the report goes there. Give another name=.")
+    found = first_bytes(page, 512)
+    if found and not (begins_as_ours(page.name, found) and GENERATOR.encode() in found):
         raise LandscapeWriteError(
-            f"{page} is there and is no report. Move it away, give another name=, or pass overwrite=True."
+            f"{page} is there and is no report; it was left as it is. Move it away, or give another name=."
         )
 
 
-def answers_of(findings: Findings) -> list[Answer]:
+@dataclass(frozen=True)
+class RunCommands:
+    """What can be typed to know more of a run."""
+
+    run: AnyPath
+    findings: Findings
+
+    def __call__(self, command: str, *words: str) -> str:
+        measured = (self.findings.path, self.findings.around, self.findings.curvature)
+        named = (item.attributes.get("function") for item in measured if item is not None)
+        function = next((name for name in named if name), "module:callback_fn")
+        return shlex.join(["landscape", command, str(self.run), "--function", str(function), *words])
+
+
+def answers_of(findings: Findings, recipes: Mapping[str, Any] | None = None) -> list[Answer]:
     """Returns the answer to each question."""
-    missing = findings.missing.get("end", "")
+    reasons = findings.missing
+    end, bottom = reasons.get("end", ""), reasons.get("bottom", "")
+    compared = [answer_recipes(findings.comparison, reasons.get("comparison", ""))] if recipes is not None else []
     return [
-        answer_path(findings.path),
-        answer_end(findings.curvature, findings.path, findings.bottom, missing),
-        answer_flatness(findings.curvature, findings.along, findings.around, missing),
-        answer_gap(findings.path),
-        *([] if findings.comparison is None else [answer_recipes(findings.comparison)]),
+        answer_path(findings.path, reasons.get("path", "")),
+        answer_end(findings.curvature, findings.path, findings.bottom, end, bottom),
+        answer_flatness(findings.curvature, findings.along, findings.around, end),
+        answer_gap(findings.path, findings.bottom),
+        *compared,
     ]
 
 
-def _unknown(findings: Findings) -> list[str]:
+_PARTS = {
+    "diverged": "The training diverged",
+    "path": "The plane of the path",
+    "around": "The plane around the end",
+    "end": "The curvature at the end",
+    "along": "The sharpness along the run",
+    "bottom": "The curvature of each sample along the lowest eigenvector",
+    "comparison": "The comparison of the recipes",
+}
+
+
+def _unknown(findings: Findings, command: RunCommands) -> list[str]:
     """Returns what no answer says, and what it would cost."""
     path, around, curvature = findings.path, findings.around, findings.curvature
     texts = []
     for landscape, what in ((path, "the plane of the path"), (around, "the plane around the end")):
-        left = landscape.status_counts[PointStatus.PENDING]
-        if left:
+        left = 0 if landscape is None else landscape.status_counts[PointStatus.PENDING]
+        if landscape is not None and left:
             texts.append(
                 f"{left} of {landscape.status.size} points of {what} are not measured: the budget ended before. The "
                 "same call continues; it costs up to so many losses."
             )
-    for name, what in (("end", "The curvature at the end"), ("along", "The sharpness along the run")):
-        if name in findings.missing:
-            texts.append(f"{what}: {findings.missing[name]}.")
+    texts += [f"{what}: {findings.missing[name]}." for name, what in _PARTS.items() if name in findings.missing]
     if curvature is not None:
+        end = str(curvature.number[0])
         passes = int(curvature.forward_passes[0] / max(int(curvature.products[0]), 1) * 160)
         texts.append(
             f"The eigenvalues between the {curvature.top} largest ones and the lowest one, of {curvature.weights:,}: "
-            f"their density costs about as much as {passes} losses of all samples (landscape curvature --density 4x40)."
+            f"their density costs about as much as {passes} losses of all samples. "
+            + command("curvature", "--numbers", end, "--top", "1", "--density", "4x40", "--name", "density")
         )
-    measured = around.status_counts[PointStatus.MEASURED]
-    texts.append(
-        f"Random directions other than the two of this plane: another plane costs about {measured:,} losses "
-        "(landscape run --seed 1 --no-train)."
-    )
-    if not other_datasets(path.metrics):
+    if around is not None:
+        measured = around.status_counts[PointStatus.MEASURED] or around.status.size
+        texts.append(
+            f"Random directions other than the two of this plane: another plane costs about {measured:,} losses. "
+            + command("run", "--no-train", "--sampling", "adaptive", "--seed", "1", "--name", "seed1")
+        )
+    if path is not None and not other_datasets(path.metrics):
         texts.append(
             "The loss on test samples: let callback_fn return a dict of data sets, {'train': ..., 'test': ...}. Each "
             "point then costs one loss of the test samples more."
         )
-    if findings.comparison is None:
+    if findings.comparison is None and "comparison" not in findings.missing:
         texts.append(
             "Whether another seed or another optimizer ends elsewhere: this is one run. An interval needs three "
             "trained runs of each recipe: --recipe sgd=RUN,RUN,RUN --recipe adam=RUN,RUN,RUN."
@@ -162,5 +194,5 @@ def _unknown(findings: Findings) -> list[str]:
     return texts
 
 
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, 100, initial_indent="  - ", subsequent_indent="    ")
+def _wrapped(text: str, mark: str = "  - ") -> str:
+    return textwrap.fill(text, 100, initial_indent=mark, subsequent_indent=" " * len(mark), break_on_hyphens=False)

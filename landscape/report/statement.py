@@ -17,9 +17,12 @@ from ..facts import samples_of
 from ..grid.data import LandscapeData
 from ..grid.landscape_file import checkpoint_columns
 
-EXACT = "exact for these weights"
+EXACT = "exact but for rounding"
 OVER_SAMPLES = "95 % interval over samples"
-BY_RESIDUAL = "no true eigenvalue is further away"
+BY_RESIDUAL = "its residual: a true eigenvalue lies within"
+FEWEST = 30
+"""Samples, with fewer of which nothing is concluded from a mean: Student's interval needs about so many."""
+_SKEWED = 25  # and so many times the square of the skewness, where that is known (Cochran 1977)
 _NARROW = 0.005  # an interval that is narrower than this share of its number is written behind ±
 _NEGLIGIBLE = 1e-5  # a share below which its digits say nothing
 _FUNCTIONS = {name: getattr(np, name) for name in ("abs", "hypot", "maximum", "nanmax", "nanmin", "nanmean", "sqrt")}
@@ -31,7 +34,7 @@ class Number:
 
     Attributes:
         value: the number.
-        low: lower end of its interval; the number itself where it is exact.
+        low: lower end of its interval; the number itself where it is exact, NaN where nobody knows.
         high: upper end.
         kind: what the interval is, such as "95 % interval over samples".
         file: the name of the file with the arrays.
@@ -54,10 +57,10 @@ class Number:
     @property
     def interval(self) -> str:
         """The interval in words."""
-        if not self.low_formula:
-            return EXACT if self.kind == EXACT else f"no interval: {self.kind}"
+        if self.kind == EXACT:
+            return EXACT
         if math.isnan(self.low):
-            return f"unknown ({self.kind})"
+            return f"no interval: {self.kind}"
         return f"{self.low:.4g} to {self.high:.4g} ({self.kind})"
 
 
@@ -115,7 +118,10 @@ class Evidence:
         arrays |= {f"origin/{name}": np.float64(value) for name, value in landscape.origin.metrics.items()}
         directions = {name: values for name, values in vars(landscape.directions).items() if values is not None}
         arrays |= {f"directions/{name}": np.asarray(values) for name, values in directions.items()}
-        arrays |= {f"samples/{name}/loss": kept.losses() for name, kept in landscape.kept_samples.items()}
+        for name, kept in landscape.kept_samples.items():
+            arrays[f"samples/{name}/loss"] = kept.losses()
+            if kept.weights is not None:
+                arrays[f"samples/{name}/weight"] = kept.weights
         counts = {name: samples_of(landscape.attributes, name) for name in ("", *datasets)}
         return cls(_name(landscape), arrays, counts)
 
@@ -155,7 +161,8 @@ class Evidence:
                 return float(eval(text, {**_FUNCTIONS, **known}))
 
         value = computed(formula)
-        ends = (computed(low), computed(high)) if low else (value, value)
+        without = value if kind == EXACT else math.nan
+        ends = (computed(low), computed(high)) if low else (without, without)
         return Number(value, *ends, kind, self.file, places, formula, low, high)
 
 
@@ -169,9 +176,20 @@ def plus_minus(number: Number) -> str:
     return f"{number.value:.3g} ({number.low:.3g} to {number.high:.3g})"
 
 
+def too_few(values: NDArray[Any]) -> str:
+    """Returns why Student's interval of a mean is not to be trusted; nothing where it is."""
+    count, spread = len(values), float(values.std()) if len(values) else 0.0
+    if count < FEWEST:
+        return f"{count} samples are too few, at least {FEWEST} are needed"
+    skewness = float((((values - values.mean()) / spread) ** 3).mean()) if spread > 0 else 0.0
+    if count < (needed := math.ceil(_SKEWED * skewness**2)):
+        return f"a few samples make most of it, so that an interval needs about {needed:,} samples and not {count:,}"
+    return ""
+
+
 def percent(share: Number) -> str:
     """Returns a share with its interval in per cent."""
-    if 0 <= share.high < _NEGLIGIBLE:
+    if 0 <= share.value < _NEGLIGIBLE:
         return f"less than {100 * _NEGLIGIBLE:g} %"
     scaled = replace(share, value=100 * share.value, low=100 * share.low, high=100 * share.high)
     return f"{plus_minus(scaled)} %"

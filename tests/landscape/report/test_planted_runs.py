@@ -14,6 +14,7 @@ from landscape.record.options import checked
 from landscape.report.measuring import ReportMeasuring
 from landscape.report.options import ReportOptions
 from landscape.report.report import answers_of
+from landscape.report.statement import EXACT
 
 pytestmark = [
     pytest.mark.slow,
@@ -31,7 +32,7 @@ def answers(folder, points, loss, data, recipes=None, **options):
         return loss, Point(points.shape[1]), data, {}
 
     measuring = ReportMeasuring(SummaryLandscape(run), RunDirectory(run), callback_fn, run, chosen)
-    found = {answer.name: answer for answer in answers_of(measuring.findings(recipes))}
+    found = {answer.name: answer for answer in answers_of(measuring.findings(recipes), recipes)}
     for answer in found.values():
         for statement in answer.statements:
             check_number(statement.number, run)
@@ -49,42 +50,60 @@ def check_number(number, folder):
     ):  # fmt: skip
         if formula:
             np.testing.assert_equal(float(eval(formula, vars(np) | arrays)), expected)
-    assert number.low_formula or number.low == number.high == number.value or math.isnan(number.value)
+    assert number.low_formula or math.isnan(number.low) or number.kind == EXACT
 
 
 def test_a_minimum(tmp_path):
     found = answers(tmp_path, spiral(4), bowl(1, 2, 3, 4), moves(200, 4))
     assert found["end"].known
-    assert found["end"].verdict == "a minimum: the loss bends up in every direction"
+    assert found["end"].verdict.startswith("a minimum on these 200 samples: the loss bends up in every direction;")
     lowest = found["end"].statements[2].number
     assert lowest.low <= 1 <= lowest.high
 
 
-def test_a_minimum_at_which_the_path_arrived_only_now(tmp_path):
-    points = spiral(4)
-    points[-2] = points[3]
-    found = answers(tmp_path, points, bowl(1, 2, 3, 4), moves(200, 4))
-    assert found["end"].verdict.startswith("a minimum")
+def test_a_minimum_that_test_samples_confirm(tmp_path):
+    sets = {"train": moves(200, 4), "test": moves(100, 4, seed=1)}
+    found = answers(tmp_path, spiral(4), bowl(1, 2, 3, 4), sets)
+    assert found["end"].known
+    assert found["end"].verdict == "a minimum on these 200 samples: the loss bends up in every direction"
 
 
 def test_a_saddle(tmp_path):
     found = answers(tmp_path, spiral(4), bowl(1, 2, 3, -0.5), moves(200, 4))
     assert found["end"].known
-    assert found["end"].verdict == "a saddle: the loss bends down in at least one direction"
+    assert found["end"].verdict.startswith(
+        "a saddle on these 200 samples: the loss bends down in at least one direction"
+    )
     assert "bend by -0.5" in found["end"].statements[3].text
 
 
-def test_a_minimum_with_a_flat_direction(tmp_path):
-    found = answers(tmp_path, spiral(4), bowl(1, 2, 3, 0.001), moves(200, 4))
+def test_a_maximum(tmp_path):
+    found = answers(tmp_path, spiral(4, start=0.5), bowl(-1, -2, -3, -4, height=5.0), moves(200, 4))
+    assert found["end"].verdict.startswith("a maximum on these 200 samples")
+    assert "eigenvalue" not in found["end"].statements[1].text or "lowers" not in found["end"].statements[1].text
+
+
+@pytest.mark.parametrize("curvature", [0.001, -0.01])
+def test_a_flat_direction_is_neither_a_minimum_nor_a_saddle(tmp_path, curvature):
+    found = answers(tmp_path, spiral(4), bowl(1, 2, 3, curvature), moves(200, 4))
     assert found["end"].known
-    assert found["end"].verdict.startswith("a minimum, flat in some directions")
+    assert found["end"].verdict.startswith("flat on these 200 samples: in its lowest direction the loss bends by less")
 
 
 def test_a_loss_that_is_still_falling(tmp_path):
-    points = spiral(4, start=3.0)
-    found = answers(tmp_path, points[:-4], bowl(1, 2, 3, 4), moves(200, 4))
+    found = answers(tmp_path, spiral(4, start=3.0)[:-4], bowl(1, 2, 3, 4), moves(200, 4))
     assert found["end"].known
-    assert found["end"].verdict.startswith("still falling: a step of gradient descent would lower the loss by ")
+    assert found["end"].verdict.startswith("still falling: over the last quarter of the path the loss changed, by -")
+
+
+@pytest.mark.parametrize("height", [-3.0, 0.0, 5.0])
+def test_a_constant_in_the_loss_changes_no_answer(tmp_path, height):
+    data = moves(200, 4, spread=0.4)
+    found = answers(tmp_path, spiral(4), bowl(1, 2, 3, 4, height=height), data)
+    assert found["end"].verdict.startswith("a minimum on these 200 samples")
+    falling = moves(200, 4, spread=0.1)
+    found = answers(tmp_path / "falling", spiral(4)[:-4], bowl(1, 2, 3, 4, height=height), falling)
+    assert found["end"].verdict.startswith("still falling")
 
 
 def test_a_loss_that_falls_slowly_along_a_flat_valley(tmp_path):
@@ -94,6 +113,16 @@ def test_a_loss_that_falls_slowly_along_a_flat_valley(tmp_path):
     found = answers(tmp_path, points, bowl(100, 100, 0.1, height=0.1), moves(200, 3, spread=0.02))
     assert found["end"].known
     assert found["end"].verdict.startswith("still falling: over the last quarter of the path")
+
+
+def test_a_loss_that_rises_at_the_end_is_not_falling_and_nothing_has_overfitted(tmp_path):
+    points = spiral(4)
+    points[-1] += [1, 1, 0, 0]
+    sets = {"train": moves(200, 4), "test": moves(200, 4, seed=1)}
+    found = answers(tmp_path, points, bowl(1, 2, 3, 4), sets)
+    assert not found["end"].known
+    assert "the gradient is not zero there, and the loss rises" in found["end"].verdict
+    assert "overfitted" not in found["gap"].verdict
 
 
 def test_a_path_that_the_plane_shows_and_one_that_it_does_not(tmp_path):
@@ -118,7 +147,8 @@ def test_a_gap_without_and_with_overfitting(tmp_path):
     overfitted = answers(tmp_path / "over", spiral(4), bowl(1, 2, 3, 4), sets)["gap"]
     assert overfitted.known
     assert "higher than on train" in overfitted.verdict
-    assert overfitted.statements[1].text.endswith("since: it has overfitted.")
+    assert overfitted.verdict.endswith("and has risen while the other has not: it has overfitted")
+    assert overfitted.statements[1].text.endswith(" since.")
     harder = {"train": moves(200, 4), "test": moves(200, 4, spread=0.5, seed=1)}
     gap = answers(tmp_path / "gap", spiral(4), bowl(1, 2, 3, 4), harder)["gap"]
     assert gap.known
@@ -180,11 +210,30 @@ def test_one_data_set_leaves_the_gap_unknown(tmp_path):
     assert gap.verdict == "not known: callback_fn returns one data set"
 
 
-def test_too_few_test_samples_leave_the_gap_unknown(tmp_path):
-    sets = {"train": moves(200, 4), "test": moves(4, 4, spread=0.15, seed=1)}
+@pytest.mark.parametrize(("count", "seed"), [(4, 1), (200, 0)])
+def test_too_few_test_samples_leave_the_gap_unknown(tmp_path, count, seed):
+    sets = {"train": moves(200, 4), "test": moves(count, 4, seed=seed)}
     gap = answers(tmp_path, spiral(4), bowl(1, 2, 3, 4), sets)["gap"]
     assert not gap.known
-    assert gap.verdict == "not known on test: the interval of the difference holds 0"
+    few, wide = "4 samples are too few, at least 30", "the interval of the difference holds 0"
+    assert (few if count < 30 else wide) in gap.verdict
+
+
+def test_losses_without_a_standard_error_leave_the_gap_and_the_curvature_unknown(tmp_path):
+    surface = bowl(1, 2, 3, 4)
+    sets = {"train": moves(40, 4), "test": moves(40, 4, spread=0.3, seed=1)}
+    found = answers(tmp_path, spiral(4), lambda outputs, targets: surface(outputs, targets), sets)
+    assert not found["gap"].known
+    assert found["gap"].verdict == "not known on test: the losses have no standard error"
+    assert not found["end"].known
+
+
+def test_a_few_hard_samples_leave_the_gap_unknown(tmp_path):
+    inputs, targets = moves(200, 4, seed=1)
+    inputs[:2] += 5
+    gap = answers(tmp_path, spiral(4), bowl(1, 2, 3, 4), {"train": moves(200, 4), "test": (inputs, targets)})["gap"]
+    assert not gap.known
+    assert "a few samples make most of it" in gap.verdict
 
 
 def test_too_few_samples_leave_the_sign_of_the_curvature_unknown(tmp_path):
@@ -193,16 +242,31 @@ def test_too_few_samples_leave_the_sign_of_the_curvature_unknown(tmp_path):
     assert found["end"].verdict == "not known: 12 samples are too few, at least 30 are needed"
 
 
+def test_a_direction_that_only_these_samples_bend_down_in_is_no_saddle_for_others(tmp_path):
+    """The lowest of many directions bends down by chance; samples on which it was not searched tell."""
+    size, count = 30, 60
+    drawn = torch.from_numpy(np.random.default_rng(0).normal(0.05, 1.0, (2 * count, size)))
+
+    def height(outputs, targets):
+        return 2 + (drawn[targets.long()] * (outputs - 2) ** 2).sum(1) / 2
+
+    zeros, numbers = torch.zeros(count, size, dtype=torch.float64), torch.arange(count, dtype=torch.float64)
+    sets = {"train": (zeros, numbers), "test": (zeros, numbers + count)}
+    found = answers(tmp_path, spiral(size), Surface(height), sets)
+    assert found["end"].statements[2].number.high < 0
+    assert not found["end"].known
+
+
 def test_samples_that_disagree_leave_the_sign_of_the_curvature_unknown(tmp_path):
     drawn = torch.from_numpy(np.random.default_rng(0).normal(0.1, 2.0, 100))
 
     def height(outputs, targets):
         return 2 + ((outputs[:, :3] - 2) ** 2).sum(1) / 2 + drawn[targets.long()] * (outputs[:, 3] - 2) ** 2 / 2
 
-    data = moves(100, 4, spread=0.0)
+    data = moves(100, 4, spread=0.05)
     found = answers(tmp_path, spiral(4), Surface(height), data)
     assert not found["end"].known
-    assert "may be chance, with so few samples" in found["end"].verdict
+    assert found["end"].verdict == "not known: the lowest curvature may be chance, with so few samples"
 
 
 def test_one_seed_of_each_recipe_says_which_networks_and_no_more(tmp_path):
@@ -246,4 +310,47 @@ def test_a_loss_without_second_derivatives_leaves_the_curvature_unknown(tmp_path
     assert not found["end"].known
     assert "has none" in found["end"].verdict
     assert found["flatness"].known
-    assert found["flatness"].verdict.startswith("around it the loss rises by ")
+    assert found["flatness"].verdict.startswith("at the distance 2 around it the loss differs by ")
+
+
+def test_noise_around_a_minimum_is_no_overfitting(tmp_path):
+    noise = np.random.default_rng(0)
+    sets = {"train": moves(200, 4, seed=1), "test": moves(200, 4, seed=2)}
+    for number in range(4):
+        points = 2 + 0.15 * noise.normal(size=(21, 4))
+        gap = answers(tmp_path / str(number), points, bowl(1, 2, 3, 4), sets)["gap"]
+        assert "overfitted" not in gap.verdict
+
+
+def test_the_last_quarter_is_one_of_the_training_and_not_of_the_checkpoints(tmp_path):
+    points = np.concatenate([spiral(4, count=13), np.repeat(spiral(4)[-1:], 12, 0)])
+    points[13:] += 1e-6 * np.random.default_rng(0).normal(size=(12, 4))
+    trend = answers(tmp_path, points, bowl(1, 2, 3, 4), moves(200, 4))["end"].statements[0]
+    assert trend.text.startswith("From epoch 18 to epoch 24 the loss changed by ")
+
+
+def test_a_surface_that_is_equal_in_all_directions_is_said_to_be(tmp_path):
+    ring = answers(tmp_path, spiral(4), bowl(1, 1, 1, 1), moves(200, 4))["flatness"].statements[-1].number
+    assert ring.low == pytest.approx(ring.high, rel=0.03)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_training_that_diverged_ends_with_its_last_finite_weights(tmp_path):
+    points = np.concatenate([spiral(4), np.full((2, 4), np.nan)])
+    run = train(tmp_path / "run", points)
+    report = SummaryLandscape(run).report(
+        lambda: (bowl(1, 2, 3, 4), Point(4), moves(200, 4), {}), device_ids=[0], progress=False
+    )
+    assert report.answers[1].verdict.startswith("a minimum on these 200 samples")
+    why = "the weights of epochs 13 to 14 are not finite, so epoch 12 counts as the end"
+    assert f"The training diverged: {why}." in report.unknown
+
+
+def test_a_straight_path_leaves_the_plane_of_the_path_out(tmp_path):
+    points = np.linspace(1, 2, 5)[:, None] * np.ones((1, 4))
+    run = train(tmp_path / "run", points)
+    report = SummaryLandscape(run).report(
+        lambda: (bowl(1, 2, 3, 4), Point(4), moves(200, 4), {}), device_ids=[0], progress=False
+    )
+    assert [answer.known for answer in report.answers] == [False, False, True, False]
+    assert any(text.startswith("The plane of the path: ") for text in report.unknown)
