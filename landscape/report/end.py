@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comparison.statistics import Estimate
 from ..curvature.data import CurvatureData
 from ..drawing.texts import unit_of
 from ..grid.data import LandscapeData
-from .path import difference_of_loss
 from .statement import BY_RESIDUAL, Answer, Evidence, Number, Statement, percent, plus_minus, too_few
 
 END, SHARPNESS = "end", "sharpness"
@@ -20,6 +20,7 @@ SHARE = 0.01
 """Of the range of the path's losses: less counts as no change. Of the largest eigenvalue: less counts as flat."""
 # A line's second difference and the eigenvalue must agree so well, or the loss is no parabola that far.
 _AGREEMENT = 0.2
+_WANTED, _FEWEST = 5, 3  # checkpoints, through which a line shows by how much they jitter
 _QUESTION = "Is the end a minimum, a saddle, or is the loss still falling?"
 _OF_RANGE = f"{100 * SHARE:g} % of the range of the losses on the path"
 _LITTLE = f"{100 * SHARE:g} % of the largest eigenvalue"
@@ -135,21 +136,34 @@ def _stationary(
 
 
 def _trend(path: LandscapeData) -> Statement | None:
-    """Returns how the loss changed over the last quarter of the path, by the numbers of its checkpoints."""
+    """Returns how the loss changed over the last quarter of the path, by a straight line through its checkpoints."""
     found, unit = path.checkpoints, unit_of(path)
     if found is None or not found.paths:
         return None
-    rows: NDArray[np.int64] = found.paths[0]
-    numbers = found.number[rows]
-    quarter = numbers[-1] - (numbers[-1] - numbers[0]) / 4
-    last, before = int(rows[-1]), int(rows[np.argmin(np.abs(numbers[:-1] - quarter))])
-    if not np.isfinite(found.metrics["loss"][[last, before]]).all():
+    numbers: NDArray[np.int64] = found.number[found.paths[0]]
+    half, quarter = (int(np.searchsorted(numbers, numbers[-1] - (numbers[-1] - numbers[0]) / part)) for part in (2, 4))
+    # Of few checkpoints, some more of the last half.
+    begin = max(min(quarter, len(numbers) - _WANTED), half)
+    if (count := len(numbers) - begin) < _FEWEST:
         return None
-    number = difference_of_loss(Evidence.of_landscape(path), last, before)
-    text = (
-        f"From {unit} {found.number[before]} to {unit} {found.number[last]} the loss changed by {plus_minus(number)}."
-    )
-    return Statement(text, number, "path")
+    first, last = int(found.paths[0][begin]), int(found.paths[0][-1])
+    if not np.isfinite(found.metrics["loss"][first : last + 1]).all():
+        return None
+    number, loss = (f"{name}[{first}:{last + 1}]" for name in ("number", "loss"))
+    away = f"({number} - {number}.mean())"
+    slope, span = f"({away} * {loss}).sum() / ({away} ** 2).sum()", f"(number[{last}] - number[{first}])"
+    rest = f"({loss} - {loss}.mean() - {slope} * {away})"
+    # Of a training whose weights jitter, two checkpoints tell nothing; the line's error knows by how much they do.
+    error = f"sqrt(({rest} ** 2).sum() / {count - 2} / ({away} ** 2).sum()) * {span}"
+    reach = Estimate(0.0, 1.0, count - 2).interval()[1]
+    change = Evidence.of_landscape(path).number(
+        f"{slope} * {span}", *(f"{slope} * {span} {sign} {reach:.6g} * {error}" for sign in "-+"),
+        kind=f"95 % interval of a straight line through {count} checkpoints", number="checkpoints/number",
+        loss="checkpoints/loss",
+    )  # fmt: skip
+    ends = f"From {unit} {found.number[first]} to {unit} {found.number[last]}"
+    text = f"{ends} the loss changed by {plus_minus(change)}, by a straight line through {count} checkpoints."
+    return Statement(text, change, "path")
 
 
 def _range(path: LandscapeData) -> float:

@@ -195,8 +195,8 @@ class ReportMeasuring:
             measured = measure_plane(
                 line, self.callback_fn, Grid(3), self._options(GridOptions, keep_samples=True), place
             )
-        except SampleLossesError as error:
-            self.missing["bottom"] = error_message(str(error)).rstrip(".")
+        except SampleLossesError:
+            self.missing["bottom"] = "the loss has no value for each sample, without which it has no interval"
             return None
         return None if measured is None else Landscape(measured[0], report=measured[1])
 
