@@ -219,10 +219,10 @@ def _read(path: AnyPath, source: Path | bytes, size: int, kind: FileKind, read: 
         raise _damaged(path, f"{type(error).__name__}: {reason(error)}", kind) from error
 
 
-def _download(path: RemotePath, kind: FileKind, size: int = _LARGEST_DOWNLOAD) -> bytes:
+def _download(path: RemotePath, kind: FileKind, size: int | None = None) -> bytes:
     """Returns what is behind a URL, at most ``size`` bytes of it, once it begins as a file of ours does."""
     try:
-        image = path.read_bytes(0, size)
+        image = path.read_bytes(0, size or _LARGEST_DOWNLOAD)
     except FileNotFoundError as error:
         raise _not_found(path, kind) from error
     except OSError as error:

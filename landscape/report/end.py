@@ -180,8 +180,8 @@ def _falls(change: Number, path: LandscapeData | None) -> bool:
 
 
 def _falling(trend: Statement | None) -> str:
-    change = "" if trend is None else f", by {plus_minus(trend.number)}"
-    return f"still falling: over the last quarter of the path the loss changed{change}, more than {_OF_RANGE}"
+    text = "" if trend is None else trend.text.partition(", by a straight line")[0]
+    return f"still falling: {text[:1].lower()}{text[1:]}, which is more than {_OF_RANGE}"
 
 
 def _one_step(evidence: Evidence, curvature: CurvatureData) -> Statement:

@@ -91,7 +91,7 @@ def _lowest(evidence: Evidence, landscape: LandscapeData) -> list[Statement]:
     if number.value >= 0:
         text = "No measured point of the plane is lower than the end of the path: the lowest one differs by {}."
         return [_statement(text, number)]
-    sure = "" if number.high < 0 else ", which these samples cannot tell from none"
+    sure = ", which these samples cannot tell from none" if number.high >= 0 else ""
     text = f"The lowest measured point of the plane, {where}, differs from the end of the path by {{}}{sure}."
     return [_statement(text, number)]
 
