@@ -72,6 +72,7 @@ def test_padding_that_a_few_batches_do_not_show(padded, recwarn):
     targets = targets.clone()
     if padded is not None:
         targets[padded * BATCH_SIZE : padded * BATCH_SIZE + 200] = -1
+    torch.manual_seed(0)
     network = nn.Linear(32, 10)
     plane = random_plane(network, seed=0)
     loader = DataLoader(TensorDataset(features, targets), batch_size=BATCH_SIZE)
