@@ -214,7 +214,13 @@ def _provide_token() -> None:
     if os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH"):
         return
     if not (Path.home() / ".ray" / "auth_token").exists():
-        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+        os.environ["RAY_AUTH_TOKEN"] = _token()
+
+
+@functools.cache
+def _token() -> str:
+    """Returns the same token at each call: Ray keeps the first one, even where a variable is taken back."""
+    return secrets.token_hex(32)
 
 
 def _visible_gpus(gpus: tuple[int, ...]) -> dict[str, str | None]:

@@ -187,6 +187,24 @@ def test_a_token_that_is_there_is_used_and_kept(run_alone, tmp_path):
     assert list(token.parent.iterdir()) == [token]
 
 
+TAKEN_BACK = (
+    BEGIN
+    + """
+for _ in range(2):
+    with open_pool(Paraboloid, OPTIONS, device_ids=[0], address="local") as pool:
+        measure(pool)
+    os.environ.pop("RAY_AUTH_TOKEN")
+print("good")
+"""
+)
+
+
+@pytest.mark.slow
+def test_a_second_ray_has_the_token_of_the_first_one(run_alone):
+    """Ray keeps it for the whole process, whatever becomes of the variable."""
+    assert run_alone(TAKEN_BACK).stdout.splitlines()[-1] == "good"
+
+
 INTERRUPTED = (
     BEGIN
     + """
