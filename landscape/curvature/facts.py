@@ -41,7 +41,7 @@ def curvature_text(curvature: CurvatureData) -> str:
         ("eigenvalues", _asked(known)),
         *(
             (f"{unit} {curvature.number[row]}", _row(curvature, row))
-            for row in _shown(len(curvature.number))
+            for row in evenly_chosen(len(curvature.number), _MOST_ROWS)
             if curvature.status[row] == PointStatus.MEASURED
         ),
         ("density", _density(curvature)),
@@ -162,9 +162,9 @@ def _asked(known: Any) -> str:
     return (" and ".join(parts) or "none") + exact
 
 
-def _shown(count: int) -> list[int]:
-    """Returns the rows that are listed: all, or evenly chosen ones with the first and the last."""
-    return sorted({round(place) for place in np.linspace(0, count - 1, min(count, _MOST_ROWS))})
+def evenly_chosen(count: int, most: int) -> list[int]:
+    """Returns places from 0 to ``count`` - 1: all, or ``most`` evenly chosen ones with the first and the last."""
+    return sorted({round(place) for place in np.linspace(0, count - 1, min(count, most))})
 
 
 def _row(curvature: CurvatureData, row: int) -> str:

@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from collectors.errors import CheckpointError, LandscapeError
 from collectors.networks.weight_space import WeightSpace, some_names
 from collectors.run_directory.directory import RunDirectory
@@ -19,6 +17,7 @@ from workers.evaluator import EvaluatorDescription
 from workers.measuring.checks import check_same_values
 from workers.pools.first_call import FirstCall, other_random_numbers
 
+from ..curvature.facts import evenly_chosen
 from ..record.identity import identity_of
 from ..record.provenance import data_set_json
 from ..record.workers import measurement_options
@@ -69,7 +68,7 @@ class _Check:
         """Looks at everything in turn, as far as what was found lets it."""
         run, unit = self._run, self._run.settings.unit
         there = run.present(tuple(sorted(run.metadata.files)))
-        self._numbers = [there[place] for place in _evenly(len(there), _CHECKPOINTS)]
+        self._numbers = [there[place] for place in evenly_chosen(len(there), _CHECKPOINTS)]
         self.facts += run_facts(run, self._numbers)
         if len(there) < _FEWEST:
             remedy = "train longer, or collect in smaller intervals."
@@ -212,8 +211,3 @@ def _trainable(space: WeightSpace, trained: list[str] | None) -> Iterator[Findin
 def _samples_of(description: EvaluatorDescription) -> list[Any]:
     """Returns what tells samples from others."""
     return [identity_of(description, ("samples",)), *map(data_set_json, description.datasets)]
-
-
-def _evenly(count: int, wanted: int) -> list[int]:
-    """Returns up to ``wanted`` places from 0 to ``count`` - 1, first and last among them."""
-    return sorted({*np.linspace(0, count - 1, min(count, wanted)).round().astype(int).tolist()}) if count else []

@@ -214,7 +214,7 @@ def _bends(bottom: LandscapeData) -> list[_Bend]:
             spread = f"((({bend} - {mean}) * weight) ** 2).sum()"
             error = f"sqrt({spread} * {kept.count} / {kept.count - 1 or 1}) / weight.sum()"
             number = samples.mean(mean, error, **places, weight=f"samples/{name}/weight")
-        losses = kept.losses().astype(np.float64)
+        losses = np.asarray(evidence.arrays[f"samples/{name}/loss"], np.float64)
         words = f"{kept.count:,} samples" + (f" of {name}" if place else "")
         bends.append(_Bend(words, number, too_few(losses[0] - 2 * losses[1] + losses[2])))
     return bends

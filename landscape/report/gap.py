@@ -11,7 +11,7 @@ from workers.metric_names import name_in_set, other_datasets
 
 from ..drawing.texts import main_dataset, unit_of
 from ..grid.data import LandscapeData
-from .statement import FEWEST, Answer, Evidence, Number, Statement, plus_minus, too_few
+from .statement import Answer, Evidence, Number, Statement, few_samples, plus_minus, too_few
 
 GAP = "gap"
 _QUESTION = "How large is the gap between training and test?"
@@ -67,8 +67,8 @@ def _too_few(evidence: Evidence, end: LandscapeData | None, name: str, main: str
         if losses is not None and np.isfinite(losses).all() and (few := too_few(losses)):
             return few
         count = evidence.samples.get("" if one == main else one)
-        if losses is None and count is not None and count < FEWEST:
-            return f"{count} samples are too few, at least {FEWEST} are needed"
+        if losses is None and count is not None and (few := few_samples(count)):
+            return few
     return ""
 
 
@@ -106,7 +106,5 @@ def _difference(evidence: Evidence, parts: Sequence[tuple[str, int, int]]) -> Nu
     signed = (f"{'-' if sign < 0 else '+'} loss_{sets.index(name)}[{row}]" for name, row, sign in parts)
     formula = " ".join(signed).removeprefix("+ ")
     errors = {f"{key}_stderr": place.replace("/loss", "/loss_stderr") for key, place in places.items()}
-    if not set(errors.values()) <= evidence.arrays.keys():
-        return evidence.number(formula, kind="the losses have no standard error", **places)
     squares = " + ".join(f"loss_{sets.index(name)}_stderr[{row}] ** 2" for name, row, _ in parts)
     return evidence.mean(formula, f"sqrt({squares})", *sets, **places, **errors)

@@ -19,6 +19,7 @@ from ..comparison.comparison import Comparison
 from ..comparison.measuring import compare_recipes
 from ..comparison.networks import find_recipes
 from ..curvature.curvature import Curvature
+from ..curvature.facts import evenly_chosen
 from ..errors import PlaneError, error_message
 from ..grid.measuring import Grid, measure_plane
 from ..landscape import Landscape
@@ -99,8 +100,8 @@ class ReportMeasuring:
             find_recipes(recipes)  # a mistake there shows before anything is measured
         path, around = self._planes()
         curvature = self._curvature("end", self.numbers[-1:], top=2, bottom=1, trace_probes=_PROBES, keep_vectors=True)
-        spread = {self.numbers[round(place)] for place in np.linspace(0, len(self.numbers) - 1, _CHECKPOINTS)}
-        along = self._curvature("along", sorted(spread), top=1) if "end" not in self.missing else None
+        spread = [self.numbers[place] for place in evenly_chosen(len(self.numbers), _CHECKPOINTS)]
+        along = self._curvature("along", spread, top=1) if "end" not in self.missing else None
         if self.chosen["dry_run"]:
             return None
         bottom = None if curvature is None else self._bottom(curvature)

@@ -57,20 +57,12 @@ def _change_of_loss(
     found = landscape.checkpoints
     if found is None or not np.isfinite(found.metrics["loss"][[first, last]]).all():
         return []
-    change = difference_of_loss(evidence, last, first)
+    # Of independent samples; the samples are the same, so that the true interval is usually shorter.
+    error, places = f"hypot(stderr[{last}], stderr[{first}])", {"stderr": "checkpoints/loss_stderr"}
+    change = evidence.mean(f"loss[{last}] - loss[{first}]", error, loss="checkpoints/loss", **places)
     ends = " to ".join(f"{found.metrics['loss'][row]:.4g}" for row in (first, last))
     text = f"From {label[first]} to {label[last]} the loss went from {ends}, a change of {{}}."
     return [_statement(text, change)]
-
-
-def difference_of_loss(evidence: Evidence, row: int, before: int) -> Number:
-    """Returns the loss at one checkpoint less that at another one."""
-    formula, places = f"loss[{row}] - loss[{before}]", {"loss": "checkpoints/loss"}
-    if "checkpoints/loss_stderr" not in evidence.arrays:
-        return evidence.number(formula, kind="the loss has no standard error", **places)
-    # Of independent samples; the samples are the same, so that the true interval is usually shorter.
-    error = f"hypot(stderr[{row}], stderr[{before}])"
-    return evidence.mean(formula, error, **places, stderr="checkpoints/loss_stderr")
 
 
 def _lowest(evidence: Evidence, landscape: LandscapeData) -> list[Statement]:
@@ -81,12 +73,10 @@ def _lowest(evidence: Evidence, landscape: LandscapeData) -> list[Statement]:
     row, column = (
         int(place) for place in np.unravel_index(np.argmin(np.where(measured, landscape.loss, np.inf)), landscape.shape)
     )
-    formula, places = f"loss[{row}, {column}] - end", {"loss": "loss", "end": "origin/loss"}
-    if "origin/loss_stderr" in evidence.arrays:
-        errors = {"stderr": "loss_stderr", "end_stderr": "origin/loss_stderr"}
-        number = evidence.mean(formula, f"hypot(stderr[{row}, {column}], end_stderr)", **places, **errors)
-    else:
-        number = evidence.number(formula, kind="the loss has no standard error", **places)
+    number = evidence.mean(
+        f"loss[{row}, {column}] - end", f"hypot(stderr[{row}, {column}], end_stderr)", loss="loss", end="origin/loss",
+        stderr="loss_stderr", end_stderr="origin/loss_stderr",
+    )  # fmt: skip
     where = f"at x = {landscape.x[column]:.3g}, y = {landscape.y[row]:.3g}" if landscape.y is not None else ""
     if number.value >= 0:
         text = "No measured point of the plane is lower than the end of the path: the lowest one differs by {}."

@@ -140,10 +140,13 @@ class Evidence:
 
         Args:
             formula: of the value.
-            error: of its standard error.
+            error: of its standard error; where the file lacks an array of it, there is no interval.
             *datasets: over whose samples it is a mean; the smallest one gives Student's degrees of freedom.
             **places: of the arrays, by their names in the formulas.
         """
+        there = {name: place for name, place in places.items() if place in self.arrays}
+        if len(there) < len(places):
+            return self.number(formula, kind="the losses have no standard error", **there)
         counts = [count for name in datasets or ("",) if (count := self.samples.get(name)) is not None]
         reach = Estimate(0.0, 1.0, max(min(counts, default=math.inf) - 1, 1)).interval()[1]
         ends = (f"{formula} {sign} {reach:.6g} * {error}" for sign in "-+")
@@ -176,11 +179,17 @@ def plus_minus(number: Number) -> str:
     return f"{number.value:.3g} ({number.low:.3g} to {number.high:.3g})"
 
 
+def few_samples(count: int) -> str:
+    """Returns why so many samples are too few for Student's interval; nothing where they are not."""
+    return f"{count} samples are too few, at least {FEWEST} are needed" if count < FEWEST else ""
+
+
 def too_few(values: NDArray[Any]) -> str:
     """Returns why Student's interval of a mean is not to be trusted; nothing where it is."""
-    count, spread = len(values), float(values.std()) if len(values) else 0.0
-    if count < FEWEST:
-        return f"{count} samples are too few, at least {FEWEST} are needed"
+    count = len(values)
+    if few := few_samples(count):
+        return few
+    spread = float(values.std())
     skewness = float((((values - values.mean()) / spread) ** 3).mean()) if spread > 0 else 0.0
     if count < (needed := math.ceil(_SKEWED * skewness**2)):
         return f"a few samples make most of it, so that an interval needs about {needed:,} samples and not {count:,}"

@@ -86,7 +86,7 @@ def tune(
             break
         try:
             laid_out = channels_last() if plan.channels_last and channels_last is not None else samples
-            rate = samples_per_second(run, plan, laid_out, clock)
+            rate, _ = _timed(run, plan, laid_out, clock)
         except Exception as error:
             if not ran_out_of_memory(error):
                 raise
@@ -108,18 +108,8 @@ def _fitting_threads(
     if plan.threads == 1 or waiting < _WAITING:
         return plan, rate
     alone = replace(plan, threads=1)
-    alone_rate = samples_per_second(run, alone, samples, clock)
+    alone_rate, _ = _timed(run, alone, samples, clock)
     return (alone, alone_rate) if rate < alone_rate * _WORTH_SEVERAL_THREADS else (plan, rate)
-
-
-def samples_per_second(
-    run: Callable[[MeasurementPlan, Sequence[Batch]], None],
-    plan: MeasurementPlan,
-    samples: Samples,
-    clock: Callable[[], float] = time.perf_counter,
-) -> float:
-    """Returns how fast a plan is by the clock, from a few batches that are timed one by one."""
-    return _timed(run, plan, samples, clock)[0]
 
 
 def _timed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -82,7 +83,7 @@ class BatchGraph:
         else:
             self._first = torch.autograd.grad(numerator, parameters, create_graph=True, allow_unused=True)
 
-    @property
+    @functools.cached_property
     def functions(self) -> list[type[Any]]:
         """The ``torch.autograd.Function`` of users on the way from the weights to the loss, each once."""
         made = (getattr(type(node), "_forward_cls", None) for node in _nodes([self._loss]))
