@@ -16,7 +16,7 @@ from imports import Imports
 PROJECT = "pyproject.toml"
 EVERYTHING = (PROJECT, "Makefile", "constraints/*", "tests/data/*")
 # Of that file, what no test sees: lint and types run for every change.
-LINTED, TOLD = ("importlinter", "mypy", "ruff"), ("classifiers", "description", "keywords", "urls")
+LINTED, DESCRIPTIVE = ("importlinter", "mypy", "ruff"), ("classifiers", "description", "keywords", "urls")
 # A part of the gate, which tests/gate tests, though the conftest of all tests loads it.
 CHOOSING = "tests/support/chosen.py"
 # Its cases are pages of the documentation, called by their files' names; each takes minutes.
@@ -301,7 +301,7 @@ def _tested(root: Path, commit: str = "") -> dict[str, Any] | None:
     if text is None:
         return None
     found = tomllib.loads(text)
-    for table, names in (("tool", LINTED), ("project", TOLD)):
+    for table, names in (("tool", LINTED), ("project", DESCRIPTIVE)):
         found[table] = {name: value for name, value in found.get(table, {}).items() if name not in names}
     return found
 

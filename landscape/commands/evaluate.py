@@ -200,10 +200,10 @@ def evaluate(
     where = {**{name: options[name] for name in shared}, "kept_beside": None if options["overwrite"] else output}
     plane = _plane(chosen, _Asked(found, call, directions, numbers, options["seed"], of_plane, where))
     landscape = measure(plane, call, size=points, output=output, **options)
-    return _told(landscape)
+    return _show_landscape(landscape)
 
 
-def _told(landscape: Landscape | None) -> Sequence[Landscape]:
+def _show_landscape(landscape: Landscape | None) -> Sequence[Landscape]:
     """Says what was measured, which is nothing in a dry run, and returns it."""
     if landscape is None:
         return []
@@ -302,7 +302,7 @@ def widen(file: _File, **options: Any) -> Sequence[Any]:
 
 
 def _change(change: Callable[..., Any], file: str, *, function: str | None, **options: Any) -> Sequence[Landscape]:
-    return _told(change(file, load_function(_remembered(file) if function is None else function), **options))
+    return _show_landscape(change(file, load_function(_remembered(file) if function is None else function), **options))
 
 
 def _remembered(file: str) -> str:

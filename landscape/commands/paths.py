@@ -64,7 +64,7 @@ def barrier(
         output_file(output, [item.place for item in typed], LANDSCAPE, overwrite=options["overwrite"])
     call = FirstCall(load_function(function), options)
     first, last, names = _ends(typed, call.space)
-    return _told(measure(first, last, call, points, names=names, output=output, **options))
+    return _show_barrier(measure(first, last, call, points, names=names, output=output, **options))
 
 
 @with_options(
@@ -147,7 +147,7 @@ def _ends(typed: Sequence[TypedCheckpoint], space: WeightSpace) -> tuple[Any, An
     return first, last, names
 
 
-def _told(result: Barrier | None) -> Sequence[Any]:
+def _show_barrier(result: Barrier | None) -> Sequence[Any]:
     if result is None:
         return []
     if result.landscape.path is not None:

@@ -16,7 +16,7 @@ from collectors.weights.safetensors_file import portable
 from workers.errors import CallbackFunctionError
 from workers.evaluator import EvaluatorDescription
 from workers.measuring.checks import check_determinism
-from workers.metric_names import name_in_set
+from workers.metric_names import MetricName
 from workers.pool import StateTask
 from workers.pools.devices import WorkerLayout
 from workers.pools.open_pool import where_it_runs
@@ -112,5 +112,5 @@ def _task(number: int, state: AlignedState, *, own_buffers: bool) -> StateTask:
 
 
 def _loss(values: Mapping[str, float], data_set: str, parts: int) -> MeasuredLoss:
-    names = [name_in_set(name, data_set) if data_set else name for name in ("loss", "loss_stderr")]
+    names = [str(MetricName(quantity, dataset=data_set)) for quantity in ("loss", "loss_stderr")]
     return MeasuredLoss(*(values.get(name, math.nan) / parts for name in names))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from workers.metric_names import name_in_set, other_datasets
+from workers.metric_names import MetricName, name_in_set, other_datasets
 
 from ..drawing.texts import main_dataset, unit_of
 from ..grid.data import LandscapeData
@@ -99,10 +99,7 @@ def _since_the_lowest(evidence: Evidence, landscape: LandscapeData, name: str) -
 def _difference(evidence: Evidence, parts: Sequence[tuple[str, int, int]]) -> Number:
     """Returns a sum of losses of checkpoints; a part is a data set, "" for the main one, a row and a sign."""
     sets = list(dict.fromkeys(name for name, *_ in parts))
-    places = {
-        f"loss_{place}": f"checkpoints/{name_in_set('loss', name) if name else 'loss'}"
-        for place, name in enumerate(sets)
-    }
+    places = {f"loss_{place}": f"checkpoints/{MetricName('loss', dataset=name)}" for place, name in enumerate(sets)}
     signed = (f"{'-' if sign < 0 else '+'} loss_{sets.index(name)}[{row}]" for name, row, sign in parts)
     formula = " ".join(signed).removeprefix("+ ")
     errors = {f"{key}_stderr": place.replace("/loss", "/loss_stderr") for key, place in places.items()}
