@@ -20,14 +20,13 @@ from workers.errors import IN_THE_WORKER
 
 from .commands.arguments import as_typed
 from .commands.curvature import compare, curvature
-from .commands.evaluate import evaluate, refine, widen
-from .commands.exchange import export, import_checkpoints, import_landscape, log
-from .commands.help import Command
-from .commands.measure import demo, devices, run
-from .commands.paths import align, barrier, connect
+from .commands.evaluate import evaluate
+from .commands.exchange import convert, import_checkpoints
+from .commands.info import info
+from .commands.measure import check, demo, report, run
+from .commands.options import Command
+from .commands.paths import connect
 from .commands.plot import plot
-from .commands.report import check, report
-from .commands.view import info, view, watch
 
 _EPILOG = (
     "Exit codes: 0 done; 1 an error, explained with its remedy; 2 unknown options; 3 a bug of this program; "
@@ -38,12 +37,9 @@ _DEBUG_VARIABLE = "LANDSCAPE_DEBUG"
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=_EPILOG)
 
 for panel, commands in (
-    (
-        "Measure",
-        (check, run, report, curvature, compare, evaluate, barrier, align, connect, refine, widen, demo, devices),
-    ),
-    ("Look", (info, plot, view, watch)),
-    ("Other tools", (export, log, import_landscape, import_checkpoints)),
+    ("Measure", (check, run, report, curvature, compare, evaluate, connect, demo)),
+    ("Look", (info, plot)),
+    ("Other tools", (convert, import_checkpoints)),
 ):
     for command in commands:
         app.command(command.__name__.replace("_", "-"), cls=Command, rich_help_panel=panel)(command)
@@ -70,7 +66,7 @@ def settings(
     """See the loss surface your optimizer walked on: measure landscapes of a collected run, look at them.
 
     landscape run DIRECTORY --function my_training:callback_fn measures them, and continues after an interruption;
-    landscape view FILE shows one in the browser.
+    landscape plot FILE shows one in the browser.
     """
     if debug:
         os.environ[_DEBUG_VARIABLE] = "1"

@@ -201,6 +201,20 @@ def given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def needed(flag: str, value: str | None) -> str:
+    """Returns what was typed for an option that another use of the command does without."""
+    if value is None:
+        raise typer.BadParameter("it is missing.", param_hint=flag)
+    return value
+
+
+def check_left_out(where: str, values: Mapping[str, Any]) -> None:
+    """Raises an error for options that were given, by their names, and mean nothing ``where`` the command is used."""
+    for name, value in values.items():
+        if value not in (None, False, [], ()):
+            raise ValueError(f"{name} must be left out {where}.")
+
+
 @contextlib.contextmanager
 def interruptible(*, overwrite: bool = False) -> Iterator[None]:
     """Ends the work with one clear text on Ctrl-C and SIGTERM; with ``overwrite`` the same command begins anew."""

@@ -1,32 +1,30 @@
-"""The commands ``evaluate``, of planes that need no run directory, and ``refine`` and ``widen``."""
+"""The command ``evaluate``: planes that need no run directory, and a landscape file on another grid."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE
 from ..planes.axis_curvature import WHICH
 from ..record.option import Option
-from ..record.options import OPTIONS, ChangeOptions
-from .arguments import integers, load_function, one_or_each
-from .options import SURVEY_OPTIONS, WORKER_OPTIONS, with_options
+from ..record.options import OPTIONS
+from . import regrid
+from .arguments import check_left_out, integers, load_function, needed, one_or_each
+from .options import SURVEY_OPTIONS, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
 if TYPE_CHECKING:
     from workers.pools.first_call import FirstCall
 
-    from ..landscape import Landscape
     from ..planes.plane import Plane
 
 _CHECKPOINTS = (
     "Checkpoint files, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER; NAME=FILE names one in pictures. Without any, "
-    "the weights of the network that the function returns."
+    "the weights of the network that the function returns. Or one landscape file."
 )
 _KIND = (
     "random (plane) and random-line around one; line through two; through three; pca of a run's checkpoints; saved: "
@@ -152,32 +150,58 @@ _OF_PLANES: Mapping[str, Option] = {
 
 
 @with_options(
-    "function", "output", "kind", "size", *_OF_PLANES, "device_ids", "num_samples", *SURVEY_OPTIONS,
-    table={"kind": Option("auto", ("auto", *_KINDS), help=_KIND, panel="Directions"), **_OF_PLANES},
-    called=dict.fromkeys(("checkpoints", "origin", "summary_dir"), "CHECKPOINTS"),
+    "function", "output", "kind", "size", "factor", *_OF_PLANES, "run", "device_ids", "num_samples", *SURVEY_OPTIONS,
+    table={
+        "kind": Option("auto", ("auto", *_KINDS), help=_KIND, panel="Directions"),
+        **_OF_PLANES,
+        **regrid.OPTIONS_OF_FILES,
+    },
+    called={**dict.fromkeys(("checkpoints", "origin", "summary_dir"), "CHECKPOINTS"), **regrid.CALLED},
 )  # fmt: skip
 def evaluate(
     checkpoints: Annotated[
         list[str] | None, typer.Argument(metavar="CHECKPOINT", help=_CHECKPOINTS, show_default=False)
     ] = None,
     *,
-    function: str,
+    function: str | None,
     kind: str,
     output: Annotated[
-        str,
-        typer.Option("-o", "--output", help="The landscape file to write, or its URL.", rich_help_panel="Output"),
-    ],
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="The landscape file to write, or its URL; of a landscape file, where the result goes instead.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
     size: Annotated[
-        str, typer.Option(help="Grid points per axis, such as 40, or 40x20 for x and y.", rich_help_panel="Grid")
-    ] = "40",
+        str | None,
+        typer.Option(
+            help="Grid points per axis, such as 40 (when absent), or 40x20 for x and y.", rich_help_panel="Grid"
+        ),
+    ] = None,
+    factor: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a landscape file: into how many each cell is divided, 2, or 2x1 for x and y.",
+            rich_help_panel="Grid",
+        ),
+    ] = None,
+    run: str | None,
     **options: Any,
 ) -> Sequence[Any]:
-    """Measures a plane or a line around or through checkpoints, without a collected run.
+    """Measures a plane or a line around or through checkpoints, or a landscape file on a finer or a wider grid.
 
     landscape evaluate best.pt --function my_training:callback_fn -o best.h5
     landscape evaluate SGD=sgd.pt Adam=adam.pt --function my_training:callback_fn -o line.h5
     landscape evaluate a.pt b.pt c.pt --kind through --function my_training:callback_fn -o abc.h5
     landscape evaluate best.pt --kind hessian --which top,bottom --function my_training:callback_fn -o saddle.h5
+    landscape evaluate best.h5 --factor 2
+    landscape evaluate best.h5 --limits -2,2
+
+    In a landscape file what is measured is kept, and the same command continues. Every point is kept with --factor, and
+    with a --size whose cells divide those of the file (79 for 40 points); any other size goes into a new file. With
+    --limits or --margin whole cells are added until the grid reaches as far as asked.
     """
     from workers.pools.first_call import FirstCall
 
@@ -187,9 +211,17 @@ def evaluate(
 
     found = [TypedCheckpoint.read(text) for text in checkpoints or ()]
     of_plane = {name: value for name in _OF_PLANES if (value := options.pop(name)) not in (None, [])}
+    # Only a landscape file can be meant where these are given.
+    is_file = factor is not None or run is not None
+    if kind == "auto" and len(found) == 1 and (is_file or regrid.is_landscape_file(found[0].place)):
+        check_left_out(regrid.OF_A_FILE, of_plane)
+        return regrid.change(found[0].place, function, run, output, size, factor, options)
+    check_left_out("without a landscape file in place of CHECKPOINTS", {"factor": factor, "run": run})
+    function, output = needed("--function", function), needed("--output", output)
+    options = {name: OPTIONS[name].default if value is None else value for name, value in options.items()}
     chosen = _choose(kind, len(found), of_plane)
     directions, numbers = of_plane.pop("directions", ()), of_plane.pop("numbers", ())
-    points = one_or_each("--size", size, "40, or two such as 40x20")
+    points = one_or_each("--size", size or "40", "40, or two such as 40x20")
     # Before eigenvectors are searched.
     inputs = [*(item.place for item in found), *directions]
     output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
@@ -199,16 +231,7 @@ def evaluate(
     # Of the same plane: what an earlier call found is read.
     where = {**{name: options[name] for name in shared}, "kept_beside": None if options["overwrite"] else output}
     plane = _plane(chosen, _Asked(found, call, directions, numbers, options["seed"], of_plane, where))
-    landscape = measure(plane, call, size=points, output=output, **options)
-    return _show_landscape(landscape)
-
-
-def _show_landscape(landscape: Landscape | None) -> Sequence[Landscape]:
-    """Says what was measured, which is nothing in a dry run, and returns it."""
-    if landscape is None:
-        return []
-    typer.echo(f"{landscape.path}\n  {landscape!r}")
-    return [landscape]
+    return regrid.show_landscape(measure(plane, call, size=points, output=output, **options))
 
 
 def _choose(kind: str, count: int, of_plane: Mapping[str, Any]) -> str:
@@ -228,101 +251,3 @@ def _choose(kind: str, count: int, of_plane: Mapping[str, Any]) -> str:
             kinds = " or ".join(f"--kind {item}" for item, (_, others) in _KINDS.items() if name in others)
             raise ValueError(f"--{name.replace('_', '-')} must be left out for --kind {kind}; it belongs to {kinds}.")
     return kind
-
-
-# More than a name could lead anywhere: the text comes from a file, which somebody else may have written.
-_REMEMBERED = re.compile(r"([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
-
-_OPTIONS: Mapping[str, Option] = {
-    "margin": replace(
-        OPTIONS["margin"], help="How far to reach beyond the path, as a share of its range; without a path, of [-1, 1]."
-    ),
-    "limits": replace(OPTIONS["limits"], help="Coordinates to reach: lowest,highest of both axes, or x0,x1,y0,y1."),
-    "function": Option(
-        None, help="module:function of the callback_fn; when absent, the one that the file names.", typed=str | None
-    ),
-    "run": Option(
-        None, help="The run directory; when absent, the file's folder, or where the file says.", typed=str | None
-    ),
-    "output": Option(
-        None, help="Another landscape file for the result.", flags=("-o", "--output"), typed=str | None, panel="Output"
-    ),
-}
-_SHARED = (
-    "function", "run", "output", "device_ids", "sampling", "tolerance", "relative_tolerance", *WORKER_OPTIONS,
-    "budget", "progress", "plan", "sample_memory", "compile", "dry_run",
-)  # fmt: skip
-_CALLED = {
-    OTHER_GRID: "Put that file back, if the landscape was moved or copied without it. Or run the command that measured "
-    "the landscape (landscape evaluate or landscape barrier) once more, with another --size or --points and the same "
-    "--output: points that both grids have are kept, and --save-directions writes that file.",
-    OTHER_GRID_OF_CURVE: "Run the `landscape connect` that made it once more, with other --points and the same "
-    "--output: points that both grids have are kept.",
-    OTHER_GRID_ALONG_EIGENVECTORS: OTHER_GRID_ALONG_EIGENVECTORS.removesuffix(" Or pass plane=plane."),
-    "file": "FILE",
-}
-
-_File = Annotated[str, typer.Argument(help="The landscape file, or its URL such as s3://bucket/run/landscape.h5.")]
-
-
-@with_options("size", "factor", *_SHARED, kind=ChangeOptions, table=_OPTIONS, called=_CALLED)
-def refine(
-    file: _File,
-    size: Annotated[
-        str | None,
-        typer.Option(help="Points along both axes, such as 79, or along x and y: 79x40.", rich_help_panel="Grid"),
-    ] = None,
-    factor: Annotated[
-        str | None,
-        typer.Option(help="Into how many each cell is divided: 2, or 2x1 along x and y.", rich_help_panel="Grid"),
-    ] = None,
-    **options: Any,
-) -> Sequence[Any]:
-    """Measures a landscape on a finer grid; what is measured is kept, and the same command continues.
-
-    Every point is kept with --factor, and with a size whose cells divide those of the file (79 for 40 points). Any
-    other size goes into a new file, after a warning that says how many points are kept.
-    """
-    from ..functions import refine as refine_in_python
-
-    example = "2, or two such as 2x1"
-    wanted = {"size": one_or_each("--size", size, example), "factor": one_or_each("--factor", factor, example)}
-    return _change(refine_in_python, file, **options, **wanted)
-
-
-@with_options("margin", "limits", *_SHARED, kind=ChangeOptions, table=_OPTIONS, called=_CALLED)
-def widen(file: _File, **options: Any) -> Sequence[Any]:
-    """Measures more around a landscape; what is measured is kept, and the same command continues.
-
-    The cells stay as large as they are: whole cells are added until the grid reaches as far as asked.
-    """
-    from ..functions import widen as widen_in_python
-
-    return _change(widen_in_python, file, **options)
-
-
-def _change(change: Callable[..., Any], file: str, *, function: str | None, **options: Any) -> Sequence[Landscape]:
-    return _show_landscape(change(file, load_function(_remembered(file) if function is None else function), **options))
-
-
-def _remembered(file: str) -> str:
-    """Returns the function that a file names, if its module lies in the working directory."""
-    from ..grid.landscape_file import read_landscape
-    from ..record.provenance import FUNCTION
-
-    said = read_landscape(file).attributes.get(FUNCTION)
-    match = _REMEMBERED.fullmatch(said) if isinstance(said, str) else None
-    if match is None:
-        raise ValueError(
-            f"--function is missing: {file} does not name the callback_fn that it was measured with. Pass "
-            "--function module:function."
-        )
-    here = Path.cwd() / match[1]
-    is_here = here.is_dir() if match[2] else here.with_suffix(".py").is_file() or (here / "__init__.py").is_file()
-    if not is_here:
-        raise ValueError(
-            f"--function is missing: {file} names {said}, and the module is not in {Path.cwd()}. Run the command where "
-            f"it is, or pass --function {said} if you trust the file."
-        )
-    typer.echo(f"--function {said}, as the file says", err=True)
-    return str(said)

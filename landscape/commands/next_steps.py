@@ -14,7 +14,6 @@ import typer
 if TYPE_CHECKING:
     from collectors.files.places import AnyPath
 
-    from ..record.hdf5 import FileKind
     from ..record.option import Option
     from .run_facts import FoundFile, RunContents
 
@@ -47,11 +46,9 @@ def picture_beside(file: object) -> Path:
     return Path(f"{path.stem}.png") if is_url(str(file)) else path.with_suffix(".png")
 
 
-def look_command(file: object, kind: FileKind) -> str:
+def look_command(file: object) -> str:
     """Returns the command that shows a file."""
-    from ..record.hdf5 import LANDSCAPE
-
-    return _typed("view", file) if kind == LANDSCAPE else plot_command(file)
+    return _typed("plot", file)
 
 
 def plot_command(file: object) -> str:
@@ -61,13 +58,9 @@ def plot_command(file: object) -> str:
 
 def show_where_to_look(measured: Sequence[Measured]) -> None:
     """Says on standard error, which no program reads, how to look at the files of what was measured."""
-    from ..record.hdf5 import LANDSCAPE
-    from ..record.record import Record
-
     for item in measured:
         if item.path is not None and has_values(item):
-            kind = item.schema.kind if isinstance(item, Record) else LANDSCAPE
-            typer.echo(f"Look at it: {look_command(item.path, kind)}", err=True)
+            typer.echo(f"Look at it: {look_command(item.path)}", err=True)
 
 
 def has_values(measured: Measured) -> bool:
@@ -89,7 +82,7 @@ def steps_of(contents: RunContents, flags: Mapping[str, str]) -> list[tuple[str,
         steps.append(("measure its landscapes", _typed("run", *asked)))
     shown = [file for file in files if file.is_measured]
     planes = [file for file in shown if file.word == "landscape"]
-    steps += [("look at a landscape in the browser", _typed("view", file.typed)) for file in planes]
+    steps += [("look at a landscape in the browser", look_command(file.typed)) for file in planes]
     drawn = [*planes[:1], *(file for file in shown if file.word != "landscape")]
     steps += [("draw a picture", plot_command(file.typed)) for file in drawn]
     has_curvature = any(file.word == "curvature" for file in files)
@@ -143,14 +136,14 @@ def _continuing(
     if header is None or header.complete:
         return
     if file.being_measured:
-        yield "watch what is being measured", _typed("watch", file.typed)
+        yield "watch what is being measured", _typed("plot", file.typed, "--watch")
     elif file.word == "curvature":
         typed = _curvature_options(file, contents, flags)
         yield "continue what is not complete", _typed("curvature", contents.typed, "--function", function, *typed)
     elif file.word == "landscape" and _has_its_plane(file):
         # On the grid that it has; everything else, the file says.
         size = "x".join(map(str, dict.fromkeys(reversed(header.shape))))
-        yield "continue what is not complete", _typed("refine", file.typed, "--size", size, "--function", function)
+        yield "continue what is not complete", _typed("evaluate", file.typed, "--size", size, "--function", function)
 
 
 def _has_its_plane(file: FoundFile) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
+import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, get_args
 
 import typer
+from typer.core import TyperCommand
 
 from ..planes.further_runs import as_also
 from ..record.option import Option
@@ -16,6 +19,15 @@ from ..record.options import GridOptions, MeasureOptions, RunOptions, options_of
 from . import config
 from .arguments import integers, interruptible, numbers, options_named, sample_counts
 from .next_steps import Measured, show_where_to_look
+from .page import facts_of, print_facts
+
+PANELS = ("Grid", "Samples", "Directions", "Workers", "Output")
+"""The headings under which options of measurements stand, in this order."""
+
+_ORDER = (None, "Curve", *PANELS, "Page", "Hero", "Animation", "Curvature", "Import", "Tracker")  # of all headings
+
+# What a help shows in place of longer types and words, and how long these may be.
+_WORD, _TEXT, _LONGEST_TYPE = "<word>", "<str>", 8
 
 # A command that measures returns what it measured, in files or not.
 _Command = Callable[..., Sequence[Measured] | None]
@@ -35,6 +47,7 @@ _COMMON: Mapping[str, Option] = {
     "function": Option(
         ..., help="module:function of the callback_fn; the working directory is searched first.", typed=str
     ),
+    "as_json": Option(False, help="Print the facts as JSON, for programs.", flags=("--json",), panel="Output"),
 }
 
 
@@ -59,6 +72,14 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
     "compile": lambda _option, value: "auto" if value is None else value,
     "also": lambda _option, items: as_also(items),
 }
+
+
+def _values(measured: Measured) -> dict[str, Any]:
+    from ..record.hdf5 import LANDSCAPE
+    from ..record.record import Record
+
+    *_, values_of = facts_of(measured.schema.kind if isinstance(measured, Record) else LANDSCAPE)
+    return values_of(measured)
 
 
 def choice(choices: Sequence[str], *flags: str, help: str, **more: Any) -> Any:
@@ -102,10 +123,12 @@ def with_options(
         measures = "progress" in names
         in_file = {flags[item.name].removeprefix("--"): item for item in (*leading, *listed) if item.name in flags}
         of_files = config.parameters(command.__name__, in_file) if measures else []
+        prints_json = measures and "as_json" not in names
 
         @functools.wraps(command)
         def run_as_typed(**typed: Any) -> None:
             *_, target = [None, *(typed.pop(item.name, None) for item in of_files)]
+            as_json = prints_json and typed.pop("as_json")
             ending = interruptible(overwrite=typed.get("overwrite", False)) if measures else contextlib.nullcontext()
             with ending, options_named(spelling):
                 forms = {**_READ, **{name: read[name] for name in read if typed[name] is not None}}
@@ -114,11 +137,16 @@ def with_options(
                 checked = {name: known[name].checked(flags[name], values[name]) for name in tabled}
                 if target is not None:
                     config.save_config(target, command.__name__, typed, in_file)
-                measured = command(**{**values, **checked})
+                with contextlib.redirect_stdout(io.StringIO()) if as_json else contextlib.nullcontext():
+                    measured = command(**{**values, **checked})
+                if as_json:
+                    print_facts(lambda: [_values(item) for item in measured or ()], str, as_json=True)
                 if measured and values.get("progress", True):
                     show_where_to_look(measured)
 
         ordered = [*leading, *(item.replace(kind=item.KEYWORD_ONLY) for item in listed), *of_files]
+        if prints_json:
+            ordered.append(_shown("as_json", _COMMON["as_json"]))
         vars(run_as_typed).update(__signature__=signature.replace(parameters=ordered), spelling=spelling)
         return run_as_typed
 
@@ -150,3 +178,35 @@ def _flag(parameter: inspect.Parameter) -> str:
     # In an annotation, typer takes the first flag for the default.
     flags = (str(flag).partition("/")[0] for flag in (info.default, *(info.param_decls or ())))
     return next((flag for flag in flags if flag.startswith("--")), f"--{parameter.name.replace('_', '-')}")
+
+
+class Command(TyperCommand):
+    """A command whose help has a narrow column for types, and one name for each pair of ``--x`` and ``--no-x``."""
+
+    # Typer's table gives each of its columns the same room where they need more than there is.
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Writes the help of this command with its options as they fit."""
+        fitting = copy.copy(self)
+        fitting.params = sorted(map(_fitting, self.params), key=_place)
+        super(Command, fitting).format_help(ctx, formatter)
+
+
+def _place(parameter: Any) -> int:
+    return _ORDER.index(getattr(parameter, "rich_help_panel", None))
+
+
+def _fitting(parameter: Any) -> Any:
+    """Returns an option as the help shows it."""
+    if parameter.param_type_name != "option":
+        return parameter
+    shown = copy.copy(parameter)
+    if shown.secondary_opts:
+        name = shown.opts[0].removeprefix("--")
+        shown.opts, shown.secondary_opts = [f"--[no-]{name}", *shown.opts[1:]], []
+    if shown.metavar and len(shown.metavar) > _LONGEST_TYPE:
+        # A line can end at a blank. What stands in brackets is markup, unless a backslash is before it.
+        words = shown.metavar.replace("|", " | ").replace("[", "\\[")
+        shown.help, shown.metavar = f"{words} {shown.help}", _WORD
+    elif shown.multiple and not shown.metavar:
+        shown.metavar = _TEXT
+    return shown

@@ -1,8 +1,8 @@
-"""The commands about two networks: what lies between them (``barrier``, ``connect``), their units (``align``)."""
+"""The command ``connect``: what lies between two networks, on the straight line or on a curve of low loss."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,126 +10,133 @@ import typer
 
 from workers.curves.curve import KINDS
 
-from .arguments import interruptible, load_function
-from .options import SURVEY_OPTIONS, choice, with_options
+from ..record.option import Option
+from .arguments import check_left_out, load_function, needed, options_named
+from .options import SURVEY_OPTIONS, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
 if TYPE_CHECKING:
     from collectors.networks.weight_space import WeightSpace
+    from workers.pools.first_call import FirstCall
 
-    from ..paths.barrier import Barrier
+    from ..paths.alignment import Aligned
 
 _SHARED = tuple(name for name in SURVEY_OPTIONS if name not in ("limits", "margin", "extremes"))
 # A curve is fitted with the loss alone, by a plan of its own.
 _OF_WAY = (
     "plan", "groups", "keep_samples", "buffers", "recalibration_batch_size", "precision", "seed_each_point", "samples",
 )  # fmt: skip
-_CALLED = {"a": "A", "b": "B"}
 _COMPARED = 32  # samples on which an alignment is verified
-_FORM = "checkpoint file, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER"
-_NETWORK = f"{_FORM}; NAME= in front names it in pictures."
-First = Annotated[str, typer.Argument(metavar="A", help=f"The first network: a {_NETWORK}")]
-Second = Annotated[str, typer.Argument(metavar="B", help="The second network, typed likewise.")]
-Points = Annotated[int, typer.Option(help="Points on the way, both ends among them.", rich_help_panel="Grid")]
-
-
-@with_options("function", "output", "points", "device_ids", "num_samples", *_SHARED, called=_CALLED)
-def barrier(
-    a: First,
-    b: Second,
-    *,
-    function: str,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o", "--output", help="The landscape file of the line to write, or its URL.", rich_help_panel="Output"
-        ),
-    ] = None,
-    points: Points = 25,
-    **options: Any,
-) -> Sequence[Any]:
-    """Measures how far the loss rises on the straight line between two networks.
-
-    landscape barrier a.pt b.pt --function my_training:callback_fn -o line.h5
-    landscape plot line.h5 --kind barriers -o barrier.png
-    """
-    from workers.pools.first_call import FirstCall
-
-    from ..functions import barrier as measure
-    from ..record.hdf5 import LANDSCAPE
-    from ..record.writer import output_file
-
-    typed = [TypedCheckpoint.read(text) for text in (a, b)]
-    if output is not None:
-        output_file(output, [item.place for item in typed], LANDSCAPE, overwrite=options["overwrite"])
-    call = FirstCall(load_function(function), options)
-    first, last, names = _ends(typed, call.space)
-    return _show_barrier(measure(first, last, call, points, names=names, output=output, **options))
+_WEIGHTS = ".safetensors"
+_NETWORK = "checkpoint file, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER; NAME= in front names it in pictures."
+_FITTING: Mapping[str, Option] = {
+    "bends": Option(1, help="Control points between the two networks.", panel="Curve"),
+    "steps": Option(500, help="Steps of Adam.", panel="Curve"),
+    "learning_rate": Option(0.01, help="Of the first step; it falls linearly to zero.", panel="Curve"),
+    "batch_size": Option(64, help="Samples of a step.", panel="Curve"),
+}
 
 
 @with_options(
-    "function", "output", "kind", "bends", "steps", "learning_rate", "batch_size", "align", "points", "device_ids",
-    "num_samples", *_SHARED,
-    called=_CALLED,
+    "function", "output", "kind", "align", "points", *_FITTING, "device_ids", "num_samples", *_SHARED,
+    table={"kind": Option("line", ("line", *KINDS), help="The straight line; or a curve along which the loss stays low "
+        "(PyTorch): bezier is smooth, polygon straight from bend to bend."), **_FITTING},
+    called={"a": "A", "b": "B"},
 )  # fmt: skip
 def connect(
-    a: First,
-    b: Second,
+    a: Annotated[str, typer.Argument(metavar="A", help=f"The first network: a {_NETWORK}")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The second network, typed likewise.")],
     *,
     function: str,
+    kind: str,
     output: Annotated[
-        str,
+        str | None,
         typer.Option(
             "-o",
             "--output",
-            help="The landscape file of the curve, or its URL; the path is kept beside it.",
+            help="The landscape file of the way, or its URL; a curve is kept beside it. With --align also a "
+            f"{_WEIGHTS} file: B in the order of A, and nothing is measured.",
             rich_help_panel="Output",
         ),
-    ],
-    kind: Annotated[str, choice(KINDS, help="A smooth curve, or straight from bend to bend.")] = "bezier",
-    bends: Annotated[int, typer.Option(help="Control points between the two networks.")] = 1,
-    steps: Annotated[int, typer.Option(help="Steps of Adam.")] = 500,
-    learning_rate: Annotated[float, typer.Option(help="Of the first step; it falls linearly to zero.")] = 0.01,
-    batch_size: Annotated[int, typer.Option(help="Samples of a step.")] = 64,
+    ] = None,
     align: Annotated[
-        bool, typer.Option("--align", help="Put the hidden units of B in the order of A's first.")
+        bool,
+        typer.Option(
+            "--align",
+            help="Put the hidden units of B in the order of A's first; B computes the same afterwards (PyTorch).",
+        ),
     ] = False,
-    points: Points = 25,
+    points: Annotated[int, typer.Option(help="Points on the way, both ends among them.", rich_help_panel="Grid")] = 25,
     **options: Any,
 ) -> Sequence[Any]:
-    """Finds a curve between two networks along which the loss stays low, and measures it (PyTorch).
+    """Measures how far the loss rises between two networks: on the straight line, or on a curve that avoids the rise.
 
-    landscape connect a.pt b.pt --function my_training:callback_fn -o curve.h5
+    landscape connect a.pt b.pt --function my_training:callback_fn -o line.h5
+    landscape connect a.pt b.pt --kind bezier --function my_training:callback_fn -o curve.h5
     landscape plot line.h5 curve.h5 --kind barriers -o both.png
+    landscape connect a.pt b.pt --align --function my_training:callback_fn -o b_aligned.safetensors
     """
     from workers.pools.first_call import FirstCall
 
-    from ..measure import Measure
-    from ..paths.alignment import align as align_weights
+    from ..functions import barrier as measure_line
     from ..paths.fitting import curve_beside
     from ..record.hdf5 import LANDSCAPE
-    from ..record.options import split_options
-    from ..record.run import Run
     from ..record.writer import output_file
     from ..replacing import check_no_input
 
     typed = [TypedCheckpoint.read(text) for text in (a, b)]
     inputs = [item.place for item in typed]
-    place = output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
-    check_no_input("output", curve_beside(place), inputs)
+    fitting = {name: options.pop(name) for name in _FITTING}
+    if kind == "line":
+        check_left_out(
+            "for --kind line, which needs no fitting",
+            {name: value for name, value in fitting.items() if value != _FITTING[name].default},
+        )
+    if align and output is not None and output.lower().endswith(_WEIGHTS):
+        _write_aligned(typed, Path(output), load_function(function), overwrite=options["overwrite"])
+        return []
+    if kind != "line":
+        output = needed("--output", output)
+    if output is not None:
+        place = output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
+        if kind != "line":
+            check_no_input("output", curve_beside(place), inputs)
     # For alignment it is called here anyway.
     call = FirstCall(load_function(function), None if align else options)
     first, last, names = _ends(typed, call.space)
     if align:
-        aligned = align_weights(last, to=first, network=call.network(), example=call.example(_COMPARED))
+        aligned = _aligned(call, first, last)
         typer.echo(aligned.summary())
         last, names = aligned.weights, names or [item.label for item in typed]
+    if kind != "line":
+        fitting = {**fitting, "names": names, "output": str(curve_beside(place))}
+        return _fit_and_measure(call, (first, last, kind), fitting, points, str(output), options)
+    result = measure_line(first, last, call, points, names=names, output=output, **options)
+    if result is None:
+        return []
+    if result.landscape.path is not None:
+        typer.echo(str(result.landscape.path))
+    typer.echo(f"  {result!r}")
+    return [result.landscape]
+
+
+def _fit_and_measure(
+    call: FirstCall,
+    way: tuple[Any, Any, str],
+    fitting: Mapping[str, Any],
+    points: int,
+    output: str,
+    options: Mapping[str, Any],
+) -> Sequence[Any]:
+    """Finds a curve between two networks and measures it, both within one budget."""
+    from ..measure import Measure
+    from ..record.options import split_options
+    from ..record.run import Run
+
     run = Run.checked(options)
     shared, of_way = split_options(options)
-    fitting = {name: value for name, value in shared.items() if name not in _OF_WAY}
-    path = Measure(call, **fitting).connect(
-        first, last, kind, bends, steps, learning_rate, batch_size, names=names, output=str(curve_beside(place))
-    )
+    of_curve = {name: value for name, value in shared.items() if name not in _OF_WAY}
+    path = Measure(call, **of_curve).connect(*way, **fitting)
     if path is None or not path.curve.complete:
         return []
     result = Measure(call.func, **{**shared, "budget": run.left}).barrier(path, points=points, output=output, **of_way)
@@ -139,56 +146,34 @@ def connect(
     return [result.landscape]
 
 
+def _aligned(call: FirstCall, first: Any, last: Any) -> Aligned:
+    from ..paths.alignment import align
+
+    return align(last, to=first, network=call.network(), example=call.example(_COMPARED))
+
+
+def _write_aligned(
+    typed: Sequence[TypedCheckpoint], output: Path, function: Callable[[], Any], *, overwrite: bool
+) -> None:
+    """Writes B in the order of A."""
+    from workers.pools.first_call import FirstCall
+
+    from ..replacing import check_no_input, check_replaceable_tensors
+
+    check_no_input("output", output, [item.place for item in typed])
+    if output.exists() and not overwrite:
+        raise ValueError(f"--output {output} exists already; choose another name, or pass --overwrite.")
+    with options_named({"to": "A", "path": "--output", "example": "--function", "network": "--function"}):
+        check_replaceable_tensors(output, "weights", None)
+        call = FirstCall(function)
+        aligned = _aligned(call, *(item.weights(call.space) for item in typed))
+        aligned.save(output)
+    typer.echo(f"{output}\n  " + aligned.summary().replace("\n", "\n  "))
+
+
 def _ends(typed: Sequence[TypedCheckpoint], space: WeightSpace) -> tuple[Any, Any, list[str] | None]:
     """Returns the two networks and, where they need any, their names."""
     ends = named_weights("A and B", typed, space)
     names = list(ends) if isinstance(ends, dict) else None
     first, last = ends.values() if isinstance(ends, dict) else ends
     return first, last, names
-
-
-def _show_barrier(result: Barrier | None) -> Sequence[Any]:
-    if result is None:
-        return []
-    if result.landscape.path is not None:
-        typer.echo(str(result.landscape.path))
-    typer.echo(f"  {result!r}")
-    return [result.landscape]
-
-
-@with_options(
-    "function", "output", "samples", "overwrite",
-    called={"to": "A", "b": "B", "path": "--output", "example": "--function", "network": "--function"},
-)  # fmt: skip
-def align(
-    a: Annotated[str, typer.Argument(metavar="A", help=f"The network whose order counts: a {_FORM}.")],
-    b: Annotated[str, typer.Argument(metavar="B", help=f"The network whose units are put in order: a {_FORM}.")],
-    *,
-    function: str,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The safetensors file to write: B in the order of A.")],
-    samples: Annotated[
-        int, typer.Option(min=1, help="How many of the first samples the outputs are compared on.")
-    ] = 32,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
-) -> None:
-    """Puts the hidden units of B in the order of A's, which changes nothing that B computes (PyTorch).
-
-    landscape align a.pt b.pt --function my_training:callback_fn -o b_aligned.safetensors
-    landscape evaluate a.pt b_aligned.safetensors --function my_training:callback_fn -o line.h5
-    """
-    from workers.pools.first_call import FirstCall
-
-    from ..paths.alignment import align as align_weights
-    from ..replacing import check_no_input, check_replaceable_tensors
-
-    with interruptible():
-        typed = [TypedCheckpoint.read(text) for text in (a, b)]
-        check_no_input("output", output, [item.place for item in typed])
-        if output.exists() and not overwrite:
-            raise ValueError(f"--output {output} exists already; choose another name, or pass --overwrite.")
-        check_replaceable_tensors(output, "weights", None)
-        call = FirstCall(load_function(function))
-        target, moved = (item.weights(call.space) for item in typed)
-        aligned = align_weights(moved, to=target, network=call.network(), example=call.example(samples))
-        aligned.save(output)
-    typer.echo(f"{output}\n  " + aligned.summary().replace("\n", "\n  "))

@@ -1,4 +1,4 @@
-"""The command that draws: ``plot``."""
+"""The command that shows: ``plot``, as a page, a picture or a film."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from ..errors import MEASURE_BARRIER
 from ..figures.kinds import KINDS, OPTIONS, Picture, by_file, names_of, usual_picture
 from ..record.option import Option
 from ..rendering.picture import check_png
-from .arguments import numbers_between, options_named
+from .arguments import check_left_out, numbers_between, options_named
 from .next_steps import picture_beside
 from .options import with_options
+from .page import ENDINGS, OF_PAGES, make_page, watch
 
 if TYPE_CHECKING:
     from ..captions import Caption
     from ..landscape import Landscape
 
 _MOVING = (".gif", ".mp4")
+_OF_BOTH = ("aspect", "camera")  # options of pictures that a page has too
 _OF_PLOT: Mapping[str, Option] = {
     "kind": Option("auto", ("auto", *KINDS), help="hero is a surface with light and shadows, for a first page, profile "
         "is of a line, barriers of lines and curves between two networks, difference of two files or metrics, "
@@ -33,6 +35,7 @@ _OF_PLOT: Mapping[str, Option] = {
         "are of a curvature file, comparison of a comparison file. auto: contour, profile, sharpness or comparison of "
         "one file, multiples of several files or metrics, animation for a GIF or MP4."),
     **OPTIONS,
+    **OF_PAGES,
     "caption": Option(False, help="Also write <output>_caption.txt: a caption with method, seeds and samples, and a "
         "text for people who cannot see the picture, which goes into the picture's file too.", flags=("--caption",)),
 }  # fmt: skip
@@ -78,7 +81,7 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {"levels": _levels, "clip": _cl
     table=_OF_PLOT,
     read=_READ,
     called={
-        MEASURE_BARRIER: "Measure it with `landscape barrier A B`.",
+        MEASURE_BARRIER: "Measure it with `landscape connect A B`.",
         "titles": "--title",
         **{picture.function: f"--kind {kind}" for kind, picture in KINDS.items()},
         "orbit_frames": "--kind animation --move orbit",
@@ -89,15 +92,46 @@ def plot(
         list[str],
         typer.Argument(help="Landscape files, or a curvature or comparison file, or their URLs.", metavar="FILE..."),
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="PNG, PDF or SVG; GIF or MP4 for an animation.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="PNG, PDF or SVG; GIF or MP4 for an animation; HTML for an interactive page, one file to look at and "
+            "to share. Without it: of landscapes a page beside the first file (for a URL, here), which is opened; "
+            "where options of pictures are given, and of other files, a PNG or an MP4 there.",
+        ),
+    ] = None,
     **options: Any,
 ) -> None:
-    """Draws landscape files as a picture or a moving picture, or a curvature or a comparison file."""
+    """Shows landscape files as an interactive page, a picture or a film, or a curvature or a comparison file.
+
+    landscape plot run/landscape_result.h5
+    landscape plot run/landscape_result.h5 --kind surface -o surface.png
+    landscape plot run/landscape_result.h5 --watch
+    """
     from .. import figures
     from ..replacing import check_no_input
 
-    check_no_input("--output", output, files)
+    pages = {name: options.pop(name) for name in OF_PAGES}
     typed = {name: value for name, value in options.items() if value not in (_OF_PLOT[name].default, [], None)}
+    of_pictures = {name: value for name, value in typed.items() if name not in _OF_BOTH}
+    look = {name: options[name] for name in _OF_BOTH}
+    if pages["watch"]:
+        check_left_out("with --watch, which shows a page", {"output": output, **of_pictures})
+        watch(files, pages["port"] or 0, pages["show"], look)
+        return
+    check_left_out("without --watch", {"port": pages.pop("port")})
+    if output.suffix.lower() in ENDINGS if output else not of_pictures and _are_landscapes(files):
+        check_left_out("for a page; it belongs to pictures, such as --output NAME.png", of_pictures)
+        with options_named({"path": "--output"}):
+            make_page(files, output, pages["page"], pages["show"], look)
+        return
+    unusual = {name: value for name, value in pages.items() if value != OF_PAGES[name].default}
+    check_left_out("for a picture; it belongs to pages, such as --output NAME.html", unusual)
+    if output is None:
+        output = picture_beside(files[0]).with_suffix(".mp4" if typed.get("kind") == "animation" else ".png")
+    check_no_input("--output", output, files)
     kind, dpi, caption = (typed.pop(name, None) for name in ("kind", "dpi", "caption"))
     picture, objects = _read(kind, files, output, typed.get("metric", []))
     wanted = {**_with_topology(picture, typed), "theme": options["theme"]}
@@ -121,6 +155,13 @@ def plot(
             figures.save_figure(axes, output, dpi=dpi or usual, description=description)
         typer.echo(str(output))
         _write_beside(output, captions)
+
+
+def _are_landscapes(files: Sequence[str]) -> bool:
+    from ..record.hdf5 import LANDSCAPE
+    from ..record.whole_file import kind_of
+
+    return all(kind_of(file) == LANDSCAPE for file in files)
 
 
 def draw_beside(landscape: Landscape) -> Path:

@@ -59,37 +59,37 @@ OPTIONS: Mapping[str, Option] = {
     "over": Option("auto", ("auto", *PLANE_KINDS), help="What an animation walks over, or multiples show."),
     "title": Option(None, help="In place of the landscape's own, '' for none; of multiples, once for each picture.",
         typed=list[str] | None),
-    "size": Option(None, help="Width and height in inches, such as 8x5.", typed=str | None),
+    "size": Option(None, help="Width and height of a picture, such as 8x5.", flags=("--inches",), typed=str | None),
     "dpi": Option(None, _check_dpi, help="Dots per inch; 200 by default, 400 for a paper, 300 for a hero, 80 for a "
         "GIF.", typed=int | None),
     "camera": Option(None, help=f"From where a surface is seen, the same for every file: {CAMERA_HELP}.",
         typed=str | None),
-    "pixels": Option(None, help="Of a hero: width and height such as 1920x1080; 3840x2160 by default.",
-        typed=str | None),
-    "labels": Option(False, help="Of a hero: write a colour bar, a legend and the caption below it.",
-        flags=("--labels",)),
-    "background": Option(None, help="Of a hero: one of matplotlib's colours, such as white; by default it is clear.",
-        typed=str | None),
-    "interpolation": Option(None, help="Of a hero, between the grid's points: smooth (through every point), the "
-        "default, or linear.", typed=str | None),
+    "pixels": Option(None, help="Width and height such as 1920x1080; 3840x2160 by default.",
+        typed=str | None, panel="Hero"),
+    "labels": Option(False, help="Write a colour bar, a legend and the caption below it.",
+        flags=("--labels",), panel="Hero"),
+    "background": Option(None, help="One of matplotlib's colours, such as white; by default it is clear.",
+        typed=str | None, panel="Hero"),
+    "interpolation": Option(None, help="Between the grid's points: smooth (through every point), the "
+        "default, or linear.", typed=str | None, panel="Hero"),
     "columns": Option(None, help="Of multiples: how many stand in a row.", typed=int | None),
-    "move": Option(None, help="Of an animation: walk (the default) shows the optimizer on its way beside its loss "
-        "curve, orbit goes around the surface.", typed=str | None, words=MOVES),
-    "turn": Option(None, help="Of an animation: how far the camera goes around the surface, in degrees; 360 for an "
-        "orbit, 0 for a walk by default.", typed=float | None),
-    "seconds": Option(None, help="Of an animation: how long it takes; 6 by default.", typed=float | None),
-    "rate": Option(None, help="Of an animation: frames per second; 30 by default, 20 for a GIF.", typed=int | None),
+    "move": Option(None, help="walk (the default) shows the optimizer on its way beside its loss "
+        "curve, orbit goes around the surface.", typed=str | None, words=MOVES, panel="Animation"),
+    "turn": Option(None, help="How far the camera goes around the surface, in degrees; 360 for an "
+        "orbit, 0 for a walk by default.", typed=float | None, panel="Animation"),
+    "seconds": Option(None, help="How long it takes; 6 by default.", typed=float | None, panel="Animation"),
+    "rate": Option(None, help="Frames per second; 30 by default, 20 for a GIF.", typed=int | None, panel="Animation"),
     "number": Option(None, help="Of a spectrum: which checkpoint; the last measured one by default.",
-        typed=int | None),
+        typed=int | None, panel="Curvature"),
     "width": Option(None, help="Of a spectrum: of the Gaussian that smooths it; a hundredth of its range by default.",
-        typed=float | None),
+        typed=float | None, panel="Curvature"),
     "significance": Option(None, help="Of a difference: hatches what lies within so many standard errors; 2 by "
         "default, 0 hatches nothing.", typed=float | None),
     "topology": Option(False, help="Mark minima of the grid and saddles between them.", flags=("--topology",)),
     "persistence": Option(None, help="Of minima: count those with a barrier higher than this; by default higher than "
         "twice the error.", typed=float | None),
     "learning_rate": Option(None, help="Of sharpness: draws 2 / learning rate; by default where it was recorded.",
-        typed=float | None),
+        typed=float | None, panel="Curvature"),
 }  # fmt: skip
 """What is typed, and what its help says; the functions check it, and their texts explain it."""
 

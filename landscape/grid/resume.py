@@ -152,8 +152,8 @@ def check_nothing_is_lost(
     raise LandscapeGridError(
         f"landscape file {path} is on another grid, {grid_text(stored.x, stored.y)}, and {measured - kept:,} of its "
         f"{measured:,} measured points are not on the grid of this call, {wanted}; it was left as it is. {more}To keep "
-        "them all, make the file's grid finer or wider (landscape refine, landscape widen; in Python refine, widen). "
-        "Otherwise pass overwrite=True to measure it anew, or another output= to keep both."
+        "them all, make the file's grid finer or wider (`landscape evaluate FILE --factor 2` or `--limits`; in Python "
+        "refine, widen). Otherwise pass overwrite=True to measure it anew, or another output= to keep both."
     )
 
 

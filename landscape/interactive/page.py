@@ -90,7 +90,7 @@ def page_html(
     Args:
         landscapes: one, or several to compare; with ``live`` there may be none yet.
         script: the address of the plotly script; None puts the script into the page.
-        live: the progress that ``landscape watch`` shows first; None for a page that does not change.
+        live: the progress that ``landscape plot --watch`` shows first; None for a page that does not change.
         heading: the page's title; None takes the landscape's.
         aspect: how planes are drawn at first, "equal" or "fill".
         camera: from where surfaces are seen at first.

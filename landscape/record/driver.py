@@ -197,7 +197,9 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
             with writer, bar:
                 is_replaced = stored.record is None
                 if run.progress and isinstance(stored.path, Path) and format.kind in KINDS:
-                    bar.write(f"{bar.desc}: watch it: landscape watch {shlex.quote(str(stored.path))}", file=bar.fp)
+                    bar.write(
+                        f"{bar.desc}: watch it: landscape plot --watch {shlex.quote(str(stored.path))}", file=bar.fp
+                    )
                 for result in experiment.results(record, todo, pool, run):
                     if isinstance(result, str):
                         if run.progress:

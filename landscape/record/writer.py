@@ -207,7 +207,7 @@ def _check_ending(name: str, path: AnyPath) -> None:
         data = f"{path.stem}.h5"
         raise ValueError(
             f"{name} must be the file of what is measured, such as {data}, but got {path.name!r}, the name of a "
-            f"drawing. `landscape plot {data}` and `landscape view {data}` draw it when it is measured."
+            f"drawing. `landscape plot {data}` shows it when it is measured."
         )
 
 

@@ -119,7 +119,7 @@ def test_the_code_of_the_page(tmp_path):
 
 
 def command(*arguments):
-    return CliRunner().invoke(app, ["log", *map(str, arguments)], catch_exceptions=False)
+    return CliRunner().invoke(app, ["convert", *map(str, arguments)], catch_exceptions=False)
 
 
 def test_the_command_makes_a_run_of_weights_and_biases(landscape, offline):

@@ -91,7 +91,7 @@ def test_a_missing_package_is_named(log, extra, landscape):
 
 
 def test_the_command_shows_a_file_in_tensorboard(landscape, tmp_path):
-    arguments = ["log", str(landscape.path), "--to", "tensorboard", "--directory", str(tmp_path / "events")]
+    arguments = ["convert", str(landscape.path), "--to", "tensorboard", "--directory", str(tmp_path / "events")]
     assert "logged to tensorboard" in CliRunner().invoke(app, arguments).output
     assert shown(tmp_path / "events", "landscape_0-3_pca")[1] == [0]
 
@@ -106,4 +106,4 @@ def test_the_command_shows_a_file_in_tensorboard(landscape, tmp_path):
 )
 def test_options_that_do_not_fit(landscape, arguments, match):
     with pytest.raises(ValueError, match=match):
-        CliRunner().invoke(app, ["log", str(landscape.path), *arguments], catch_exceptions=False)
+        CliRunner().invoke(app, ["convert", str(landscape.path), *arguments], catch_exceptions=False)

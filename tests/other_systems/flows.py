@@ -185,7 +185,7 @@ import collectors.files.local_files as f; f.shutil.rmtree("events2")
 """,
 }
 MEASURING = {
-    "devices": ["devices"],
+    "devices": ["info"],
     "evaluate, device_ids=None": _measure("progress=False, output='out_none'"),
     "evaluate, device_ids=[0]": _measure("device_ids=[0], output='out_0'"),
     "evaluate, overwrite": _measure("device_ids=[0], progress=False, output='out_again', overwrite=True", times=2),
@@ -201,20 +201,20 @@ print(measure_curvature(
                             "2", "--trace", "4", "--density", "1x8", "--devices", "0", "-o", "curv"],
     "compare (command)": ["compare", "a=run", "b=run_b", "--function", "my_training:callback_fn", "--devices", "0",
                           "-o", "cmp"],
-    "barrier (command)": ["barrier", "run@1", "run@4", "--function", "my_training:callback_fn", "--devices", "0", "-o",
+    "barrier (command)": ["connect", "run@1", "run@4", "--function", "my_training:callback_fn", "--devices", "0", "-o",
                           "line2.h5", "--points", "7"],
-    "connect (command)": ["connect", "run@1", "run@4", "--function", "my_training:callback_fn", "--devices", "0",
-                          "-o", "curve2.h5", "--points", "7"],
-    "align (command)": ["align", "run@4", "run@1", "--function", "my_training:callback_fn", "-o",
+    "connect (command)": ["connect", "run@1", "run@4", "--kind", "bezier", "--function", "my_training:callback_fn",
+                          "--devices", "0", "-o", "curve2.h5", "--points", "7"],
+    "align (command)": ["connect", "run@4", "run@1", "--align", "--function", "my_training:callback_fn", "-o",
                         "aligned.safetensors"],
-    "refine (command)": ["refine", "ref/surface.h5", "--factor", "2", "--run", "run", "--function",
+    "refine (command)": ["evaluate", "ref/surface.h5", "--factor", "2", "--run", "run", "--function",
                          "my_training:callback_fn", "--devices", "0", "-o", "fine.h5"],
 }  # fmt: skip
 LOOKING = {
     "info": ["info", "ref/surface.h5"],
     "info --json": ["info", "ref/surface.h5", "--json"],
-    "view page": ["view", "ref/surface.h5", "-o", "page.html", "--no-open"],
-    "export": ["export", "ref/surface.h5", "-o", "out.npz"],
+    "view page": ["plot", "ref/surface.h5", "-o", "page.html", "--no-open"],
+    "export": ["convert", "ref/surface.h5", "-o", "out.npz"],
     "import-checkpoints": """
 import my_training as t, torch, sys
 for e in range(4):
@@ -236,7 +236,7 @@ main()
     "plot animation mp4": ["plot", "ref/surface.h5", "-o", "p.mp4", "--seconds", "1"],
     "plot sharpness": ["plot", "ref/curvature.h5", "--kind", "sharpness", "-o", "p_sharp.png"],
     "plot spectrum": ["plot", "ref/curvature.h5", "--kind", "spectrum", "-o", "p_spec.png"],
-    "log to tensorboard": ["log", "ref/surface.h5", "--to", "tensorboard", "--directory", "tb"],
+    "log to tensorboard": ["convert", "ref/surface.h5", "--to", "tensorboard", "--directory", "tb"],
     "plot with open reader": """
 import pathlib, shutil
 import h5py

@@ -1,4 +1,4 @@
-"""``landscape align``: the same weights as in Python, from what is typed."""
+"""``landscape connect --align`` into a file of weights: the same weights as in Python, from what is typed."""
 
 import sys
 from functools import partial
@@ -54,7 +54,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-typed = partial(invoke, "align")
+typed = partial(invoke, "connect", "--align")
 
 
 @pytest.mark.parametrize("function", ["pair", "own"])
@@ -110,6 +110,6 @@ def test_equal_files(folder):
 
 def test_checkpoints_of_a_run(folder):
     train_run(folder / "run", epochs=3)
-    typed("run@1", "run", "--function", "align_callbacks:batch_norm", "-o", "aligned.safetensors", "--samples", 8)
+    typed("run@1", "run", "--function", "align_callbacks:batch_norm", "-o", "aligned.safetensors")
     run, written = RunDirectory(folder / "run"), CheckpointFile(folder / "aligned.safetensors")
     assert set(written.shapes) >= set(run.checkpoint(3).shapes)

@@ -1,4 +1,4 @@
-"""``landscape barrier``: the same as in Python, and its picture."""
+"""``landscape connect``: the straight line and a curve, the same as in Python, and their picture."""
 
 import sys
 
@@ -36,7 +36,7 @@ def inside(folder, monkeypatch):
 
 def test_barrier_says_and_keeps_what_python_finds(folder):
     common = ("--function", "my_barrier:callback_fn", "--devices", "0", "--points", "5", "--no-progress")
-    result = invoke("barrier", "first=a.pt", "second=b.pt", *common, "-o", "line.h5")
+    result = invoke("connect", "first=a.pt", "second=b.pt", *common, "-o", "line.h5")
     expected = barrier(trained(0), trained(1), callback_fn, points=5, device_ids=[0], progress=False)
     kept = Landscape.load(folder / "line.h5")
     assert f"{folder / 'line.h5'}\n  {expected!r}\n" in result.output
@@ -46,7 +46,7 @@ def test_barrier_says_and_keeps_what_python_finds(folder):
 @pytest.fixture(scope="module")
 def short(folder):
     arguments = ("--function", "my_barrier:callback_fn", "--devices", "0", "--no-progress", "--points", "3")
-    command("barrier", "a.pt", "b.pt", *arguments, "-o", "short.h5", folder=folder)
+    command("connect", "a.pt", "b.pt", *arguments, "-o", "short.h5", folder=folder)
     return folder / "short.h5"
 
 
@@ -58,9 +58,9 @@ def test_a_barrier_has_a_picture(short):
 def test_errors_name_what_is_typed(folder, short):
     common = ("--function", "my_barrier:callback_fn", "--devices", "0", "--no-progress")
     with pytest.raises(ValueError, match="--points must be an int of at least 3, but got 2"):
-        invoke("barrier", "a.pt", "b.pt", *common, "--points", "2")
+        invoke("connect", "a.pt", "b.pt", *common, "--points", "2")
     with pytest.raises(ValueError, match="A and B must have different names, but got a, a"):
-        invoke("barrier", "a=a.pt", "a=b.pt", *common)
+        invoke("connect", "a=a.pt", "a=b.pt", *common)
     (folder / "sub").mkdir()
     (folder / "sub" / "short.h5").write_bytes(short.read_bytes())
     with pytest.raises(ValueError, match="--kind barriers calls each way by its file's name"):
@@ -70,23 +70,23 @@ def test_errors_name_what_is_typed(folder, short):
 @pytest.mark.slow
 def test_connect_fits_measures_and_keeps(folder):
     common = ("--function", "my_barrier:callback_fn", "--devices", "0", "--points", "5", "--no-progress")
-    result = invoke("connect", "a.pt", "b.pt", *common, "--steps", "30", "-o", "curve.h5")
+    result = invoke("connect", "a.pt", "b.pt", "--kind", "bezier", *common, "--steps", "30", "-o", "curve.h5")
     path, found = Path.load(folder / "curve_path.safetensors"), Barrier.of(Landscape.load(folder / "curve.h5"))
     assert f"{folder / 'curve.h5'}\n  {path!r}\n  {found!r}\n" in result.output
     assert found.height < barrier(trained(0), trained(1), callback_fn, points=5, device_ids=[0], progress=False).height
-    invoke("connect", "a.pt", "b.pt", *common, "--steps", "30", "-o", "curve.h5")
+    invoke("connect", "a.pt", "b.pt", "--kind", "bezier", *common, "--steps", "30", "-o", "curve.h5")
     with pytest.raises(ValueError, match="--bends must be an int from 1 to 64, but got 0"):
-        invoke("connect", "a.pt", "b.pt", *common, "--bends", "0", "-o", "other.h5")
+        invoke("connect", "a.pt", "b.pt", "--kind", "bezier", *common, "--bends", "0", "-o", "other.h5")
     torch.save(trained(2, epochs=1).state_dict(), folder / "c.pt")
     differs = r"path file .* holds another experiment.*\n  B: the file has .*\nPass --overwrite"
     with pytest.raises(LandscapeIdentityError, match=differs):
-        invoke("connect", "a.pt", "c.pt", *common, "--steps", "30", "-o", "curve.h5")
+        invoke("connect", "a.pt", "c.pt", "--kind", "bezier", *common, "--steps", "30", "-o", "curve.h5")
     assert "curve between networks" in invoke("info", "curve.h5").output
 
 
 def test_connect_aligns_first(folder):
     common = ("--function", "my_barrier:callback_fn", "--devices", "0", "--points", "5", "--no-progress")
-    invoke("connect", "a.pt", "b.pt", *common, "--steps", "5", "--align", "-o", "aligned.h5")
+    invoke("connect", "a.pt", "b.pt", "--kind", "bezier", *common, "--steps", "5", "--align", "-o", "aligned.h5")
     aligned = align(trained(1), to=trained(0), example=INPUTS[:32])
     end = Path.load(folder / "aligned_path.safetensors").point(1.0)
     for name, array in aligned.weights.items():

@@ -25,5 +25,5 @@ def test_a_shell_completes_them():
 def test_a_picture_offers_everything_that_python_has():
     command = typer.main.get_command(app).commands["plot"]
     flags = {flag for parameter in command.params for flag in parameter.opts}
-    assert {f"--{name}" for name in Look.__annotations__} <= flags
+    assert {f"--{name}" for name in Look.__annotations__ if name != "size"} | {"--inches"} <= flags
     assert {"--over", "--columns", "--seconds", "--rate", "--dpi", "--number", "--width", "--learning-rate"} <= flags

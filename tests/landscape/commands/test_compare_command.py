@@ -64,7 +64,7 @@ def test_it_measures_what_is_typed(said):
 
 def test_pictures_show_it(said):
     invoke("plot", "compare.h5", "-o", "picture.png", "--dpi", 40)
-    invoke("plot", "compare.h5", "-o", "dark.svg", "--kind", "comparison", "--theme", "dark", "--size", "5x4")
+    invoke("plot", "compare.h5", "-o", "dark.svg", "--kind", "comparison", "--theme", "dark", "--inches", "5x4")
     with pytest.raises(Exception, match=r"Comparison\.load"):
         Landscape.load("compare.h5")
 

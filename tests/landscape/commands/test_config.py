@@ -68,13 +68,13 @@ def test_what_is_typed_wins_and_both_are_saved(folder):
 
 def test_every_command_that_measures_has_it(folder):
     (folder / "line.toml").write_text('function = "examples:batch_norm"\npoints = 3\noutput = "line.h5"\n')
-    command("barrier", "run@0", "run@4", "--config", "line.toml", *TYPED[2:], folder=folder)
+    command("connect", "run@0", "run@4", "--config", "line.toml", *TYPED[2:], folder=folder)
     assert Landscape.load(folder / "line.h5").loss.shape == (3,)
-    for name in ("run", "evaluate", "refine", "widen", "curvature", "compare", "barrier", "connect"):
+    for name in ("run", "report", "evaluate", "curvature", "compare", "connect"):
         text = command(name, "--help", folder=folder).stdout
         assert "--config" in text
         assert "--save-config" in text
-    assert "--config" not in command("devices", "--help", folder=folder).stdout
+    assert "--config" not in command("info", "--help", folder=folder).stdout
 
 
 @pytest.mark.parametrize(

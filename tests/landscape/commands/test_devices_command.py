@@ -1,4 +1,4 @@
-"""``landscape devices`` says what a run would compute on."""
+"""``landscape info`` without a path says what a run would compute on."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from workers import hardware
 from workers.pools import devices
 from workers.pools.open_pool import report_devices
 
-COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()", "devices"]
+COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()", "info"]
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_what_is_not_there(eight_cores, monkeypatch):
 
 
 def test_the_command_prints_the_report(tmp_path):
-    typed = partial(command, "devices", folder=tmp_path, environment={"CUDA_VISIBLE_DEVICES": "", "RAY_ADDRESS": ""})
+    typed = partial(command, "info", folder=tmp_path, environment={"CUDA_VISIBLE_DEVICES": "", "RAY_ADDRESS": ""})
     arguments = ("--devices", "0,1", "--workers-per-device", "1", "--devices-per-worker", "2")
     expected = report_devices([0, 1], devices_per_worker=2)
     assert typed(*arguments).stdout.strip() == str(expected)
@@ -163,7 +163,7 @@ def test_of_a_cluster_the_nodes_are_shown(tmp_path):
 
 
 def test_where_no_cluster_is(tmp_path):
-    nowhere = command("devices", "--address", "127.0.0.1:1", folder=tmp_path, check=False)
+    nowhere = command("info", "--address", "127.0.0.1:1", folder=tmp_path, check=False)
     assert nowhere.returncode == 1
     assert "--address 127.0.0.1:1 is not a Ray cluster" in nowhere.stderr
 

@@ -7,7 +7,7 @@ import typer
 from command_line import command
 
 from landscape.cli import app
-from landscape.commands.help import PANELS
+from landscape.commands.options import PANELS
 from landscape.record.options import OPTIONS
 
 COMMANDS = typer.main.get_command(app).commands

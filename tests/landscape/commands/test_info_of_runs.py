@@ -81,15 +81,15 @@ def test_what_is_advised_for_a_measured_run_works(measured, tmp_path):
     shutil.copytree(measured, folder)
     advised = commands_of(command("info", "run", folder=folder))
     assert [words[1:3] for words in advised] == [
-        ["view", "run/landscape_0-4_pca.h5"],
-        ["view", "run/landscape_4_random.h5"],
+        ["plot", "run/landscape_0-4_pca.h5"],
+        ["plot", "run/landscape_4_random.h5"],
         ["plot", "run/landscape_0-4_pca.h5"],
         ["curvature", "run"],
         ["report", "run"],
     ]
     assert all(words[3:] == ["--function", FUNCTION] for words in advised[-2:])
     for words in advised[:3]:
-        command(*words[1:], *(["--no-open"] if words[1] == "view" else []), folder=folder)
+        command(*words[1:], *(["--no-open"] if words[1] == "plot" else []), folder=folder)
     assert (folder / "run/landscape_0-4_pca.png").exists()
 
 
@@ -106,7 +106,7 @@ def test_an_unfinished_landscape_is_continued_by_what_is_advised(measured, tmp_p
     unfinished(path)
     told = command("info", "run", folder=folder)
     assert "landscape_0-4_pca.h5: pca, 3 x 3 points, 8 measured, 1 pending; not complete" in told.stdout
-    (words,) = [words for words in commands_of(told) if words[1] == "refine"]
+    (words,) = [words for words in commands_of(told) if words[1] == "evaluate"]
     assert words[2:] == ["run/landscape_0-4_pca.h5", "--size", "3", "--function", FUNCTION]
     command(*words[1:], "--devices", "0", folder=folder)
     again = Landscape.load(path)
@@ -137,8 +137,8 @@ def test_what_is_being_measured_can_be_watched(measured, tmp_path):
     with lock_landscape(path):
         told = command("info", "run", folder=folder)
     assert "being measured now" in told.stdout
-    assert ["landscape", "watch", "run/landscape_0-4_pca.h5"] in commands_of(told)
-    assert not [words for words in commands_of(told) if words[1] == "refine"]
+    assert ["landscape", "plot", "run/landscape_0-4_pca.h5", "--watch"] in commands_of(told)
+    assert not [words for words in commands_of(told) if words[1] == "evaluate"]
 
 
 def test_gaps_and_what_cannot_be_read_are_named(folder):
@@ -186,7 +186,7 @@ def test_as_json(measured):
     assert (second["decomposition"], second["problem"], second["function"]) == ("random", None, FUNCTION)
     assert found["next"][0] == {
         "purpose": "look at a landscape in the browser",
-        "command": "landscape view run/landscape_0-4_pca.h5",
+        "command": "landscape plot run/landscape_0-4_pca.h5",
     }
 
 
@@ -205,7 +205,7 @@ def test_a_function_that_is_not_here_is_named(measured, tmp_path):
 def test_a_name_with_blanks_is_quoted(measured, tmp_path):
     shutil.copytree(measured / "run", tmp_path / "my run")
     told = command("info", "my run", folder=tmp_path)
-    assert "  landscape view 'my run/landscape_0-4_pca.h5'\n" in told.stdout
+    assert "  landscape plot 'my run/landscape_0-4_pca.h5'\n" in told.stdout
 
 
 @pytest.mark.parametrize("said", ["os:abort; rm", "a b:c", 3, None])
@@ -243,7 +243,7 @@ def test_a_run_behind_a_url(measured):
         told = invoke("info", "memory://runs/one")
         assert "5: epochs 0 to 4" in told.stdout
         assert "pca, 3 x 3 points, 9 measured; complete" in told.stdout
-        assert "  landscape view memory://runs/one/landscape_0-4_pca.h5\n" in told.stdout
+        assert "  landscape plot memory://runs/one/landscape_0-4_pca.h5\n" in told.stdout
         assert "  landscape plot memory://runs/one/landscape_0-4_pca.h5 -o landscape_0-4_pca.png\n" in told.stdout
         store.pipe_file("/runs/one/empty.h5", b"")
         assert "empty.h5 is empty" in invoke("info", "memory://runs/one").stdout

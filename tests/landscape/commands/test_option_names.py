@@ -21,7 +21,7 @@ from landscape import Measure
 from landscape.cli import app
 from landscape.commands.arguments import as_typed, options_named
 from landscape.commands.curvature import curvature
-from landscape.commands.evaluate import refine
+from landscape.commands.evaluate import evaluate
 from landscape.commands.measure import run as run_command
 from landscape.commands.plot import plot
 from landscape.errors import (
@@ -257,15 +257,15 @@ def typed(error, options):
 
 
 def test_a_plane_that_no_file_holds_has_a_remedy_that_can_be_typed():
-    said = typed(PlaneError(f"the plane goes through networks. {OTHER_GRID}"), refine.spelling)
+    said = typed(PlaneError(f"the plane goes through networks. {OTHER_GRID}"), evaluate.spelling)
     assert "save_directions" not in said
     assert "plane=" not in said
-    for option in ("--size", "--points", "--output", "--save-directions", "landscape evaluate", "landscape barrier"):
+    for option in ("--size", "--points", "--output", "--save-directions", "landscape evaluate", "landscape connect"):
         assert option in said
-    said = typed(PlaneError(f"it is a curve. {OTHER_GRID_OF_CURVE}"), refine.spelling)
+    said = typed(PlaneError(f"it is a curve. {OTHER_GRID_OF_CURVE}"), evaluate.spelling)
     assert "`landscape connect`" in said
     assert "Path.load" not in said
-    said = typed(PlaneError(f"it has eigenvectors. {OTHER_GRID_ALONG_EIGENVECTORS}"), refine.spelling)
+    said = typed(PlaneError(f"it has eigenvectors. {OTHER_GRID_ALONG_EIGENVECTORS}"), evaluate.spelling)
     assert "Put that file back" in said
     assert "plane=" not in said
 
@@ -287,5 +287,5 @@ def test_what_differs_from_a_file_has_the_names_of_the_options_each_once():
 def test_a_line_without_both_networks_names_the_command():
     line = surface(rows=None)
     line.x[...] = np.linspace(-0.2, 0.9, len(line.x))
-    with pytest.raises(ValueError, match=r"Measure it with `landscape barrier A B`\.$"), options_named(plot.spelling):
+    with pytest.raises(ValueError, match=r"Measure it with `landscape connect A B`\.$"), options_named(plot.spelling):
         ends_of_way(line)

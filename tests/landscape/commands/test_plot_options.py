@@ -29,7 +29,7 @@ CASES = [
      {"clip": (0.1, 2.0), "colormap": "cividis", "trajectory": False}),
     ("a", "surface", ["--camera", "-60,30", "--title", "Adam $x^2$"], {"camera": "-60,30", "title": "Adam $x^2$"}),
     ("a", "heatmap", ["--clip", "1.5"], {"clip": 1.5}),
-    ("a", "lines", ["--clip", "0.1,", "--title", "", "--size", "9x4"],
+    ("a", "lines", ["--clip", "0.1,", "--title", "", "--inches", "9x4"],
      {"clip": (0.1, None), "title": "", "size": (9, 4)}),
     ("a", "lines", ["--scale", "symlog", "--metric", "accuracy"], {"scale": "symlog", "metric": "accuracy"}),
     ("a", None, ["--levels", "0.1,0.5,2", "--aspect", "fill"], {"levels": [0.1, 0.5, 2], "aspect": "fill"}),
@@ -102,14 +102,14 @@ def test_every_option_belongs_to_a_kind_and_every_kind_takes_known_ones():
     ],
 )
 def test_a_picture_has_the_size_that_is_asked_for(folder, tmp_path, files, kind, pixels):
-    how = ["--kind", kind, "--size", "8x5", "--dpi", "50"]
+    how = ["--kind", kind, "--inches", "8x5", "--dpi", "50"]
     invoke("plot", *(folder / f"{name}.h5" for name in files), "-o", tmp_path / "a.png", *how)
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.size == pixels if pixels[1] is not None else picture.width == pixels[0]
 
 
 def test_an_animation_as_long_and_as_large_as_asked(folder, tmp_path):
-    arguments = ["--seconds", "0.5", "--rate", "10", "--dpi", "40", "--size", "6x3", "--title", "walk"]
+    arguments = ["--seconds", "0.5", "--rate", "10", "--dpi", "40", "--inches", "6x3", "--title", "walk"]
     invoke("plot", folder / "a.h5", "-o", tmp_path / "a.gif", *arguments)
     with Image.open(tmp_path / "a.gif") as film:
         assert (film.n_frames, film.size) == (5, (240, 120))

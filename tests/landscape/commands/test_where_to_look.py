@@ -30,13 +30,13 @@ def advised(told):
     [
         (["run", "run", "--size", "3", "-o", "out"], ["out/landscape_0-4_pca.h5", "out/landscape_4_random.h5"]),
         (["evaluate", "a.pt", "--size", "3", "-o", "around.h5"], ["around.h5"]),
-        (["barrier", "a.pt", "b.pt", "--points", "3", "-o", "line.h5"], ["line.h5"]),
+        (["connect", "a.pt", "b.pt", "--points", "3", "-o", "line.h5"], ["line.h5"]),
     ],
-    ids=["run", "evaluate", "barrier"],
+    ids=["run", "evaluate", "connect"],
 )
 def test_landscapes(folder, arguments, files):
     told = command(*arguments, *MEASURED, folder=folder)
-    assert advised(told) == [["landscape", "view", str(folder / file)] for file in files]
+    assert advised(told) == [["landscape", "plot", str(folder / file)] for file in files]
     assert "Look at it" not in told.stdout
     quiet = command(*arguments, *MEASURED, "--no-progress", folder=folder)
     assert quiet.stderr == ""
@@ -48,7 +48,7 @@ def test_landscapes(folder, arguments, files):
 def test_a_dry_run_and_what_lies_in_no_file_have_nothing_to_look_at(folder):
     told = command("run", "run", *MEASURED, "--size", "3", "-o", "dry", "--dry-run", folder=folder)
     assert advised(told) == []
-    told = command("barrier", "a.pt", "b.pt", "--points", "3", *MEASURED, folder=folder)
+    told = command("connect", "a.pt", "b.pt", "--points", "3", *MEASURED, folder=folder)
     assert advised(told) == []
 
 
@@ -60,21 +60,20 @@ def test_what_is_no_landscape_is_drawn(folder):
         (["compare", *recipes], "compare.h5"),
     ):
         told = command(*arguments, *MEASURED, folder=folder)
+        assert advised(told) == [["landscape", "plot", str(folder / file)]]
         picture = str(folder / file).replace(".h5", ".png")
-        assert advised(told) == [["landscape", "plot", str(folder / file), "-o", picture]]
-        for words in advised(told):
-            command(*words[1:], folder=folder)
+        assert command(*advised(told)[0][1:], folder=folder).stdout == f"{picture}\n"
 
 
 @pytest.mark.slow
 def test_what_is_refined_or_connected(folder):
     command("run", "run", *MEASURED, "--size", "3", "-o", "run", "--no-result", folder=folder)
     grown = folder / "run/landscape_0-4_pca.h5"
-    told = command("refine", grown, "--factor", "2", *MEASURED[:4], folder=folder)
-    assert advised(told) == [["landscape", "view", str(grown)]]
-    typed = ("--steps", "2", "--points", "3", "-o", "curve.h5")
+    told = command("evaluate", grown, "--factor", "2", *MEASURED[:4], folder=folder)
+    assert advised(told) == [["landscape", "plot", str(grown)]]
+    typed = ("--kind", "bezier", "--steps", "2", "--points", "3", "-o", "curve.h5")
     told = command("connect", "a.pt", "b.pt", *typed, *MEASURED, folder=folder)
-    assert advised(told) == [["landscape", "view", str(folder / "curve.h5")]]
+    assert advised(told) == [["landscape", "plot", str(folder / "curve.h5")]]
 
 
 def test_pictures_beside_what_a_run_measured(folder):

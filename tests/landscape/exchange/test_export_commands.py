@@ -1,4 +1,4 @@
-"""``landscape export``, ``landscape import-landscape`` and ``landscape info --json``, as a user types them."""
+"""``landscape convert`` and ``landscape info --json``, as a user types them."""
 
 import json
 from pathlib import Path
@@ -17,11 +17,11 @@ from landscape.summary_json import summary_json
 def test_there_and_back(tmp_path):
     original = landscape(9, 9)
     original.save(tmp_path / "a.h5")
-    exported = command("export", "a.h5", "-o", "li.h5", "--format", "li", folder=tmp_path)
+    exported = command("convert", "a.h5", "-o", "li.h5", "--format", "li", folder=tmp_path)
     assert [Path(line).name for line in exported.stdout.splitlines()] == [
         "li.h5", "li_directions.h5", "li_directions.h5_proj_cos.h5",
     ]  # fmt: skip
-    imported = command("import-landscape", "li.h5", "-o", "b.h5", folder=tmp_path)
+    imported = command("convert", "li.h5", "--from", "auto", "-o", "b.h5", folder=tmp_path)
     assert "b.h5\n  Landscape(unknown, 9 x 9 points" in imported.stdout
     np.testing.assert_array_equal(Landscape.load(tmp_path / "b.h5").loss, original.loss)
     text = command("info", "b.h5", folder=tmp_path).stdout
@@ -38,12 +38,12 @@ def test_errors_are_one_line_with_the_remedy(tmp_path):
         (("a.h5", "-o", "li.h5", "--format", "li"), "holds square grids only, but the landscape has 7 x 9 points"),
         (("missing.h5", "-o", "b.csv"), "there is no landscape file missing.h5"),
     ):
-        result = command("export", *arguments, folder=tmp_path, check=False)
+        result = command("convert", *arguments, folder=tmp_path, check=False)
         assert result.returncode == 1
         assert result.stderr.startswith("error: ")
         assert text in result.stderr
         assert len(result.stderr.splitlines()) == 1
-    command("export", "a.h5", "-o", "a.csv", "--overwrite", folder=tmp_path)
+    command("convert", "a.h5", "-o", "a.csv", "--overwrite", folder=tmp_path)
     assert (tmp_path / "a.csv").read_text().startswith("x,y,loss")
 
 
@@ -52,7 +52,7 @@ def test_a_warning_is_one_line_too(tmp_path):
     data = surface(5, 5)
     data.metrics["loss"][0, 0] = 0
     Landscape(data).save(tmp_path / "a.h5")
-    result = command("export", "a.h5", "-o", "li.h5", "--format", "li", folder=tmp_path)
+    result = command("convert", "a.h5", "-o", "li.h5", "--format", "li", folder=tmp_path)
     assert result.stderr.startswith("warning: 1 of 25 points have a loss of 0 or less")
 
 

@@ -158,7 +158,7 @@ class TestCommand:
     def run(self, *arguments, folder):
         main = "from landscape.cli import main; main()"
         return subprocess.run(
-            [sys.executable, "-W", "error", "-c", main, "view", *map(str, arguments)],
+            [sys.executable, "-W", "error", "-c", main, "plot", *map(str, arguments)],
             cwd=folder,
             capture_output=True,
             text=True,
@@ -170,7 +170,7 @@ class TestCommand:
     def test_writes_pages(self, example, tmp_path):
         write_landscape(tmp_path / "a.h5", example())
         write_landscape(tmp_path / "b.h5", example(line=True))
-        done = self.run("a.h5", "b.h5", "-o", "both.html", "--size", "small", folder=tmp_path)
+        done = self.run("a.h5", "b.h5", "-o", "both.html", "--page", "small", folder=tmp_path)
         assert (done.returncode, done.stdout) == (0, "both.html\n"), done.stderr
         assert len(content_of((tmp_path / "both.html").read_text())["landscapes"]) == 2
         done = self.run("a.h5", folder=tmp_path)
@@ -188,5 +188,5 @@ class TestCommand:
     @pytest.mark.slow
     def test_wrong_options(self, example, tmp_path):
         write_landscape(tmp_path / "a.h5", example())
-        assert "--size must be" in self.run("a.h5", "-o", "a.html", "--size", "tiny", folder=tmp_path).stderr
+        assert "--page must be" in self.run("a.h5", "-o", "a.html", "--page", "tiny", folder=tmp_path).stderr
         assert "missing does not exist; create it" in self.run("a.h5", "-o", "missing/a.html", folder=tmp_path).stderr

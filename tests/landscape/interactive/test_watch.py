@@ -1,4 +1,4 @@
-"""``landscape watch``: follows a file that is being written, for this machine's own browser only."""
+"""``landscape plot --watch``: follows a file that is being written, for this machine's own browser only."""
 
 import http.client
 import json
@@ -318,7 +318,7 @@ class TestServer:
     def test_an_unknown_look(self, tmp_path, option, value):
         with pytest.raises(ValueError, match=f"{option} must be .*{value}"):
             WatchServer(tmp_path / "a.h5", **{option: value})
-        found = CliRunner().invoke(app, ["watch", str(tmp_path / "a.h5"), f"--{option}", value, "--no-open"])
+        found = CliRunner().invoke(app, ["plot", str(tmp_path / "a.h5"), "--watch", f"--{option}", value, "--no-open"])
         assert isinstance(found.exception, ValueError)
         assert re.match(f"--{option} must be .*{value}", str(found.exception))
 
@@ -381,7 +381,7 @@ class TestBrowser:
 class TestCommand:
     def test_ends_cleanly_on_interrupt(self, tmp_path):
         process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", MAIN, "watch", "a.h5", "--no-open"],
+            [sys.executable, "-W", "error", "-c", MAIN, "plot", "a.h5", "--watch", "--no-open"],
             cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             # A shell in the background has its children ignore the signal.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -405,7 +405,7 @@ class TestCommand:
         path = tmp_path / "it's a line.h5"
         for progress in (True, False):
             evaluate(plane, evaluator, x=[0.0, 1.0], output=path, progress=progress, device_ids=[0], overwrite=True)
-            command = f"watch it: landscape watch {shlex.quote(str(path))}\n"
+            command = f"watch it: landscape plot --watch {shlex.quote(str(path))}\n"
             assert capsys.readouterr().err.count(command) == progress
         progress = FileWatch(path).progress
         assert (progress.phase, progress.done, progress.total) == ("complete", 2, 2)

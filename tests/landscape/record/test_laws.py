@@ -18,7 +18,7 @@ from small_curvature import other_samples, small, train_small
 from torch import nn
 
 from landscape import MeasurementPlan, SummaryLandscape, evaluate, random_plane
-from landscape.commands.view import charts
+from landscape.commands.page import charts
 from landscape.errors import (
     LandscapeError,
     LandscapeFormatError,
@@ -368,7 +368,7 @@ def test_it_names_the_command_that_watches_it(case, tmp_path, capsys):
     file = tmp_path / "half" / case.file
     with pytest.warns(UserWarning, match="the budget of"):
         case(tmp_path / "half", budget=case.stop, progress=True)
-    assert f": watch it: landscape watch {file}\n" in capsys.readouterr().err
+    assert f": watch it: landscape plot --watch {file}\n" in capsys.readouterr().err
     with WatchServer(file, charts=charts()) as server:
         progress = json.loads(server.progress(""))
         assert progress["phase"] == "stopped"

@@ -269,8 +269,7 @@ def flags(command):
         ("check", CheckOptions, set()),
         ("compare", CompareOptions, set()),
         ("compare", MeasureOptions, {"groups", "extremes", "keep_samples"}),
-        ("refine", ChangeOptions, set()),
-        ("widen", ChangeOptions, set()),
+        ("evaluate", ChangeOptions, set()),
     ],
 )
 def test_a_command_offers_everything_that_python_has(command, kind, left_out):

@@ -1,0 +1,114 @@
+"""Commands with several uses: what belongs to another use is refused by name, and each use has its output."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from command_line import command, invoke
+from surfaces import landscape, surface
+from two_networks import trained
+
+from landscape import Landscape
+from landscape.summary_json import summary_json
+
+FUNCTION = ("--function", "two_networks:callback_fn")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    landscape(5, 5).save(tmp_path / "a.h5")
+    Landscape(surface(None)).save(tmp_path / "line.h5")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("networks")
+    for name, seed in (("a", 0), ("b", 1)):
+        torch.save(trained(seed).state_dict(), folder / f"{name}.pt")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [
+        (["a.h5", "--no-open"], "a.html"),
+        (["a.h5", "--aspect", "fill", "--camera", "low", "--no-open"], "a.html"),
+        (["a.h5", "line.h5", "-o", "both.HTML"], "both.HTML"),
+        (["a.h5", "--kind", "heatmap"], "a.png"),
+        (["line.h5", "--style", "paper"], "line.png"),
+        (["a.h5", "-o", "other.svg"], "other.svg"),
+    ],
+    ids=" ".join,
+)
+def test_plot_writes_a_page_or_a_picture(folder, typed, written):
+    assert invoke("plot", *typed).output == f"{written}\n"
+    begin = (folder / written).read_bytes()[:200]
+    assert {".html": b"<!doctype html>", ".png": b"PNG", ".svg": b"<svg"}[
+        f".{written.lower()[-4:].strip('.')}"
+    ] in begin
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [
+        (["plot", "a.h5", "-o", "a.html", "--colormap", "cividis"],
+         "--colormap must be left out for a page; it belongs to pictures, such as --output NAME.png"),
+        (["plot", "a.h5", "-o", "a.html", "--caption"], "--caption must be left out for a page"),
+        (["plot", "a.h5", "-o", "a.png", "--page", "small"],
+         "--page must be left out for a picture; it belongs to pages, such as --output NAME.html"),
+        (["plot", "a.h5", "-o", "a.png", "--open"], "--open must be left out for a picture"),
+        (["plot", "a.h5", "--port", "8123"], "--port must be left out without --watch"),
+        (["plot", "a.h5", "--watch", "-o", "a.html"], "--output must be left out with --watch, which shows a page"),
+        (["plot", "a.h5", "line.h5", "--watch"], "--watch shows one file, but got 2; give one FILE"),
+        (["plot", "s3://bucket/a.h5", "--watch"], "FILE must be a file of this machine, .* Leave out --watch"),
+        (["info", "a.h5", "--devices", "0"], "--devices must be left out with PATH; it belongs to `landscape info`"),
+        (["convert", "a.h5", "--to", "wandb", "-o", "a.csv"], "--output must be left out with --to"),
+        (["convert", "a.h5", "--to", "wandb", "--metric", "loss"], "--metric must be left out with --to"),
+        (["convert", "a.h5", "-o", "a.csv", "--project", "p"], "--project must be left out without --from or --to"),
+        (["convert", "a.h5", "-o", "b.h5", "--from", "li", "--format", "csv"], "--format must be left out with --from"),
+        (["convert", "a.h5", "--from", "li", "--to", "wandb"], "--from and --to must not be given together"),
+        (["convert", "a.h5", "-o", "b.h5", "--from", "ours"], "--from must be one of 'auto', 'li', 'landscaper', but"),
+        (["connect", "a.pt", "b.pt", *FUNCTION, "--bends", "2"],
+         "--bends must be left out for --kind line, which needs no fitting"),
+        (["connect", "a.pt", "b.pt", *FUNCTION, "--kind", "curve"],
+         "--kind must be one of 'line', 'bezier', 'polygon', but got 'curve'"),
+        (["evaluate", "a.pt", *FUNCTION, "-o", "b.h5", "--kind", "random", "--factor", "2"],
+         "--factor must be left out without a landscape file in place of CHECKPOINTS"),
+        (["evaluate", "a.h5", "--factor", "2", "--which", "top"], "--which must be left out for a landscape file"),
+    ],
+    ids=lambda item: " ".join(item) if isinstance(item, list) else "",
+)  # fmt: skip
+def test_what_belongs_to_another_use(folder, typed, text):
+    before = sorted(folder.iterdir())
+    with pytest.raises(ValueError, match=f"^{text}"):
+        invoke(*typed)
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("typed", "missing"),
+    [
+        (["evaluate", "a.pt", "-o", "b.h5"], "--function"),
+        (["evaluate", "a.pt", *FUNCTION], "--output"),
+        (["connect", "a.pt", "b.pt", *FUNCTION, "--kind", "bezier"], "--output"),
+        (["convert", "a.h5"], "--output"),
+        (["convert", "a.h5", "--from", "li"], "--output"),
+    ],
+    ids=" ".join,
+)
+def test_what_one_use_needs(folder, typed, missing):
+    told = command(*typed, folder=folder, check=False)
+    assert told.returncode == 2
+    assert f"Invalid value for {missing}: it is missing." in told.stderr
+
+
+def test_a_measurement_as_json(networks, tmp_path):
+    shutil.copytree(networks, tmp_path, dirs_exist_ok=True)
+    typed = ("connect", "a.pt", "b.pt", *FUNCTION, "--devices", "0", "--points", "3", "-o", "line.h5", "--json")
+    (found,) = json.loads(command(*typed, folder=tmp_path).stdout)
+    # The first call says what was new in it.
+    assert found == summary_json(Landscape.load(tmp_path / "line.h5")) | {"file": found["file"]}
+    assert json.loads(command(*typed, "--dry-run", "--overwrite", folder=tmp_path).stdout) == []
