@@ -201,8 +201,11 @@ def _fitting(parameter: Any) -> Any:
         return parameter
     shown = copy.copy(parameter)
     if shown.secondary_opts:
-        name = shown.opts[0].removeprefix("--")
-        shown.opts, shown.secondary_opts = [f"--[no-]{name}", *shown.opts[1:]], []
+        name, other = shown.opts[0].removeprefix("--"), shown.secondary_opts[0]
+        is_pair = other == f"--no-{name}"
+        shown.opts, shown.secondary_opts = [f"--[no-]{name}" if is_pair else other, *shown.opts[1:]], []
+        # A default is of the first name.
+        shown.show_default = shown.show_default and is_pair
     if shown.metavar and len(shown.metavar) > _LONGEST_TYPE:
         # A line can end at a blank. What stands in brackets is markup, unless a backslash is before it.
         words = shown.metavar.replace("|", " | ").replace("[", "\\[")

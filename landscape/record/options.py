@@ -228,7 +228,8 @@ OPTIONS: Mapping[str, Option] = {
         "the landscape file, in ``<stem>_directions.safetensors``, which ``Plane.load`` reads.",
         help="Keep the plane (origin, directions, who is on it) beside the landscape file.", panel="Output"),
     "progress": Option(True, check_bool, "whether a progress bar and, before it, a forecast are shown.",
-        help="Show a bar, a forecast and how to look at the result; warnings and results come anyway.", panel="Output"),
+        help="Show no bar, no forecast and no way to look at the result; warnings and results come anyway.",
+        flags=("--progress/--quiet",), panel="Output"),
     "plan": Option(None, check_plan, "landscape file whose measurement plan is used again (batch size, threads, memory "
         "layout, compiling). A ``MeasurementPlan`` does too. With None, a file that is continued keeps its plan, and "
         "for a new one a plan is chosen by timing; then the last digits of a loss may differ from run to run.",

@@ -68,7 +68,7 @@ def test_a_submitted_job(project, run, home, environment, monkeypatch):
     assert re.search("403|401|[Ii]nvalid|Unauthorized|Forbidden", refused.stdout), refused.stdout
 
     # The same from elsewhere, through Ray's client server.
-    command = f"landscape run {run} --function my_training:callback_fn --output {home / 'client'} --no-progress"
+    command = f"landscape run {run} --function my_training:callback_fn --output {home / 'client'} --quiet"
     joined = shell(f"{command} --address ray://127.0.0.1:{client}", project, {**environment, "RAY_AUTH_MODE": "token"})
     assert joined.returncode == 0, joined.stdout
     np.testing.assert_array_equal(Landscape.load(home / "client" / "landscape_0-4_pca.h5").loss, there.loss)

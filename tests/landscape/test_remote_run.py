@@ -93,7 +93,7 @@ system.mkdir("bucket")
 system.put({str(trained / "ckpt_dir")!r}, "bucket/run/ckpt_dir", recursive=True)
 from landscape.cli import main
 import sys
-sys.argv[1:] = ["run", "s3://bucket/run", "--function", "examples:batch_norm", "--devices", "0", "--no-progress",
+sys.argv[1:] = ["run", "s3://bucket/run", "--function", "examples:batch_norm", "--devices", "0", "--quiet",
                 "-o", "s3://bucket/out"]
 try:
     main()

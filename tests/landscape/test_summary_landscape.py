@@ -224,7 +224,7 @@ def test_biases_move_when_they_are_asked_to(run, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     arguments = ["run", str(run), "--function", "examples:batch_norm", "--devices", "0", "--no-train", "--size", "3"]
     result = CliRunner().invoke(
-        app, [*arguments, "--no-progress", "--perturb-one-dimensional", "-o", str(tmp_path / "typed")]
+        app, [*arguments, "--quiet", "--perturb-one-dimensional", "-o", str(tmp_path / "typed")]
     )
     assert result.exit_code == 0, result.output
     typed = Landscape.load(tmp_path / "typed" / still.path.name)

@@ -163,7 +163,7 @@ def test_names_that_look_like_options_and_patterns(folder, monkeypatch):
     monkeypatch.syspath_prepend(SUPPORT)
     monkeypatch.chdir(folder)
     command = ["run", "lr=0.1[a]", "--function", "examples:batch_norm", "--size", "3", "--no-result",
-               "--devices", "0", "--no-progress"]  # fmt: skip
+               "--devices", "0", "--quiet"]  # fmt: skip
     for also in ("lr=0.2[a]", "epoch=3-step=40.safetensors", "best.t7", "last=best.t7"):
         command += ["--also", also]
     result = CliRunner().invoke(app, command, catch_exceptions=False)
@@ -209,7 +209,7 @@ class TestErrors:
 def test_on_the_command_line(folder, monkeypatch):
     monkeypatch.chdir(SUPPORT)
     command = ["run", str(folder / "sgd"), "--function", "examples:batch_norm", "--size", "3", "--no-result",
-               "--devices", "0", "--no-progress", "--also", f"Adam={folder / 'adam'}"]  # fmt: skip
+               "--devices", "0", "--quiet", "--also", f"Adam={folder / 'adam'}"]  # fmt: skip
     result = CliRunner().invoke(app, [*command, "--also", str(folder / "ema.safetensors")], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     found = Landscape.load(folder / "sgd" / "landscape_0-3_pca_and_Adam.h5").checkpoints

@@ -35,7 +35,7 @@ def inside(folder, monkeypatch):
 
 
 def test_barrier_says_and_keeps_what_python_finds(folder):
-    common = ("--function", "my_barrier:callback_fn", "--devices", "0", "--points", "5", "--no-progress")
+    common = ("--function", "my_barrier:callback_fn", "--devices", "0", "--points", "5", "--quiet")
     result = invoke("connect", "first=a.pt", "second=b.pt", *common, "-o", "line.h5")
     expected = barrier(trained(0), trained(1), callback_fn, points=5, device_ids=[0], progress=False)
     kept = Landscape.load(folder / "line.h5")
@@ -45,7 +45,7 @@ def test_barrier_says_and_keeps_what_python_finds(folder):
 
 @pytest.fixture(scope="module")
 def short(folder):
-    arguments = ("--function", "my_barrier:callback_fn", "--devices", "0", "--no-progress", "--points", "3")
+    arguments = ("--function", "my_barrier:callback_fn", "--devices", "0", "--quiet", "--points", "3")
     command("connect", "a.pt", "b.pt", *arguments, "-o", "short.h5", folder=folder)
     return folder / "short.h5"
 
@@ -56,7 +56,7 @@ def test_a_barrier_has_a_picture(short):
 
 
 def test_errors_name_what_is_typed(folder, short):
-    common = ("--function", "my_barrier:callback_fn", "--devices", "0", "--no-progress")
+    common = ("--function", "my_barrier:callback_fn", "--devices", "0", "--quiet")
     with pytest.raises(ValueError, match="--points must be an int of at least 3, but got 2"):
         invoke("connect", "a.pt", "b.pt", *common, "--points", "2")
     with pytest.raises(ValueError, match="A and B must have different names, but got a, a"):
@@ -69,7 +69,7 @@ def test_errors_name_what_is_typed(folder, short):
 
 @pytest.mark.slow
 def test_connect_fits_measures_and_keeps(folder):
-    common = ("--function", "my_barrier:callback_fn", "--devices", "0", "--points", "5", "--no-progress")
+    common = ("--function", "my_barrier:callback_fn", "--devices", "0", "--points", "5", "--quiet")
     result = invoke("connect", "a.pt", "b.pt", "--kind", "bezier", *common, "--steps", "30", "-o", "curve.h5")
     path, found = Path.load(folder / "curve_path.safetensors"), Barrier.of(Landscape.load(folder / "curve.h5"))
     assert f"{folder / 'curve.h5'}\n  {path!r}\n  {found!r}\n" in result.output
@@ -85,7 +85,7 @@ def test_connect_fits_measures_and_keeps(folder):
 
 
 def test_connect_aligns_first(folder):
-    common = ("--function", "my_barrier:callback_fn", "--devices", "0", "--points", "5", "--no-progress")
+    common = ("--function", "my_barrier:callback_fn", "--devices", "0", "--points", "5", "--quiet")
     invoke("connect", "a.pt", "b.pt", "--kind", "bezier", *common, "--steps", "5", "--align", "-o", "aligned.h5")
     aligned = align(trained(1), to=trained(0), example=INPUTS[:32])
     end = Path.load(folder / "aligned_path.safetensors").point(1.0)

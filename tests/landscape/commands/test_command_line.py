@@ -86,7 +86,7 @@ def test_a_text_is_shown_once_and_later_ones_too(capsys):
 @pytest.mark.slow
 def test_another_experiment_names_the_options_that_mend_it(folder):
     arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32"]
-    arguments += ["--no-result", "--no-progress", "-o", "twice"]
+    arguments += ["--no-result", "--quiet", "-o", "twice"]
     command(*arguments, "--size", "3", folder=folder)
     told = command(*arguments, "--size", "3", "--sample-choice", "random", folder=folder, check=False)
     assert told.returncode == 1
@@ -103,7 +103,7 @@ def test_a_landscape_is_refined_and_widened_by_its_file_alone(folder, tmp_path, 
     monkeypatch.setattr(sys, "path", list(sys.path))
     command(
         "run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "3", "--samples", "32",
-        "--no-result", "--no-progress", "-o", "grown", folder=folder,
+        "--no-result", "--quiet", "-o", "grown", folder=folder,
     )  # fmt: skip
     path = folder / "grown/landscape_0-4_pca.h5"
     first = Landscape.load(path)
@@ -116,7 +116,7 @@ def test_a_landscape_is_refined_and_widened_by_its_file_alone(folder, tmp_path, 
     monkeypatch.chdir(folder)
     middle = finer.x[2]
     limits = f"--limits={finer.x[0] - 0.01},{middle},{finer.y[0]},{finer.y[-1] + 0.01}"
-    invoke("evaluate", path, limits, "--devices", "0", "--no-progress")
+    invoke("evaluate", path, limits, "--devices", "0", "--quiet")
     wider = Landscape.load(path)
     assert wider.complete
     assert wider.loss.shape == (6, 6)
@@ -303,7 +303,7 @@ def test_import_checkpoints(folder):
     assert "epochs [5, 10, 15]" in result.stdout
     command(
         "run", "imported", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "3", "--samples", "32",
-        "--no-progress", "--save-directions", folder=folder,
+        "--quiet", "--save-directions", folder=folder,
     )  # fmt: skip
     assert Landscape.load(folder / "imported/landscape_5-15_pca.h5").complete
     assert (folder / "imported/landscape_5-15_pca_directions.safetensors").exists()

@@ -30,7 +30,7 @@ def inside(folder, monkeypatch):
 
 
 def measure(*arguments):
-    return invoke("compare", *arguments, "--function", "my_recipes:small", "--devices", 0, "--no-progress")
+    return invoke("compare", *arguments, "--function", "my_recipes:small", "--devices", 0, "--quiet")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def said(folder):
     return command(
         "compare", "short=run_0,run_1,run_2", "long=run_3,run_4,run_5", "--directions", 4, "--points", 5,
         "--radius", 1.5, "--normalization", "layer", "--seed", 4, "--confidence", 0.9, "--samples", 20,
-        "-o", "compare.h5", "--rise", 0.01, "--function", "my_recipes:small", "--devices", 0, "--no-progress",
+        "-o", "compare.h5", "--rise", 0.01, "--function", "my_recipes:small", "--devices", 0, "--quiet",
         folder=folder,
     )  # fmt: skip
 

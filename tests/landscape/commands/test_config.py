@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from landscape import Landscape
 from landscape.commands.config import as_toml
 
-TYPED = ("--function", "examples:batch_norm", "--devices", "0", "--samples", "32", "--no-progress")
+TYPED = ("--function", "examples:batch_norm", "--devices", "0", "--samples", "32", "--quiet")
 
 
 @pytest.fixture(scope="module")

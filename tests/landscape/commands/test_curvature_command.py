@@ -28,7 +28,7 @@ def inside(run, monkeypatch):
 
 
 def measure(run, *arguments):
-    return invoke("curvature", run, "--function", "sharp_training:small", "--devices", 0, "--no-progress", *arguments)
+    return invoke("curvature", run, "--function", "sharp_training:small", "--devices", 0, "--quiet", *arguments)
 
 
 def test_it_measures_what_is_typed(run):

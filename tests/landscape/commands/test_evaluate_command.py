@@ -69,7 +69,7 @@ def typed(folder, tmp_path, monkeypatch):
 
     def run(*arguments, function="bowl", size=5):
         output = tmp_path / f"{len(list(tmp_path.iterdir()))}.h5"
-        fixed = ["--function", f"evaluate_callbacks:{function}", "-o", output, "--size", size, "--no-progress"]
+        fixed = ["--function", f"evaluate_callbacks:{function}", "-o", output, "--size", size, "--quiet"]
         assert str(output) in invoke("evaluate", *arguments, *fixed, "--devices", "0").stdout
         return Landscape.load(output)
 
@@ -260,7 +260,7 @@ def test_wrong_arguments(folder, tmp_path, monkeypatch, arguments, text):
     if "--function" not in arguments:
         arguments = [*arguments, "--function", "evaluate_callbacks:bowl"]
     with pytest.raises(Exception, match=text):
-        invoke("evaluate", *arguments, "-o", tmp_path / "a.h5", "--no-progress")
+        invoke("evaluate", *arguments, "-o", tmp_path / "a.h5", "--quiet")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -279,7 +279,7 @@ def test_on_two_workers_as_a_user_types_it(folder, tmp_path):
 def test_each_warning_is_shown_once(folder, tmp_path):
     """The plane's pool says the same as that of its points."""
     arguments = ["start.safetensors", "--function", "evaluate_callbacks:bowl", "--kind", "hessian", "--which", "top"]
-    how = ["--devices", 10**6, "-o", tmp_path / "top.h5", "--size", "3", "--no-progress"]
+    how = ["--devices", 10**6, "-o", tmp_path / "top.h5", "--size", "3", "--quiet"]
     told = command("evaluate", *arguments, *how, folder=folder, environment={"CUDA_VISIBLE_DEVICES": ""})
     assert told.stderr.count("warning: --devices [1000000] go beyond this machine") == 1
 
@@ -300,7 +300,7 @@ def test_an_error_of_the_users_code_is_one_text_and_debug_shows_where(folder, tm
     arguments = ["evaluate", "--function", f"evaluate_callbacks:{function}", "--devices", "0,1", "-o", "a.h5"]
     text = f"error: {text}".format(file=folder / "evaluate_callbacks.py")
     for debug in ([], ["--debug"]):
-        told = command(*debug, *arguments, "--size", "3", "--no-progress", folder=folder, check=False)
+        told = command(*debug, *arguments, "--size", "3", "--quiet", folder=folder, check=False)
         assert told.returncode == 1
         assert told.stderr.splitlines()[-1] == text
         assert told.stderr.count(place) == len(debug)

@@ -24,7 +24,7 @@ from landscape.record.record import read_record, record_bytes
 from landscape.record.whole_file import read_header, write_image
 
 FUNCTION = "examples:batch_norm"
-QUICK = ("--function", FUNCTION, "--devices", "0", "--no-progress")
+QUICK = ("--function", FUNCTION, "--devices", "0", "--quiet")
 
 
 @pytest.fixture(scope="module")

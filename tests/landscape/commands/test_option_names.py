@@ -86,7 +86,7 @@ def test_run(run, options, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises((TypeError, ValueError, NotADirectoryError, RunDirectoryError), match=text):
-        invoke("run", run, "--function", "examples:batch_norm", "--no-progress", *options)
+        invoke("run", run, "--function", "examples:batch_norm", "--quiet", *options)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -38,7 +38,7 @@ def test_landscapes(folder, arguments, files):
     told = command(*arguments, *MEASURED, folder=folder)
     assert advised(told) == [["landscape", "plot", str(folder / file)] for file in files]
     assert "Look at it" not in told.stdout
-    quiet = command(*arguments, *MEASURED, "--no-progress", folder=folder)
+    quiet = command(*arguments, *MEASURED, "--quiet", folder=folder)
     assert quiet.stderr == ""
     assert quiet.stdout == told.stdout
     for words in advised(told):
@@ -77,7 +77,7 @@ def test_what_is_refined_or_connected(folder):
 
 
 def test_pictures_beside_what_a_run_measured(folder):
-    told = command("run", "run", *MEASURED, "--size", "3", "-o", "drawn", "--plot", "--no-progress", folder=folder)
+    told = command("run", "run", *MEASURED, "--size", "3", "-o", "drawn", "--plot", "--quiet", folder=folder)
     pictures = [folder / "drawn/landscape_0-4_pca.png", folder / "drawn/landscape_4_random.png"]
     assert told.stdout.splitlines()[-2:] == [str(picture) for picture in pictures]
     for picture in pictures:

@@ -272,7 +272,7 @@ class TestTyped:
         monkeypatch.setattr(sys, "path", list(sys.path))
 
         def call(*arguments):
-            return CliRunner().invoke(app, [*map(str, arguments), "--no-progress", "--devices", "0"])
+            return CliRunner().invoke(app, [*map(str, arguments), "--quiet", "--devices", "0"])
 
         return call
 

@@ -44,7 +44,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def said(folder):
-    return command("report", "run", "--function", "planted:callback_fn", "--devices", 0, "--no-progress", folder=folder)
+    return command("report", "run", "--function", "planted:callback_fn", "--devices", 0, "--quiet", folder=folder)
 
 
 class Page(HTMLParser):
@@ -169,7 +169,7 @@ def test_commands_that_the_page_names_work(said, folder):
     (density,) = re.findall(r"landscape (curvature .* --name density)", text)
     (other,) = re.findall(r"landscape (run .* --name seed1)", text)
     for typed in (density, other):
-        command(*typed.split(), "--devices", 0, "--no-progress", folder=folder)
+        command(*typed.split(), "--devices", 0, "--quiet", folder=folder)
     assert (folder / "run/seed1_12_random.h5").exists()
 
 
