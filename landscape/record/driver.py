@@ -221,7 +221,7 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
         unfinished = (PointStatus.PENDING, PointStatus.INTERPOLATED)
         if run.stopped and np.isin(_all(record)[todo.reshape(-1)], unfinished).any():
             again = experiment.again if stored.path is None else CONTINUED
-            warn_user(budget_text(run.budget, experiment.ended(record), again))
+            warn_user(budget_text(run, experiment.ended(record), again))
         measured = int((_all(record) == PointStatus.MEASURED).sum())
         report = MeasurementReport(measured - before, before, time.perf_counter() - start, pool.workers)
     return record, experiment.report(report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +18,8 @@ T = TypeVar("T")
 _NOTABLE = 0.1
 _UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
+_JOB_END = "SLURM_JOB_END_TIME"
+_LAST_SECONDS = 120.0  # of a job, in which points under way are finished and the file is written
 _DURATION_EXPECTED = 'a number of seconds above 0, or text such as "90s", "30min", "1.5h"'
 
 
@@ -30,6 +33,7 @@ class Run:
         overwrite: whether a file of another identity is replaced.
         progress: whether a bar is shown.
         rehearsal: whether only a forecast is wanted.
+        of_job: whether the budget is what a batch job leaves, and not the user's.
         share: seconds of the budget that one of several measurements may take; None means all.
         stopped: whether the time was up before all was measured.
     """
@@ -39,6 +43,7 @@ class Run:
     overwrite: bool = False
     progress: bool = True
     rehearsal: bool = False
+    of_job: bool = False
     share: float | None = None
     stopped: bool = field(default=False, init=False)
 
@@ -79,12 +84,14 @@ class Run:
     def checked(cls, options: Mapping[str, Any]) -> Run:
         """Returns a run of checked options, whose clock begins to run."""
         budget = options["budget"]
+        of_job = None if budget is not None else job_seconds(os.environ, time.time())
         return cls(
-            None if budget is None else duration_seconds("budget", budget),
+            of_job if budget is None else duration_seconds("budget", budget),
             time.perf_counter(),
             check_bool("overwrite", options.get("overwrite", False)),
             check_bool("progress", options["progress"]),
             options.get("dry_run", False),
+            of_job is not None,
         )
 
     def say(self, text: str, *, timed: bool = True) -> None:
@@ -115,9 +122,19 @@ CONTINUED = "The same call continues from here."
 LATER = "Give output= a path, and a later call can continue; without it, the next one starts anew."
 
 
-def budget_text(budget: float | None, ended: str, again: str) -> str:
-    """Returns a note that the budget, in seconds, ended after ``ended``, and what to do ``again``."""
-    return f"the budget of {duration_text(budget or 0)} ended {ended}. {again}"
+def budget_text(run: Run, ended: str, again: str) -> str:
+    """Returns a note that the budget ended after ``ended``, and what to do ``again``."""
+    whose = ", which the SLURM job leaves," if run.of_job else ""
+    return f"the budget of {duration_text(run.budget or 0)}{whose} ended {ended}. {again}"
+
+
+def job_seconds(environment: Mapping[str, str], now: float) -> float | None:
+    """Returns the seconds that a batch job leaves for measuring; None outside one, or where the queue has no end."""
+    end = environment.get(_JOB_END, "")
+    if not (end.isdecimal() and environment.get("SLURM_JOB_ID")):
+        return None
+    left = float(end) - now
+    return max(left - min(_LAST_SECONDS, left / 10), 1.0)
 
 
 def duration_seconds(name: str, value: object) -> float:

@@ -10,7 +10,7 @@ from landscape.record.driver import Experiment, forecast, forecast_text, measure
 from landscape.record.hdf5 import CURVATURE
 from landscape.record.lock import lock_landscape
 from landscape.record.record import Record, column, read_record, record_format
-from landscape.record.run import Run
+from landscape.record.run import Run, job_seconds
 from workers.errors import CurvatureError
 from workers.function_evaluator import FunctionEvaluator
 from workers.measurement_options import MeasurementOptions
@@ -122,3 +122,32 @@ def test_progress_shows_the_experiments_text(pool, capsys):
 def test_tasks_end_with_the_budget():
     assert list(Run().in_time([1, 2])) == [1, 2]
     assert next(Run(budget=1e-9).in_time(itertools.count()), None) is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "seconds"),
+    [
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": "5000"}, 3880.0),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": "1500"}, 450.0),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": "900"}, 1.0),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": "UNLIMITED"}, None),
+        ({"SLURM_JOB_ID": "7"}, None),
+        ({"SLURM_JOB_END_TIME": "5000"}, None),
+        ({}, None),
+    ],
+)
+def test_a_batch_job_says_its_end(environment, seconds):
+    assert job_seconds(environment, now=1000.0) == seconds
+
+
+def test_the_end_of_a_job_is_the_budget_unless_one_is_given(pool, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_JOB_END_TIME", "1")
+    options = {"budget": None, "progress": False}
+    assert Run.checked(options | {"budget": "2h"}).budget == 7200
+    job = Run.checked(options)
+    job.began = float("-inf")
+    with pytest.warns(
+        UserWarning, match=r"the budget of 1 s, which the SLURM job leaves, ended the measurement after 0"
+    ):
+        run_of(OfNumbers([1, 2]), None, pool, job)
