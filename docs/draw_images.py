@@ -158,6 +158,18 @@ def draw_hero(landscape: Landscape, file: Path) -> None:
     Image.fromarray(hero.pixels).convert("RGB").save(file, optimize=True)
 
 
+def draw_first_page(path: Landscape, around: Landscape) -> None:
+    """Renders the README's first picture, for light and for dark pages: the way down, and around where it ended."""
+    from PIL import Image
+
+    for theme in ("light", "dark"):
+        whole = Image.new("RGBA", (1280, 560))
+        for place, (landscape, camera) in enumerate(((path, (-120, 35)), (around, "auto"))):
+            hero = landscape.plot_hero(camera=camera, pixels=(640, 560), aspect="fill", theme=theme)
+            whole.paste(Image.fromarray(hero.pixels), (640 * place, 0))
+        whole.save(IMAGES / f"first_page_{theme}.png", optimize=True)
+
+
 def draw_comparison(file: Path) -> None:
     """Draws how far the loss rises around the networks of the two recipes that the page on comparing trains."""
     (_, _, start), (_, _, page) = blocks("quick_start.md")[0], blocks("comparing.md")[0]
@@ -250,6 +262,7 @@ def main(demo: Path) -> None:
     draw_long_path(IMAGES / "figures_long_path.png")
     draw_progress(demo / "landscape_0-20_pca.h5", IMAGES / "figures_progress.png")
     draw_hero(landscape, IMAGES / "figures_hero.png")
+    draw_first_page(landscape, Landscape.load(demo / "landscape_20_random.h5"))
     draw_profile(demo, IMAGES / "concepts_profile.png")
     draw_saddle(IMAGES / "concepts_saddle.png")
     draw_topology(IMAGES / "topology_contour.png", IMAGES / "topology_tree.png")
