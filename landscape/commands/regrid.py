@@ -56,13 +56,19 @@ CALLED = {
 
 
 def is_landscape_file(place: str) -> bool:
-    """Returns whether it is a file of ours, and no checkpoint."""
+    """Returns whether it is a file of ours, and no checkpoint; a FileNotFoundError where it may be either."""
+    from collectors.files.places import is_url
+
     from ..record.whole_file import holds_ours, path_of
 
-    try:
-        return place.lower().endswith(".h5") and holds_ours(path_of(place))
-    except OSError:
+    if not place.lower().endswith(".h5"):
         return False
+    if not (is_url(place) or Path(place).exists()):
+        raise FileNotFoundError(f"there is no file {place}. Give a checkpoint, or a landscape file, that is there.")
+    try:
+        return holds_ours(path_of(place))
+    except OSError:
+        return False  # reading it says what is wrong
 
 
 def change(

@@ -88,6 +88,11 @@ def test_what_belongs_to_another_use(folder, typed, text):
     assert sorted(folder.iterdir()) == before
 
 
+def test_evaluate_names_a_file_that_is_not_there(folder):
+    with pytest.raises(FileNotFoundError, match=r"^there is no file b\.h5\. Give a checkpoint, or a landscape file"):
+        invoke("evaluate", "b.h5", *FUNCTION, "-o", "c.h5")
+
+
 @pytest.mark.parametrize(
     ("typed", "missing"),
     [
