@@ -41,7 +41,7 @@ def networks(tmp_path_factory):
         (["line.h5", "--style", "paper"], "line.png"),
         (["a.h5", "-o", "other.svg"], "other.svg"),
     ],
-    ids=" ".join,
+    ids=lambda item: " ".join(item) if isinstance(item, list) else item,
 )
 def test_plot_writes_a_page_or_a_picture(folder, typed, written):
     assert invoke("plot", *typed).output == f"{written}\n"
@@ -102,7 +102,7 @@ def test_evaluate_names_a_file_that_is_not_there(folder):
         (["convert", "a.h5"], "--output"),
         (["convert", "a.h5", "--from", "li"], "--output"),
     ],
-    ids=" ".join,
+    ids=lambda item: " ".join(item) if isinstance(item, list) else item,
 )
 def test_what_one_use_needs(folder, typed, missing):
     told = command(*typed, folder=folder, check=False)
