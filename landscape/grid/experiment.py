@@ -29,8 +29,7 @@ from ..record.identity import OF_LOSS, identity_of
 from ..record.provenance import data_set_json, measured_attributes
 from ..record.run import MeasurementReport, Run
 from ..sampling.adaptive_sampling import AdaptiveSampling
-from ..sampling.sampling import coarse_and_fine, first_grid_counts, pending_points
-from ..sampling.settings import SamplingSettings
+from ..sampling.sampling import SamplingSettings, coarse_and_fine, first_grid_counts, pending_points
 from .checkpoints import CheckpointsData
 from .data import LOSS_ERROR, DirectionsData, LandscapeData
 from .forecast import Forecast, SurveyReport, eigenvectors_cost, make_forecast

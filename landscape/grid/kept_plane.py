@@ -26,7 +26,7 @@ from ..record.run import Run
 from ..record.workers import measurement_options
 from ..record.writer import note_file
 from ..roles import OriginRole
-from ..sampling.settings import SamplingSettings
+from ..sampling.sampling import SamplingSettings
 from .data import LandscapeData
 
 CURVATURE = "curvature"

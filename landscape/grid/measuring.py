@@ -24,7 +24,7 @@ from ..record.hdf5 import LANDSCAPE
 from ..record.provenance import function_attribute
 from ..record.run import Run
 from ..record.workers import Workers
-from ..sampling.settings import SamplingSettings
+from ..sampling.sampling import SamplingSettings
 from .data import LandscapeData
 from .experiment import GridExperiment, check_same_network
 from .forecast import SurveyReport, fewest_points

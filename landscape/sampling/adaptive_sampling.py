@@ -70,8 +70,7 @@ class AdaptiveSampling:
         self.seed = seed
         self._levels = GridLevels.of(shape)
         self._asked: Bool[np.ndarray, "rows columns"] = np.zeros(self._levels.shape, bool)
-        self._first = np.zeros_like(self._asked)
-        self._first[np.ix_(*self._levels.first)] = True
+        self._first = self._levels.is_first
         self._rounds = 0
         self._failed_checks = 0
         self._probed = False
@@ -99,10 +98,13 @@ class AdaptiveSampling:
         loss, settled = self._grid(metrics["loss"]), self._settled(status)
         known = self._asked & settled
         check = None if waiting else self._check
-        if waiting and not known[self._first].all():
-            return self._unfilled(metrics, status)
         scale = self._scale(loss, known) if check is None else check.scale
-        prediction = self._predict(loss, known, scale) if check is None else check.corrected(loss)
+        if waiting and not known[self._first].all():
+            # As long as the first grid is not whole, nothing can be interpolated.
+            nothing = np.where(settled, 0.0, np.nan)
+            prediction = Prediction(loss, nothing, np.zeros_like(known), known, ())
+        else:
+            prediction = self._predict(loss, known, scale) if check is None else check.corrected(loss)
         gaps = ~settled & np.isfinite(prediction.error)
         filled = {
             name: np.where(gaps, linear_metric(self._grid(values), known, self._levels), self._grid(values))
@@ -119,16 +121,6 @@ class AdaptiveSampling:
             np.where(finite, error, np.nan).reshape(self.shape),
             self._report(prediction, scale, loss, ~settled, check, waiting=waiting),
         )
-
-    def _unfilled(
-        self, metrics: Mapping[str, Float64[np.ndarray, "*grid"]], status: UInt8[np.ndarray, "*grid"]
-    ) -> Interpolated:
-        measured = self._settled(status)
-        error = np.where(measured & np.isfinite(self._grid(metrics["loss"])), 0.0, np.nan).reshape(self.shape)
-        count = int(measured.sum())
-        nothing = (math.nan, 0, 0, math.nan, math.nan, math.nan, largest_gap(~measured), False)
-        report = SamplingReport(self.tolerance, self.relative, count, 0, self._rounds, *nothing)
-        return Interpolated({name: values.copy() for name, values in metrics.items()}, status.copy(), error, report)
 
     def _grid(self, values: Any) -> Any:
         return np.asarray(values).reshape(self._levels.shape)

@@ -52,7 +52,7 @@ def extend(
         return np.zeros_like(values)
     values, holes = np.where(holes, np.nan, values), holes.copy()
     for _ in range(_EXTENSION):
-        guesses = np.array([guess for axis in (0, 1) for guess in _continued(values, axis)])
+        guesses = np.array([_continued(values, turns) for turns in (0, 2, 3, 1)])
         known = np.isfinite(guesses)
         count = known.sum(0)
         reached = holes & (count > 0)
@@ -71,24 +71,15 @@ def nearest(
     return found
 
 
-def _continued(values: Float64[np.ndarray, "rows columns"], axis: int) -> list[Float64[np.ndarray, "rows columns"]]:
-    return [_continued_up(values, axis), np.flip(_continued_up(np.flip(values, axis), axis), axis)]
-
-
-def _continued_up(values: Float64[np.ndarray, "rows columns"], axis: int) -> Float64[np.ndarray, "rows columns"]:
-    first, second, third = (_shifted(values, distance, axis) for distance in (1, 2, 3))
+def _continued(values: Float64[np.ndarray, "rows columns"], turns: int) -> Float64[np.ndarray, "rows columns"]:
+    """Returns how values go on down the columns, after so many quarter turns of the array."""
+    turned = np.rot90(values, turns)
+    first, second, third = (
+        np.pad(turned, ((distance, 0), (0, 0)), constant_values=np.nan)[: len(turned)] for distance in (1, 2, 3)
+    )
     straight = np.where(np.isfinite(second), 2 * first - second, first)
-    return np.where(np.isfinite(second) & np.isfinite(third), 3 * first - 3 * second + third, straight)
-
-
-def _shifted(
-    values: Float64[np.ndarray, "rows columns"], distance: int, axis: int
-) -> Float64[np.ndarray, "rows columns"]:
-    moved = np.full_like(values, np.nan)
-    to, start = [slice(None)] * 2, [slice(None)] * 2
-    to[axis], start[axis] = slice(distance, None), slice(None, -distance)
-    moved[tuple(to)] = values[tuple(start)]
-    return moved
+    bent = np.where(np.isfinite(second) & np.isfinite(third), 3 * first - 3 * second + third, straight)
+    return np.rot90(bent, -turns)
 
 
 def window_sum(values: Float64[np.ndarray, "rows columns"], radius: int) -> Float64[np.ndarray, "rows columns"]:

@@ -107,19 +107,14 @@ def predict(
         parent_error = largest_parent(error, step)
         error = np.maximum(caution * state.expected, parent_error)
         error = np.where(every, parent_error, np.where(some, np.inf, error))
+        holes = np.where(measured, ~finite, every)
         if step is steps[-1]:
-            error = np.where(_beside_edge(np.where(measured, ~finite, every)), np.inf, error)
+            # Beside an edge there are both a hole and a value among a point and its eight neighbours.
+            error = np.where(window_maximum(holes) & window_maximum(~holes), np.inf, error)
         error = np.where(measured, 0.0, error)
         estimates.append(_LevelEstimate(step, error, parent_error))
-        holes = np.where(measured, ~finite, every)
         guess = np.where(measured, truth, np.where(holes, np.nan, predicted))
     return Prediction(guess, error, holes, known, tuple(estimates))
-
-
-def _beside_edge(holes: Bool[np.ndarray, "rows columns"]) -> Bool[np.ndarray, "rows columns"]:
-    """Returns which points have both a hole and a value among themselves and their eight neighbours."""
-    beside: Bool[np.ndarray, "rows columns"] = window_maximum(holes) & window_maximum(~holes)
-    return beside
 
 
 @dataclass(frozen=True)
