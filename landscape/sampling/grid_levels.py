@@ -61,13 +61,13 @@ class GridLevels:
         return cls(shape, first, grids, tuple(_step(coarse, fine) for coarse, fine in pairwise(grids)))
 
     @property
-    def is_first(self) -> Bool[np.ndarray, "rows columns"]:
+    def is_first(self) -> Bool[np.ndarray, "ny nx"]:
         """Which points are on the grid that is measured first."""
         is_first = np.zeros(self.shape, bool)
         is_first[np.ix_(*self.first)] = True
         return is_first
 
-    def around(self, row: int, column: int) -> Bool[np.ndarray, "rows columns"]:
+    def around(self, row: int, column: int) -> Bool[np.ndarray, "ny nx"]:
         """Returns the points of every grid in the cells around a point, denser towards it."""
         near = np.zeros(self.shape, bool)
         for step in self.steps:

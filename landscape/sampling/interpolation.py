@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _EXTENSION = 3
 
 
-def spline(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[np.ndarray, "rows2 columns2"]:
+def spline(values: Float64[np.ndarray, "ny nx"], step: Step) -> Float64[np.ndarray, "ny2 nx2"]:
     """Returns the cubic spline (tensor product, not-a-knot) through finite values on the finer grid (de Boor 1978)."""
     # Of the interpolants tried on surfaces of trained networks (quintic and septic splines, Akima, monotone cubics,
     # radial functions between two orders), it has the smallest error at the same number of points: a network with ReLUs
@@ -29,7 +29,7 @@ def spline(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[n
     return values
 
 
-def linear(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[np.ndarray, "rows2 columns2"]:
+def linear(values: Float64[np.ndarray, "ny nx"], step: Step) -> Float64[np.ndarray, "ny2 nx2"]:
     """Returns the bilinear interpolant on the finer grid; it is NaN wherever a value that it needs is."""
     for axis, (coarse, fine) in enumerate(zip(step.coarse, step.fine, strict=True)):
         before, after = step.before[axis], step.after[axis]
@@ -40,9 +40,7 @@ def linear(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[n
     return values
 
 
-def extend(
-    values: Float64[np.ndarray, "rows columns"], holes: Bool[np.ndarray, "rows columns"]
-) -> Float64[np.ndarray, "rows columns"]:
+def extend(values: Float64[np.ndarray, "ny nx"], holes: Bool[np.ndarray, "ny nx"]) -> Float64[np.ndarray, "ny nx"]:
     """Returns the values with smooth numbers in the holes, so that a spline can be fitted beside them."""
     # Nothing of this is ever shown: a point between a hole and a value is measured. The next points in a hole continue
     # the parabola of their neighbours along rows and columns; those further in take the nearest.
@@ -61,17 +59,13 @@ def extend(
     return nearest(values, ~holes) if holes.any() else values
 
 
-def nearest(
-    values: Float64[np.ndarray, "rows columns"], sources: Bool[np.ndarray, "rows columns"]
-) -> Float64[np.ndarray, "rows columns"]:
+def nearest(values: Float64[np.ndarray, "ny nx"], sources: Bool[np.ndarray, "ny nx"]) -> Float64[np.ndarray, "ny nx"]:
     from scipy.ndimage import distance_transform_edt
 
-    found: Float64[np.ndarray, "rows columns"]
-    found = values[tuple(distance_transform_edt(~sources, return_distances=False, return_indices=True))]
-    return found
+    return np.asarray(values[tuple(distance_transform_edt(~sources, return_distances=False, return_indices=True))])
 
 
-def _continued(values: Float64[np.ndarray, "rows columns"], turns: int) -> Float64[np.ndarray, "rows columns"]:
+def _continued(values: Float64[np.ndarray, "ny nx"], turns: int) -> Float64[np.ndarray, "ny nx"]:
     """Returns how values go on down the columns, after so many quarter turns of the array."""
     turned = np.rot90(values, turns)
     first, second, third = (
@@ -82,7 +76,7 @@ def _continued(values: Float64[np.ndarray, "rows columns"], turns: int) -> Float
     return np.rot90(bent, -turns)
 
 
-def window_sum(values: Float64[np.ndarray, "rows columns"], radius: int) -> Float64[np.ndarray, "rows columns"]:
+def window_sum(values: Float64[np.ndarray, "ny nx"], radius: int) -> Float64[np.ndarray, "ny nx"]:
     """Returns the sum over the square window around each point; each is added up by itself, so that nothing cancels."""
     from scipy.ndimage import convolve1d
 
@@ -95,12 +89,10 @@ def window_maximum(values: NDArray[Any]) -> NDArray[Any]:
     """Returns the largest value among each point and its eight neighbours; of booleans, whether one is true."""
     from scipy.ndimage import maximum_filter
 
-    largest: NDArray[Any] = maximum_filter(values, 3, mode="nearest")
-    return largest
+    return np.asarray(maximum_filter(values, 3, mode="nearest"))
 
 
 def largest_parent(values: NDArray[Any], step: Step) -> NDArray[Any]:
     """Returns, for each point of the finer grid, the largest of the coarse values around it, numbers or booleans."""
     rows = np.maximum(values[step.before[0]], values[step.after[0]])
-    largest: NDArray[Any] = np.maximum(rows[:, step.before[1]], rows[:, step.after[1]])
-    return largest
+    return np.asarray(np.maximum(rows[:, step.before[1]], rows[:, step.after[1]]))
