@@ -42,7 +42,7 @@ from .record.run import Run
 from .record.workers import Workers, measurement_options
 from .record.writer import make_output_folder
 from .report.options import ReportOptions
-from .sampling.settings import SamplingSettings
+from .sampling.sampling import SamplingSettings
 
 if TYPE_CHECKING:
     from typing import Unpack

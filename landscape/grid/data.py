@@ -161,7 +161,11 @@ class LandscapeData:
     @property
     def geometry(self) -> PlaneGeometry | None:
         """Lengths and angles on a plane; None for a line, and where a file does not say them."""
-        return None if self.y is None else plane_geometry(self.directions.norms, self.directions.cosine)
+        norms, cosine = self.directions.norms, self.directions.cosine
+        if self.y is None or cosine is None or not abs(cosine) < 1 or len(norms) != 2:
+            return None
+        is_known = np.isfinite(norms).all() and (norms > 0).all()
+        return PlaneGeometry(float(norms[0]), float(norms[1]), float(cosine)) if is_known else None
 
     def __getitem__(self, name: str) -> Float64[np.ndarray, "*grid"]:
         """Returns a metric by name, shape (ny, nx)."""
@@ -238,11 +242,3 @@ class PlaneGeometry:
         u, v = np.broadcast_arrays(np.asarray(u, np.float64), np.asarray(v, np.float64))
         y = v / across
         return np.asarray((u - shear * y) / along), np.asarray(y)
-
-
-def plane_geometry(norms: Float64[np.ndarray, " d"], cosine: float | None) -> PlaneGeometry | None:
-    """Returns the metric of a plane; None where lengths or angle are not known, or span no plane."""
-    known = len(norms) == 2 and cosine is not None and bool(np.isfinite(norms).all()) and bool((norms > 0).all())
-    if not known or cosine is None or not abs(cosine) < 1:
-        return None
-    return PlaneGeometry(float(norms[0]), float(norms[1]), float(cosine))

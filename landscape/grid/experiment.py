@@ -6,7 +6,7 @@ import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,7 @@ from ..record.identity import OF_LOSS, identity_of
 from ..record.provenance import data_set_json, measured_attributes
 from ..record.run import MeasurementReport, Run
 from ..sampling.adaptive_sampling import AdaptiveSampling
-from ..sampling.sampling import coarse_and_fine, first_grid_counts, pending_points
-from ..sampling.settings import SamplingSettings
+from ..sampling.sampling import SamplingSettings, coarse_and_fine, first_grid_counts, pending_points
 from .checkpoints import CheckpointsData
 from .data import LOSS_ERROR, DirectionsData, LandscapeData
 from .forecast import Forecast, SurveyReport, eigenvectors_cost, make_forecast
@@ -105,10 +104,9 @@ class GridExperiment(Experiment[LandscapeData]):
 
     def begin(self, stored: Stored[LandscapeData], pool: Pool) -> LandscapeData:
         if not self.origins:
-            self._load(pool)
-        fresh = self._unmeasured(pool.description)
-        check_continues(stored, fresh, self.source)
-        record, self._changed_grid = begun_before(stored, fresh, self.source)
+            corners = itertools.product(*((float(axis[0]), float(axis[-1])) for axis in self.axes if axis is not None))
+            load_plane(pool, self.plane, corners)
+        record, self._changed_grid = begun_before(stored, self._unmeasured(pool.description), self.source)
         return record
 
     def resume(self, record: LandscapeData, pool: Pool) -> Bool[np.ndarray, " tasks"]:
@@ -140,7 +138,7 @@ class GridExperiment(Experiment[LandscapeData]):
 
     def results(
         self, record: LandscapeData, todo: Bool[np.ndarray, " tasks"], pool: Pool, run: Run
-    ) -> Iterator[str | Result | Callable[[LandscapeData], int]]:
+    ) -> Iterator[str | Result | Callable[[LandscapeData], int | None]]:
         """Yields results of the coarse grid, of the checkpoints, of the fine grid, of rounds of adaptive sampling."""
         path = checkpoint_tasks(self.plane, record, self._same)
         self.predicted = self._forecast(record, pool, run, path)
@@ -162,13 +160,14 @@ class GridExperiment(Experiment[LandscapeData]):
             yield from pool.run(run.in_time(tasks))
             path = []
         yield functools.partial(self._end, adaptive=adaptive, finished=not run.stopped)
-        for closing in filter(None, (self._curve, self.closing)):
-            yield functools.partial(_add, attributes=closing(pool, record))
+        if self.closing is not None:
+            attributes = self.closing(pool, record)
+            yield lambda record: record.attributes.update(attributes)
 
-    def keep(self, record: LandscapeData, result: Result | Callable[[LandscapeData], int]) -> int:
+    def keep(self, record: LandscapeData, result: Result | Callable[[LandscapeData], int | None]) -> int:
         """Writes a result to its place, and to those places that it is the loss of too."""
         if not isinstance(result, Result):
-            return result(record)
+            return result(record) or 0
         keep_result(record, result)
         is_checkpoint = isinstance(result.key, tuple) and result.key[0] != "grid"
         return 1 + (self._copy_same(record) if is_checkpoint else 0)
@@ -218,18 +217,6 @@ class GridExperiment(Experiment[LandscapeData]):
             text += f". {missing} of {sum(status.size for status in path)} losses of checkpoints are not measured"
         return text
 
-    def _load(self, pool: Pool) -> None:
-        """Puts the plane on the workers, who find out at its origin and the grid's corners how the loss is added up."""
-        plane, ends = self.plane, [(float(axis[0]), float(axis[-1])) for axis in self.axes if axis is not None]
-        corners = sorted(itertools.product(*ends), key=lambda corner: -math.hypot(*corner))
-        end_buffers = () if pool.description.options.buffers == "fixed" else plane.end_buffers
-        if isinstance(plane, CurvedLine):
-            # The control points between the ends have the buffers of the first network.
-            first = [{name: plane.buffers[name] for name in end} for end in end_buffers] * (len(plane.directions) - 1)
-            end_buffers = (*first, *end_buffers)
-        far = [shares(plane, corner) for corner in corners]
-        pool.load(plane.origin, plane.directions, plane.buffers, end_buffers, far)
-
     @functools.cached_property
     def _curvature_attribute(self) -> dict[str, Any]:
         """Which eigenvectors the directions are; their digests take as long as reading them."""
@@ -264,14 +251,8 @@ class GridExperiment(Experiment[LandscapeData]):
             "identity": self._identity(description),
             **self._curvature_attribute,
         }
-        bends = plane.curvature
-        directions = DirectionsData(
-            plane.norms,
-            plane.explained_variance_ratio,
-            plane.cosine,
-            None if bends is None else np.array(bends.eigenvalues),
-            None if bends is None else np.array(bends.residuals),
-        )
+        bends = () if plane.curvature is None else (plane.curvature.eigenvalues, plane.curvature.residuals)
+        directions = DirectionsData(plane.norms, plane.explained_variance_ratio, plane.cosine, *map(np.array, bends))
         data = LandscapeData.empty(*self.axes, directions, description.metrics, checkpoints, attributes)
         vars(data.origin).update(asdict(plane.origin_role))
         data.kept_samples = kept_losses(description.kept, data.shape)
@@ -305,14 +286,11 @@ class GridExperiment(Experiment[LandscapeData]):
         self.copied += copied
         return copied
 
-    def _curve(self, _pool: Pool, record: LandscapeData) -> Mapping[str, Any]:
-        return {"path": self.plane.facts(record.x)} if isinstance(self.plane, CurvedLine) else {}
-
     def _start(self, record: LandscapeData) -> int:
         record.attributes["sampling"] = self.sampling.begun()
         return self._copy_same(record)
 
-    def _end(self, record: LandscapeData, adaptive: AdaptiveSampling, *, finished: bool) -> int:
+    def _end(self, record: LandscapeData, adaptive: AdaptiveSampling, *, finished: bool) -> None:
         """Interpolates between what is measured, and notes how the sampling ended."""
         report: dict[str, Any] = {}
         if finished:
@@ -326,12 +304,19 @@ class GridExperiment(Experiment[LandscapeData]):
                 record.metrics[LOSS_ERROR] = filled.loss_error
             report = filled.report.to_json()
         record.attributes["sampling"] = {**self.sampling.begun(), "finished": finished, **report}
-        return 0
+        if isinstance(self.plane, CurvedLine):
+            record.attributes["path"] = self.plane.facts(record.x)
 
 
-def _add(record: LandscapeData, attributes: Mapping[str, Any]) -> int:
-    record.attributes.update(attributes)
-    return 0
+def load_plane(pool: Pool, plane: Plane, places: Iterable[tuple[float, ...]]) -> None:
+    """Puts a plane on the workers, who find out at its origin and four far places how the loss is added up."""
+    end_buffers = () if pool.description.options.buffers == "fixed" else plane.end_buffers
+    if isinstance(plane, CurvedLine):
+        # The control points between the ends have the buffers of the first network.
+        first = [{name: plane.buffers[name] for name in end} for end in end_buffers] * (len(plane.directions) - 1)
+        end_buffers = (*first, *end_buffers)
+    far = [shares(plane, place) for place in sorted(places, key=lambda place: -math.hypot(*place))[:4]]
+    pool.load(plane.origin, plane.directions, plane.buffers, end_buffers, far)
 
 
 def check_same_network(plane: Plane, space: WeightSpace) -> None:

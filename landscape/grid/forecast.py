@@ -172,7 +172,6 @@ def make_forecast(
 
 
 def eigenvectors_cost(which: Sequence[str], seconds_per_point: float) -> str:
-    """Returns in words what finding eigenvectors will cost."""
     fewest, most = (20, 90) if BOTTOM in which else (8, 25)
     shortest, longest = _PASSES_FOR_A_PRODUCT
     times = [duration_text(seconds_per_point * count) for count in (fewest * shortest, most * longest)]

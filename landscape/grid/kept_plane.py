@@ -26,7 +26,7 @@ from ..record.run import Run
 from ..record.workers import measurement_options
 from ..record.writer import note_file
 from ..roles import OriginRole
-from ..sampling.settings import SamplingSettings
+from ..sampling.sampling import SamplingSettings
 from .data import LandscapeData
 
 CURVATURE = "curvature"
@@ -66,7 +66,11 @@ def keep_plane(stored: Stored[LandscapeData], plane: Plane, run: Run) -> Plane:
     if kept is not None and kept.curvature is not None:
         # How far the axes reach is no part of the vectors.
         bends = replace(kept.curvature, rise=plane.curvature.rise)
-        plane = replace(plane, directions=kept.directions, curvature=bends, projection=_projection(plane, kept))
+        projection = plane.projection
+        if projection is not None:
+            origin = MemoryState(plane.origin, "the plane's origin")
+            projection = project(plane.checkpoints, origin, kept.directions, plane.space)
+        plane = replace(plane, directions=kept.directions, curvature=bends, projection=projection)
     if record is not None and record.attributes.get("identity", {}).get("plane") != plane.identity:
         # The experiment says what differs, and leaves everything as it is.
         return plane
@@ -100,12 +104,6 @@ def check_vectors(stored: LandscapeData, now: Mapping[str, Any], path: AnyPath) 
             f"kept in {directions_path(path).name} beside it are gone or replaced, and computed again they have other "
             "last digits. Put that file back, or pass overwrite=True to measure everything anew."
         )
-
-
-def _projection(plane: Plane, kept: Plane) -> Any:
-    if plane.projection is None:
-        return None
-    return project(plane.checkpoints, MemoryState(plane.origin, "the plane's origin"), kept.directions, plane.space)
 
 
 def measured_options(stored: LandscapeData, path: AnyPath, groups: Any = None) -> dict[str, Any]:
@@ -226,21 +224,16 @@ def check_is_of_a_run(stored: LandscapeData, path: AnyPath) -> None:
         firsts = [sum(facts["runs"][:index]) for index in range(1, len(facts["runs"]))]
         if len(found.number) >= sum(facts["runs"]) and all(found.run_name(row) in known for row in firsts):
             return
-    made = {
-        "points": "goes through networks",
-        "path": "is a curve between networks",
-        "custom": "has directions of your own",
-        **dict.fromkeys(_EIGENVECTORS, "has eigenvectors as directions"),
-        "pca": "goes through checkpoints of no run, or of several",
-    }.get(str(kind), "goes through weights of no run")
+    made, remedy = {
+        "points": ("goes through networks", OTHER_GRID),
+        "path": ("is a curve between networks", OTHER_GRID_OF_CURVE),
+        "custom": ("has directions of your own", OTHER_GRID),
+        **dict.fromkeys(_EIGENVECTORS, ("has eigenvectors as directions", OTHER_GRID_ALONG_EIGENVECTORS)),
+        "pca": ("goes through checkpoints of no run, or of several", OTHER_GRID),
+    }.get(str(kind), ("goes through weights of no run", OTHER_GRID))
     # Control points of a curve are in a file of their own, and never beside the landscape.
     beside = "" if kind == "path" else f", and {directions_path(path).name}, which would hold them, is not beside it"
-    raise PlaneError(
-        f"the plane of landscape file {path} {made}, which the file does not hold{beside}. "
-        + {"path": OTHER_GRID_OF_CURVE, **dict.fromkeys(_EIGENVECTORS, OTHER_GRID_ALONG_EIGENVECTORS)}.get(
-            str(kind), OTHER_GRID
-        )
-    )
+    raise PlaneError(f"the plane of landscape file {path} {made}, which the file does not hold{beside}. {remedy}")
 
 
 def _plane_facts(stored: LandscapeData, path: AnyPath) -> Mapping[str, Any]:

@@ -38,7 +38,7 @@ from ..record.whole_file import path_of, read_whole, write_image
 from ..record.writer import save_whole
 from .checkpoints import CheckpointsData, OriginData
 from .data import DirectionsData, LandscapeData
-from .sample_chunks import LEVEL, FiledChunks, SpooledChunks
+from .sample_chunks import LEVEL, Chunks, FiledChunks, SpooledChunks
 from .samples import KeptLosses, check_size
 
 _FIXED = ("x", "y", "status")
@@ -283,7 +283,7 @@ def _read_samples(
 
 def _chunks_of(
     file: Any, losses: Any, flats: NDArray[np.int64], shape: tuple[int, ...], digests: Sequence[bytes] | None
-) -> FiledChunks | SpooledChunks:
+) -> Chunks:
     if file.driver != "fileobj":
         path, size = Path(file.filename).absolute(), losses.id.get_storage_size()
         return FiledChunks(path, losses.name, flats, shape, size, digests)

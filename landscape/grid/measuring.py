@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -19,14 +18,13 @@ from workers.users_code import warn_user
 from ..planes.plane import Axes, Plane, buffer_policy, check_searched
 from ..planes.plane_file import check_directions
 from ..record.checks import PointStatus
-from ..record.driver import Experiment, FileFormat, Stored, carry_out, forecast_text, open_record
-from ..record.hdf5 import LANDSCAPE
+from ..record.driver import Experiment, Stored, carry_out, forecast_text, open_record
 from ..record.provenance import function_attribute
 from ..record.run import Run
 from ..record.workers import Workers
-from ..sampling.settings import SamplingSettings
+from ..sampling.sampling import SamplingSettings
 from .data import LandscapeData
-from .experiment import GridExperiment, check_same_network
+from .experiment import GridExperiment, check_same_network, load_plane
 from .forecast import SurveyReport, fewest_points
 from .kept_plane import keep_plane
 from .landscape_file import LANDSCAPE_FILE
@@ -49,7 +47,6 @@ class Grid:
     margin: float | None = None
 
     def __call__(self, plane: Plane) -> Axes:
-        """Returns the axes over a plane."""
         needs_axes = self.x is None or (self.y is None and plane.dimension == 2)
         x, y = plane.axes(self.size, self.margin, self.limits) if needs_axes else (None, None)
         x = x if self.x is None else _axis("x", self.x)
@@ -112,9 +109,7 @@ def measure_plane(
                 )
             # Eigenvalues that were kept have other last digits, and so have the ends of the axes.
             kept = keep_plane(stored, plane, run)
-            return [
-                GridExperiment(kept, grid(kept), sampling, attributes, closing=closing, save_directions=save)
-            ]  # fmt: skip
+            return [GridExperiment(kept, grid(kept), sampling, attributes, closing=closing, save_directions=save)]
 
         how = {**chosen, "buffers": buffers}
         return next(iter(carry_out(experiments, [stored], callback_fn, how, run, points=points)), None)
@@ -122,17 +117,11 @@ def measure_plane(
 
 @dataclass(eq=False)
 class Points:
-    """What is measured at k points; the driver's record of them.
+    """What is measured at k points; the driver's record of them."""
 
-    Attributes:
-        metrics: by name, each of the shape (k,); NaN where not measured.
-        status: ``PointStatus`` of each.
-        errors: traceback by the index of the point.
-    """
-
-    metrics: dict[str, Float64[np.ndarray, " k"]]
-    status: UInt8[np.ndarray, " k"]
-    errors: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, Float64[np.ndarray, " k"]]  # by name; NaN where not measured
+    status: UInt8[np.ndarray, " k"]  # ``PointStatus`` of each
+    errors: dict[str, str] = field(default_factory=dict)  # traceback by the index of the point
     attributes: dict[str, Any] = field(default_factory=dict)
     path: AnyPath | None = None
 
@@ -140,13 +129,6 @@ class Points:
     def statuses(self) -> tuple[UInt8[np.ndarray, " k"]]:
         """``PointStatus`` of every point, in one array."""
         return (self.status,)
-
-
-def _of_no_file(_: Any) -> Any:
-    raise AssertionError("points lie in no file")
-
-
-_NO_FILE: Stored[Points] = Stored(FileFormat(LANDSCAPE, _of_no_file, _of_no_file), None, None)
 
 
 @dataclass(eq=False)
@@ -161,15 +143,11 @@ class PointsExperiment(Experiment[Points]):
     _seconds: float = 0.0
 
     def check(self, stored: Stored[Points], pool: Pool) -> None:
-        """Raises an error where the plane is of another network."""
         check_same_network(self.plane, pool.description.space)
 
     def begin(self, stored: Stored[Points], pool: Pool) -> Points:
-        """Returns points without a value; workers find out at the farthest ones how the loss adds up."""
-        plane, count = self.plane, len(self.places)
-        ends = () if pool.description.options.buffers == "fixed" else plane.end_buffers
-        corners = sorted(self._coordinates, key=lambda place: -math.hypot(*place))
-        pool.load(plane.origin, plane.directions, plane.buffers, ends, corners[:4])
+        load_plane(pool, self.plane, self._coordinates)
+        count = len(self.places)
         metrics = {name: np.full(count, np.nan) for name in pool.description.metrics}
         return Points(metrics, np.zeros(count, np.uint8))
 
@@ -181,16 +159,13 @@ class PointsExperiment(Experiment[Points]):
         return np.ones(len(self.places), bool)
 
     def forecast(self, record: Points, todo: Bool[np.ndarray, " k"], pool: Pool, run: Run) -> str:
-        """Returns in words what measuring would cost."""
         return forecast_text(f"{len(todo)} points", 0, len(todo), "point", self._seconds, pool.workers)
 
     def results(self, record: Points, todo: Bool[np.ndarray, " k"], pool: Pool, run: Run) -> Iterator[Result]:
-        """Yields the value of each point."""
         tasks = (PointTask(row, place) for row, place in enumerate(self._coordinates))
         return pool.run(run.in_time(tasks))
 
     def keep(self, record: Points, result: Result) -> int:
-        """Writes a result to its place."""
         row = cast("int", result.key)
         record.status[row] = PointStatus.FAILED if result.values is None else PointStatus.MEASURED
         if result.values is None:
@@ -200,7 +175,6 @@ class PointsExperiment(Experiment[Points]):
         return 1
 
     def warn(self, record: Points, run: Run) -> None:
-        """Warns of points that failed."""
         if record.errors:
             row = min(record.errors, key=int)
             warn_user(
@@ -226,7 +200,8 @@ def measure_points(
     def experiments(_workers: object) -> list[PointsExperiment]:
         return [PointsExperiment(plane, places)]
 
-    measured = carry_out(experiments, [_NO_FILE], callback_fn, how, Run.checked(chosen), points=len(places))
+    no_file: Stored[Any] = Stored(LANDSCAPE_FILE, None, None)
+    measured = carry_out(experiments, [no_file], callback_fn, how, Run.checked(chosen), points=len(places))
     return measured[0][0].metrics if measured else None
 
 

@@ -6,9 +6,10 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.files.places import AnyPath
 from collectors.files.remote_path import RemotePath
@@ -23,7 +24,7 @@ from ..record.provenance import function_attribute
 from ..record.run import Run
 from ..record.workers import Workers
 from ..record.writer import output_file
-from ..sampling.grids import axis_of_size, finer_axis, is_even, wider_axis
+from ..sampling.grids import axis_of_size, finer_axis, is_even, nested_size, wider_axis
 from .data import LandscapeData
 from .experiment import GridExperiment, check_same_network
 from .forecast import SurveyReport, fewest_points
@@ -38,10 +39,7 @@ from .kept_plane import (
 )
 from .landscape_file import LANDSCAPE_FILE, read_landscape
 from .measuring import A_PLANE
-from .resume import UNDER_WAY, grid_text, kept_points, sizes_that_keep_all
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
+from .resume import UNDER_WAY, Overlap, grid_text
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,6 @@ class Change:
 
 
 def read_source(file: object) -> LandscapeData:
-    """Returns the landscape of a file."""
     if not isinstance(file, str | os.PathLike | RemotePath):
         raise wrong_type("file", "the path of a landscape file, or its URL", file)
     return read_landscape(file)
@@ -68,14 +65,16 @@ def find_change(
     extent = check_extent(limits, margin)
     if sum(item is not None for item in (size, factor, *extent)) != 1:
         raise ValueError("size=, factor=, margin= or limits= must be given, and only one of them.")
+    axes = _listed((data.x, data.y))
+    if min(map(len, axes)) < 2:
+        raise ValueError("file must hold a grid of at least two points along each axis, which have a distance to keep.")
     if size is not None:
-        return _to_size(data, size, output)
-    return _by_factor(data, factor) if factor is not None else _wider(data, *extent)
+        return _to_size(data, axes, size, output)
+    return _by_factor(data, axes, factor) if factor is not None else _wider(data, axes, *extent)
 
 
-def _to_size(data: LandscapeData, size: object, output: object) -> Change:
-    axes, path = _listed((data.x, data.y)), _path(data)
-    _check_axes(axes)
+def _to_size(data: LandscapeData, axes: Sequence[NDArray[np.float64]], size: object, output: object) -> Change:
+    path = _path(data)
     sizes = _one_for_each_axis("size", size, axes)
     fewer = [(wanted, len(axis)) for wanted, axis in zip(sizes, axes, strict=True) if wanted < len(axis)]
     if fewer:
@@ -83,23 +82,21 @@ def _to_size(data: LandscapeData, size: object, output: object) -> Change:
     if not all(is_even(axis) for axis in axes):
         raise ValueError(f"size cannot be used for {path}, whose points are not evenly spaced; pass factor.")
     finer = _as_axes([axis_of_size(axis, wanted) for axis, wanted in zip(axes, sizes, strict=True)])
-    kept, measured = kept_points(data, *finer)
-    points = math.prod(sizes) - kept
-    if kept == measured:
+    shared = Overlap(data, *finer)
+    points = math.prod(sizes) - shared.kept
+    if shared.kept == shared.measured:
         return Change(lambda _plane: finer, points)
     beside = path.parent / f"{path.stem}_{'x'.join(map(str, sizes))}.h5"
-    nested = sizes_that_keep_all(data, sizes)
+    nested = [nested_size(len(axis), wanted) for axis, wanted in zip(axes, sizes, strict=True)]
     warn_user(
-        f"a grid of {_sizes_text(sizes)} points shares {kept:,} of the {measured:,} measured points with the file, "
-        f"{grid_text(data.x, data.y)}; a size of {_sizes_text(nested)} would keep all of them. {path} stays as "
-        f"it is, and the new landscape goes to {beside if output is None else output}.",
+        f"a grid of {_sizes_text(sizes)} points shares {shared.kept:,} of the {shared.measured:,} measured points with "
+        f"the file, {grid_text(data.x, data.y)}; a size of {_sizes_text(nested)} would keep all of them. {path} stays "
+        f"as it is, and the new landscape goes to {beside if output is None else output}.",
     )
     return Change(lambda _plane: finer, points, beside)
 
 
-def _by_factor(data: LandscapeData, factor: object) -> Change:
-    axes = _listed((data.x, data.y))
-    _check_axes(axes)
+def _by_factor(data: LandscapeData, axes: Sequence[NDArray[np.float64]], factor: object) -> Change:
     factors = _one_for_each_axis("factor", factor, axes)
     if max(factors) < 2:
         raise wrong_value("factor", "at least 2 along one of the axes", factor)
@@ -112,15 +109,14 @@ def _by_factor(data: LandscapeData, factor: object) -> Change:
     return Change(lambda _plane: _as_axes(finer), points, under_way=under_way)
 
 
-def _wider(data: LandscapeData, limits: tuple[float, ...] | None, margin: float | None) -> Change:
-    axes = _listed((data.x, data.y))
-    _check_axes(axes)
-    if limits is not None:
-        spans(limits, len(axes))
+def _wider(
+    data: LandscapeData, axes: Sequence[NDArray[np.float64]], limits: tuple[float, ...] | None, margin: float | None
+) -> Change:
+    asked = None if limits is None else spans(limits, len(axes))
 
     def reaching(of: Plane) -> Axes:
-        asked = [_ends(axis) for axis in _listed(of.axes(3, margin))] if limits is None else spans(limits, len(axes))
-        return _as_axes([wider_axis(axis, *span) for axis, span in zip(axes, asked, strict=True)])
+        ends = asked or [axis[[0, -1]].tolist() for axis in _listed(of.axes(3, margin))]
+        return _as_axes([wider_axis(axis, *span) for axis, span in zip(axes, ends, strict=True)])
 
     return Change(reaching, data.status.size)
 
@@ -172,21 +168,12 @@ def _path(data: LandscapeData) -> AnyPath:
     return data.path
 
 
-def _listed(axes: Axes) -> list[Float64[np.ndarray, " _"]]:
+def _listed(axes: Axes) -> list[NDArray[np.float64]]:
     return [axis for axis in axes if axis is not None]
 
 
-def _as_axes(axes: list[Float64[np.ndarray, " _"]]) -> Axes:
+def _as_axes(axes: list[NDArray[np.float64]]) -> Axes:
     return axes[0], axes[1] if len(axes) == 2 else None
-
-
-def _ends(axis: Float64[np.ndarray, " n"]) -> tuple[float, float]:
-    return float(axis[0]), float(axis[-1])
-
-
-def _check_axes(axes: list[Float64[np.ndarray, " _"]]) -> None:
-    if min(map(len, axes)) < 2:
-        raise ValueError("file must hold a grid of at least two points along each axis, which have a distance to keep.")
 
 
 def _one_for_each_axis(name: str, value: object, axes: Sequence[object]) -> list[int]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.files.places import AnyPath
 from workers.measurement_plan import plan_text
 
 from ..errors import LandscapeGridError
@@ -17,7 +17,7 @@ from ..record.checks import PointStatus
 from ..record.driver import Stored
 from ..record.provenance import FUNCTION, FURTHER_RUNS, RUN
 from ..roles import NO_RUN
-from ..sampling.grids import coinciding, is_even, nested_size
+from ..sampling.grids import coinciding
 from .checkpoints import CheckpointsData
 from .data import LOSS_ERROR, LandscapeData
 from .kept_plane import check_vectors
@@ -39,6 +39,33 @@ _GRID_PLACE = re.compile(r"grid/(\d+(?:,\d+)?)")
 _KEPT = (PointStatus.MEASURED, PointStatus.FAILED)
 
 
+class Overlap:
+    """The points that a landscape shares with a grid of the axes ``x`` and ``y``.
+
+    Attributes:
+        pairs: for each axis, y first, the coordinates of both.
+        found: for each axis the indices of those that coincide, into either.
+        is_whole: whether both are one grid.
+        holds_all: whether the landscape has every point of the grid.
+        goes_on: whether it has them side by side, so that it only is longer.
+        kept: how many measured points of the landscape are on the grid.
+        measured: how many there are.
+    """
+
+    def __init__(
+        self, stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None
+    ) -> None:
+        self.pairs = [(stored.x, x)] if stored.y is None or y is None else [(stored.y, y), (stored.x, x)]
+        self.found = [coinciding(old, new) for old, new in self.pairs]
+        rows = [rows for rows, _ in self.found]
+        sizes = [(len(old), len(new), len(both)) for (old, new), both in zip(self.pairs, rows, strict=True)]
+        self.is_whole = all(old == new == both for old, new, both in sizes)
+        self.holds_all = all(new == both for _, new, both in sizes)
+        self.goes_on = self.holds_all and all((np.diff(both) == 1).all() for both in rows)
+        measured = stored.status == PointStatus.MEASURED
+        self.kept, self.measured = int(measured[np.ix_(*rows)].sum()), int(measured.sum())
+
+
 def check_continues(stored: Stored[LandscapeData], fresh: LandscapeData, source: LandscapeData | None = None) -> None:
     """Raises an error where a file, or the source, holds another experiment than ``fresh``, or points that it lacks."""
     if source is not None:
@@ -50,52 +77,60 @@ def check_continues(stored: Stored[LandscapeData], fresh: LandscapeData, source:
         return
     stored.check(fresh)
     check_vectors(record, fresh.attributes, path)
-    if not (_stays_on_its_grid(record, fresh) or (record.complete and holds_all(record, fresh.x, fresh.y))):
-        check_nothing_is_lost(record, fresh.x, fresh.y, path)
+    shared = Overlap(record, fresh.x, fresh.y)
+    if _stays_on_its_grid(shared, record, fresh) or shared.kept == shared.measured:
+        return
+    if shared.holds_all and record.complete:
+        return
+    more = "It has every point of that grid, and more, and is not finished. " if shared.holds_all else ""
+    raise LandscapeGridError(
+        f"landscape file {path} is on another grid, {grid_text(record.x, record.y)}, and "
+        f"{shared.measured - shared.kept:,} of its {shared.measured:,} measured points are not on the grid of this "
+        f"call, {grid_text(fresh.x, fresh.y)}; it was left as it is. {more}To keep them all, make the file's grid "
+        "finer or wider (landscape refine, landscape widen; in Python refine, widen). Otherwise pass overwrite=True to "
+        "measure it anew, or another output= to keep both."
+    )
 
 
 def begun_before(
     stored: Stored[LandscapeData], fresh: LandscapeData, source: LandscapeData | None = None
 ) -> tuple[LandscapeData, str]:
-    """Returns ``fresh`` with what its file or the source holds, and in words what was kept of another grid, or ""."""
-    record = stored.record
+    """Returns ``fresh`` with what its file or the source holds, and in words what was kept of another grid, or "".
+
+    The errors are those of ``check_continues``.
+    """
+    check_continues(stored, fresh, source)
+    record, kept = stored.record, ""
     if record is None and source is None:
         return fresh, ""
     if record is None:
         assert source is not None
-        kept, record = _kept_text(source, fresh), carried_over(source, fresh)
+        record, kept = _carried_over(source, fresh)
         record.attributes["created"] = fresh.attributes["created"]
         _tell_what_changed(record.attributes, fresh.attributes)
-        take_members(record, fresh)
-        return record, kept
-    kept = ""
-    if not (has_grid(record, fresh.x, fresh.y) and record.complete):
-        _tell_what_changed(record.attributes, fresh.attributes)
-    if not _stays_on_its_grid(record, fresh):
-        if record.complete and holds_all(record, fresh.x, fresh.y):
-            # So that a run whose landscape was refined or widened meanwhile can be asked for again.
-            asked, has = grid_text(fresh.x, fresh.y), grid_text(record.x, record.y)
-            kept = f"it has every point of {asked}, and more: it stays on {has}"
-        else:
-            kept, record = _kept_text(record, fresh), carried_over(record, fresh)
-    # Where to find function and run is no part of the identity either.
-    record.attributes |= {
-        name: fresh.attributes[name] for name in (FUNCTION, RUN, FURTHER_RUNS) if name in fresh.attributes
-    }
-    take_members(record, fresh)
+    else:
+        shared = Overlap(record, fresh.x, fresh.y)
+        if not (shared.is_whole and record.complete):
+            _tell_what_changed(record.attributes, fresh.attributes)
+        if not _stays_on_its_grid(shared, record, fresh):
+            if record.complete and shared.holds_all:
+                # So that a run whose landscape was refined or widened meanwhile can be asked for again.
+                asked, has = grid_text(fresh.x, fresh.y), grid_text(record.x, record.y)
+                kept = f"it has every point of {asked}, and more: it stays on {has}"
+            else:
+                record, kept = _carried_over(record, fresh)
+        # Where to find function and run is no part of the identity either.
+        record.attributes |= {
+            name: fresh.attributes[name] for name in (FUNCTION, RUN, FURTHER_RUNS) if name in fresh.attributes
+        }
+    _take_members(record, fresh)
     return record, kept
 
 
-def _stays_on_its_grid(stored: LandscapeData, fresh: LandscapeData) -> bool:
-    return has_grid(stored, fresh.x, fresh.y) or goes_on_for_members(stored, fresh)
-
-
-def _kept_text(stored: LandscapeData, fresh: LandscapeData) -> str:
-    kept, measured = kept_points(stored, fresh.x, fresh.y)
-    return (
-        f"from {grid_text(stored.x, stored.y)} to {grid_text(fresh.x, fresh.y)}: {kept:,} of {measured:,} measured "
-        "points are kept"
-    )
+def _stays_on_its_grid(shared: Overlap, stored: LandscapeData, fresh: LandscapeData) -> bool:
+    """Returns whether a landscape has the other's grid, maybe longer because runs or networks joined the first."""
+    before, now = (0 if data.checkpoints is None else len(data.checkpoints.number) for data in (stored, fresh))
+    return shared.is_whole or (before > now and shared.goes_on)
 
 
 def _tell_what_changed(stored: dict[str, Any], now: Mapping[str, Any]) -> None:
@@ -113,60 +148,21 @@ def _tell_what_changed(stored: dict[str, Any], now: Mapping[str, Any]) -> None:
     stored["partition_dependent"] = bool(stored.get("partition_dependent")) or now["partition_dependent"]
 
 
-def has_grid(stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None) -> bool:
-    pairs = _pairs(stored, x, y)
-    return all(len(old) == len(new) == len(coinciding(old, new)[0]) for old, new in pairs)
+def _carried_over(stored: LandscapeData, fresh: LandscapeData) -> tuple[LandscapeData, str]:
+    """Returns what is measured in ``stored``, of equal identity, on the grid of ``fresh``, and in words how much it is.
 
-
-def goes_on_for_members(stored: LandscapeData, fresh: LandscapeData) -> bool:
-    """Returns whether a landscape's grid is the other's, only longer, because runs or networks joined the first."""
-    before, now = (0 if data.checkpoints is None else len(data.checkpoints.number) for data in (stored, fresh))
-    pairs = list(_pairs(stored, fresh.x, fresh.y))
-    found = [coinciding(old, new)[0] for old, new in pairs]
-    return before > now and all(
-        len(rows) == len(new) and (np.diff(rows) == 1).all() for rows, (_, new) in zip(found, pairs, strict=True)
-    )
-
-
-def holds_all(stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None) -> bool:
-    return all(len(coinciding(old, new)[0]) == len(new) for old, new in _pairs(stored, x, y))
-
-
-def kept_points(
-    stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None
-) -> tuple[int, int]:
-    """Returns how many of a landscape's measured points are on a grid, and how many there are."""
-    measured = stored.status == PointStatus.MEASURED
-    places = np.ix_(*(coinciding(old, new)[0] for old, new in _pairs(stored, x, y)))
-    return int(measured[places].sum()), int(measured.sum())
-
-
-def check_nothing_is_lost(
-    stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None, path: AnyPath
-) -> None:
-    kept, measured = kept_points(stored, x, y)
-    if kept == measured:
-        return
-    wanted = grid_text(x, y)
-    more = "It has every point of that grid, and more, and is not finished. " if holds_all(stored, x, y) else ""
-    raise LandscapeGridError(
-        f"landscape file {path} is on another grid, {grid_text(stored.x, stored.y)}, and {measured - kept:,} of its "
-        f"{measured:,} measured points are not on the grid of this call, {wanted}; it was left as it is. {more}To keep "
-        "them all, make the file's grid finer or wider (`landscape evaluate FILE --factor 2` or `--limits`; in Python "
-        "refine, widen). Otherwise pass overwrite=True to measure it anew, or another output= to keep both."
-    )
-
-
-def carried_over(stored: LandscapeData, fresh: LandscapeData) -> LandscapeData:
-    """Returns what is measured in ``stored`` on the grid of ``fresh``, whose identity is equal; the rest is pending."""
+    The rest is pending.
+    """
     # Coordinates that coincide keep the bits of the first landscape, where its points were measured. Points that failed
     # stay failed, with their tracebacks; interpolated ones are no measurements and become pending.
-    pairs = list(_pairs(stored, fresh.x, fresh.y))
-    found = [coinciding(old, new) for old, new in pairs]
-    axes = [_with_bits_of(old, new, *both) for (old, new), both in zip(pairs, found, strict=True)]
+    shared = Overlap(stored, fresh.x, fresh.y)
+    axes = []
+    for (old, new), (old_rows, new_rows) in zip(shared.pairs, shared.found, strict=True):
+        axes.append(new.copy())
+        axes[-1][new_rows] = old[old_rows]
     metrics = {name: np.full(fresh.shape, np.nan) for name in stored.metrics if name != LOSS_ERROR}
     status = np.zeros(fresh.shape, np.uint8)
-    before, now = np.ix_(*(both[0] for both in found)), np.ix_(*(both[1] for both in found))
+    before, now = (np.ix_(*indices) for indices in zip(*shared.found, strict=True))
     kept = np.isin(stored.status[before], _KEPT)
     status[now] = np.where(kept, stored.status[before], np.uint8(PointStatus.PENDING))
     for name, values in metrics.items():
@@ -175,24 +171,27 @@ def carried_over(stored: LandscapeData, fresh: LandscapeData) -> LandscapeData:
     for name in ("identity", UNDER_WAY):
         if name in fresh.attributes:
             attributes[name] = fresh.attributes[name]
-    places = dict(
-        zip(
-            np.arange(stored.status.size).reshape(stored.shape)[before].reshape(-1).tolist(),
-            np.arange(status.size).reshape(status.shape)[now].reshape(-1).tolist(),
-            strict=True,
-        )
+    old_places, new_places = (
+        np.arange(math.prod(shape)).reshape(shape)[indices].reshape(-1).tolist()
+        for shape, indices in ((stored.shape, before), (fresh.shape, now))
     )
-    return replace(
+    text = (
+        f"from {grid_text(stored.x, stored.y)} to {grid_text(fresh.x, fresh.y)}: {shared.kept:,} of "
+        f"{shared.measured:,} measured points are kept"
+    )
+    places = dict(zip(old_places, new_places, strict=True))
+    carried = replace(
         stored,
         x=axes[-1],
         y=None if stored.y is None else axes[0],
         metrics=metrics,
         status=status,
-        errors=_moved(stored.errors, found),
+        errors=_moved(stored.errors, shared.found),
         attributes=attributes,
-        kept_samples={name: item.moved(status.shape, places) for name, item in stored.kept_samples.items()},
+        kept_samples={name: item.moved(fresh.shape, places) for name, item in stored.kept_samples.items()},
         path=None,
     )
+    return carried, text
 
 
 def grid_text(x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None) -> str:
@@ -200,33 +199,6 @@ def grid_text(x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | Non
     axes = {"x": x} if y is None else {"x": x, "y": y}
     ends = (f"{name} from {axis[0]:.6g} to {axis[-1]:.6g}" for name, axis in axes.items())
     return f"{' x '.join(str(len(axis)) for axis in axes.values())} points, {', '.join(ends)}"
-
-
-def sizes_that_keep_all(stored: LandscapeData, sizes: list[int]) -> list[int]:
-    """Returns the sizes (x first) nearest to those wanted at which an evenly spaced grid keeps all its points."""
-    axes = [stored.x] if stored.y is None else [stored.x, stored.y]
-    return [
-        nested_size(len(axis), size) if is_even(axis) else len(axis) for axis, size in zip(axes, sizes, strict=True)
-    ]
-
-
-def _pairs(
-    stored: LandscapeData, x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | None
-) -> list[tuple[Any, Any]]:
-    if stored.y is None or y is None:
-        return [(stored.x, x)]
-    return [(stored.y, y), (stored.x, x)]
-
-
-def _with_bits_of(
-    old: Float64[np.ndarray, " n"],
-    new: Float64[np.ndarray, " m"],
-    rows: Int64[np.ndarray, " both"],
-    places: Int64[np.ndarray, " both"],
-) -> Float64[np.ndarray, " m"]:
-    axis = new.copy()
-    axis[places] = old[rows]
-    return axis
 
 
 def _moved(
@@ -246,54 +218,39 @@ def _moved(
     return moved
 
 
-def take_members(stored: LandscapeData, fresh: LandscapeData) -> None:
+def _take_members(stored: LandscapeData, fresh: LandscapeData) -> None:
     """Replaces the checkpoints, networks, names and roles in ``stored`` by those of ``fresh``, of the same identity."""
     # Who is on the plane is no part of the identity. What the file holds of weights which this call names, under any
     # name, is carried over. Runs and networks of the file that this call does not name stay after them; one of a name
     # that this call gives to other weights is replaced.
     now, before = fresh.checkpoints, stored.checkpoints
-    _name_as_before(stored, fresh)
+    if before is None:
+        stored.checkpoints = now
+    elif now is not None:
+        digests = _digests(before, stored.attributes)
+        known = {row: digests.index(digest) for row, digest in enumerate(now.sha256) if digest and digest in digests}
+        if now.runs == ("",):
+            # The file may hold further runs.
+            now.runs = (_name_as_before(before, known.values()),)
+            if fresh.origin.number is not None:
+                fresh.origin.run = now.runs[0]
+        kept = _kept_members(now, before, digests)
+        stored.checkpoints = _joined(now, replace(before, sha256=tuple(digests)), known, kept)
+        places: dict[int, list[int]] = {}
+        for row, at in (*known.items(), *enumerate(kept, len(now.number))):
+            places.setdefault(at, []).append(row)
+        _move_errors(stored.errors, places)
     for name in ("role", "name", "run", "number"):
         setattr(stored.origin, name, getattr(fresh.origin, name))
-    if now is None or before is None:
-        stored.checkpoints = now if before is None else before
-        return
-    digests = _digests(before, stored.attributes)
-    places_before = [digests.index(digest) if digest and digest in digests else None for digest in now.sha256]
-    kept = _kept_members(now, before, digests)
-    runs = list(now.runs)
-    for row in kept:
-        if (name := before.run_name(row)) and name not in runs:
-            runs.append(name)
-    old = before.part(np.array(kept, np.intp))
-    run = [NO_RUN if before.run[row] == NO_RUN else runs.index(before.run_name(row)) for row in kept]
-    joined = _with_members(now, replace(old, run=np.array(run, np.int64)), tuple(runs))
-    places: dict[int, list[int]] = {}
-    for row, at in enumerate([*places_before, *kept]):
-        if at is not None:
-            _copy_row(before, at, joined, row)
-            places.setdefault(at, []).append(row)
-    stored.checkpoints = replace(joined, sha256=(*now.sha256, *(digests[row] for row in kept)))
-    _move_errors(stored.errors, places)
 
 
-def _name_as_before(stored: LandscapeData, fresh: LandscapeData) -> None:
-    """Calls a run without a name as the file does, which may hold further runs."""
-    now, before = fresh.checkpoints, stored.checkpoints
-    if now is None or before is None or now.runs != ("",):
-        return
-    digests = _digests(before, stored.attributes)
-    known = [digests.index(digest) for digest in now.sha256 if digest and digest in digests]
+def _name_as_before(before: CheckpointsData, known: Iterable[int]) -> str:
+    """Returns what a file calls a run without a name, which has the checkpoints ``known``."""
     name = next((before.run_name(row) for row in known if before.run[row] != NO_RUN), "")
-    if not name and any(run for run in before.runs):
-        name = _free_name(before.runs)
-    now.runs = (name,)
-    if fresh.origin.number is not None:
-        fresh.origin.run = name
-
-
-def _free_name(taken: Sequence[str]) -> str:
-    return next(name for name in ("run", *(f"run {index}" for index in range(2, len(taken) + 3))) if name not in taken)
+    if name or not any(before.runs):
+        return name
+    free = ("run", *(f"run {index}" for index in range(2, len(before.runs) + 3)))
+    return next(name for name in free if name not in before.runs)
 
 
 def _digests(before: CheckpointsData, attributes: dict[str, Any]) -> list[str]:
@@ -316,27 +273,27 @@ def _kept_members(now: CheckpointsData, before: CheckpointsData, digests: Sequen
     return sorted(rows)
 
 
-def _with_members(first: CheckpointsData, second: CheckpointsData, runs: tuple[str, ...]) -> CheckpointsData:
-    def both(one: Any, other: Any) -> Any:
-        if isinstance(one, dict):
-            return {name: both(values, other[name]) for name, values in one.items()}
-        if isinstance(one, np.ndarray):
-            return np.concatenate([one, other])
-        return one if one is None else (*one, *other)
+def _joined(
+    now: CheckpointsData, before: CheckpointsData, known: Mapping[int, int], kept: Sequence[int]
+) -> CheckpointsData:
+    """Returns ``now`` with the rows ``kept`` of ``before`` after its own; ``known`` maps rows that both have."""
 
-    parts = {name: both(value, getattr(second, name)) for name, value in vars(first).items() if name != "runs"}
-    return CheckpointsData(**parts, runs=runs)
+    def joined(name: str, mine: Any, theirs: Any) -> Any:
+        if isinstance(mine, dict):
+            return {metric: joined(name, values, theirs[metric]) for metric, values in mine.items()}
+        if not isinstance(mine, np.ndarray):
+            return mine if mine is None else (*mine, *(theirs[row] for row in kept))
+        values = np.concatenate([mine, theirs[list(kept)]])
+        if name not in ("number", "run", "final"):
+            # Where a network lies and what was measured of it is taken over; who it is stays.
+            values[list(known)] = theirs[list(known.values())]
+        return values
 
-
-def _copy_row(source: CheckpointsData, at: int, target: CheckpointsData, row: int) -> None:
-    """Copies where a network lies and what was measured of it; who it is stays."""
-    for name, value in vars(source).items():
-        mine = getattr(target, name)
-        if isinstance(value, dict):
-            for metric, values in value.items():
-                mine[metric][row] = values[at]
-        elif isinstance(value, np.ndarray) and name not in ("number", "run", "final"):
-            mine[row] = value[at]
+    runs = list(dict.fromkeys([*now.runs, *filter(None, map(before.run_name, kept))]))
+    places = [NO_RUN if before.run[row] == NO_RUN else runs.index(before.run_name(row)) for row in kept]
+    columns = {name: joined(name, mine, getattr(before, name)) for name, mine in vars(now).items() if name != "runs"}
+    columns["run"][len(now.number) :] = places
+    return CheckpointsData(**columns, runs=tuple(runs))
 
 
 def _move_errors(errors: dict[str, str], places: dict[int, list[int]]) -> None:

@@ -7,10 +7,10 @@ import tempfile
 import threading
 import weakref
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,38 +32,11 @@ LEVEL = 4
 _IN_MEMORY = 1 << 20
 
 
-class Chunks(Protocol):
+class Chunks(ABC):
     """Packed losses of points, by the points' indices in C order."""
 
-    def __iter__(self) -> Iterator[int]:
-        """Yields the indices, in order."""
-
-    def __len__(self) -> int:
-        """How many points there are."""
-
-    def __contains__(self, flat: object) -> bool:
-        """Whether a point is there."""
-
-    def read(self, wanted: Iterable[int]) -> list[bytes]:
-        """Returns the chunks of points that are there."""
-
-    def items(self) -> Iterator[tuple[int, bytes]]:
-        """Yields all points and their chunks, in order."""
-
-    def twin(self) -> Chunks:
-        """Returns a copy of these chunks, to which further ones can be added apart from these."""
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes the chunks have."""
-
-
-class SpooledChunks:
-    """Chunks in memory, and from 1 MiB on in a temporary file that vanishes with its process."""
-
-    def __init__(self) -> None:
-        self._places: dict[int, tuple[int, int]] = {}
-        self._spool = _Spool()
+    nbytes: int
+    _places: dict[int, Any]
 
     def __iter__(self) -> Iterator[int]:
         return iter(sorted(self._places))
@@ -74,25 +47,34 @@ class SpooledChunks:
     def __contains__(self, flat: object) -> bool:
         return flat in self._places
 
-    @property
-    def nbytes(self) -> int:
-        return sum(length for _, length in self._places.values())
+    @abstractmethod
+    def items(self, wanted: Iterable[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        """Yields points that are there, by default all of them in order, and their chunks."""
 
     def add(self, flat: int, chunk: bytes) -> None:
-        self._places[flat] = (self._spool.add(chunk), len(chunk))
+        raise TypeError("losses of samples in a landscape file are read-only")
 
-    def read(self, wanted: Iterable[int]) -> list[bytes]:
-        return [self._spool.read(*self._places[flat]) for flat in wanted]
-
-    def items(self) -> Iterator[tuple[int, bytes]]:
-        for flat in self:
-            yield flat, self._spool.read(*self._places[flat])
-
-    def twin(self) -> SpooledChunks:
-        """Returns a copy that shares the bytes of the chunks."""
+    def twin(self) -> Self:
+        """Returns a copy that shares the bytes of the chunks; what is added to one of both is not in the other."""
         twin = copy.copy(self)
         twin._places = dict(self._places)
         return twin
+
+
+class SpooledChunks(Chunks):
+    """Chunks in memory, and from 1 MiB on in a temporary file that vanishes with its process."""
+
+    def __init__(self) -> None:
+        self.nbytes, self._places, self._spool = 0, {}, _Spool()
+
+    def items(self, wanted: Iterable[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        for flat in self if wanted is None else wanted:
+            yield flat, self._spool.read(*self._places[flat])
+
+    def add(self, flat: int, chunk: bytes) -> None:
+        _, length = self._places.get(flat, (0, 0))
+        self._places[flat] = (self._spool.add(chunk), len(chunk))
+        self.nbytes += len(chunk) - length
 
 
 class _Spool:
@@ -121,7 +103,7 @@ class _Spool:
             return self._file.read(length)
 
 
-class FiledChunks:
+class FiledChunks(Chunks):
     """Chunks of the points ``flats`` in a landscape file on this machine, opened to read; old files have no digests."""
 
     def __init__(
@@ -134,35 +116,11 @@ class FiledChunks:
         digests: Sequence[bytes] | None,
     ) -> None:
         self._path, self._dataset, self._shape, self.nbytes = path, dataset, shape, nbytes
-        self._flats = dict(zip(flats.tolist(), digests or [b""] * len(flats), strict=True))
+        self._places = dict(zip(flats.tolist(), digests or [b""] * len(flats), strict=True))
         self._stamp = _stamp(path)
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._flats)
-
-    def __len__(self) -> int:
-        return len(self._flats)
-
-    def __contains__(self, flat: object) -> bool:
-        return flat in self._flats
-
-    def read(self, wanted: Iterable[int]) -> list[bytes]:
-        """Returns the chunks of points, or raises a LandscapeError where the file was changed or removed meanwhile."""
-        with self._opened() as dataset:
-            return [self._chunk(dataset, flat) for flat in wanted]
-
-    def items(self) -> Iterator[tuple[int, bytes]]:
-        """Yields all points and their chunks, in order; the errors are those of ``read``."""
-        with self._opened() as dataset:
-            for flat in self._flats:
-                yield flat, self._chunk(dataset, flat)
-
-    def twin(self) -> FiledChunks:
-        """Returns the object itself, to which nothing can be added."""
-        return self
-
-    @contextmanager
-    def _opened(self) -> Iterator[Any]:
+    def items(self, wanted: Iterable[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        """Yields points and chunks, or raises a LandscapeError where the file was changed or removed meanwhile."""
         import h5py
 
         try:
@@ -175,17 +133,16 @@ class FiledChunks:
                 "them only when they are asked for; load the landscape again (Landscape.load)."
             ) from error
         with file:
-            yield file[self._dataset]
-
-    def _chunk(self, dataset: Any, flat: int) -> bytes:
-        place = [int(index) for index in np.unravel_index(flat, self._shape)]
-        try:
-            chunk = bytes(dataset.id.read_direct_chunk((*place, 0))[1])
-        except (RuntimeError, ValueError, OSError) as error:
-            raise _damaged(f"point {place} of {self._path}") from error
-        if self._flats[flat] not in (b"", chunk_digest(chunk)):
-            raise _damaged(f"point {place} of {self._path}")
-        return chunk
+            losses = file[self._dataset]
+            for flat in self if wanted is None else wanted:
+                place = [int(index) for index in np.unravel_index(flat, self._shape)]
+                try:
+                    chunk = bytes(losses.id.read_direct_chunk((*place, 0))[1])
+                except (RuntimeError, ValueError, OSError) as error:
+                    raise _damaged(f"point {place} of {self._path}") from error
+                if self._places[flat] not in (b"", chunk_digest(chunk)):
+                    raise _damaged(f"point {place} of {self._path}")
+                yield flat, chunk
 
 
 def packed(losses: NDArray[Any]) -> bytes:

@@ -80,7 +80,8 @@ class KeptLosses:
         flat = self._flat(place)
         if flat not in self.chunks:
             return np.full(self.count, np.nan, np.float32)
-        return unpacked(self.chunks.read([flat])[0], self.count)
+        ((_, chunk),) = self.chunks.items([flat])
+        return unpacked(chunk, self.count)
 
     def losses(self) -> Float32[np.ndarray, "*grid samples"]:
         """Returns each sample's loss at every point, shape (ny, nx, samples); NaN where it is not measured.
@@ -120,8 +121,8 @@ class KeptLosses:
         """
         found = np.full(math.prod(self.shape), np.nan)
         both = [flat for flat in self.chunks if flat in other.chunks]
-        for flat, *chunks in zip(both, self.chunks.read(both), other.chunks.read(both), strict=True):
-            found[flat] = self._paired(*(unpacked(chunk, self.count) for chunk in chunks))[1]
+        for (flat, chunk), (_, others) in zip(self.chunks.items(both), other.chunks.items(both), strict=True):
+            found[flat] = self._paired(unpacked(chunk, self.count), unpacked(others, self.count))[1]
         return found.reshape(self.shape)
 
     def _paired(self, first: NDArray[np.float32], second: NDArray[np.float32]) -> tuple[float, float]:
@@ -138,14 +139,13 @@ class KeptLosses:
         """Keeps the losses at a point, by its flat index in C order."""
         if losses.shape != (self.count,):
             raise ValueError(f"losses must have the shape ({self.count},), but got {losses.shape}.")
-        self._spooled().add(flat, packed(losses))
+        self.chunks.add(flat, packed(losses))
 
     def moved(self, shape: tuple[int, ...], places: Mapping[int, int]) -> KeptLosses:
         """Returns the losses on another grid; ``places`` maps the flat index of each kept point to a new one."""
         kept = KeptLosses(self.name, shape, self.count, self.targets, self.weights)
-        chosen = [flat for flat in self.chunks if flat in places]
-        for flat, chunk in zip(chosen, self.chunks.read(chosen), strict=True):
-            kept._spooled().add(places[flat], chunk)
+        for flat, chunk in self.chunks.items(flat for flat in self.chunks if flat in places):
+            kept.chunks.add(places[flat], chunk)
         return kept
 
     def held(self) -> KeptLosses:
@@ -160,11 +160,6 @@ class KeptLosses:
         for label, array in (("targets", self.targets), ("weights", self.weights)):
             if array is not None and array.shape != (self.count,):
                 raise ValueError(f"{label} of samples must have the shape ({self.count},), but got {array.shape}.")
-
-    def _spooled(self) -> SpooledChunks:
-        if not isinstance(self.chunks, SpooledChunks):
-            raise TypeError("losses of samples in a landscape file are read-only")
-        return self.chunks
 
     def _flat(self, place: tuple[int, ...]) -> int:
         if len(place) != len(self.shape):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -17,9 +17,11 @@ from ..record.checks import PointStatus
 from .data import LOSS_ERROR, LandscapeData
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64, UInt8
+    from jaxtyping import Float64
 
     from collectors.networks.weight_space import State
+
+    from .checkpoints import CheckpointsData
 
 _CHECKPOINT_PARTS = {
     "own": ("metrics", "status"),
@@ -38,24 +40,12 @@ ORIGIN: Place = ("origin", 0)
 
 def checkpoint_tasks(plane: Plane, data: LandscapeData, same: Collection[tuple[str, int]] = ()) -> list[Task]:
     """Returns what is unmeasured, and not in ``same``, of the plane's checkpoints, which are the data's first rows."""
-    path = data.checkpoints
-    if path is None:
-        return []
     return [
-        _checkpoint_task(plane, data, part, index)
-        for part, (_, status_name) in _CHECKPOINT_PARTS.items()
-        if (status := getattr(path, status_name)) is not None
-        for index in range(len(plane.checkpoints))
-        if status[index] in UNMEASURED and (part, index) not in same
+        _checkpoint_task(plane, data, part, row)
+        for part in _CHECKPOINT_PARTS
+        for row in range(len(plane.checkpoints))
+        if _is_wanted(data, part, row) and (part, row) not in same
     ]
-
-
-def checkpoint_part(
-    data: LandscapeData, part: str
-) -> tuple[dict[str, Float64[np.ndarray, " n"]], UInt8[np.ndarray, " n"] | None]:
-    """Returns the values and the statuses of one kind of a checkpoint's losses; None where there is no such kind."""
-    metrics_name, status_name = _CHECKPOINT_PARTS[part]
-    return getattr(data.checkpoints, metrics_name), getattr(data.checkpoints, status_name)
 
 
 def shares(plane: Plane, coordinates: Sequence[float]) -> tuple[float, ...]:
@@ -86,10 +76,16 @@ def forget_unmeasured(data: LandscapeData) -> None:
 
 def keep_result(data: LandscapeData, result: Result) -> None:
     part, index = cast("tuple[str, int]", result.key)
+    metrics, status = _values_and_status(data, part)
+    place: tuple[int, ...] = (index,)
+    label = f"checkpoints/{index}/{part}"
+    if part == "grid":
+        place = tuple(int(item) for item in np.unravel_index(index, data.shape))
+        label = "grid/" + ",".join(map(str, place))
     if result.values is None:
-        note_failure(data, part, index, result.error)
+        status[place] = PointStatus.FAILED
+        data.errors[label] = result.error or "no traceback"
         return
-    metrics, status, place, label = _place(data, part, index)
     for name, value in result.values.items():
         metrics[name][place] = value
     if part == "grid" and result.samples is not None:
@@ -100,36 +96,29 @@ def keep_result(data: LandscapeData, result: Result) -> None:
     data.errors.pop(label, None)
 
 
-def note_failure(data: LandscapeData, part: str, index: int, error: str | None) -> None:
-    """Marks what could not be measured, and keeps its traceback."""
-    _, status, place, label = _place(data, part, index)
-    status[place] = PointStatus.FAILED
-    data.errors[label] = error or "no traceback"
-
-
-def _place(
-    data: LandscapeData, part: str, index: int
-) -> tuple[dict[str, Float64[np.ndarray, "*_"]], UInt8[np.ndarray, "*_"], tuple[int, ...], str]:
+def _values_and_status(data: LandscapeData, part: str) -> tuple[dict[str, Float64[np.ndarray, "*_"]], Any]:
+    """Returns the losses of the grid or of a kind of checkpoints; the status is None where there is no such kind."""
     if part == "grid":
-        place = tuple(int(item) for item in np.unravel_index(index, data.shape))
-        return data.metrics, data.status, place, "grid/" + ",".join(map(str, place))
-    metrics, status = checkpoint_part(data, part)
-    assert status is not None
-    return metrics, status, (index,), f"checkpoints/{index}/{part}"
+        return data.metrics, data.status
+    metrics_name, status_name = _CHECKPOINT_PARTS[part]
+    return getattr(data.checkpoints, metrics_name), getattr(data.checkpoints, status_name)
 
 
-def _checkpoint_task(plane: Plane, data: LandscapeData, part: str, index: int) -> Task:
-    path = data.checkpoints
-    assert path is not None
-    coordinates = tuple(float(axis[index]) for axis in (path.x, path.y) if axis is not None)
+def _foot(path: CheckpointsData, row: int) -> tuple[float, ...]:
+    return tuple(float(axis[row]) for axis in (path.x, path.y) if axis is not None)
+
+
+def _checkpoint_task(plane: Plane, data: LandscapeData, part: str, row: int) -> Task:
+    assert data.checkpoints is not None
+    foot = _foot(data.checkpoints, row)
     if part == "projected":
-        return PointTask((part, index), shares(plane, coordinates))
-    reader, own = plane.checkpoints[index], part == "own"
+        return PointTask((part, row), shares(plane, foot))
+    reader, own = plane.checkpoints[row], part == "own"
     policy = data.attributes["buffers"]
-    buffers = None if own or policy == "fixed" else plane.known_buffers(coordinates, policy)
+    buffers = None if own or policy == "fixed" else plane.known_buffers(foot, policy)
     elsewhere = portable(reader)
     return StateTask(
-        (part, index),
+        (part, row),
         NetworkState(lambda: reader, plane.space, own, buffers),
         None if elsewhere is None else NetworkState(elsewhere, plane.space, own, buffers),
     )
@@ -142,20 +131,19 @@ def same_losses(plane: Plane, data: LandscapeData) -> dict[Place, Place]:
     # networks that it goes through.
     path = data.checkpoints
     found: dict[Place, Place] = {}
-    for row, reader in enumerate(plane.checkpoints if path is not None else ()):
+    for row, reader in enumerate(plane.checkpoints):
         assert path is not None
-        parts = ("own", "projected", "with_plane_buffers")
-        wanted = {(part, row) for part in parts if _is_wanted(data, part, row)}
+        wanted = {(part, row) for part in _CHECKPOINT_PARTS if _is_wanted(data, part, row)}
         if not wanted:
             continue  # a checkpoint is not even opened
-        coordinates = tuple(float(axis[row]) for axis in (path.x, path.y) if axis is not None)
+        foot = _foot(path, row)
         same: dict[Place, Place] = {}
-        if not any(coordinates):
+        if not any(foot):
             same["projected", row] = ORIGIN
-        is_origin = not any(coordinates) and path.norm[row] == 0 and _holds(reader, plane.origin)
+        is_origin = not any(foot) and path.norm[row] == 0 and _holds(reader, plane.origin)
         if is_origin:
             same["with_plane_buffers", row] = ORIGIN
-        buffers = plane.known_buffers(coordinates, data.attributes["buffers"])
+        buffers = plane.known_buffers(foot, data.attributes["buffers"])
         if buffers is not None and _holds(reader, buffers):
             same |= {("own", row): ORIGIN} if is_origin else {("with_plane_buffers", row): ("own", row)}
         found |= {place: source for place, source in same.items() if place in wanted}
@@ -171,25 +159,19 @@ def copy_same(data: LandscapeData, same: Mapping[Place, Place]) -> int:
         if source == "origin":
             values, outcome = data.origin.metrics, data.origin.status
         else:
-            columns, statuses = checkpoint_part(data, source)
-            assert statuses is not None
+            columns, statuses = _values_and_status(data, source)
             values = {name: float(column[place]) for name, column in columns.items()}
             outcome = PointStatus(statuses[place])
-        metrics, status = checkpoint_part(data, part)
-        assert status is not None
         if outcome == PointStatus.MEASURED:
-            for name, value in values.items():
-                metrics[name][row] = value
-            status[row] = PointStatus.MEASURED
-            data.errors.pop(f"checkpoints/{row}/{part}", None)
+            keep_result(data, Result((part, row), values))
             copied += 1
         elif outcome == PointStatus.FAILED:
-            note_failure(data, part, row, data.errors.get(f"checkpoints/{place}/{source}"))
+            keep_result(data, Result((part, row), None, data.errors.get(f"checkpoints/{place}/{source}")))
     return copied
 
 
 def _is_wanted(data: LandscapeData, part: str, row: int) -> bool:
-    status = checkpoint_part(data, part)[1]
+    _, status = _values_and_status(data, part)
     return status is not None and status[row] in UNMEASURED
 
 

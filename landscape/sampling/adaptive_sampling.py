@@ -34,19 +34,12 @@ _COARSE_TOLERANCE = 0.01
 
 @dataclass(frozen=True)
 class Interpolated:
-    """A landscape without gaps.
+    """A landscape without gaps."""
 
-    Attributes:
-        metrics: float64[ny, nx] by name; measured values as they were.
-        status: ``PointStatus`` of each point, uint8[ny, nx]; what was pending is interpolated.
-        loss_error: estimated error of the loss, float64[ny, nx]: 0 where measured, NaN where the loss is not finite.
-        report: how well it is known.
-    """
-
-    metrics: dict[str, Float64[np.ndarray, "*grid"]]
-    status: UInt8[np.ndarray, "*grid"]
-    loss_error: Float64[np.ndarray, "*grid"]
-    report: SamplingReport
+    metrics: dict[str, Float64[np.ndarray, "*grid"]]  # by name; measured values as they were
+    status: UInt8[np.ndarray, "*grid"]  # ``PointStatus`` of each point; what was pending is interpolated
+    loss_error: Float64[np.ndarray, "*grid"]  # estimated: 0 where measured, NaN where the loss is not finite
+    report: SamplingReport  # how well it is known
 
 
 class AdaptiveSampling:
@@ -69,9 +62,8 @@ class AdaptiveSampling:
         self.relative = relative
         self.seed = seed
         self._levels = GridLevels.of(shape)
-        self._asked: Bool[np.ndarray, "rows columns"] = np.zeros(self._levels.shape, bool)
-        self._first = np.zeros_like(self._asked)
-        self._first[np.ix_(*self._levels.first)] = True
+        self._asked: Bool[np.ndarray, "ny nx"] = np.zeros(self._levels.shape, bool)
+        self._first = self._levels.is_first
         self._rounds = 0
         self._failed_checks = 0
         self._probed = False
@@ -99,10 +91,13 @@ class AdaptiveSampling:
         loss, settled = self._grid(metrics["loss"]), self._settled(status)
         known = self._asked & settled
         check = None if waiting else self._check
-        if waiting and not known[self._first].all():
-            return self._unfilled(metrics, status)
         scale = self._scale(loss, known) if check is None else check.scale
-        prediction = self._predict(loss, known, scale) if check is None else check.corrected(loss)
+        if waiting and not known[self._first].all():
+            # As long as the first grid is not whole, nothing can be interpolated.
+            nothing = np.where(settled, 0.0, np.nan)
+            prediction = Prediction(loss, nothing, np.zeros_like(known), known, ())
+        else:
+            prediction = self._predict(loss, known, scale) if check is None else check.corrected(loss)
         gaps = ~settled & np.isfinite(prediction.error)
         filled = {
             name: np.where(gaps, linear_metric(self._grid(values), known, self._levels), self._grid(values))
@@ -113,32 +108,39 @@ class AdaptiveSampling:
         finite = np.isfinite(whole) & (settled | gaps)
         error = scale.loss_error(np.where(gaps, prediction.error, 0.0), np.where(finite, whole, 0.0))
         new_status = np.where(gaps, np.uint8(PointStatus.INTERPOLATED), self._grid(status))
+        unit = scale.tolerance / self.tolerance
+        estimated = float(prediction.error[~settled].max(initial=0.0)) / unit
+        errors = np.zeros(0) if check is None else check.errors(loss)[check.points] / unit
+        largest = float(errors.max()) if len(errors) else math.nan
+        report = SamplingReport(
+            tolerance=self.tolerance,
+            relative=self.relative,
+            measured=int(settled.sum()),
+            interpolated=int(gaps.sum()),
+            rounds=self._rounds,
+            estimated_error=estimated,
+            checks=self._failed_checks + (check is not None),
+            held_out=len(errors),
+            held_out_error=largest,
+            held_out_rms=float(np.sqrt((errors**2).mean())) if len(errors) else math.nan,
+            share_beyond_95=largest_share(int((errors > self.tolerance).sum()), len(errors)),
+            largest_gap=largest_gap(~settled),
+            reached=bool(settled.all()) or (not waiting and max(estimated, largest) <= self.tolerance),
+        )
         return Interpolated(
             {name: {"loss": whole, **filled}[name].reshape(self.shape) for name in metrics},
             new_status.astype(np.uint8).reshape(self.shape),
             np.where(finite, error, np.nan).reshape(self.shape),
-            self._report(prediction, scale, loss, ~settled, check, waiting=waiting),
+            report,
         )
-
-    def _unfilled(
-        self, metrics: Mapping[str, Float64[np.ndarray, "*grid"]], status: UInt8[np.ndarray, "*grid"]
-    ) -> Interpolated:
-        measured = self._settled(status)
-        error = np.where(measured & np.isfinite(self._grid(metrics["loss"])), 0.0, np.nan).reshape(self.shape)
-        count = int(measured.sum())
-        nothing = (math.nan, 0, 0, math.nan, math.nan, math.nan, largest_gap(~measured), False)
-        report = SamplingReport(self.tolerance, self.relative, count, 0, self._rounds, *nothing)
-        return Interpolated({name: values.copy() for name, values in metrics.items()}, status.copy(), error, report)
 
     def _grid(self, values: Any) -> Any:
         return np.asarray(values).reshape(self._levels.shape)
 
-    def _settled(self, status: UInt8[np.ndarray, "*grid"]) -> Bool[np.ndarray, "rows columns"]:
-        status = self._grid(status)
-        settled: Bool[np.ndarray, "rows columns"] = np.isin(status, (PointStatus.MEASURED, PointStatus.FAILED))
-        return settled
+    def _settled(self, status: UInt8[np.ndarray, "*grid"]) -> Bool[np.ndarray, "ny nx"]:
+        return np.isin(self._grid(status), (PointStatus.MEASURED, PointStatus.FAILED))
 
-    def _advance(self, loss: Float64[np.ndarray, "rows columns"]) -> None:
+    def _advance(self, loss: Float64[np.ndarray, "ny nx"]) -> None:
         """Adds the next round's points, all points asked for so far being measured."""
         if not self._rounds:
             self._ask(self._first)
@@ -168,18 +170,18 @@ class AdaptiveSampling:
             wanted = self._check.points
         self._ask(wanted)
 
-    def _ask(self, wanted: Bool[np.ndarray, "rows columns"]) -> None:
+    def _ask(self, wanted: Bool[np.ndarray, "ny nx"]) -> None:
         self._done = not wanted.any()
         self._rounds += not self._done
         self._asked |= wanted
 
-    def _scale(self, loss: Float64[np.ndarray, "rows columns"], known: Bool[np.ndarray, "rows columns"]) -> LossScale:
+    def _scale(self, loss: Float64[np.ndarray, "ny nx"], known: Bool[np.ndarray, "ny nx"]) -> LossScale:
         first = loss[self._first]
         finite = loss[known & np.isfinite(loss)]
         return LossScale.of(first[np.isfinite(first)], finite, self.tolerance, relative=self.relative)
 
     def _predict(
-        self, loss: Float64[np.ndarray, "rows columns"], known: Bool[np.ndarray, "rows columns"], scale: LossScale
+        self, loss: Float64[np.ndarray, "ny nx"], known: Bool[np.ndarray, "ny nx"], scale: LossScale
     ) -> Prediction:
         values = np.where(known, scale.scaled(np.where(known, loss, 0.0)), np.nan)
         return predict(values, known.copy(), self._levels, self._caution)
@@ -190,9 +192,7 @@ class AdaptiveSampling:
         coarse = not self.relative and self.tolerance >= _COARSE_TOLERANCE
         return (_CAUTION if coarse else _CAUTION_WHEN_FINE) * 2.0**self._failed_checks
 
-    def _probes(
-        self, prediction: Prediction, wanted: Bool[np.ndarray, "rows columns"]
-    ) -> Bool[np.ndarray, "rows columns"]:
+    def _probes(self, prediction: Prediction, wanted: Bool[np.ndarray, "ny nx"]) -> Bool[np.ndarray, "ny nx"]:
         """Returns the points that are worst by the estimate though good enough, one in each cell of the first grid."""
         # They fill small batches, and come before the check: an estimate that is too small is often found by them.
         probes = np.zeros_like(wanted)
@@ -208,40 +208,10 @@ class AdaptiveSampling:
                 break
         return probes
 
-    def _report(
-        self,
-        prediction: Prediction,
-        scale: LossScale,
-        loss: Float64[np.ndarray, "rows columns"],
-        gaps: Bool[np.ndarray, "rows columns"],
-        check: HeldOutCheck | None,
-        *,
-        waiting: bool,
-    ) -> SamplingReport:
-        unit = scale.tolerance / self.tolerance
-        estimated = float(prediction.error[gaps].max(initial=0.0)) / unit
-        errors = np.zeros(0) if check is None else check.errors(loss)[check.points] / unit
-        largest = float(errors.max()) if len(errors) else math.nan
-        return SamplingReport(
-            tolerance=self.tolerance,
-            relative=self.relative,
-            measured=int(gaps.size - gaps.sum()),
-            interpolated=int((gaps & np.isfinite(prediction.error)).sum()),
-            rounds=self._rounds,
-            estimated_error=estimated,
-            checks=self._failed_checks + (check is not None),
-            held_out=len(errors),
-            held_out_error=largest,
-            held_out_rms=float(np.sqrt((errors**2).mean())) if len(errors) else math.nan,
-            share_beyond_95=largest_share(int((errors > self.tolerance).sum()), len(errors)),
-            largest_gap=largest_gap(gaps),
-            reached=not gaps.any() or (not waiting and max(estimated, largest) <= self.tolerance),
-        )
-
 
 def predicted_loss(
-    prediction: Prediction, scale: LossScale, measured: Float64[np.ndarray, "rows columns"]
-) -> Float64[np.ndarray, "rows columns"]:
+    prediction: Prediction, scale: LossScale, measured: Float64[np.ndarray, "ny nx"]
+) -> Float64[np.ndarray, "ny nx"]:
     """Returns the predicted losses; in holes, the nearest measured value that is NaN or infinite."""
     loss = scale.loss(np.where(prediction.holes, 0.0, prediction.values))
     finite = measured[prediction.known & np.isfinite(measured)]
@@ -254,8 +224,8 @@ def predicted_loss(
 
 
 def linear_metric(
-    measured: Float64[np.ndarray, "rows columns"], known: Bool[np.ndarray, "rows columns"], levels: GridLevels
-) -> Float64[np.ndarray, "rows columns"]:
+    measured: Float64[np.ndarray, "ny nx"], known: Bool[np.ndarray, "ny nx"], levels: GridLevels
+) -> Float64[np.ndarray, "ny nx"]:
     """Returns a metric between its measured values, linear from grid to grid; NaN beside one that is not finite."""
     if not levels.steps:
         return measured

@@ -32,8 +32,7 @@ def covering_points(status: UInt8[np.ndarray, "*grid"]) -> Int64[np.ndarray, "*g
     from scipy.ndimage import distance_transform_edt
 
     levels = GridLevels.of(status.shape)
-    coarsest = levels.steps[0].coarse if levels.steps else levels.first
-    cell = [float(np.diff(nodes).max(initial=1)) for nodes in coarsest]
+    cell = [float(np.diff(nodes).max(initial=1)) for nodes in levels.grids[0]]
     distance, nearest = distance_transform_edt(
         ~settled.reshape(levels.shape), sampling=[1 / length for length in cell], return_indices=True
     )

@@ -36,7 +36,8 @@ class GridLevels:
 
     shape: tuple[int, int]  # (rows, columns); a line has one row
     first: tuple[Int64[np.ndarray, " _"], ...]  # rows and columns of the grid that is measured first
-    steps: tuple[Step, ...]  # from the coarsest grid to all points; before ``first`` they only tell how errors shrink
+    grids: list[tuple[Int64[np.ndarray, " _"], ...]]  # the same of all grids, from the coarsest one to all points
+    steps: tuple[Step, ...]  # between these grids; before ``first`` they only tell how errors shrink
 
     @classmethod
     def of(cls, grid: tuple[int, ...]) -> GridLevels:
@@ -57,9 +58,16 @@ class GridLevels:
             for axis_coarser, nodes, axis_finer in zip(coarser, first, finer, strict=True)
         ]
         grids = list(zip(*levels, strict=True))
-        return cls(shape, first, tuple(_step(coarse, fine) for coarse, fine in pairwise(grids)))
+        return cls(shape, first, grids, tuple(_step(coarse, fine) for coarse, fine in pairwise(grids)))
 
-    def around(self, row: int, column: int) -> Bool[np.ndarray, "rows columns"]:
+    @property
+    def is_first(self) -> Bool[np.ndarray, "ny nx"]:
+        """Which points are on the grid that is measured first."""
+        is_first = np.zeros(self.shape, bool)
+        is_first[np.ix_(*self.first)] = True
+        return is_first
+
+    def around(self, row: int, column: int) -> Bool[np.ndarray, "ny nx"]:
         """Returns the points of every grid in the cells around a point, denser towards it."""
         near = np.zeros(self.shape, bool)
         for step in self.steps:

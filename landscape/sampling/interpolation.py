@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _EXTENSION = 3
 
 
-def spline(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[np.ndarray, "rows2 columns2"]:
+def spline(values: Float64[np.ndarray, "ny nx"], step: Step) -> Float64[np.ndarray, "ny2 nx2"]:
     """Returns the cubic spline (tensor product, not-a-knot) through finite values on the finer grid (de Boor 1978)."""
     # Of the interpolants tried on surfaces of trained networks (quintic and septic splines, Akima, monotone cubics,
     # radial functions between two orders), it has the smallest error at the same number of points: a network with ReLUs
@@ -29,7 +29,7 @@ def spline(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[n
     return values
 
 
-def linear(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[np.ndarray, "rows2 columns2"]:
+def linear(values: Float64[np.ndarray, "ny nx"], step: Step) -> Float64[np.ndarray, "ny2 nx2"]:
     """Returns the bilinear interpolant on the finer grid; it is NaN wherever a value that it needs is."""
     for axis, (coarse, fine) in enumerate(zip(step.coarse, step.fine, strict=True)):
         before, after = step.before[axis], step.after[axis]
@@ -40,9 +40,7 @@ def linear(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[n
     return values
 
 
-def extend(
-    values: Float64[np.ndarray, "rows columns"], holes: Bool[np.ndarray, "rows columns"]
-) -> Float64[np.ndarray, "rows columns"]:
+def extend(values: Float64[np.ndarray, "ny nx"], holes: Bool[np.ndarray, "ny nx"]) -> Float64[np.ndarray, "ny nx"]:
     """Returns the values with smooth numbers in the holes, so that a spline can be fitted beside them."""
     # Nothing of this is ever shown: a point between a hole and a value is measured. The next points in a hole continue
     # the parabola of their neighbours along rows and columns; those further in take the nearest.
@@ -52,7 +50,7 @@ def extend(
         return np.zeros_like(values)
     values, holes = np.where(holes, np.nan, values), holes.copy()
     for _ in range(_EXTENSION):
-        guesses = np.array([guess for axis in (0, 1) for guess in _continued(values, axis)])
+        guesses = np.array([_continued(values, turns) for turns in (0, 2, 3, 1)])
         known = np.isfinite(guesses)
         count = known.sum(0)
         reached = holes & (count > 0)
@@ -61,37 +59,24 @@ def extend(
     return nearest(values, ~holes) if holes.any() else values
 
 
-def nearest(
-    values: Float64[np.ndarray, "rows columns"], sources: Bool[np.ndarray, "rows columns"]
-) -> Float64[np.ndarray, "rows columns"]:
+def nearest(values: Float64[np.ndarray, "ny nx"], sources: Bool[np.ndarray, "ny nx"]) -> Float64[np.ndarray, "ny nx"]:
     from scipy.ndimage import distance_transform_edt
 
-    found: Float64[np.ndarray, "rows columns"]
-    found = values[tuple(distance_transform_edt(~sources, return_distances=False, return_indices=True))]
-    return found
+    return np.asarray(values[tuple(distance_transform_edt(~sources, return_distances=False, return_indices=True))])
 
 
-def _continued(values: Float64[np.ndarray, "rows columns"], axis: int) -> list[Float64[np.ndarray, "rows columns"]]:
-    return [_continued_up(values, axis), np.flip(_continued_up(np.flip(values, axis), axis), axis)]
-
-
-def _continued_up(values: Float64[np.ndarray, "rows columns"], axis: int) -> Float64[np.ndarray, "rows columns"]:
-    first, second, third = (_shifted(values, distance, axis) for distance in (1, 2, 3))
+def _continued(values: Float64[np.ndarray, "ny nx"], turns: int) -> Float64[np.ndarray, "ny nx"]:
+    """Returns how values go on down the columns, after so many quarter turns of the array."""
+    turned = np.rot90(values, turns)
+    first, second, third = (
+        np.pad(turned, ((distance, 0), (0, 0)), constant_values=np.nan)[: len(turned)] for distance in (1, 2, 3)
+    )
     straight = np.where(np.isfinite(second), 2 * first - second, first)
-    return np.where(np.isfinite(second) & np.isfinite(third), 3 * first - 3 * second + third, straight)
+    bent = np.where(np.isfinite(second) & np.isfinite(third), 3 * first - 3 * second + third, straight)
+    return np.rot90(bent, -turns)
 
 
-def _shifted(
-    values: Float64[np.ndarray, "rows columns"], distance: int, axis: int
-) -> Float64[np.ndarray, "rows columns"]:
-    moved = np.full_like(values, np.nan)
-    to, start = [slice(None)] * 2, [slice(None)] * 2
-    to[axis], start[axis] = slice(distance, None), slice(None, -distance)
-    moved[tuple(to)] = values[tuple(start)]
-    return moved
-
-
-def window_sum(values: Float64[np.ndarray, "rows columns"], radius: int) -> Float64[np.ndarray, "rows columns"]:
+def window_sum(values: Float64[np.ndarray, "ny nx"], radius: int) -> Float64[np.ndarray, "ny nx"]:
     """Returns the sum over the square window around each point; each is added up by itself, so that nothing cancels."""
     from scipy.ndimage import convolve1d
 
@@ -104,12 +89,10 @@ def window_maximum(values: NDArray[Any]) -> NDArray[Any]:
     """Returns the largest value among each point and its eight neighbours; of booleans, whether one is true."""
     from scipy.ndimage import maximum_filter
 
-    largest: NDArray[Any] = maximum_filter(values, 3, mode="nearest")
-    return largest
+    return np.asarray(maximum_filter(values, 3, mode="nearest"))
 
 
 def largest_parent(values: NDArray[Any], step: Step) -> NDArray[Any]:
     """Returns, for each point of the finer grid, the largest of the coarse values around it, numbers or booleans."""
     rows = np.maximum(values[step.before[0]], values[step.after[0]])
-    largest: NDArray[Any] = np.maximum(rows[:, step.before[1]], rows[:, step.after[1]])
-    return largest
+    return np.asarray(np.maximum(rows[:, step.before[1]], rows[:, step.after[1]]))

@@ -30,25 +30,25 @@ class _LevelEstimate:
     """The estimated errors on one grid, and the largest ones at each point's parents."""
 
     step: Step
-    error: Float64[np.ndarray, "rows columns"]
-    parent_error: Float64[np.ndarray, "rows columns"]
+    error: Float64[np.ndarray, "ny nx"]
+    parent_error: Float64[np.ndarray, "ny nx"]
 
 
 @dataclass(frozen=True)
 class Prediction:
     """A surface of which some points are measured."""
 
-    values: Float64[np.ndarray, "rows columns"]  # measured or predicted; NaN in holes
-    error: Float64[np.ndarray, "rows columns"]  # estimated, 0 where measured and infinite between a hole and a value
-    holes: Bool[np.ndarray, "rows columns"]  # where the value is, or is predicted to be, not finite
-    known: Bool[np.ndarray, "rows columns"]  # what was measured
+    values: Float64[np.ndarray, "ny nx"]  # measured or predicted; NaN in holes
+    error: Float64[np.ndarray, "ny nx"]  # estimated, 0 where measured and infinite between a hole and a value
+    holes: Bool[np.ndarray, "ny nx"]  # where the value is, or is predicted to be, not finite
+    known: Bool[np.ndarray, "ny nx"]  # what was measured
     _levels: tuple[_LevelEstimate, ...]
 
-    def to_refine(self, tolerance: float) -> Bool[np.ndarray, "rows columns"]:
+    def to_refine(self, tolerance: float) -> Bool[np.ndarray, "ny nx"]:
         """Returns which points to measure next, until the largest error is below the tolerance, and the RMS a tenth."""
         # Of a cell that is not good enough, the points of the coarsest grid come first: they may turn out to suffice.
         limit = self._limit(tolerance)
-        chosen: Bool[np.ndarray, "rows columns"] = np.zeros_like(self.known)
+        chosen: Bool[np.ndarray, "ny nx"] = np.zeros_like(self.known)
         for level in self._levels:
             wrong = (level.error > limit) & (level.parent_error <= limit)
             chosen[np.ix_(*level.step.fine)] |= wrong
@@ -75,8 +75,8 @@ class Prediction:
 
 
 def predict(
-    values: Float64[np.ndarray, "rows columns"],
-    known: Bool[np.ndarray, "rows columns"],
+    values: Float64[np.ndarray, "ny nx"],
+    known: Bool[np.ndarray, "ny nx"],
     levels: GridLevels,
     caution: float = 1.0,
 ) -> Prediction:
@@ -107,28 +107,23 @@ def predict(
         parent_error = largest_parent(error, step)
         error = np.maximum(caution * state.expected, parent_error)
         error = np.where(every, parent_error, np.where(some, np.inf, error))
+        holes = np.where(measured, ~finite, every)
         if step is steps[-1]:
-            error = np.where(_beside_edge(np.where(measured, ~finite, every)), np.inf, error)
+            # Beside an edge there are both a hole and a value among a point and its eight neighbours.
+            error = np.where(window_maximum(holes) & window_maximum(~holes), np.inf, error)
         error = np.where(measured, 0.0, error)
         estimates.append(_LevelEstimate(step, error, parent_error))
-        holes = np.where(measured, ~finite, every)
         guess = np.where(measured, truth, np.where(holes, np.nan, predicted))
     return Prediction(guess, error, holes, known, tuple(estimates))
-
-
-def _beside_edge(holes: Bool[np.ndarray, "rows columns"]) -> Bool[np.ndarray, "rows columns"]:
-    """Returns which points have both a hole and a value among themselves and their eight neighbours."""
-    beside: Bool[np.ndarray, "rows columns"] = window_maximum(holes) & window_maximum(~holes)
-    return beside
 
 
 @dataclass(frozen=True)
 class _Roughness:
     """What surpluses tell about one grid."""
 
-    expected: Float64[np.ndarray, "rows columns"]  # size of the prediction's error at unmeasured points
-    mean_square: Float64[np.ndarray, "rows columns"]  # of the surpluses around each point; negative where none yet
-    rate: Float64[np.ndarray, "rows columns"]  # by which surpluses shrink from grid to grid
+    expected: Float64[np.ndarray, "ny nx"]  # size of the prediction's error at unmeasured points
+    mean_square: Float64[np.ndarray, "ny nx"]  # of the surpluses around each point; negative where none yet
+    rate: Float64[np.ndarray, "ny nx"]  # by which surpluses shrink from grid to grid
     few: int  # how many surpluses in a window of 3 points are too few to go by alone
 
     @classmethod
@@ -136,7 +131,7 @@ class _Roughness:
         return cls(np.zeros(shape), np.full(shape, -1.0), np.full(shape, _FIRST_RATE), 1 if line else 3)
 
     def refined(
-        self, surplus: Float64[np.ndarray, "rows columns"], fresh: Bool[np.ndarray, "rows columns"], step: Step
+        self, surplus: Float64[np.ndarray, "ny nx"], fresh: Bool[np.ndarray, "ny nx"], step: Step
     ) -> _Roughness:
         count = fresh.astype(np.float64)
         rate = largest_parent(self.rate, step)

@@ -1,17 +1,47 @@
-"""Which points of a grid to measure, and in which order."""
+"""Which points of a grid to measure, all or as many as adaptive sampling needs, and in which order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..record.checks import PointStatus
+from ..record.options import OPTIONS
 from .grid_levels import GridLevels
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float64, UInt8
+    from jaxtyping import Float64, UInt8
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """The checked options of sampling; ``SamplingOptions`` explains them."""
+
+    sampling: str = "full"
+    tolerance: float = 0.01
+    relative_tolerance: bool = False
+    seed: int = 0
+
+    def begun(self) -> dict[str, Any]:
+        """Returns the attribute of a file whose sampling is not finished, so that it can go on as it began."""
+        begun: dict[str, Any] = {"mode": self.sampling, "finished": False}
+        if self.sampling == "adaptive":
+            begun |= {"tolerance": self.tolerance, "relative": self.relative_tolerance}
+        return begun
+
+    @classmethod
+    def checked(cls, options: Mapping[str, Any]) -> SamplingSettings:
+        """Returns the settings after checking what a user gave; ``options`` has a value for each of them."""
+        settings = cls(**{item.name: OPTIONS[item.name].checked(item.name, options[item.name]) for item in fields(cls)})
+        if options["extremes"] and settings.sampling == "adaptive":
+            raise ValueError(
+                'sampling must be "full" with extremes=True: adaptive sampling knows the error of the loss alone, not '
+                "that of the eigenvalues between its points. Measure a grid of fewer points instead."
+            )
+        return settings
 
 
 def pending_points(_loss: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray, "*grid"]) -> list[int]:
@@ -24,10 +54,9 @@ def full_grid(shape: tuple[int, ...]) -> Iterator[int]:
     """Yields the flat index, in C order, of every point of a grid once, coarse to fine as in adaptive sampling."""
     # So an unfinished landscape shows its whole extent, and adaptive sampling can fill its gaps.
     levels = GridLevels.of(shape)
-    grids = [levels.steps[0].coarse, *(step.fine for step in levels.steps)] if levels.steps else [levels.first]
     done = np.zeros(levels.shape, bool)
     indices = np.arange(done.size).reshape(done.shape)
-    for grid in grids:
+    for grid in levels.grids:
         points = np.ix_(*grid)
         yield from (int(index) for index in indices[points][~done[points]])
         done[points] = True
@@ -36,18 +65,11 @@ def full_grid(shape: tuple[int, ...]) -> Iterator[int]:
 def coarse_and_fine(shape: tuple[int, ...], points: Sequence[int]) -> tuple[list[int], list[int]]:
     """Returns those of the flat points, in their order, on adaptive sampling's first grid, and the others."""
     # From the first grid on, an unfinished landscape is a picture: what lies between its points can be interpolated.
-    is_first = _first_grid(shape).reshape(-1)
+    is_first = GridLevels.of(shape).is_first.reshape(-1)
     return [flat for flat in points if is_first[flat]], [flat for flat in points if not is_first[flat]]
 
 
 def first_grid_counts(status: UInt8[np.ndarray, "*grid"]) -> tuple[int, int]:
     """Returns how many points of the first grid have a result, and how many it has; only if all do, gaps are filled."""
-    first = status.reshape(-1)[_first_grid(status.shape).reshape(-1)]
+    first = status.reshape(-1)[GridLevels.of(status.shape).is_first.reshape(-1)]
     return int(np.isin(first, (PointStatus.MEASURED, PointStatus.FAILED)).sum()), first.size
-
-
-def _first_grid(shape: tuple[int, ...]) -> Bool[np.ndarray, "rows columns"]:
-    levels = GridLevels.of(shape)
-    first = np.zeros(levels.shape, bool)
-    first[np.ix_(*levels.first)] = True
-    return first

@@ -75,7 +75,7 @@ class LossScale:
 class HeldOutCheck:
     """Held-out points, bool[rows, columns], and the prediction without them, on a scale of losses."""
 
-    points: Bool[np.ndarray, "rows columns"]
+    points: Bool[np.ndarray, "ny nx"]
     prediction: Prediction
     scale: LossScale
 
@@ -87,14 +87,14 @@ class HeldOutCheck:
         points.flat[generator.choice(left, math.ceil(HELD_OUT_SHARE * len(left)), replace=False)] = True
         return cls(points, prediction, scale)
 
-    def errors(self, loss: Float64[np.ndarray, "rows columns"]) -> Float64[np.ndarray, "rows columns"]:
+    def errors(self, loss: Float64[np.ndarray, "ny nx"]) -> Float64[np.ndarray, "ny nx"]:
         """Returns errors at held-out points on the check's scale, infinite where one of both is finite; elsewhere 0."""
         finite, predicted = np.isfinite(loss), ~self.prediction.holes
         both = self.points & finite & predicted
         errors = np.abs(self.scale.scaled(np.where(both, loss, 0.0)) - np.where(both, self.prediction.values, 0.0))
         return np.where(both, errors, np.where(self.points & (finite != predicted), np.inf, 0.0))
 
-    def corrected(self, loss: Float64[np.ndarray, "rows columns"]) -> Prediction:
+    def corrected(self, loss: Float64[np.ndarray, "ny nx"]) -> Prediction:
         """Returns the prediction corrected by the errors at the held-out points; estimates stay as they were."""
         # An error is taken to be proportional to the distance from the measured points, by a factor that changes
         # slowly: the mean of the factors at the held-out points around, each weighted by a Gaussian and its distance
@@ -114,7 +114,7 @@ class HeldOutCheck:
         usual = float((away[there] ** 2).mean() * there.mean())
         return replace(self.prediction, values=values + away * found / (weight + _DAMPING * usual))
 
-    def failed(self, loss: Float64[np.ndarray, "rows columns"]) -> Bool[np.ndarray, "rows columns"]:
+    def failed(self, loss: Float64[np.ndarray, "ny nx"]) -> Bool[np.ndarray, "ny nx"]:
         return self.errors(loss) > _ALLOWED * self.scale.tolerance
 
 
@@ -127,7 +127,7 @@ def largest_share(beyond: int, points: int, confidence: float = 0.95) -> float:
     return float(beta.ppf(confidence, beyond + 1, points - beyond)) if beyond < points else 1.0
 
 
-def largest_gap(gaps: Bool[np.ndarray, "rows columns"]) -> int:
+def largest_gap(gaps: Bool[np.ndarray, "ny nx"]) -> int:
     """Returns one more than the side, in cells, of the largest square of gaps, which may reach beyond the grid."""
     total = np.pad(gaps.astype(np.int64).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
     longest = max(int(length) for length in gaps.shape)

@@ -4,7 +4,7 @@ from false_clock import FalseClock
 from landscape.record.options import RunOptions
 from landscape.record.options import checked as checked_options
 from landscape.record.run import Run, duration_seconds, duration_text
-from landscape.sampling.settings import SamplingSettings
+from landscape.sampling.sampling import SamplingSettings
 
 
 @pytest.mark.parametrize(
