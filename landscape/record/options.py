@@ -35,8 +35,8 @@ from .option import (
 from .run import duration_seconds
 
 
-class WorkerOptions(TypedDict, total=False):
-    """Where something is measured, and for how long."""
+class LossOptions(TypedDict, total=False):
+    """Where a loss is measured and for how long, over which samples, in place of which file."""
 
     devices_per_worker: int
     workers_per_device: int
@@ -45,11 +45,6 @@ class WorkerOptions(TypedDict, total=False):
     progress: bool
     plan: MeasurementPlan | str | os.PathLike[str] | None
     sample_memory: int | str
-
-
-class LossOptions(WorkerOptions, total=False):
-    """Over which samples a loss is a mean, with which random numbers, in place of which file."""
-
     seed: int
     samples: str
     seed_each_point: bool

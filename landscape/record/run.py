@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from collectors.validation import check_bool, wrong_type, wrong_value
+from collectors.validation import wrong_type, wrong_value
 
 T = TypeVar("T")
 
@@ -78,14 +78,8 @@ class Run:
     @classmethod
     def checked(cls, options: Mapping[str, Any]) -> Run:
         """Returns a run of checked options, whose clock begins to run."""
-        budget = options["budget"]
-        return cls(
-            None if budget is None else duration_seconds("budget", budget),
-            time.perf_counter(),
-            check_bool("overwrite", options.get("overwrite", False)),
-            check_bool("progress", options["progress"]),
-            options.get("dry_run", False),
-        )
+        overwrite, rehearsal = options.get("overwrite", False), options.get("dry_run", False)
+        return cls(options["budget"], time.perf_counter(), overwrite, options["progress"], rehearsal)
 
     def say(self, text: str, *, timed: bool = True) -> None:
         """Prints a line of a dry run at once: what it begins to do and after how long, or what it found."""

@@ -21,20 +21,10 @@ from collectors.validation import wrong_type
 
 from .. import errors
 from ..replacing import first_bytes, not_replaced
+from . import hdf5
 from .attributes import check_attributes
 from .checks import PointStatus, check_status
-from .hdf5 import (
-    CONTENTS,
-    KINDS,
-    LANDSCAPE,
-    BoundedReader,
-    FileKind,
-    check_digest,
-    member_names,
-    read_attribute,
-    read_attributes,
-    reason,
-)
+from .hdf5 import KINDS, LANDSCAPE, FileKind
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -84,8 +74,8 @@ def read_whole(path: str | os.PathLike[str] | RemotePath, kind: FileKind, read: 
             version = _check_format(file, path, kind)
             found = read(file, size)
             # A version that became another one by a flipped bit has its digest still.
-            if version > kind.oldest or CONTENTS in file.attrs:
-                check_digest(file)
+            if version > kind.oldest or hdf5.CONTENTS in file.attrs:
+                hdf5.check_digest(file)
             return found
 
 
@@ -111,7 +101,7 @@ def _format_of(source: AnyPath | bytes, damaged: str = "") -> Any:
     """Returns the attribute ``format`` of an HDF5 file, and ``damaged`` where that cannot be read."""
     try:
         with _opened(source) as file:
-            return read_attribute(file, "format")
+            return hdf5.read_attribute(file, "format")
     except Exception:  # the library reports damage by nearly every kind of exception
         return damaged
 
@@ -123,7 +113,7 @@ def read_file_attributes(path: str | os.PathLike[str] | RemotePath) -> dict[str,
 
 
 def _attributes(file: Any, _size: int) -> dict[str, Any]:
-    attributes = read_attributes(file)
+    attributes = hdf5.read_attributes(file)
     check_attributes(attributes)
     return attributes
 
@@ -158,17 +148,17 @@ def read_header(path: AnyPath) -> Header | None:
     with _reading(path, LANDSCAPE):
         size = path.size() if isinstance(path, RemotePath) else path.stat().st_size
         with _opened(image if 0 < len(image) == size else path) as file:
-            kind = _KINDS.get(read_attribute(file, "format"))
+            kind = _KINDS.get(hdf5.read_attribute(file, "format"))
             if kind is None:
                 return None
             _check_format(file, path, kind)
-            names, reader = member_names(file), BoundedReader(size)
+            names, reader = hdf5.member_names(file), hdf5.BoundedReader(size)
             status = reader.array(file["status"], "status")
             numbers = reader.array(file["number"], "number").tolist() if "number" in names else []
             check_status("status", status, status.shape)
             attributes = _attributes(file, size)
             counts = {item: int((status == item).sum()) for item in PointStatus}
-            return Header(kind, bool(read_attribute(file, "complete")), status.shape, counts, numbers, attributes)
+            return Header(kind, bool(hdf5.read_attribute(file, "complete")), status.shape, counts, numbers, attributes)
 
 
 def path_of(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
@@ -199,7 +189,7 @@ def _reading(path: AnyPath, kind: FileKind) -> Iterator[None]:
     except BlockingIOError as error:
         raise _locked(path, kind) from error
     except Exception as error:  # the library reports damage by nearly every kind of exception
-        raise _damaged(path, f"{type(error).__name__}: {reason(error)}", kind) from error
+        raise _damaged(path, f"{type(error).__name__}: {hdf5.reason(error)}", kind) from error
 
 
 def _source(path: AnyPath, kind: FileKind) -> Path | bytes:
@@ -289,7 +279,7 @@ def _no_signature(path: AnyPath, begins: bytes, kind: FileKind) -> LandscapeErro
 
 def _check_format(file: Any, path: AnyPath, kind: FileKind) -> int:
     """Returns the file's version."""
-    found = read_attribute(file, "format")
+    found = hdf5.read_attribute(file, "format")
     if found != kind.format:
         ours = _KINDS.get(found)
         what = f"an HDF5 file of another program (its attribute 'format' is not {kind.format!r})"
@@ -298,7 +288,7 @@ def _check_format(file: Any, path: AnyPath, kind: FileKind) -> int:
         raise errors.LandscapeFormatError(
             f"{path} is {what}. Give the path of a {kind.word} file, or, for one that is to be written, another place."
         )
-    version = int(read_attribute(file, "format_version"))
+    version = int(hdf5.read_attribute(file, "format_version"))
     if not kind.oldest <= version <= kind.version:
         remedy = "Install a newer summary-landscape."
         if version < kind.oldest:
