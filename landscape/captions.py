@@ -94,12 +94,11 @@ def write_caption(
     scale = shared_scale(SHARED_KINDS.get(kind, SHARED_KINDS[usual_kind([landscape])]), [landscape], options)
     marked = wanted_topology(landscape, metric, look.get("topology", False))
     sentences = [
-        f"{capital(name)}{_of(landscape)} {where_text(landscape)}",
+        _about(name, landscape),
         *((path_text(landscape), off_plane_text(landscape, metric)) if with_path else ()),
         points_text(landscape),
         samples_sentence(landscape, metric),
         scale_text(scale, _DRAWN.get(kind, "Colours")),
-        *(capital(note) for note in precision_notes(landscape)),
     ]
     alt = [
         f"{_PICTURES[kind]} of {name}{_of(landscape)}",
@@ -108,7 +107,7 @@ def write_caption(
         walk_text(landscape, metric) if with_path else "",
         "" if marked is None else f"Minima are marked: {topology_text(marked, landscape)}",
     ]
-    return Caption(joined(sentences), joined(alt))
+    return _caption(sentences, alt, landscape)
 
 
 def _check_can_show(kind: str, landscape: LandscapeData, metric: str) -> None:
@@ -132,13 +131,12 @@ def difference_caption(
     names = tuple(called(item, metric) for item, metric in zip(found.landscapes, found.metrics, strict=True))
     if ours is theirs:
         what = " minus ".join(names)
-        about = [f"{capital(what)}{_of(ours)} {where_text(ours)}"]
+        about = [_about(what, ours)]
         sides_called = names
     else:
         sides_called = _files(found.landscapes)
         what = f"difference of {names[0]}"
-        surfaces = zip(sides_called, found.landscapes, strict=True)
-        places = {side: f"{capital(names[0])}{_of(item)} {where_text(item)}" for side, item in surfaces}
+        places = {side: _about(names[0], item) for side, item in zip(sides_called, found.landscapes, strict=True)}
         about = [f"{capital(what)}: {' minus '.join(sides_called)}", *of_each(places)]
     each = list(zip(sides_called, found.landscapes, found.metrics, strict=True))
     chance = None if significance is None else found.chance(significance)
@@ -150,7 +148,6 @@ def difference_caption(
         f"Colours change at zero, below which {sides_called[0]} is lower",
         scale_text(found.scale(options), "Colours"),
         "" if chance is None else f"Hatched: {chance.text}",
-        *(capital(note) for note in precision_notes(ours, theirs)),
     ]
     lower, higher = int((measured < 0).sum()), int((measured > 0).sum())
     alt = [
@@ -162,7 +159,7 @@ def difference_caption(
         *(lowest_text(ours, measured, word) for word in ("lowest", "highest")),
         "" if chance is None else f"Hatched is what may be chance: {chance.text}",
     ]
-    return Caption(joined(sentences), joined(alt))
+    return _caption(sentences, alt, ours, theirs)
 
 
 def barriers_caption(ways: Mapping[str, LandscapeData], **look: Any) -> Caption:
@@ -171,25 +168,19 @@ def barriers_caption(ways: Mapping[str, LandscapeData], **look: Any) -> Caption:
     names = [called(line, metric) for line in lines]
     heights = {name: _rise_text(line, metric) for name, line in ways.items()}
     sentences = [
-        *of_each(
-            {
-                way: f"{capital(name)}{_of(line)} {where_text(line)}"
-                for (way, line), name in zip(ways.items(), names, strict=True)
-            }
-        ),
+        *of_each({way: _about(name, line) for (way, line), name in zip(ways.items(), names, strict=True)}),
         *of_each({way: points_text(line) for way, line in ways.items()}),
         *of_each({way: samples_sentence(line, metric) for way, line in ways.items()}),
         "A barrier is the largest rise above the straight line between the values of both ends (dotted)",
         *of_each({way: capital(text) for way, text in heights.items()}),
         scale_text(barriers_scale(lines, look), "Vertical axis"),  # type: ignore[arg-type]
-        *(capital(note) for note in precision_notes(*lines)),
     ]
     curves = "A curve" if len(lines) == 1 else f"{len(lines)} curves"
     alt = [f"{curves} of {names[0]}{_of(lines[0])} between two networks"]
     for (way, line), name in zip(ways.items(), names, strict=True):
         span = range_text(name, line[metric], line.status)
         alt += [f"{way}: {span}" if way else span, lowest_text(line, line[metric]), capital(heights[way])]
-    return Caption(joined(sentences), joined(alt))
+    return _caption(sentences, alt, *lines)
 
 
 def profile_caption(landscape: LandscapeData, metrics: Sequence[str], **look: Any) -> Caption:
@@ -200,18 +191,17 @@ def profile_caption(landscape: LandscapeData, metrics: Sequence[str], **look: An
     what = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
     left = left_scale(landscape, [main, *beside], {**look, "metric": main})  # type: ignore[typeddict-item]
     sentences = [
-        f"{capital(what)}{_of(landscape)} {where_text(landscape)}",
+        _about(what, landscape),
         off_plane_text(landscape, main),
         points_text(landscape),
         *of_each({name: samples_sentence(landscape, each) for name, each in zip(names, shown, strict=True)}),
         scale_text(left, "Left axis" if right else "Vertical axis"),
         scale_text(right_scale(landscape, right), "Right axis") if right else "",
-        *(capital(note) for note in precision_notes(landscape)),
     ]
     alt = [f"{'Curves' if len(names) > 1 else 'A curve'} of {what}{_of(landscape)}"]
     for name, metric in zip(names, shown, strict=True):
         alt += [range_text(name, landscape[metric], landscape.status), lowest_text(landscape, landscape[metric])]
-    return Caption(joined(sentences), joined([*alt, walk_text(landscape, main)]))
+    return _caption(sentences, [*alt, walk_text(landscape, main)], landscape)
 
 
 def multiples_captions(
@@ -236,24 +226,20 @@ def multiples_captions(
 def _uncertainty_caption(landscape: LandscapeData, look: Look) -> Caption:
     metric = look.get("metric", "loss")
     maps = uncertainty_metrics(landscape, metric)
-    scales = picture_scales([landscape], list(maps), "heatmap", {**look, "metric": "loss"})
+    scales = [scale for _, _, scale in picture_scales([landscape], list(maps), "heatmap", {**look, "metric": "loss"})]
     sentences = [
-        f"{capital(' and '.join(maps.values()))}{_of(landscape)} {where_text(landscape)}",
+        _about(" and ".join(maps.values()), landscape),
         path_text(landscape) if look.get("trajectory", True) else "",
         points_text(landscape),
         samples_sentence(landscape, metric),
-        *(
-            scale_text(scale, f"Colours of the {title}")
-            for title, (_, _, scale) in zip(maps.values(), scales, strict=True)
-        ),
-        *(capital(note) for note in precision_notes(landscape)),
+        *(scale_text(scale, f"Colours of the {title}") for title, scale in zip(maps.values(), scales, strict=True)),
     ]
     pictures = "A heat map" if len(maps) == 1 else "Heat maps"
     alt = [f"{pictures} of the errors of {called(landscape, metric)}{_of(landscape)}"]
     for error, title in maps.items():
         values = landscape[error]
         alt += [range_text(title, values, landscape.status), lowest_text(landscape, values, "highest")]
-    return Caption(joined(sentences), joined(alt))
+    return _caption(sentences, alt, landscape)
 
 
 def _minima_caption(landscape: LandscapeData, kind: str, persistence: float | None, look: Look) -> Caption:
@@ -261,12 +247,11 @@ def _minima_caption(landscape: LandscapeData, kind: str, persistence: float | No
     name, found = called(landscape, metric), find_topology(landscape, metric, persistence)
     least = "twice its error" if persistence is None else f"{persistence:g}"
     sentences = [
-        f"Minima of {name}{_of(landscape)} {where_text(landscape)}",
+        _about(f"minima of {name}", landscape),
         points_text(landscape),
         samples_sentence(landscape, metric),
         f"A minimum counts where its barrier is higher than {least}",
         scale_text(topology_scale(found, landscape, look), _DRAWN[kind]) if found.minima else "",
-        *(capital(note) for note in precision_notes(landscape)),
     ]
     values = landscape[metric]
     alt = [
@@ -275,7 +260,16 @@ def _minima_caption(landscape: LandscapeData, kind: str, persistence: float | No
         lowest_text(landscape, values),
         f"Minima: {topology_text(found, landscape)}",
     ]
-    return Caption(joined(sentences), joined(alt))
+    return _caption(sentences, alt, landscape)
+
+
+def _caption(sentences: list[str], alt: list[str], *landscapes: LandscapeData) -> Caption:
+    notes = [capital(note) for note in precision_notes(*landscapes)]
+    return Caption(joined([*sentences, *notes]), joined(alt))
+
+
+def _about(what: str, landscape: LandscapeData) -> str:
+    return f"{capital(what)}{_of(landscape)} {where_text(landscape)}"
 
 
 def _of(landscape: LandscapeData) -> str:

@@ -118,7 +118,8 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
         (f"largest distance of the path from the {_cut(landscape)}", distance_text(landscape)),
         ("made", known.get("created")),
         ("versions", versions_text(versions) if isinstance(versions, Mapping) else versions),
-        *_notes_and_failures(landscape, failures_at_most),
+        *(("note", note) for note in landscape.attributes.get("notes") or ()),
+        *(("failed", text) for text in failures(landscape, failures_at_most)),
     ]
     return [(name, str(value)) for name, value in rows if value is not None and str(value)]
 
@@ -297,11 +298,6 @@ def _two_ends(low: float, high: float) -> str:
     return " to ".join(texts)
 
 
-def _notes_and_failures(landscape: LandscapeData, at_most: int) -> list[tuple[str, object]]:
-    notes = [("note", note) for note in landscape.attributes.get("notes") or ()]
-    return [*notes, *(("failed", text) for text in failures(landscape, at_most))]
-
-
 def _imported(source: Mapping[str, Any]) -> str:
     others = ", ".join(f"{name} {value}" for name, value in source.items() if name not in ("format", "file"))
     return f"{source.get('file')} ({source.get('format')}{f', {others}' if others else ''})"
@@ -317,10 +313,8 @@ def _complete(landscape: LandscapeData) -> str:
     if "imported" in landscape.attributes:
         return "no"
     known, size = first_grid_counts(landscape.status)
-    picture = (
-        "" if known == size else f", and coarse so far: {known} of the {size} points of its first grid are measured"
-    )
-    return f"no{picture}; the call that made it continues from here"
+    coarse = f", and coarse so far: {known} of the {size} points of its first grid are measured"
+    return f"no{'' if known == size else coarse}; the call that made it continues from here"
 
 
 def _intervals(intervals: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from collectors.weights.aligned import Weights
 from workers.curvature.probes import Trace
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Float64
     from numpy.typing import ArrayLike
+
+T = TypeVar("T")
 
 
 @documented(MeasureOptions, GridOptions)
@@ -49,8 +51,7 @@ def evaluate(
     Returns:
         The landscape; its ``path`` is ``output``. None after a dry run.
     """
-    shared, others = split_options(options)
-    return Measure(callback_fn, **shared).grid(plane, size=size, x=x, y=y, output=output, **others)
+    return _measured(Measure.grid, callback_fn, options, plane, size=size, x=x, y=y, output=output)
 
 
 def measure_points(
@@ -62,8 +63,7 @@ def measure_points(
 
 def barrier(a: Weights, b: Weights, callback_fn: Callable[[], Any], points: int = 25, **options: Any) -> Barrier:
     """Measures the loss between two networks; the options are those of ``Measure`` and ``Measure.barrier``."""
-    shared, others = split_options(options)
-    return Measure(callback_fn, **shared).barrier(a, b, points, **others)
+    return _measured(Measure.barrier, callback_fn, options, a, b, points)
 
 
 def connect(
@@ -90,8 +90,7 @@ def connect(
         batch_size: samples of a step.
         **options: those of ``Measure``, ``names`` and ``output``.
     """
-    shared, others = split_options(options)
-    return Measure(callback_fn, **shared).connect(a, b, kind, bends, steps, learning_rate, batch_size, **others)
+    return _measured(Measure.connect, callback_fn, options, a, b, kind, bends, steps, learning_rate, batch_size)
 
 
 def refine(
@@ -103,12 +102,11 @@ def refine(
     **options: Any,
 ) -> Landscape:
     """Measures a landscape on a finer grid; the options are those of ``Measure`` and ``Measure.regrid``."""
-    shared, others = split_options(options)
     if size is None and factor is None:
         raise ValueError("size= or factor= must be given: how many points, or into how many each cell is divided.")
     if size is not None and factor is not None:
         raise ValueError("size= and factor= both say how fine the grid is; give one of them.")
-    return Measure(callback_fn, **shared).regrid(file, size=size, factor=factor, **others)
+    return _measured(Measure.regrid, callback_fn, options, file, size=size, factor=factor)
 
 
 def widen(
@@ -120,22 +118,19 @@ def widen(
     **options: Any,
 ) -> Landscape:
     """Measures more around a landscape; the options are those of ``Measure`` and ``Measure.regrid``."""
-    shared, others = split_options(options)
     if margin is None and limits is None:
         raise ValueError("margin= or limits= must be given: how far beyond the path, or to which coordinates.")
-    return Measure(callback_fn, **shared).regrid(file, margin=margin, limits=limits, **others)
+    return _measured(Measure.regrid, callback_fn, options, file, margin=margin, limits=limits)
 
 
 def measure_curvature(weights: Weights, callback_fn: Callable[[], Any], **options: Any) -> Curvature:
     """Measures how a loss bends; the options are those of ``Measure`` and ``Measure.curvature``."""
-    shared, others = split_options(options)
-    return Measure(callback_fn, **shared).curvature(weights, **others)
+    return _measured(Measure.curvature, callback_fn, options, weights)
 
 
 def hessian_plane(origin: Weights, callback_fn: Callable[[], Any], **options: Any) -> Plane:
     """Returns a plane along eigenvectors; the options are those of ``Measure`` and ``Measure.hessian_plane``."""
-    shared, others = split_options(options)
-    return Measure(callback_fn, **shared).hessian_plane(origin, **others)
+    return _measured(Measure.hessian_plane, callback_fn, options, origin)
 
 
 def trace_by_lines(weights: Weights, callback_fn: Callable[[], Any], lines: int = 30, **options: Any) -> Trace:
@@ -147,5 +142,9 @@ def compare(
     recipes: Mapping[str, Sequence[Any] | Mapping[Any, Any]], callback_fn: Callable[[], Any], **options: Any
 ) -> Comparison:
     """Compares recipes; the options are those of ``Measure`` and ``Measure.compare``."""
+    return _measured(Measure.compare, callback_fn, options, recipes)
+
+
+def _measured(method: Callable[..., T], callback_fn: Callable[[], Any], options: Any, *given: Any, **named: Any) -> T:
     shared, others = split_options(options)
-    return Measure(callback_fn, **shared).compare(recipes, **others)
+    return method(Measure(callback_fn, **shared), *given, **named, **others)

@@ -348,7 +348,7 @@ class Landscape(ReadOnly, LandscapeData):
         Returns:
             "image": the contour (a line's profile), uint8 of shape (1, 3, height, width); "tensor": the loss.
         """
-        pixels = figures.figure_pixels(self.plot_profile() if self.y is None else self.plot_contour())
+        pixels = figures.figure_pixels(self.plot())
         return {"image": np.ascontiguousarray(pixels.transpose(2, 0, 1)[None]), "tensor": np.array(self.loss)}
 
     def __repr__(self) -> str:
@@ -364,5 +364,5 @@ class Landscape(ReadOnly, LandscapeData):
 
     def _repr_png_(self) -> bytes:
         image = io.BytesIO()
-        figures.save_figure(self.plot_profile() if self.y is None else self.plot_contour(), image, dpi=120)
+        figures.save_figure(self.plot(), image, dpi=120)
         return image.getvalue()

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from collectors.errors import RunDirectoryError
 from collectors.files.places import AnyPath, check_directory
 from collectors.files.remote_path import RemotePath
+from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
 from collectors.run_directory.settings import LandscapeSettings
 from collectors.validation import check_device_ids, wrong_value
-from collectors.weights.safetensors_file import StateReader
 from workers.users_code import warn_user
 
 from .curvature.hessian_plane import EigenvectorSettings, plane_along_eigenvectors
@@ -32,7 +32,7 @@ from .landscape import Landscape
 from .planes.extent import check_extent
 from .planes.from_checkpoints import plane_of_runs, random_plane_of
 from .planes.further_runs import FurtherRuns, find_further_runs
-from .planes.networks import checkpoints_of_run
+from .planes.networks import Network, checkpoints_of_run
 from .planes.plane import Plane, buffer_policy
 from .planes.plane_file import check_directions
 from .record.driver import Stored, carry_out, open_record
@@ -129,12 +129,11 @@ class SummaryLandscape:
         measurement_options(how)
         check_device_ids("device_ids", device_ids)
         limits, margin = check_extent(chosen["limits"], chosen["margin"])
-        vectors = EigenvectorSettings.of_run(chosen)
+        EigenvectorSettings.of_run(chosen)  # or a ValueError
         others = find_further_runs(chosen["also"], run)
         spanning = {name: other.path for name, other in others.runs.items()} if chosen["plane_of"] == "all" else {}
         folder = _output_folder(self._path, output)
-        stem = chosen["name"] or "landscape"
-        jobs = _find_jobs(run, settings, folder, stem, list(spanning), chosen["directions"], vectors)
+        jobs = _find_jobs(run, settings, folder, spanning, chosen)
         _check_all_is_drawn(jobs, others, chosen["directions"])
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(open_record(LANDSCAPE_FILE, job.path, whole)) for job in jobs]
@@ -148,7 +147,15 @@ class SummaryLandscape:
                 readers = {number: run.checkpoint(number, space) for number in numbers}
                 final, grids = run.metadata.final_number, []
                 for job, stored in zip(jobs, files, strict=True):
-                    plane = _plane_of_job(job, stored, readers, workers, chosen, whole, final, others, vectors)
+                    if chosen["save_directions"]:
+                        check_directions(job.path)
+                    weights = [readers[number] for number in job.numbers]
+                    name = others.joined if job.kind == "pca" else ""
+                    networks = checkpoints_of_run(weights, job.numbers, name, final)
+                    if job.kind == "pca":
+                        plane = _plane_of_interval(job, networks, others, space, chosen)
+                    else:
+                        plane = _plane_around(networks[-1], job, stored, workers, chosen, whole)
                     attributes = {
                         "unit": settings.unit,
                         "intervals": [list(job.numbers)],
@@ -291,13 +298,7 @@ class _Job:
 
 
 def _find_jobs(
-    run: RunDirectory,
-    settings: LandscapeSettings,
-    folder: AnyPath,
-    stem: str,
-    spanning: Sequence[str],
-    directions: str,
-    vectors: EigenvectorSettings,
+    run: RunDirectory, settings: LandscapeSettings, folder: AnyPath, spanning: Iterable[str], chosen: RunOptions
 ) -> list[_Job]:
     """Returns what to draw from the checkpoints that exist; warns of missing ones, and raises if nothing is left."""
     unit = settings.unit
@@ -312,16 +313,14 @@ def _find_jobs(
             continue
         usable.append(tuple(present))
         if missing:
-            warn_user(
-                f"{run.path} has no checkpoints of {unit}s {missing}; the landscape is drawn without them.",
-            )
+            warn_user(f"{run.path} has no checkpoints of {unit}s {missing}; the landscape is drawn without them.")
     if not usable:
         raise RunDirectoryError(
             f"{run.path} has fewer than three checkpoints in every interval; it has those of {unit}s "
             f"{sorted(run.metadata.files)}. Train longer, or pass collect_landscape={{'intervals': [[...]]}} with "
             "numbers that exist."
         )
-    jobs = []
+    jobs, stem, directions = [], chosen["name"] or "landscape", chosen["directions"]
     result = settings.create_landscape.result
     # The result in principal directions is the landscape of the last interval.
     drawn = usable if settings.create_landscape.train else usable[-1:] if result and directions == "pca" else []
@@ -334,8 +333,8 @@ def _find_jobs(
             jobs.append(_Job("pca", interval, place, single=len(usable) == 1))
     if result and directions != "pca":
         last = usable[-1][-1]
-        kind = "random" if directions == "random" else vectors.label
-        jobs.append(_Job(directions, (last,), folder / f"{stem}_{last}_{kind}.h5"))
+        label = "random" if directions == "random" else EigenvectorSettings.of_run(chosen).label
+        jobs.append(_Job(directions, (last,), folder / f"{stem}_{last}_{label}.h5"))
     return jobs
 
 
@@ -354,46 +353,30 @@ def _check_all_is_drawn(jobs: Sequence[_Job], others: FurtherRuns, directions: s
         )
 
 
-def _plane_of_job(
-    job: _Job,
-    stored: Stored[LandscapeData],
-    readers: Mapping[int, StateReader],
-    workers: Workers,
-    options: RunOptions,
-    whole: Run,
-    final: int | None,
-    others: FurtherRuns,
-    vectors: EigenvectorSettings,
+def _plane_of_interval(
+    job: _Job, networks: Sequence[Network], others: FurtherRuns, space: WeightSpace, chosen: RunOptions
 ) -> Plane:
-    """Returns the plane of a landscape, kept beside it where it goes along eigenvectors."""
-    if options["save_directions"]:
-        check_directions(job.path)
-    name = others.joined if job.kind == "pca" else ""
-    networks = checkpoints_of_run([readers[number] for number in job.numbers], job.numbers, name, final)
-    if job.kind == "pca":
-        further = others.networks(job.numbers, single=job.single)
-        spanning = [network for network in further if network.run is not None and options["plane_of"] == "all"]
-        plane = plane_of_runs([*networks, *spanning], workers.space, centering=options["centering"])
-        added = [network for network in further if network not in spanning]
-        return plane.with_networks(added) if added else plane
-    origin = networks[-1]
-    if job.kind != "random":
-        kept, rehearsal = None if whole.overwrite else job.path, whole.rehearsal
-        plane = plane_along_eigenvectors(
-            workers.pool,
+    further = others.networks(job.numbers, single=job.single)
+    spanning = [network for network in further if network.run is not None and chosen["plane_of"] == "all"]
+    plane = plane_of_runs([*networks, *spanning], space, centering=chosen["centering"])
+    added = [network for network in further if network not in spanning]
+    return plane.with_networks(added) if added else plane
+
+
+def _plane_around(
+    origin: Network, job: _Job, stored: Stored[LandscapeData], workers: Workers, chosen: RunOptions, whole: Run
+) -> Plane:
+    """Returns the plane of a result, kept beside its landscape where it goes along eigenvectors."""
+    if job.kind == "random":
+        return random_plane_of(
             origin.weights,
-            vectors,
+            workers.space,
+            seed=chosen["seed"],
+            normalization=chosen["normalization"],
+            perturb_one_dimensional=chosen["perturb_one_dimensional"],
             role=origin.role,
-            kept=kept,
-            progress=whole.progress,
-            rehearsal=rehearsal,
         )
-        return plane if rehearsal else keep_plane(stored, plane, whole)
-    return random_plane_of(
-        origin.weights,
-        workers.space,
-        seed=options["seed"],
-        normalization=options["normalization"],
-        perturb_one_dimensional=options["perturb_one_dimensional"],
-        role=origin.role,
-    )
+    vectors, kept = EigenvectorSettings.of_run(chosen), None if whole.overwrite else job.path
+    how = {"progress": whole.progress, "rehearsal": whole.rehearsal}
+    plane = plane_along_eigenvectors(workers.pool, origin.weights, vectors, role=origin.role, kept=kept, **how)
+    return plane if whole.rehearsal else keep_plane(stored, plane, whole)

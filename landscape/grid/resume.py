@@ -87,8 +87,8 @@ def check_continues(stored: Stored[LandscapeData], fresh: LandscapeData, source:
         f"landscape file {path} is on another grid, {grid_text(record.x, record.y)}, and "
         f"{shared.measured - shared.kept:,} of its {shared.measured:,} measured points are not on the grid of this "
         f"call, {grid_text(fresh.x, fresh.y)}; it was left as it is. {more}To keep them all, make the file's grid "
-        "finer or wider (landscape refine, landscape widen; in Python refine, widen). Otherwise pass overwrite=True to "
-        "measure it anew, or another output= to keep both."
+        "finer or wider (`landscape evaluate FILE --factor 2` or `--limits`; in Python refine, widen). Otherwise pass "
+        "overwrite=True to measure it anew, or another output= to keep both."
     )
 
 

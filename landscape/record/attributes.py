@@ -73,27 +73,24 @@ def _check_sampling(name: str, value: object) -> None:
         raise wrong_value(name, f"a report with {missing}, because points are interpolated", dict(report))
 
 
-def _check_notes(name: str, value: object) -> None:
-    for index, note in enumerate(_checked_list(name, value)):
-        _check_text(f"{name}[{index}]", note)
+def _check_data_set(name: str, value: object) -> None:
+    found = _check_entries(name, value, _DATA_SET_CHECKS)
+    missing = [key for key in _DATA_SET_CHECKS if key not in found]
+    if missing:
+        raise wrong_value(name, f"a data set with {missing}", dict(found))
 
 
-def _check_data_sets(name: str, value: object) -> None:
+def _check_interval(name: str, value: object) -> None:
+    numbers = _checked_list(name, value)
+    if not numbers:
+        raise wrong_value(name, "a list of numbers that is not empty", value)
+    for number in numbers:
+        check_int(f"a number of {name}", number)
+
+
+def _check_each(name: str, value: object, check: _Check) -> None:
     for index, item in enumerate(_checked_list(name, value)):
-        label = f"{name}[{index}]"
-        found = _check_entries(label, item, _DATA_SET_CHECKS)
-        missing = [key for key in _DATA_SET_CHECKS if key not in found]
-        if missing:
-            raise wrong_value(label, f"a data set with {missing}", dict(found))
-
-
-def _check_intervals(name: str, value: object) -> None:
-    for index, interval in enumerate(_checked_list(name, value)):
-        numbers = _checked_list(f"{name}[{index}]", interval)
-        if not numbers:
-            raise wrong_value(f"{name}[{index}]", "a list of numbers that is not empty", interval)
-        for number in numbers:
-            check_int(f"a number of {name}[{index}]", number)
+        check(f"{name}[{index}]", item)
 
 
 def _check_entries(name: str, value: object, checks: Mapping[str, _Check]) -> Mapping[str, Any]:
@@ -111,11 +108,6 @@ def _checked_list(name: str, value: object) -> Sequence[object]:
     return value
 
 
-def _check_number_or_none(name: str, value: object) -> None:
-    if value is not None:
-        check_float(name, value)
-
-
 _check_text: _Check = partial(check_instance, types=str, expected="a str")
 _DATA_SET_CHECKS: dict[str, _Check] = {
     "name": _check_text,
@@ -126,7 +118,7 @@ _SAMPLING_CHECKS: dict[str, _Check] = {"mode": _check_text, "finished": check_bo
 _CHECK_OF_TYPE: dict[str, _Check] = {
     "int": partial(check_int, minimum=0),
     "bool": check_bool,
-    "float": _check_number_or_none,
+    "float": lambda name, value: value is None or check_float(name, value),
 }
 _REPORT_CHECKS = {item.name: _CHECK_OF_TYPE[str(item.type)] for item in fields(SamplingReport)} | {
     "tolerance": check_float
@@ -135,10 +127,10 @@ _CHECKS: dict[str, _Check] = {
     "sampling": _check_sampling,
     # Another version's plan may have other entries too: the file can be read, but not continued.
     "measurement_plan": partial(_check_entries, checks=PLAN_CHECKS),
-    "notes": _check_notes,
-    "datasets": _check_data_sets,
+    "notes": partial(_check_each, check=_check_text),
+    "datasets": partial(_check_each, check=_check_data_set),
     "groups": _check_text,
-    "intervals": _check_intervals,
+    "intervals": partial(_check_each, check=_check_interval),
     "perturb_one_dimensional": check_bool,
     "directions_seed": partial(check_int, minimum=0),
 }

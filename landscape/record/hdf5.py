@@ -59,14 +59,13 @@ def write_attributes(file: Any, kind: FileKind, attributes: Mapping[str, Any], *
     as_json = []
     for name in sorted(set(attributes) - OWN_ATTRIBUTES):
         value = attributes[name]
-        if name in _NATIVE_ATTRIBUTES and _is_native(value):
-            if isinstance(value, str):
-                put_text(file, name, value)
-            else:
-                file.attrs[name] = value
-        else:
-            put_text(file, name, _json(f"attribute {name!r}", value))
+        if name not in _NATIVE_ATTRIBUTES or not _is_native(value):
+            value = _json(f"attribute {name!r}", value)
             as_json.append(name)
+        if isinstance(value, str):
+            put_text(file, name, value)
+        else:
+            file.attrs[name] = value
     put_text(file, "json_attributes", json.dumps(as_json))
 
 
@@ -96,7 +95,6 @@ def file_in(buffer: io.BytesIO) -> Any:
 
 
 def put_group(file: Any, name: str) -> Any:
-    """Adds a group."""
     import h5py
 
     creation = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
@@ -110,7 +108,6 @@ def put(group: Any, name: str, values: Any) -> Any:
 
 
 def put_text(file: Any, name: str, text: str) -> None:
-    """Adds an attribute of text."""
     import h5py
 
     # Text of a fixed length: HDF5 keeps the other kind in a heap without checksums, and one damaged byte
@@ -177,8 +174,8 @@ def reason(error: object) -> str:
     # HDF5 adds the time, the descriptor and the address of a buffer, of which no user makes anything.
     text = str(error)
     # Their time ends with a line break.
-    said = re.search(r"errno = \d+, error message = '([^']*)'", text)
-    return said[1] if said else (text.splitlines() or [type(error).__name__])[0]
+    found = re.search(r"errno = \d+, error message = '([^']*)'", text)
+    return found[1] if found else (text.splitlines() or [type(error).__name__])[0]
 
 
 class BoundedReader:

@@ -17,10 +17,11 @@ from collectors.validation import check_choice, check_float, check_instance, che
 from workers.measurement_options import memory_limit
 from workers.measurement_plan import MeasurementPlan
 
-from .run import duration_seconds
 from .whole_file import read_file_attributes
 
 Door = TypeVar("Door", bound=Callable[..., Any])
+Check = Callable[[str, Any], Any]
+"""Of what an error calls a value, and the value, which it returns."""
 _OF_POINTS = ("groups", "extremes", "keep_samples", "buffers", "recalibration_batch_size", "precision")
 _OF_FILE = ("num_samples", "samples", "seed", "seed_each_point", "overwrite")
 _PRODUCTS = "products are made with the loss alone, in float32, and not compiled"
@@ -43,8 +44,7 @@ class Option:
 
     Attributes:
         default: where it is left out.
-        check: the words that it may be, or a function of what an error calls it and the value, which returns the value;
-            None where whatever it reaches checks it.
+        check: the words that it may be, or a function; None where whatever it reaches checks it.
         text: explains it; the first sentence is the command line's help.
         help: the command line's, where that is not the first sentence.
         flags: what is typed, where that is not the name.
@@ -55,7 +55,7 @@ class Option:
     """
 
     default: Any
-    check: Callable[[str, Any], Any] | tuple[str, ...] | None = None
+    check: Check | tuple[str, ...] | None = None
     text: str = ""
     help: str = ""
     flags: Sequence[str] = ()
@@ -77,10 +77,7 @@ class Option:
 
     def or_none(self, typed: Any, help: str = "", **changes: Any) -> Option:
         """Returns the option where it may be left out, which is None."""
-
-        def check(label: str, value: Any) -> Any:
-            return None if value is None else self.checked(label, value)
-
+        check = optional(self.checked)
         return replace(self, default=None, check=check, help=help, typed=typed, words=self.choices, **changes)
 
 
@@ -111,9 +108,32 @@ def check_useful(method: str, given: Mapping[str, Any], table: Mapping[str, Opti
             raise ValueError(f"{name} must be left out for Measure.{method}: {reason}.")
 
 
-def at_least(minimum: int) -> Callable[[str, Any], int]:
+def optional(check: Check) -> Check:
+    """Returns the check of what may be None."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def at_least(minimum: int) -> Check:
     """Returns the check of a whole number."""
     return functools.partial(check_int, minimum=minimum)
+
+
+def limited(check: Check, fits: Callable[[Any], bool], expected: str) -> Check:
+    """Returns the check of a number that is within limits beyond those of ``check``."""
+
+    def checked(name: str, value: Any) -> Any:
+        if not fits(number := check(name, value)):
+            raise wrong_value(name, expected, value)
+        return number
+
+    return checked
+
+
+check_address = optional(
+    functools.partial(check_instance, types=str, expected="the address of a Ray cluster (str) or None")
+)
+check_above_zero = limited(check_float, lambda number: number > 0, "a number above 0")
+check_between_0_and_1 = limited(check_float, lambda number: 0 < number < 1, "a number between 0 and 1")
 
 
 def check_share(name: str, value: Any) -> float:
@@ -126,26 +146,14 @@ def check_share(name: str, value: Any) -> float:
     return float(value)
 
 
-def check_budget(name: str, value: Any) -> float | None:
-    """Returns seconds, or None."""
-    return None if value is None else duration_seconds(name, value)
-
-
-def check_address(name: str, value: Any) -> str | None:
-    """Returns the address of a Ray cluster, or None."""
-    return None if value is None else check_instance(name, value, str, "the address of a Ray cluster (str) or None")
-
-
 def check_sample_memory(name: str, value: Any) -> int | str:
     """Returns how much memory samples may take, which workers make bytes of."""
     memory_limit(value, name)
     return value  # type: ignore[no-any-return]
 
 
-def check_stem(name: str, value: Any) -> str | None:
-    """Returns the beginning of a file name, or None."""
-    if value is None:
-        return None
+def check_stem(name: str, value: Any) -> str:
+    """Returns the beginning of a file name."""
     check_instance(name, value, str, "the beginning of a file name (str) or None")
     refused = ", and none that Windows refuses" if system.refuses_name(value) else ""
     if not value.strip() or "/" in value or "\0" in value or value.startswith(".") or refused:
@@ -170,36 +178,3 @@ def check_plan(name: str, value: Any) -> MeasurementPlan | None:
             f"{name} must be a landscape file whose measurement plan can be used here, but that of {path} cannot "
             f"({error}). Give another file, or leave {name} out."
         ) from error
-
-
-def check_above_zero(name: str, value: Any) -> float:
-    """Returns a number above 0."""
-    if (number := check_float(name, value)) <= 0:
-        raise wrong_value(name, "a number above 0", value)
-    return number
-
-
-def check_between_0_and_1(name: str, value: Any) -> float:
-    """Returns a confidence, or a tolerance as a share."""
-    if not 0 < (number := check_float(name, value)) < 1:
-        raise wrong_value(name, "a number between 0 and 1", value)
-    return number
-
-
-def check_odd(name: str, value: Any) -> int:
-    """Returns how many points a line has, of which one is in the middle."""
-    if (number := check_int(name, value, minimum=3)) % 2 == 0:
-        raise wrong_value(name, "an odd number, so that the network itself is in the middle", value)
-    return number
-
-
-def check_directions(name: str, value: Any) -> int:
-    """Returns through how many directions networks are compared."""
-    if (number := check_int(name, value, minimum=1)) in (2, 3):
-        raise wrong_value(
-            name,
-            "1, of which the interval leaves directions out, or at least 4, because intervals from 2 or 3 hold the "
-            "truth less often than they say",
-            value,
-        )
-    return number

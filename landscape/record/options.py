@@ -24,19 +24,19 @@ from .option import (
     check_above_zero,
     check_address,
     check_between_0_and_1,
-    check_budget,
-    check_directions,
-    check_odd,
     check_plan,
     check_sample_memory,
     check_share,
     check_stem,
+    limited,
+    optional,
     show_options,
 )
+from .run import duration_seconds
 
 
-class WorkerOptions(TypedDict, total=False):
-    """Where something is measured, and for how long."""
+class LossOptions(TypedDict, total=False):
+    """Where a loss is measured and for how long, over which samples, in place of which file."""
 
     devices_per_worker: int
     workers_per_device: int
@@ -45,11 +45,6 @@ class WorkerOptions(TypedDict, total=False):
     progress: bool
     plan: MeasurementPlan | str | os.PathLike[str] | None
     sample_memory: int | str
-
-
-class LossOptions(WorkerOptions, total=False):
-    """Over which samples a loss is a mean, with which random numbers, in place of which file."""
-
     seed: int
     samples: str
     seed_each_point: bool
@@ -189,11 +184,10 @@ OPTIONS: Mapping[str, Option] = {
         'convolutions of float32 multiply; "bfloat16" runs the network under autocast, with weights in float32, and '
         "computes loss and metrics in float32 from its outputs. Such a surface is rounded, is another experiment than "
         "one in float32, and says so.", panel="Samples"),
-    "groups": Option(None, check_groups,
-        'groups of samples whose losses are measured each, beside the loss of all: "target" '
-        "(the classes), or a function of (inputs, targets) of a batch that returns a whole number for each sample. The "
-        "losses are called ``loss[3]``, and ``loss[3]@test`` of another data set.",
-        words=("target",), help="Measure the loss of each class too: target.", typed=str | None, panel="Samples"),
+    "groups": Option(None, check_groups, "groups of samples whose losses are measured each, beside the loss of all: "
+        '"target" (the classes), or a function of (inputs, targets) of a batch that returns a whole number for each '
+        "sample. The losses are called ``loss[3]``, and ``loss[3]@test`` of another data set.", words=("target",),
+        help="Measure the loss of each class too: target.", typed=str | None, panel="Samples"),
     "seed_each_point": Option(False, check_bool, "whether a loss that draws random numbers (a VAE, diffusion, dropout "
         "that stays on) draws the same ones at every point (PyTorch). PyTorch's, NumPy's and Python's generators are "
         "seeded for each batch, by ``seed`` and the batch's place, and put back afterwards; so the data set's own "
@@ -212,17 +206,15 @@ OPTIONS: Mapping[str, Option] = {
         "of the range of all losses.", panel="Grid"),
     "relative_tolerance": Option(False, check_bool, "whether the tolerance is a share of the loss at each point "
         "instead, for logarithmic pictures.", panel="Grid"),
-    "budget": Option(None, check_budget, 'how long the call may take: seconds, or text such as "30min". What is not '
-        "measured by then is interpolated where enough is measured around it and pending elsewhere; the same call with "
-        "the same ``output`` continues.", typed=str | None, panel="Workers"),
-    "limits": Option(None, check_limits,
-        "where the grid begins and ends: the lowest and the highest coordinate of both axes, "
-        "or x0, x1, y0, y1. The plane's own axes are left out then.",
-        help="Where the grid ends: lowest,highest of both axes, or x0,x1,y0,y1.", typed=str | None, panel="Grid"),
-    "margin": Option(None, check_margin,
-        "how far the grid reaches beyond the path on each side, as a share of the path's "
-        "range (0.2 by default). On planes without a path, as random ones are, it is a share of [-1, 1], and none by "
-        "default.", typed=float | None, panel="Grid"),
+    "budget": Option(None, optional(duration_seconds), 'how long the call may take: seconds, or text such as "30min". '
+        "What is not measured by then is interpolated where enough is measured around it and pending elsewhere; the "
+        "same call with the same ``output`` continues.", typed=str | None, panel="Workers"),
+    "limits": Option(None, check_limits, "where the grid begins and ends: the lowest and the highest coordinate of "
+        "both axes, or x0, x1, y0, y1. The plane's own axes are left out then.", help="Where the grid ends: "
+        "lowest,highest of both axes, or x0,x1,y0,y1.", typed=str | None, panel="Grid"),
+    "margin": Option(None, check_margin, "how far the grid reaches beyond the path on each side, as a share of the "
+        "path's range (0.2 by default). On planes without a path, as random ones are, it is a share of [-1, 1], and "
+        "none by default.", typed=float | None, panel="Grid"),
     "overwrite": Option(False, check_bool, "whether a landscape file of another identity is replaced.", panel="Output"),
     "save_directions": Option(False, check_bool, "whether the plane (origin, directions, who is on it) is kept beside "
         "the landscape file, in ``<stem>_directions.safetensors``, which ``Plane.load`` reads.",
@@ -234,13 +226,12 @@ OPTIONS: Mapping[str, Option] = {
         "layout, compiling). A ``MeasurementPlan`` does too. With None, a file that is continued keeps its plan, and "
         "for a new one a plan is chosen by timing; then the last digits of a loss may differ from run to run.",
         metavar="FILE", typed=str | None, panel="Workers"),
-    "sample_memory": Option("auto", check_sample_memory,
-        'how much memory of a machine the samples may take: "auto" (half of what is '
-        'free), bytes, or text such as "8GB" or "25%" (of what is free). What takes more is read anew in each pass '
-        "over the data set, in which many points are measured (PyTorch only).", typed=str, panel="Workers"),
-    "compile": Option("auto", check_compile,
-        'whether a PyTorch network is compiled: True, False or "auto" (where a package '
-        "of it is there, or measuring takes long). Where compiled code gives other values, the network runs "
+    "sample_memory": Option("auto", check_sample_memory, 'how much memory of a machine the samples may take: "auto" '
+        '(half of what is free), bytes, or text such as "8GB" or "25%" (of what is free). What takes more is read anew '
+        "in each pass over the data set, in which many points are measured (PyTorch only).", typed=str,
+        panel="Workers"),
+    "compile": Option("auto", check_compile, 'whether a PyTorch network is compiled: True, False or "auto" (where a '
+        "package of it is there, or measuring takes long). Where compiled code gives other values, the network runs "
         "eagerly, and a note says so.", help="torch.compile; when absent, where it pays off.", typed=bool | None,
         panel="Workers"),
     "normalization": Option("filter", NORMALIZATIONS, "scale of the random directions: "
@@ -259,18 +250,16 @@ OPTIONS: Mapping[str, Option] = {
         '"fifth", "bottom". At a saddle "top" and "bottom" show what random directions hide.',
         help=f"One or two eigenvectors, such as top,bottom; of {', '.join(WHICH)}.",
         metavar="NAMES", typed=str, panel="Directions"),
-    "rise": Option(1.0, check_rise,
-        "how much the loss rises along an eigenvector to the end of its axis, as far as it is a "
-        "parabola, in units of the loss.",
-        help="How much the loss rises along an eigenvector to the end of its axis, as a parabola.", panel="Directions"),
-    "name": Option(None, check_stem, 'beginning of the file names, instead of "landscape".', typed=str | None,
+    "rise": Option(1.0, check_rise, "how much the loss rises along an eigenvector to the end of its axis, as far as it "
+        "is a parabola, in units of the loss.", help="How much the loss rises along an eigenvector to the end of its "
+        "axis, as a parabola.", panel="Directions"),
+    "name": Option(None, optional(check_stem), 'beginning of the file names, instead of "landscape".', typed=str | None,
         panel="Output"),
     "also": Option(None, check_also, "other runs and networks to draw on the planes of the intervals: a list of run "
         "directories, or a dict from names to them. A file of weights (.safetensors, .pt, ...) is a network, drawn as "
         "a mark. Runs without a name are called like their directories; with the path of the run itself, its name. Of "
         "another run all checkpoints are taken, or, if this one has several intervals, those between an interval's "
-        "ends.",
-        help="Another run to draw on the intervals' planes, or a file of weights; may be given several times.",
+        "ends.", help="Another run to draw on the intervals' planes, or a file of weights; may be given several times.",
         metavar="[NAME=]RUN", typed=list[str] | None, panel="Directions"),
     "plane_of": Option("all", ("all", "first"), 'runs whose checkpoints span these planes: "all" (this run\'s and '
         'those of also together) or "first" (this run\'s alone). "all" keeps most of every path; a path that is only '
@@ -319,8 +308,11 @@ _OF_CURVATURE: Mapping[str, Option] = {
     "name": replace(OPTIONS["name"], text='beginning of the file names, instead of "curvature".'),
 }  # fmt: skip
 _OF_COMPARISON: Mapping[str, Option] = {
-    "directions": Option(12, check_directions, "random directions through each network."),
-    "points": Option(9, check_odd, "points along each of them, odd; the network itself is in the middle."),
+    "directions": Option(12, limited(at_least(1), lambda count: count not in (2, 3), "1, of which the interval leaves "
+        "directions out, or at least 4, because intervals from 2 or 3 hold the truth less often than they say"),
+        "random directions through each network."),
+    "points": Option(9, limited(at_least(3), lambda count: count % 2 == 1, "an odd number, so that the network itself "
+        "is in the middle"), "points along each of them, odd; the network itself is in the middle."),
     "radius": Option(0.5, check_above_zero, "how far a line goes each way, in lengths of its direction."),
     "normalization": replace(OPTIONS["normalization"], text='scale of the directions: "filter", "layer", "weight" or '
         '"none".'),

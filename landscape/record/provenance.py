@@ -74,14 +74,9 @@ def _now() -> str:
 
 def _versions(framework: str) -> dict[str, str]:
     module = sys.modules.get(framework)
-    versions = {"python": sys.version.split()[0], "numpy": np.__version__, "summary-landscape": _own_version()}
-    if module is not None:
-        versions[framework] = str(module.__version__)
-    return versions
-
-
-def _own_version() -> str:
     try:
-        return version("summary-landscape")
+        ours = version("summary-landscape")
     except ModuleNotFoundError:
-        return "unknown"
+        ours = "unknown"
+    versions = {"python": sys.version.split()[0], "numpy": np.__version__, "summary-landscape": ours}
+    return versions if module is None else {**versions, framework: str(module.__version__)}

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 from numpy.typing import NDArray
 
@@ -18,9 +18,6 @@ from .record import Record, read_record, record_bytes
 from .run import MeasurementReport
 from .whole_file import path_of
 from .writer import save_whole
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class ReadOnly(ABC):

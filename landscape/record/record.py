@@ -13,23 +13,11 @@ import numpy as np
 
 from collectors.files.remote_path import RemotePath
 
+from . import hdf5
 from .attributes import check_attributes
 from .checks import PointStatus, check_array, check_status
 from .driver import FileFormat, Stored
-from .hdf5 import (
-    BoundedReader,
-    FileKind,
-    as_text,
-    as_texts,
-    file_in,
-    put,
-    put_group,
-    read_attributes,
-    read_errors,
-    write_attributes,
-    write_digest,
-    write_errors,
-)
+from .hdf5 import FileKind
 from .whole_file import path_of, read_whole
 
 if TYPE_CHECKING:
@@ -258,8 +246,8 @@ def record_bytes(record: Record) -> bytes:
     """Returns a record as the bytes of its file; equal records give equal bytes."""
     record.validate()
     schema, buffer = record.schema, io.BytesIO()
-    with file_in(buffer) as file:
-        write_attributes(file, schema.kind, record.attributes, complete=record.complete)
+    with hdf5.file_in(buffer) as file:
+        hdf5.write_attributes(file, schema.kind, record.attributes, complete=record.complete)
         groups = {"": file}
         for name, column in schema.columns.items():
             values = getattr(record, name)
@@ -268,15 +256,17 @@ def record_bytes(record: Record) -> bytes:
                 continue
             folder, _, leaf = column.place.rpartition("/")
             if folder not in groups:
-                groups[folder] = put_group(file, folder)
-            dataset = put(groups[folder], leaf, as_texts(list(map(as_text, values))) if column.dtype is str else values)
+                groups[folder] = hdf5.put_group(file, folder)
+            if column.dtype is str:
+                values = hdf5.as_texts(list(map(hdf5.as_text, values)))
+            dataset = hdf5.put(groups[folder], leaf, values)
             if name in schema.coordinates:
                 dataset.make_scale(name)
             for index, axis in enumerate(column.axes):
                 if axis in schema.coordinates and axis != name:
                     dataset.dims[index].attach_scale(file[axis])
-        write_errors(file, record.errors)
-        write_digest(file)
+        hdf5.write_errors(file, record.errors)
+        hdf5.write_digest(file)
     return buffer.getvalue()
 
 
@@ -291,7 +281,7 @@ def read_record(kind: type[R], path: str | os.PathLike[str] | RemotePath) -> R:
 def _read(kind: type[R], file: Any, size: int) -> R:
     columns = kind.schema.columns
     texts = {column.place.rpartition("/")[2] for column in columns.values() if column.dtype is str}
-    reader = BoundedReader(size, axes=3)
+    reader = hdf5.BoundedReader(size, axes=3)
     stored, groups = reader.members(file, tuple(texts))
     for folder in {column.place.rpartition("/")[0] for column in columns.values()} & set(groups):
         members, _ = reader.members(groups[folder], tuple(texts))
@@ -313,6 +303,6 @@ def _read(kind: type[R], file: Any, size: int) -> R:
             arrays[name] = tuple(text.decode("utf-8") for text in stored[column.place])
         else:
             arrays[name] = stored[column.place]
-    record = kind(arrays, read_errors(reader, groups["errors"]), read_attributes(file))
+    record = kind(arrays, hdf5.read_errors(reader, groups["errors"]), hdf5.read_attributes(file))
     record.validate()
     return record

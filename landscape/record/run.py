@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from collectors.validation import check_bool, wrong_type, wrong_value
+from collectors.validation import wrong_type, wrong_value
 
 T = TypeVar("T")
 
@@ -83,16 +83,10 @@ class Run:
     @classmethod
     def checked(cls, options: Mapping[str, Any]) -> Run:
         """Returns a run of checked options, whose clock begins to run."""
-        budget = options["budget"]
-        of_job = None if budget is not None else job_seconds(os.environ, time.time())
-        return cls(
-            of_job if budget is None else duration_seconds("budget", budget),
-            time.perf_counter(),
-            check_bool("overwrite", options.get("overwrite", False)),
-            check_bool("progress", options["progress"]),
-            options.get("dry_run", False),
-            of_job is not None,
-        )
+        overwrite, rehearsal = options.get("overwrite", False), options.get("dry_run", False)
+        of_job = job_seconds(os.environ, time.time()) if options["budget"] is None else None
+        budget = of_job if options["budget"] is None else options["budget"]
+        return cls(budget, time.perf_counter(), overwrite, options["progress"], rehearsal, of_job is not None)
 
     def say(self, text: str, *, timed: bool = True) -> None:
         """Prints a line of a dry run at once: what it begins to do and after how long, or what it found."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -20,20 +21,10 @@ from collectors.validation import wrong_type
 
 from .. import errors
 from ..replacing import first_bytes, not_replaced
+from . import hdf5
 from .attributes import check_attributes
 from .checks import PointStatus, check_status
-from .hdf5 import (
-    CONTENTS,
-    KINDS,
-    LANDSCAPE,
-    BoundedReader,
-    FileKind,
-    check_digest,
-    member_names,
-    read_attribute,
-    read_attributes,
-    reason,
-)
+from .hdf5 import KINDS, LANDSCAPE, FileKind
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -42,6 +33,7 @@ T = TypeVar("T")
 # Large arrays are parts of their own, so that they need not be copied.
 Image: TypeAlias = "bytes | Sequence[Buffer]"
 
+_KINDS = {kind.format: kind for kind in KINDS}
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # Far more than the largest grid with many metrics.
 _LARGEST_DOWNLOAD = 2**30
@@ -71,69 +63,59 @@ def parts_of(image: Image) -> Sequence[Buffer]:
 
 def read_whole(path: str | os.PathLike[str] | RemotePath, kind: FileKind, read: Callable[[Any, int], T]) -> T:
     """Returns what ``read``, which may raise anything for wrong contents, makes of the HDF5 file and its size."""
+    import h5py
+
     path = path_of(path)
-    if isinstance(path, RemotePath):
-        return _read(path, image := _download(path, kind), len(image), kind, read)
-    _check_openable(path, kind)
-    return _read(path, path, path.stat().st_size, kind, read)
+    source = _source(path, kind)
+    size = len(source) if isinstance(source, bytes) else source.stat().st_size
+    with _reading(path, kind):
+        opened = _opened(source) if isinstance(source, bytes) else h5py.File(source, "r", locking="best-effort")
+        with opened as file:
+            version = _check_format(file, path, kind)
+            found = read(file, size)
+            # A version that became another one by a flipped bit has its digest still.
+            if version > kind.oldest or hdf5.CONTENTS in file.attrs:
+                hdf5.check_digest(file)
+            return found
 
 
 def check_replaceable(path: AnyPath, kind: FileKind) -> None:
     """Checks that a file may take the place of what is there; a damaged or empty file of ours may be replaced."""
     begins = first_bytes(path, len(_SIGNATURE))
-    if not _SIGNATURE.startswith(begins):
-        raise not_replaced(path, kind.word)
-    if begins != _SIGNATURE:
-        return
-    try:
-        found = _format_of(path)
-    except Exception:  # the library reports damage by nearly every kind of exception
-        return
-    if found != kind.format:
+    is_of_kind = begins != _SIGNATURE or _format_of(path, kind.format) == kind.format
+    if not _SIGNATURE.startswith(begins) or not is_of_kind:
         raise not_replaced(path, kind.word)
 
 
 def holds_ours(path: AnyPath) -> bool:
     """Returns whether a file is a whole HDF5 file of ours, of any kind."""
-    if first_bytes(path, len(_SIGNATURE)) != _SIGNATURE:
-        return False
-    try:
-        return _format_of(path) in [kind.format for kind in KINDS]
-    except Exception:  # the library reports damage by nearly every kind of exception
-        return False
-
-
-def _format_of(path: AnyPath) -> Any:
-    with path.open("rb") as source, _opened(source) as file:
-        return read_attribute(file, "format")
+    return first_bytes(path, len(_SIGNATURE)) == _SIGNATURE and _format_of(path) in _KINDS
 
 
 def kind_of(path: str | os.PathLike[str] | RemotePath) -> FileKind:
     """Returns of which of our kinds a file is; that of a landscape where it does not say, so that reading it does."""
-    formats = {kind.format: kind for kind in KINDS}
-    path = path_of(path)
-    if isinstance(path, RemotePath):
-        source: Path | bytes = _download(path, LANDSCAPE)
-    else:
-        _check_openable(path, LANDSCAPE)
-        source = path
+    return _KINDS.get(_format_of(_source(path_of(path), LANDSCAPE)), LANDSCAPE)
+
+
+def _format_of(source: AnyPath | bytes, damaged: str = "") -> Any:
+    """Returns the attribute ``format`` of an HDF5 file, and ``damaged`` where that cannot be read."""
     try:
         with _opened(source) as file:
-            return formats.get(read_attribute(file, "format"), LANDSCAPE)
+            return hdf5.read_attribute(file, "format")
     except Exception:  # the library reports damage by nearly every kind of exception
-        return LANDSCAPE
+        return damaged
 
 
 def read_file_attributes(path: str | os.PathLike[str] | RemotePath) -> dict[str, Any]:
     """Returns the attributes of a file of any of our kinds; the errors are those of ``read_whole``."""
     place = path_of(path)
+    return read_whole(place, kind_of(place), _attributes)
 
-    def read(file: Any, _size: int) -> dict[str, Any]:
-        attributes = read_attributes(file)
-        check_attributes(attributes)
-        return attributes
 
-    return read_whole(place, kind_of(place), read)
+def _attributes(file: Any, _size: int) -> dict[str, Any]:
+    attributes = hdf5.read_attributes(file)
+    check_attributes(attributes)
+    return attributes
 
 
 @dataclass(frozen=True)
@@ -158,32 +140,25 @@ class Header:
 
 def read_header(path: AnyPath) -> Header | None:
     """Returns what a file says of itself; None where it is an HDF5 file of another program."""
-    kinds = {kind.format: kind for kind in KINDS}
     image = b""
     if isinstance(path, RemotePath):
         image = _download(path, LANDSCAPE, _READ_AT_ONCE)
     else:
         _check_openable(path, LANDSCAPE)
-    try:
+    with _reading(path, LANDSCAPE):
         size = path.size() if isinstance(path, RemotePath) else path.stat().st_size
-        is_whole = 0 < len(image) == size
-        with io.BytesIO(image) if is_whole else path.open("rb") as source, _opened(source) as file:
-            kind = kinds.get(read_attribute(file, "format"))
+        with _opened(image if 0 < len(image) == size else path) as file:
+            kind = _KINDS.get(hdf5.read_attribute(file, "format"))
             if kind is None:
                 return None
             _check_format(file, path, kind)
-            names, reader = member_names(file), BoundedReader(size)
+            names, reader = hdf5.member_names(file), hdf5.BoundedReader(size)
             status = reader.array(file["status"], "status")
             numbers = reader.array(file["number"], "number").tolist() if "number" in names else []
             check_status("status", status, status.shape)
-            attributes = read_attributes(file)
-            check_attributes(attributes)
+            attributes = _attributes(file, size)
             counts = {item: int((status == item).sum()) for item in PointStatus}
-            return Header(kind, bool(read_attribute(file, "complete")), status.shape, counts, numbers, attributes)
-    except LandscapeError:
-        raise
-    except Exception as error:  # the library reports damage by nearly every kind of exception
-        raise _damaged(path, f"{type(error).__name__}: {reason(error)}", LANDSCAPE) from error
+            return Header(kind, bool(hdf5.read_attribute(file, "complete")), status.shape, counts, numbers, attributes)
 
 
 def path_of(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
@@ -195,28 +170,34 @@ def path_of(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
     return Path(path)
 
 
-def _opened(source: Path | bytes | io.BufferedReader | io.BytesIO) -> Any:
+@contextmanager
+def _opened(source: AnyPath | bytes) -> Iterator[Any]:
+    """Opens an HDF5 file, whoever has locked it."""
     import h5py
 
-    options = {"locking": "best-effort"} if isinstance(source, Path) else {}
-    return h5py.File(io.BytesIO(source) if isinstance(source, bytes) else source, "r", **options)
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream, h5py.File(stream) as file:
+        yield file
 
 
-def _read(path: AnyPath, source: Path | bytes, size: int, kind: FileKind, read: Callable[[Any, int], T]) -> T:
+@contextmanager
+def _reading(path: AnyPath, kind: FileKind) -> Iterator[None]:
+    """Makes an error of ours of whatever reading a file raises."""
     try:
-        with _opened(source) as file:
-            version = _check_format(file, path, kind)
-            found = read(file, size)
-            # A version that became another one by a flipped bit has its digest still.
-            if version > kind.oldest or CONTENTS in file.attrs:
-                check_digest(file)
-            return found
+        yield
     except LandscapeError:
         raise
     except BlockingIOError as error:
         raise _locked(path, kind) from error
     except Exception as error:  # the library reports damage by nearly every kind of exception
-        raise _damaged(path, f"{type(error).__name__}: {reason(error)}", kind) from error
+        raise _damaged(path, f"{type(error).__name__}: {hdf5.reason(error)}", kind) from error
+
+
+def _source(path: AnyPath, kind: FileKind) -> Path | bytes:
+    """Returns a file that can be opened, or what is behind a URL, once it begins as a file of ours does."""
+    if isinstance(path, RemotePath):
+        return _download(path, kind)
+    _check_openable(path, kind)
+    return path
 
 
 def _download(path: RemotePath, kind: FileKind, size: int | None = None) -> bytes:
@@ -298,19 +279,16 @@ def _no_signature(path: AnyPath, begins: bytes, kind: FileKind) -> LandscapeErro
 
 def _check_format(file: Any, path: AnyPath, kind: FileKind) -> int:
     """Returns the file's version."""
-    found = read_attribute(file, "format")
+    found = hdf5.read_attribute(file, "format")
     if found != kind.format:
-        own = next((other for other in KINDS if other.format == found), None)
-        if own is not None:
-            raise errors.LandscapeFormatError(
-                f"{path} is a {own.word} file, which {own.reader} reads. Give the path of a {kind.word} file, or, for "
-                "one that is to be written, another place."
-            )
+        ours = _KINDS.get(found)
+        what = f"an HDF5 file of another program (its attribute 'format' is not {kind.format!r})"
+        if ours is not None:
+            what = f"a {ours.word} file, which {ours.reader} reads"
         raise errors.LandscapeFormatError(
-            f"{path} is an HDF5 file of another program (its attribute 'format' is not {kind.format!r}). "
-            f"Give the path of a {kind.word} file, or, for one that is to be written, another place."
+            f"{path} is {what}. Give the path of a {kind.word} file, or, for one that is to be written, another place."
         )
-    version = int(read_attribute(file, "format_version"))
+    version = int(hdf5.read_attribute(file, "format_version"))
     if not kind.oldest <= version <= kind.version:
         remedy = "Install a newer summary-landscape."
         if version < kind.oldest:

@@ -1,33 +1,41 @@
 """``evaluate`` against closed forms and direct computations."""
 
-import hashlib
-
+import h5py
 import numpy as np
 import pytest
 import torch
 from examples import ALL, bowl, bowl_loss
+from torch.utils.data import DataLoader
 
 from collectors.networks.readers import describe_network, read_network
-from landscape import Landscape, MeasurementPlan, evaluate, line_between, pca_plane, random_plane
+from collectors.networks.torch_network import to_tensor
+from landscape import Landscape, LandscapeError, MeasurementPlan, evaluate, line_between, pca_plane, random_plane
 from landscape.errors import LandscapeFormatError, LandscapeNotFoundError
 from landscape.planes import custom_plane, plane_through
 from landscape.record.checks import PointStatus
+from workers.errors import NondeterministicLossError
 
 FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -2.0, 1.0]
 X, Y = np.linspace(-1, 1, 5), np.linspace(-0.5, 2, 3)
 PLAN = MeasurementPlan(batch_size=32)
+HOW = {"progress": False, "device_ids": [0]}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "landscape.h5"
 
 
 def bowl_plane():
     return custom_plane(bowl()[1], [{"weight": np.array(FIRST)}, {"weight": np.array(SECOND)}])
 
 
-def digest(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def measure(callback_fn=bowl, **more):
+    return evaluate(bowl_plane(), callback_fn, x=X, y=Y, **HOW, **more)
 
 
 def test_a_bowl_has_its_closed_form_values_at_the_right_indices():
-    result = evaluate(bowl_plane(), bowl, x=X, y=Y, progress=False, device_ids=[0])
+    result = measure()
     assert result.loss.shape == (3, 5)
     expected = [[bowl_loss(x, y, FIRST, SECOND) for x in X] for y in Y]
     np.testing.assert_allclose(result.loss, expected, rtol=1e-6)
@@ -36,11 +44,10 @@ def test_a_bowl_has_its_closed_form_values_at_the_right_indices():
 
 
 def test_a_line_has_no_y():
-    _, first, _, _ = bowl()
-    second = bowl()[1]
+    first, second = bowl()[1], bowl()[1]
     with torch.no_grad():
         second.weight += torch.tensor(FIRST, dtype=torch.float64)
-    result = evaluate(line_between(first, second), bowl, x=X, progress=False, device_ids=[0])
+    result = evaluate(line_between(first, second), bowl, x=X, **HOW)
     np.testing.assert_allclose(result.loss, [bowl_loss(x, 0, FIRST, SECOND) for x in X], rtol=1e-6)
     assert result.y is None
     assert result.checkpoints.metrics["loss"].tolist() == pytest.approx(
@@ -49,44 +56,29 @@ def test_a_line_has_no_y():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_kind_of_network_goes_the_whole_path_and_stays_as_found(name, tmp_path):
+def test_every_kind_of_network_goes_the_whole_path_and_stays_as_found(name, path):
     loss, network, dataset, metrics = ALL[name]()
     before = read_network(network)
     modes = [layer.training for layer in network.modules()]
     pointers = [tensor.data_ptr() for tensor in network.parameters()]
     plane = random_plane(network, seed=3)
-    path = tmp_path / "landscape.h5"
-    result = evaluate(
-        plane,
-        lambda: (loss, network, dataset, metrics),
-        x=np.linspace(-0.5, 0.5, 3),
-        y=np.linspace(-0.2, 0.4, 4),
-        output=path,
-        progress=False,
-        device_ids=[0],
-    )
+    axes = {"x": np.linspace(-0.5, 0.5, 3), "y": np.linspace(-0.2, 0.4, 4)}
+    result = evaluate(plane, lambda: (loss, network, dataset, metrics), output=path, **axes, **HOW)
     after = read_network(network)
     assert all(before[key].tobytes() == after[key].tobytes() for key in before)
     assert [layer.training for layer in network.modules()] == modes
     assert [tensor.data_ptr() for tensor in network.parameters()] == pointers
     for row, column in ((0, 0), (3, 1), (2, 2)):
         point = plane.point((result.x[column], result.y[row]))
-        assert result.loss[row, column] == pytest.approx(direct_loss(name, point), rel=direct_tolerance(name))
+        tolerance = 2e-2 if name == "bfloat16" else 1e-5
+        assert result.loss[row, column] == pytest.approx(direct_loss(name, point), rel=tolerance)
     stored = Landscape.load(path)
     assert stored.complete
     np.testing.assert_array_equal(stored.loss, result.loss)
 
 
-def direct_tolerance(name):
-    return 2e-2 if name == "bfloat16" else 1e-5
-
-
 def direct_loss(name, state):
     """Evaluates a fresh network at a state, all samples in one batch, without any of our machinery."""
-    from torch.utils.data import DataLoader
-
-    from collectors.networks.torch_network import to_tensor
-
     loss, network, dataset, _ = ALL[name]()
     tensors = {key: to_tensor(value) for key, value in state.items()}
     for info in describe_network(network).tensors:
@@ -101,7 +93,7 @@ def direct_loss(name, state):
 
 def test_the_origin_measures_the_networks_own_loss():
     loss, network, (inputs, targets), _ = ALL["dropout"]()
-    result = evaluate(random_plane(network), ALL["dropout"], x=X, y=Y, progress=False, device_ids=[0])
+    result = evaluate(random_plane(network), ALL["dropout"], x=X, y=Y, **HOW)
     network.eval()
     with torch.no_grad():
         assert result.origin.metrics["loss"] == pytest.approx(float(loss(network(inputs), targets)), rel=1e-6)
@@ -115,16 +107,11 @@ def test_three_networks_lie_at_their_corners():
         networks.append(torch.nn.Linear(5, 3))
     inputs = torch.randn(20, 5)
     targets = torch.randn(20, 3)
-    plane = plane_through(*networks)
-    axis = np.array([0.0, 1.0])
-    result = evaluate(
-        plane,
-        lambda: (torch.nn.MSELoss(), torch.nn.Linear(5, 3), (inputs, targets), {}),
-        x=axis,
-        y=axis,
-        progress=False,
-        device_ids=[0],
-    )
+
+    def callback_fn():
+        return torch.nn.MSELoss(), torch.nn.Linear(5, 3), (inputs, targets), {}
+
+    result = evaluate(plane_through(*networks), callback_fn, x=[0.0, 1.0], y=[0.0, 1.0], **HOW)
     with torch.no_grad():
         expected = [float(torch.nn.functional.mse_loss(network(inputs), targets)) for network in networks]
     np.testing.assert_allclose([result.loss[0, 0], result.loss[0, 1], result.loss[1, 0]], expected, rtol=1e-5)
@@ -137,7 +124,7 @@ def test_nan_and_inf_stay_what_they_are():
         return (lambda outputs, targets: torch.log(outputs[:, 0] - 0.5).mean()), network, dataset, metrics
 
     # At one of the corners the loss can be measured, so that nothing is left open.
-    result = evaluate(bowl_plane(), broken, x=X, y=Y, progress=False, device_ids=[0])
+    result = measure(broken)
     assert result.attributes["notes"] == []
     # log of a negative number, of zero, of a positive one
     assert np.isnan(result.loss[:, :2]).all()
@@ -151,66 +138,52 @@ def test_nan_everywhere_is_kept_and_said():
         loss, network, (inputs, targets), metrics = bowl()
         return loss, network, (inputs, targets * float("nan")), metrics
 
-    with (
-        pytest.warns(
-            UserWarning, match="loss is not finite at the plane's origin, its corners and between them, which leaves"
-        ),
-        pytest.warns(UserWarning, match="NaN or infinite at every point; it is stored as it is"),
-    ):
-        result = evaluate(bowl_plane(), broken, x=X, y=Y, progress=False, device_ids=[0])
+    at_first = "loss is not finite at the plane's origin, its corners and between them, which leaves"
+    at_last = "NaN or infinite at every point; it is stored as it is"
+    with pytest.warns(UserWarning, match=at_first), pytest.warns(UserWarning, match=at_last):
+        result = measure(broken)
     assert np.isnan(result.loss).all()
     assert result.complete
 
 
 class TestContinuing:
-    def test_the_origin_must_reproduce_the_files_value(self, tmp_path):
-        from workers.errors import NondeterministicLossError
-
-        path = tmp_path / "landscape.h5"
-        evaluate(bowl_plane(), bowl, x=X, y=Y, output=path, progress=False, device_ids=[0])
+    def test_the_origin_must_reproduce_the_files_value(self, path):
+        measure(output=path)
 
         def another_loss():
             loss, *rest = bowl()
             return (lambda outputs, targets: 2 * loss(outputs, targets)), *rest
 
         with pytest.raises(NondeterministicLossError, match="after the file's own value"):
-            evaluate(bowl_plane(), another_loss, x=X, y=Y, output=path, progress=False, device_ids=[0])
+            measure(another_loss, output=path)
 
-    def test_failed_points_are_tried_again(self, tmp_path):
-        path = tmp_path / "landscape.h5"
-
+    def test_failed_points_are_tried_again(self, path):
         def sometimes():
-            loss, network, dataset, metrics = bowl()
+            loss, *rest = bowl()
 
             def raises(outputs, targets):
                 if outputs[0, 0] > 1.2:
                     raise RuntimeError("this region is broken")
                 return loss(outputs, targets)
 
-            return raises, network, dataset, metrics
+            return raises, *rest
 
         with pytest.warns(UserWarning, match=r"3 of 15 points failed"):
-            result = evaluate(bowl_plane(), sometimes, x=X, y=Y, output=path, progress=False, device_ids=[0])
+            result = measure(sometimes, output=path)
         assert (result.status[:, 4] == PointStatus.FAILED).all()
         assert np.isnan(result.loss[:, 4]).all()
         assert "this region is broken" in result.errors["grid/0,4"]
-        again = evaluate(bowl_plane(), bowl, x=X, y=Y, output=path, progress=False, device_ids=[0])
+        again = measure(output=path)
         assert not again.errors
         assert np.isfinite(again.loss).all()
 
 
 class TestOutput:
-    def run(self, path, **more):
-        return evaluate(bowl_plane(), bowl, x=X, y=Y, output=path, progress=False, device_ids=[0], **more)
-
-    def test_a_file_of_another_program_stays(self, tmp_path):
-        import h5py
-
-        path = tmp_path / "landscape.h5"
+    def test_a_file_of_another_program_stays(self, path):
         with h5py.File(path, "w") as file:
             file["data"] = [1, 2, 3]
         with pytest.raises(LandscapeFormatError):
-            self.run(path)
+            measure(output=path)
         with h5py.File(path) as file:
             assert file["data"][:].tolist() == [1, 2, 3]
 
@@ -220,18 +193,18 @@ class TestOutput:
 
     def test_a_missing_folder(self, tmp_path):
         with pytest.raises(NotADirectoryError, match="output must lie in a directory that exists"):
-            self.run(tmp_path / "missing" / "landscape.h5")
+            measure(output=tmp_path / "missing" / "landscape.h5")
 
     def test_a_folder_instead_of_a_file(self, tmp_path):
         with pytest.raises(IsADirectoryError, match="output must be the path of a file"):
-            self.run(tmp_path)
+            measure(output=tmp_path)
 
     @pytest.mark.parametrize("name", ["loss.png", "loss.HTML"])
     def test_the_name_of_a_drawing(self, tmp_path, name):
         with pytest.raises(ValueError, match=r"output must be the file of what is measured, such as loss\.h5, but got"):
-            self.run(tmp_path / name)
+            measure(output=tmp_path / name)
         with pytest.raises(ValueError, match=r"path must be the file of what is measured, such as loss\.h5, but got"):
-            self.run(None).save(tmp_path / name)
+            measure().save(tmp_path / name)
         assert not list(tmp_path.iterdir())
 
 
@@ -264,10 +237,8 @@ def test_bad_plane_and_callback():
 
 
 def test_a_plane_of_another_network():
-    from landscape import LandscapeError
-
     with pytest.raises(LandscapeError, match="the plane was made for another network"):
-        evaluate(random_plane(torch.nn.Linear(300, 20)), bowl, progress=False, device_ids=[0])
+        evaluate(random_plane(torch.nn.Linear(300, 20)), bowl, **HOW)
 
 
 def three_bowls():
@@ -282,9 +253,8 @@ def seeded_bowl(value):
     return network
 
 
-def test_three_networks_keep_their_names_and_a_later_call_may_change_them(tmp_path):
-    path = tmp_path / "three.h5"
-    options = {"size": 3, "progress": False, "device_ids": [0], "output": path, "plan": PLAN}
+def test_three_networks_keep_their_names_and_a_later_call_may_change_them(path):
+    options = {"size": 3, "output": path, "plan": PLAN, **HOW}
     result = evaluate(plane_through(three_bowls()), bowl, **options)
     stored = Landscape.load(path)
     for landscape in (result, stored):
@@ -297,12 +267,12 @@ def test_three_networks_keep_their_names_and_a_later_call_may_change_them(tmp_pa
     np.testing.assert_array_equal(renamed.loss, result.loss)
 
 
-def test_two_runs_are_two_paths_and_an_untrained_network_is_an_origin(tmp_path):
+def test_two_runs_are_two_paths_and_an_untrained_network_is_an_origin(path):
     runs = {"SGD": [seeded_bowl(value) for value in (0.0, 0.5, 0.9)], "Adam": [seeded_bowl(0.0), seeded_bowl(-1.0)]}
-    result = evaluate(pca_plane(runs), bowl, size=3, progress=False, device_ids=[0], output=tmp_path / "two.h5")
-    found = Landscape.load(tmp_path / "two.h5").checkpoints
+    result = evaluate(pca_plane(runs), bowl, size=3, output=path, **HOW)
+    found = Landscape.load(path).checkpoints
     assert [rows.tolist() for rows in found.paths] == [[0, 1, 2], [3, 4]]
     assert (found.runs, result.origin.label("epoch")) == (("SGD", "Adam"), "checkpoint of SGD (epoch 2)")
-    untrained = evaluate(bowl_plane(), bowl, size=3, progress=False, device_ids=[0])
+    untrained = evaluate(bowl_plane(), bowl, size=3, **HOW)
     assert (untrained.origin.role, untrained.origin.label("epoch")) == ("origin", "origin")
     assert untrained.checkpoints is None

@@ -60,8 +60,27 @@ def measure(path, size=6, **more):
     return evaluate(bowl_plane(), bowl, size=size, output=path, plan=PLAN, **HOW, **more)
 
 
+@pytest.fixture
+def path(tmp_path):
+    """The file of a bowl on 6 x 6 points."""
+    return measure(tmp_path / "a.h5").path
+
+
+@pytest.fixture
+def untouched(path):
+    """The same, which must stay as it is."""
+    before = digest(path)
+    yield path
+    assert digest(path) == before
+
+
 def measured(landscape):
     return landscape.status == PointStatus.MEASURED
+
+
+def unit_plane(callback_fn):
+    axes = [{"place": np.array([1.0, 0.0])}, {"place": np.array([0.0, 1.0])}]
+    return custom_plane({"place": np.zeros(2)}, axes, network=callback_fn().description.space)
 
 
 def stopping(after):
@@ -86,14 +105,12 @@ def stopping(after):
 
 
 @pytest.mark.parametrize(("fine", "change"), [(11, {"size": 11}), ((11, 6), {"factor": (2, 1)})])
-def test_a_refined_file_is_the_one_that_is_measured_at_once(tmp_path, fine, change):
-    path = tmp_path / "a.h5"
-    coarse = measure(path)
+def test_a_refined_file_is_the_one_that_is_measured_at_once(path, tmp_path, fine, change):
     at_once = measure(tmp_path / "b.h5", fine)
     refined = refine(path, bowl, plane=bowl_plane(), **change, **HOW)
     assert digest(path) == digest(at_once.path)
     assert refined.path == path
-    assert refined.report.measured == at_once.loss.size - coarse.loss.size + 1  # and the origin, which is checked
+    assert refined.report.measured == at_once.loss.size - 36 + 1  # and the origin, which is checked
 
 
 @pytest.mark.slow
@@ -124,10 +141,7 @@ def test_only_new_points_are_computed(tmp_path):
 
         return FunctionEvaluator(function, {"place": np.zeros(2)})
 
-    space = callback_fn().description.space
-    axes = [{"place": np.array([1.0, 0.0])}, {"place": np.array([0.0, 1.0])}]
-    plane = custom_plane({"place": np.zeros(2)}, axes, network=space)
-    path = tmp_path / "a.h5"
+    plane, path = unit_plane(callback_fn), tmp_path / "a.h5"
     before = evaluate(plane, callback_fn, size=(7, 5), output=path, **HOW)
     calls.clear()
     after = refine(path, callback_fn, factor=(3, 2), plane=plane, **HOW)
@@ -142,9 +156,8 @@ def test_only_new_points_are_computed(tmp_path):
 
 
 @pytest.mark.parametrize("change", [{"limits": (-1.7, 2.05, -1, 1.3)}, {"margin": 0.5}, {"limits": (-3, 3)}])
-def test_a_wider_landscape_keeps_every_point(tmp_path, change):
-    path = tmp_path / "a.h5"
-    before = measure(path)
+def test_a_wider_landscape_keeps_every_point(path, tmp_path, change):
+    before = Landscape.load(path)
     wide = widen(path, bowl, plane=bowl_plane(), **change, **HOW)
     low, high = (-2, 2) if "margin" in change else change["limits"][:2]
     for axis, old in ((wide.x, before.x), (wide.y, before.y)):
@@ -204,9 +217,8 @@ def test_a_file_elsewhere_says_where_its_run_is(trained, tmp_path):
     path = tmp_path / "moved" / "pictures" / landscape.path.name
     assert refine(path, batch_norm, factor=2, **HOW).loss.shape == (5, 5)
     shutil.move(path, tmp_path / "alone.h5")
-    with pytest.raises(
-        PlaneError, match=r"without the checkpoints .* Pass the run directory as run=, or in Python plane="
-    ):
+    text = r"without the checkpoints .* Pass the run directory as run=, or in Python plane="
+    with pytest.raises(PlaneError, match=text):
         refine(tmp_path / "alone.h5", batch_norm, factor=2, **HOW)
     assert refine(tmp_path / "alone.h5", batch_norm, factor=2, run=tmp_path / "moved" / "run", **HOW).loss.size == 81
 
@@ -229,14 +241,14 @@ def test_a_plane_is_saved_before_anything_is_measured_so_that_interrupted_files_
     path = tmp_path / "a.h5"
 
     def interrupted():
-        loss, network, dataset, metrics = bowl()
+        loss, *rest = bowl()
 
         def stopping(outputs, targets):
             if path.exists():
                 raise KeyboardInterrupt
             return loss(outputs, targets)
 
-        return stopping, network, dataset, metrics
+        return stopping, *rest
 
     with pytest.raises(KeyboardInterrupt):
         evaluate(bowl_plane(), interrupted, size=6, output=path, plan=PLAN, save_directions=True, **HOW)
@@ -324,27 +336,21 @@ def test_limits_and_margin_of_a_run(trained, tmp_path):
 # --- grids that share few points ---
 
 
-def test_a_size_that_does_not_nest_goes_beside_the_file_and_says_which_size_would(tmp_path):
-    path = tmp_path / "a.h5"
-    before = measure(path)
-    untouched = digest(path)
+def test_a_size_that_does_not_nest_goes_beside_the_file_and_says_which_size_would(untouched, tmp_path):
     text = r"12 x 12 points shares 4 of the 36 measured points .*a size of 11 x 11 would keep all of them.*a_12x12\.h5"
     with pytest.warns(UserWarning, match=text):
-        refined = refine(path, bowl, size=12, plane=bowl_plane(), **HOW)
+        refined = refine(untouched, bowl, size=12, plane=bowl_plane(), **HOW)
     assert refined.path == tmp_path / "a_12x12.h5"
     assert refined.report.measured == 144 - 4 + 1
-    assert digest(path) == untouched
     at_once = measure(tmp_path / "b.h5", 12)
     assert digest(refined.path) == digest(at_once.path)
-    assert before.loss[0, 0] == refined.loss[0, 0]
+    assert Landscape.load(untouched).loss[0, 0] == refined.loss[0, 0]
     with pytest.warns(UserWarning, match="shares 4 of the 36"):
-        again = refine(path, bowl, size=12, plane=bowl_plane(), **HOW)
+        again = refine(untouched, bowl, size=12, plane=bowl_plane(), **HOW)
     assert again.report.measured == 1
 
 
-def test_another_grid_in_evaluate_keeps_what_it_shares_and_never_loses_a_point(tmp_path):
-    path = tmp_path / "a.h5"
-    measure(path)
+def test_another_grid_in_evaluate_keeps_what_it_shares_and_never_loses_a_point(path):
     untouched = digest(path)
     for size in (5, 12):
         text = (
@@ -391,13 +397,9 @@ def test_the_precision_of_a_plan_is_that_of_the_file(tmp_path):
     assert finer.attributes["measurement_plan"]["precision"] == "bfloat16"
 
 
-def test_another_place_keeps_both(tmp_path):
-    path = tmp_path / "a.h5"
-    measure(path)
-    untouched = digest(path)
-    refined = refine(path, bowl, factor=2, output=tmp_path / "fine.h5", plane=bowl_plane(), **HOW)
+def test_another_place_keeps_both(untouched, tmp_path):
+    refined = refine(untouched, bowl, factor=2, output=tmp_path / "fine.h5", plane=bowl_plane(), **HOW)
     assert refined.report.measured == 85 + 1
-    assert digest(path) == untouched
     assert digest(tmp_path / "fine.h5") == digest(measure(tmp_path / "at_once.h5", 11).path)
 
 
@@ -435,19 +437,14 @@ def test_failed_points_keep_their_tracebacks_until_they_are_measured(tmp_path):
     np.testing.assert_array_equal(whole.loss, measure(tmp_path / "b.h5", 11).loss)
 
 
-def test_an_interruption_before_the_first_point_leaves_the_file_as_it_was(tmp_path):
-    path = tmp_path / "a.h5"
-    measure(path)
-    before = digest(path)
+def test_an_interruption_before_the_first_point_leaves_the_file_as_it_was(untouched):
     with pytest.raises(KeyboardInterrupt):
-        refine(path, stopping(20), factor=2, plane=bowl_plane(), **HOW)
-    assert digest(path) == before
+        refine(untouched, stopping(20), factor=2, plane=bowl_plane(), **HOW)
 
 
 @pytest.mark.parametrize("after", [60, 100])
-def test_an_interrupted_change_goes_on_with_the_same_call(tmp_path, after):
-    path = tmp_path / "a.h5"
-    before = measure(path)
+def test_an_interrupted_change_goes_on_with_the_same_call(path, tmp_path, after):
+    before = Landscape.load(path)
     with pytest.raises(KeyboardInterrupt):
         refine(path, stopping(after), factor=2, plane=bowl_plane(), **HOW)
     halfway = Landscape.load(path)
@@ -515,14 +512,13 @@ class TestErrors:
         with pytest.raises(LandscapeNotFoundError, match=r"nothing\.h5"):
             self.refined(tmp_path / "nothing.h5")
 
-    def test_truncated(self, tmp_path):
-        measure(tmp_path / "a.h5")
-        (tmp_path / "a.h5").write_bytes((tmp_path / "a.h5").read_bytes()[:-500])
-        before = digest(tmp_path / "a.h5")
+    def test_truncated(self, path):
+        path.write_bytes(path.read_bytes()[:-500])
+        before = digest(path)
         for change in (self.refined, lambda path: widen(path, bowl, margin=1, plane=bowl_plane(), **HOW)):
             with pytest.raises(LandscapeDamagedError, match=r"a\.h5"):
-                change(tmp_path / "a.h5")
-        assert digest(tmp_path / "a.h5") == before
+                change(path)
+        assert digest(path) == before
 
     def test_foreign(self, tmp_path):
         with h5py.File(tmp_path / "a.h5", "w") as file:
@@ -532,29 +528,21 @@ class TestErrors:
         with h5py.File(tmp_path / "a.h5") as file:
             assert file["data"][:].tolist() == [1, 2, 3]
 
-    def test_another_identity(self, tmp_path):
-        path = tmp_path / "a.h5"
-        measure(path)
-        before = digest(path)
-
+    def test_another_identity(self, untouched):
         def other_data():
             loss, network, (inputs, targets), metrics = bowl()
             return loss, network, (inputs, targets + 1), metrics
 
-        with pytest.raises(
-            LandscapeIdentityError, match=r"samples\.sha256(.|\n)*Return the same data, loss and metrics"
-        ):
-            self.refined(path, other_data)
+        text = r"samples\.sha256(.|\n)*Return the same data, loss and metrics"
+        with pytest.raises(LandscapeIdentityError, match=text):
+            self.refined(untouched, other_data)
         other_plane = custom_plane(bowl()[1], [{"weight": np.array(FIRST)}, {"weight": np.array(FIRST[::-1])}])
         with pytest.raises(LandscapeIdentityError, match=r"plane\.directions"):
-            self.refined(path, plane=other_plane)
+            self.refined(untouched, plane=other_plane)
         with pytest.raises(LandscapeIdentityError, match=r"plane\.decomposition"):
-            self.refined(path, plane=plane_through(*(shifted(values) for values in np.eye(3, 4))))
-        assert digest(path) == before
+            self.refined(untouched, plane=plane_through(*(shifted(values) for values in np.eye(3, 4))))
 
-    def test_a_file_without_identity(self, tmp_path):
-        path = tmp_path / "a.h5"
-        measure(path)
+    def test_a_file_without_identity(self, path):
         data = read_landscape(path)
         for value in (None, {}, "text", {"plane": 3}, [1]):
             data.attributes["identity"] = value
@@ -562,10 +550,9 @@ class TestErrors:
             with pytest.raises(LandscapeIdentityError, match="does not say how it was measured"):
                 self.refined(path, plane=None)
 
-    def test_a_plane_that_only_python_knows(self, tmp_path):
-        measure(tmp_path / "a.h5")
+    def test_a_plane_that_only_python_knows(self, path, tmp_path):
         with pytest.raises(PlaneError, match=r"has directions of your own, which .*a_directions.*plane=plane"):
-            self.refined(tmp_path / "a.h5", plane=None)
+            self.refined(path, plane=None)
         line = random_line(bowl()[1], normalization="none", perturb_one_dimensional=True)
         evaluate(line, bowl, size=3, output=tmp_path / "b.h5", **HOW)
         with pytest.raises(PlaneError, match=r"goes through weights of no run, .*b_directions\.safetensors"):
@@ -586,26 +573,22 @@ class TestErrors:
             ({"sede": 3}, TypeError, r"regrid\(\) got an unexpected keyword argument 'sede'"),
         ],
     )
-    def test_arguments(self, tmp_path, change, error, text):
-        measure(tmp_path / "a.h5")
-        before = digest(tmp_path / "a.h5")
+    def test_arguments(self, untouched, change, error, text):
         with pytest.raises(error, match=text):
-            self.refined(tmp_path / "a.h5", **change)
-        assert digest(tmp_path / "a.h5") == before
+            self.refined(untouched, **change)
 
     @pytest.mark.parametrize(
-        ("change", "error", "text"),
+        ("change", "text"),
         [
-            ({}, ValueError, "margin= or limits= must be given"),
-            ({"margin": 1, "limits": (0, 1)}, ValueError, "limits= and margin= both say where the grid ends; give one"),
-            ({"margin": -1}, ValueError, "margin must be a finite number of at least 0"),
-            ({"limits": (1, 0)}, ValueError, "limits must be coordinates that increase"),
+            ({}, "margin= or limits= must be given"),
+            ({"margin": 1, "limits": (0, 1)}, "limits= and margin= both say where the grid ends; give one"),
+            ({"margin": -1}, "margin must be a finite number of at least 0"),
+            ({"limits": (1, 0)}, "limits must be coordinates that increase"),
         ],
     )
-    def test_arguments_of_widen(self, tmp_path, change, error, text):
-        measure(tmp_path / "a.h5")
-        with pytest.raises(error, match=text):
-            widen(tmp_path / "a.h5", bowl, plane=bowl_plane(), **change, **HOW)
+    def test_arguments_of_widen(self, untouched, change, text):
+        with pytest.raises(ValueError, match=text):
+            widen(untouched, bowl, plane=bowl_plane(), **change, **HOW)
 
     def test_arguments_of_evaluate(self):
         with pytest.raises(ValueError, match="x and y say where the grid ends; leave out limits and margin"):
@@ -637,18 +620,12 @@ def valley_callback():
     return FunctionEvaluator(lambda weights: float(valley(weights["place"])), {"place": np.zeros(2)})
 
 
-def valley_plane():
-    space = valley_callback().description.space
-    axes = [{"place": np.array([1.0, 0.0])}, {"place": np.array([0.0, 1.0])}]
-    return custom_plane({"place": np.zeros(2)}, axes, network=space)
-
-
 @pytest.mark.parametrize("change", [{"factor": 2}, {"limits": (-1.5, 1.5)}])
 def test_adaptive_sampling_stays_adaptive_and_honest(tmp_path, change):
-    path = tmp_path / "a.h5"
-    before = evaluate(valley_plane(), valley_callback, size=33, output=path, sampling="adaptive", tolerance=0.02, **HOW)
+    plane, path = unit_plane(valley_callback), tmp_path / "a.h5"
+    before = evaluate(plane, valley_callback, size=33, output=path, sampling="adaptive", tolerance=0.02, **HOW)
     function = refine if "factor" in change else widen
-    after = function(path, valley_callback, plane=valley_plane(), **change, **HOW)
+    after = function(path, valley_callback, plane=plane, **change, **HOW)
     truth = np.array([[valley((x, y)) for x in after.x] for y in after.y])
     known = measured(after)
     np.testing.assert_allclose(after.loss[known], truth[known], rtol=1e-12)
@@ -656,21 +633,15 @@ def test_adaptive_sampling_stays_adaptive_and_honest(tmp_path, change):
     assert known[np.ix_(rows, columns)][measured(before)].all()
     assert (after.status[~known] == PointStatus.INTERPOLATED).all()
     report = after.attributes["sampling"]
-    assert (report["mode"], report["tolerance"], report["finished"], report["reached"]) == (
-        "adaptive",
-        0.02,
-        True,
-        True,
-    )
+    expected = {"mode": "adaptive", "tolerance": 0.02, "finished": True, "reached": True}
+    assert expected.items() <= report.items()
     assert report["measured"] == known.sum() < known.size / 3
     assert report["held_out"] >= 0.02 * report["interpolated"]
     error = abs(after.loss - truth)
     assert error.max() / np.ptp(truth) < 0.02
     assert (after["loss_error"][known] == 0).all()
-    everything = function(
-        path, valley_callback, plane=valley_plane(), sampling="full",
-        **(change if function is widen else {"size": 65}), **HOW,
-    )  # fmt: skip
+    same = change if function is widen else {"size": 65}
+    everything = function(path, valley_callback, plane=plane, sampling="full", **same, **HOW)
     np.testing.assert_allclose(everything.loss, truth, rtol=1e-12)
     assert everything.report.measured == known.size - known.sum() + 1
     assert "loss_error" not in everything.metrics

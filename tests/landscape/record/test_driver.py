@@ -144,7 +144,7 @@ def test_the_end_of_a_job_is_the_budget_unless_one_is_given(pool, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_JOB_END_TIME", "1")
     options = {"budget": None, "progress": False}
-    assert Run.checked(options | {"budget": "2h"}).budget == 7200
+    assert Run.checked(options | {"budget": 7200.0}).budget == 7200
     job = Run.checked(options)
     job.began = float("-inf")
     with pytest.warns(
