@@ -21,7 +21,7 @@ from workers.errors import IN_THE_WORKER
 from .commands.arguments import as_typed
 from .commands.curvature import compare, curvature
 from .commands.evaluate import evaluate
-from .commands.exchange import convert, import_checkpoints
+from .commands.exchange import convert, import_checkpoints, merge
 from .commands.info import info
 from .commands.measure import check, demo, report, run
 from .commands.options import Command
@@ -37,7 +37,7 @@ _DEBUG_VARIABLE = "LANDSCAPE_DEBUG"
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=_EPILOG)
 
 for panel, commands in (
-    ("Measure", (check, run, report, curvature, compare, evaluate, connect, demo)),
+    ("Measure", (check, run, report, curvature, compare, evaluate, connect, merge, demo)),
     ("Look", (info, plot)),
     ("Other tools", (convert, import_checkpoints)),
 ):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from collectors.validation import check_path
 from collectors.weights.aligned import Weights
 from workers.curvature.probes import Trace
 
@@ -17,6 +18,7 @@ from .paths.barrier import Barrier
 from .paths.path import Path
 from .planes.plane import Plane
 from .record.options import GridOptions, MeasureOptions, documented, split_options
+from .replacing import check_no_input
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,6 +123,34 @@ def widen(
     if margin is None and limits is None:
         raise ValueError("margin= or limits= must be given: how far beyond the path, or to which coordinates.")
     return _measured(Measure.regrid, callback_fn, options, file, margin=margin, limits=limits)
+
+
+def merge(
+    files: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str], *, overwrite: bool = False
+) -> Landscape:
+    """Joins files of one landscape, such as those that the jobs of an array measured with ``share=``, in one file.
+
+    Args:
+        files: at least two, of the same identity and grid. A point that several of them have must have one value.
+        output: the landscape file to write, which is none of them. Points that no file has are pending in it: the
+            call that measures the landscape, with this output, goes on there.
+        overwrite: whether a landscape file that is there is replaced.
+
+    Raises:
+        LandscapeIdentityError: the files are of different experiments; the text says in what they differ.
+        LandscapeGridError: they have different grids, or other networks on them.
+        NondeterministicLossError: two files have different values for one point.
+        LandscapeWriteError: the output is one of the files, is there already, or cannot be written.
+    """
+    from .grid.landscape_file import read_landscape
+    from .grid.merging import merge_landscapes
+
+    if isinstance(files, str | os.PathLike) or len(files) < 2:
+        raise ValueError(f"files must be at least two landscape files, but got {files!r}.")
+    path = check_path("output", output)
+    check_no_input("output", path, files)
+    merged = Landscape(merge_landscapes([read_landscape(file) for file in files]))
+    return Landscape.load(merged.save(path, overwrite=overwrite))
 
 
 def measure_curvature(weights: Weights, callback_fn: Callable[[], Any], **options: Any) -> Curvature:

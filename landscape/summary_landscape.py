@@ -320,7 +320,8 @@ def _find_jobs(
             f"{sorted(run.metadata.files)}. Train longer, or pass collect_landscape={{'intervals': [[...]]}} with "
             "numbers that exist."
         )
-    jobs, stem, directions = [], chosen["name"] or "landscape", chosen["directions"]
+    jobs, stem, directions, share = [], chosen["name"] or "landscape", chosen["directions"], chosen["share"]
+    part = "" if share is None else f"_{share}"
     result = settings.create_landscape.result
     # The result in principal directions is the landscape of the last interval.
     drawn = usable if settings.create_landscape.train else usable[-1:] if result and directions == "pca" else []
@@ -329,12 +330,12 @@ def _find_jobs(
         ends = [(interval[0], interval[-1]) for interval in usable]
         for index, interval in list(enumerate(usable))[-len(drawn) :]:
             label = f"{interval[0]}-{interval[-1]}" + (f"_{index}" if ends.count(ends[index]) > 1 else "")
-            place = folder / f"{stem}_{label}_pca{joined}.h5"
+            place = folder / f"{stem}_{label}_pca{joined}{part}.h5"
             jobs.append(_Job("pca", interval, place, single=len(usable) == 1))
     if result and directions != "pca":
         last = usable[-1][-1]
         label = "random" if directions == "random" else EigenvectorSettings.of_run(chosen).label
-        jobs.append(_Job(directions, (last,), folder / f"{stem}_{last}_{label}.h5"))
+        jobs.append(_Job(directions, (last,), folder / f"{stem}_{last}_{label}{part}.h5"))
     return jobs
 
 

@@ -12,6 +12,7 @@ ELSEWHERE = {path.name for path in (DOCS / "trainers").glob("*.md")} | {
     "cluster.md",
     "trackers.md",
     "language_models.md",
+    "queue.md",  # by tests/test_queue.py, with a stand-in for sbatch
 }
 # A page trains, measures and runs several commands: on a busy machine minutes.
 pytestmark = [pytest.mark.room("docs", "landscape.cli", "landscape.commands"), pytest.mark.timeout(600)]

@@ -1,4 +1,4 @@
-"""The commands for other tools: ``convert`` and ``import-checkpoints``."""
+"""The commands on files: ``merge``, ``convert`` and ``import-checkpoints``."""
 
 from __future__ import annotations
 
@@ -120,6 +120,24 @@ def _import(file: str, output: Path, overwrite: bool, options: Mapping[str, Any]
         landscape = Landscape.import_file(file, form, loss=options["loss"], axis_order=options["axis_order"])
     saved = landscape.save(output, overwrite=overwrite)
     typer.echo(f"{saved}\n  {landscape!r}")
+
+
+@with_options(called={"path": "--output"})
+def merge(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Files of one landscape, at least two, or their URLs.")
+    ],
+    output: Annotated[str, typer.Option("-o", "--output", help="The landscape file to write.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a landscape file that is there.")] = False,
+) -> None:
+    """Joins the files of one landscape that several jobs measured with --share.
+
+    landscape merge run/landscape_0-20_pca_?of4.h5 -o run/landscape_0-20_pca.h5
+    """
+    from ..functions import merge as merge_files
+
+    merged = merge_files(files, output, overwrite=overwrite)
+    typer.echo(f"{merged.path}\n  {merged!r}")
 
 
 @with_options(

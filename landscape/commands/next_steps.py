@@ -75,7 +75,10 @@ def steps_of(contents: RunContents, flags: Mapping[str, str]) -> list[tuple[str,
     function = function_of(contents)
     # A name that moves a terminal's cursor is shown above, without what it does.
     files = [file for file in contents.files if file.typed.isprintable()]
+    shares = [file for file in files if _share_of(file)]
+    files = [file for file in files if file not in shares]
     steps = [step for file in files for step in _continuing(file, contents, function, flags)]
+    steps += _joining(shares, [file.typed for file in files])
     asked = (contents.typed, "--function", function)
     if _lacks_landscapes(contents):
         steps.append(("find out whether that is the loss that was trained", _typed("check", *asked)))
@@ -126,6 +129,22 @@ def _lacks_landscapes(contents: RunContents) -> bool:
     ends = [said.get("intervals") for said in known if said.get("decomposition") != "pca"]
     lacks_path = wanted.create_landscape.train and any([interval] not in paths for interval in usable)
     return lacks_path or (wanted.create_landscape.result and bool(usable) and [usable[-1][-1:]] not in ends)
+
+
+def _share_of(file: FoundFile) -> str:
+    """Returns which share of a landscape a file has, such as "2of4"; "" where it is a landscape of its own."""
+    sampling = None if file.header is None else file.header.attributes.get("sampling")
+    share = sampling.get("share") if isinstance(sampling, Mapping) else None
+    return share if isinstance(share, str) and file.place.stem.endswith(f"_{share}") else ""
+
+
+def _joining(shares: Sequence[FoundFile], others: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yields how to join the shares of each landscape that is not there as a whole."""
+    wholes = [f"{file.typed.removesuffix(f'_{_share_of(file)}.h5')}.h5" for file in shares]
+    for whole in dict.fromkeys(wholes):
+        parts = [file.typed for file, other in zip(shares, wholes, strict=True) if other == whole]
+        if whole not in others and len(parts) > 1:
+            yield "join the shares of a landscape, when their jobs have ended", _typed("merge", *parts, "-o", whole)
 
 
 def _continuing(

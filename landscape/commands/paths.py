@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..paths.alignment import Aligned
 
-_SHARED = tuple(name for name in SURVEY_OPTIONS if name not in ("limits", "margin", "extremes"))
+_SHARED = tuple(name for name in SURVEY_OPTIONS if name not in ("limits", "margin", "share", "extremes"))
 # A curve is fitted with the loss alone, by a plan of its own.
 _OF_WAY = (
     "plan", "groups", "keep_samples", "buffers", "recalibration_batch_size", "precision", "seed_each_point", "samples",

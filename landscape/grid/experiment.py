@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -121,10 +121,13 @@ class GridExperiment(Experiment[LandscapeData]):
         for status in checkpoints:
             # What only the file has on its plane comes after them.
             status[len(self.plane.checkpoints) :] = False
-        return np.concatenate([grid.reshape(-1), *checkpoints])
+        todo = [grid.reshape(-1), *checkpoints]
+        if self.sampling.share is not None:
+            todo = [status & [self._is_ours(index) for index in range(len(status))] for status in todo]
+        return np.concatenate(todo)
 
     def forecast(self, record: LandscapeData, todo: Bool[np.ndarray, " tasks"], pool: Pool, run: Run) -> str:
-        text = str(self._forecast(record, pool, run, checkpoint_tasks(self.plane, record, self._same)))
+        text = str(self._forecast(record, pool, run, self._checkpoint_tasks(record)))
         curvature = self.plane.curvature
         if curvature is None or curvature.is_known:
             return text
@@ -140,7 +143,7 @@ class GridExperiment(Experiment[LandscapeData]):
         self, record: LandscapeData, todo: Bool[np.ndarray, " tasks"], pool: Pool, run: Run
     ) -> Iterator[str | Result | Callable[[LandscapeData], int | None]]:
         """Yields results of the coarse grid, of the checkpoints, of the fine grid, of rounds of adaptive sampling."""
-        path = checkpoint_tasks(self.plane, record, self._same)
+        path = self._checkpoint_tasks(record)
         self.predicted = self._forecast(record, pool, run, path)
         yield from filter(None, (self._changed_grid, str(self.predicted)))
         yield self._start
@@ -150,7 +153,7 @@ class GridExperiment(Experiment[LandscapeData]):
         )
         next_points = adaptive.next_points if sampling.sampling == "adaptive" else pending_points
         while not run.stopped:
-            points = next_points(record.metrics["loss"], record.status)
+            points = [flat for flat in next_points(record.metrics["loss"], record.status) if self._is_ours(flat)]
             if not (points or path):
                 break
             coarse, fine = coarse_and_fine(record.shape, points)
@@ -279,7 +282,16 @@ class GridExperiment(Experiment[LandscapeData]):
             stored.metrics, stored.status = values, PointStatus.MEASURED
 
     def _forecast(self, record: LandscapeData, pool: Pool, run: Run, path: Sequence[Task]) -> Forecast:
-        return make_forecast(pool, self.plane, record, path, self.origins, self.sampling.sampling, run)
+        points = [flat for flat in pending_points(record.metrics["loss"], record.status) if self._is_ours(flat)]
+        return make_forecast(pool, self.plane, record, points, path, self.origins, self.sampling.sampling, run)
+
+    def _is_ours(self, index: int) -> bool:
+        """Returns whether this job measures a point, by its flat index, or a checkpoint, by its row."""
+        return self.sampling.share is None or self.sampling.share.has(index)
+
+    def _checkpoint_tasks(self, record: LandscapeData) -> list[Task]:
+        tasks = checkpoint_tasks(self.plane, record, self._same)
+        return [task for task in tasks if self._is_ours(cast("Place", task.key)[1])]
 
     def _copy_same(self, record: LandscapeData) -> int:
         copied = copy_same(record, self._same)
@@ -303,7 +315,8 @@ class GridExperiment(Experiment[LandscapeData]):
             if (record.status == PointStatus.INTERPOLATED).any() or not (record.status == PointStatus.PENDING).any():
                 record.metrics[LOSS_ERROR] = filled.loss_error
             report = filled.report.to_json()
-        record.attributes["sampling"] = {**self.sampling.begun(), "finished": finished, **report}
+        is_whole = self.sampling.share is None
+        record.attributes["sampling"] = {**self.sampling.begun(), "finished": finished and is_whole, **report}
         if isinstance(self.plane, CurvedLine):
             record.attributes["path"] = self.plane.facts(record.x)
 

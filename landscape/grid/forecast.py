@@ -14,10 +14,9 @@ from workers.pool import OriginValues, Pool, StateTask, Task
 
 from ..planes.axis_curvature import BOTTOM
 from ..planes.plane import Plane
-from ..record.checks import PointStatus
 from ..record.driver import cost_text
 from ..record.run import MeasurementReport, Run, duration_text
-from ..sampling.sampling import first_grid_counts
+from ..sampling.sampling import coarse_and_fine, first_grid_counts
 from .data import LandscapeData
 
 _FILE_BASE = 15_000  # bytes of a landscape file without its grid: attributes, checkpoints, HDF5's own
@@ -133,18 +132,18 @@ def make_forecast(
     pool: Pool,
     plane: Plane,
     data: LandscapeData,
+    pending: Sequence[int],
     path: Sequence[Task],
     origins: Sequence[OriginValues],
     sampling: str,
     run: Run,
 ) -> Forecast:
-    """Returns what measuring all that is pending costs, as far as the origin tells that every worker measured."""
+    """Returns what the pending points and the tasks of the path cost, as far as the origin of each worker tells."""
     everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in plane.space.tensors)
     moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in plane.space.trainable)
     grids = len(data.metrics) + (sampling == "adaptive")
     plan = pool.description.plan
-    points = data.status_counts[PointStatus.PENDING] + len(path)
-    known, coarse = first_grid_counts(data.status)
+    points = len(pending) + len(path)
     passes, origin = 0, origins[0]
     seconds_per_point, pass_cost = max(item.measured.seconds for item in origins), origin.measured.pass_cost
     if pass_cost is not None:
@@ -161,7 +160,7 @@ def make_forecast(
         disk=_FILE_BASE + data.status.size * (8 * grids + 1),
         budget=run.limit,
         spent=run.spent,
-        coarse=coarse - known,
+        coarse=len(coarse_and_fine(data.shape, pending)[0]),
         path=len(path),
         plan=plan_text(plan.to_json(), plan.details),
         passes=passes,

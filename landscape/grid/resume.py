@@ -107,11 +107,11 @@ def begun_before(
         assert source is not None
         record, kept = _carried_over(source, fresh)
         record.attributes["created"] = fresh.attributes["created"]
-        _tell_what_changed(record.attributes, fresh.attributes)
+        note_changes(record.attributes, fresh.attributes)
     else:
         shared = Overlap(record, fresh.x, fresh.y)
         if not (shared.is_whole and record.complete):
-            _tell_what_changed(record.attributes, fresh.attributes)
+            note_changes(record.attributes, fresh.attributes)
         if not _stays_on_its_grid(shared, record, fresh):
             if record.complete and shared.holds_all:
                 # So that a run whose landscape was refined or widened meanwhile can be asked for again.
@@ -133,7 +133,7 @@ def _stays_on_its_grid(shared: Overlap, stored: LandscapeData, fresh: LandscapeD
     return shared.is_whole or (before > now and shared.goes_on)
 
 
-def _tell_what_changed(stored: dict[str, Any], now: Mapping[str, Any]) -> None:
+def note_changes(stored: dict[str, Any], now: Mapping[str, Any]) -> None:
     """Adds this run's notes, and where it measures in another way its plan, to a file's attributes, in place."""
     notes = [*(stored.get("notes") or ()), *now["notes"]]
     plans = [

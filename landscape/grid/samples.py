@@ -141,6 +141,11 @@ class KeptLosses:
             raise ValueError(f"losses must have the shape ({self.count},), but got {losses.shape}.")
         self.chunks.add(flat, packed(losses))
 
+    def take(self, other: KeptLosses, flats: Iterable[int]) -> None:
+        """Keeps the losses that another one has at points, by their flat indices in C order."""
+        for flat, chunk in other.chunks.items(flats):
+            self.chunks.add(flat, chunk)
+
     def moved(self, shape: tuple[int, ...], places: Mapping[int, int]) -> KeptLosses:
         """Returns the losses on another grid; ``places`` maps the flat index of each kept point to a new one."""
         kept = KeptLosses(self.name, shape, self.count, self.targets, self.weights)

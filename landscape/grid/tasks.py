@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .checkpoints import CheckpointsData
 
-_CHECKPOINT_PARTS = {
+CHECKPOINT_PARTS = {
     "own": ("metrics", "status"),
     "projected": ("projected", "projected_status"),
     "with_plane_buffers": ("with_plane_buffers", "with_plane_buffers_status"),
@@ -42,7 +42,7 @@ def checkpoint_tasks(plane: Plane, data: LandscapeData, same: Collection[tuple[s
     """Returns what is unmeasured, and not in ``same``, of the plane's checkpoints, which are the data's first rows."""
     return [
         _checkpoint_task(plane, data, part, row)
-        for part in _CHECKPOINT_PARTS
+        for part in CHECKPOINT_PARTS
         for row in range(len(plane.checkpoints))
         if _is_wanted(data, part, row) and (part, row) not in same
     ]
@@ -76,7 +76,7 @@ def forget_unmeasured(data: LandscapeData) -> None:
 
 def keep_result(data: LandscapeData, result: Result) -> None:
     part, index = cast("tuple[str, int]", result.key)
-    metrics, status = _values_and_status(data, part)
+    metrics, status = values_and_status(data, part)
     place: tuple[int, ...] = (index,)
     label = f"checkpoints/{index}/{part}"
     if part == "grid":
@@ -96,11 +96,11 @@ def keep_result(data: LandscapeData, result: Result) -> None:
     data.errors.pop(label, None)
 
 
-def _values_and_status(data: LandscapeData, part: str) -> tuple[dict[str, Float64[np.ndarray, "*_"]], Any]:
+def values_and_status(data: LandscapeData, part: str) -> tuple[dict[str, Float64[np.ndarray, "*_"]], Any]:
     """Returns the losses of the grid or of a kind of checkpoints; the status is None where there is no such kind."""
     if part == "grid":
         return data.metrics, data.status
-    metrics_name, status_name = _CHECKPOINT_PARTS[part]
+    metrics_name, status_name = CHECKPOINT_PARTS[part]
     return getattr(data.checkpoints, metrics_name), getattr(data.checkpoints, status_name)
 
 
@@ -133,7 +133,7 @@ def same_losses(plane: Plane, data: LandscapeData) -> dict[Place, Place]:
     found: dict[Place, Place] = {}
     for row, reader in enumerate(plane.checkpoints):
         assert path is not None
-        wanted = {(part, row) for part in _CHECKPOINT_PARTS if _is_wanted(data, part, row)}
+        wanted = {(part, row) for part in CHECKPOINT_PARTS if _is_wanted(data, part, row)}
         if not wanted:
             continue  # a checkpoint is not even opened
         foot = _foot(path, row)
@@ -159,7 +159,7 @@ def copy_same(data: LandscapeData, same: Mapping[Place, Place]) -> int:
         if source == "origin":
             values, outcome = data.origin.metrics, data.origin.status
         else:
-            columns, statuses = _values_and_status(data, source)
+            columns, statuses = values_and_status(data, source)
             values = {name: float(column[place]) for name, column in columns.items()}
             outcome = PointStatus(statuses[place])
         if outcome == PointStatus.MEASURED:
@@ -171,7 +171,7 @@ def copy_same(data: LandscapeData, same: Mapping[Place, Place]) -> int:
 
 
 def _is_wanted(data: LandscapeData, part: str, row: int) -> bool:
-    _, status = _values_and_status(data, part)
+    _, status = values_and_status(data, part)
     return status is not None and status[row] in UNMEASURED
 
 

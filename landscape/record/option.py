@@ -136,6 +136,48 @@ check_above_zero = limited(check_float, lambda number: number > 0, "a number abo
 check_between_0_and_1 = limited(check_float, lambda number: 0 < number < 1, "a number between 0 and 1")
 
 
+@dataclass(frozen=True)
+class Share:
+    """Which points of a grid one of several jobs measures: every ``count``-th, from the one of its ``number`` on."""
+
+    number: int  # 1 to count
+    count: int
+
+    def has(self, index: int) -> bool:
+        """Whether a point, by its flat index, or a checkpoint, by its row, is in the share."""
+        return index % self.count == self.number - 1
+
+    def __str__(self) -> str:
+        return f"{self.number}of{self.count}"
+
+
+def check_share_of_grid(name: str, value: Any) -> Share | None:
+    """Returns the share that a text such as "2/4" means, or, with "array", this job of a SLURM array."""
+    if value is None or isinstance(value, Share):
+        return value
+    expected = 'text such as "2/4", whose first number is from 1 to the second, or "array"'
+    if not isinstance(value, str):
+        raise wrong_type(name, expected, value)
+    if value == "array":
+        return _share_of_array(name)
+    found = re.fullmatch(r"(\d{1,4})/(\d{1,4})", value)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise wrong_value(name, expected, value)
+    return Share(int(found[1]), int(found[2]))
+
+
+def _share_of_array(name: str) -> Share:
+    values = [os.environ.get(f"SLURM_ARRAY_TASK_{part}", "") for part in ("ID", "MIN", "STEP", "COUNT")]
+    numbers = [int(text) for text in values if text.isdecimal()]
+    share = Share((numbers[0] - numbers[1]) // max(numbers[2], 1) + 1, numbers[3]) if len(numbers) == 4 else None
+    if share is None or not 1 <= share.number <= share.count:
+        raise ValueError(
+            f'{name} "array" must be given in a job of a SLURM array whose indices have one distance (--array=1-4), '
+            f"but SLURM_ARRAY_TASK_ID, _MIN, _STEP and _COUNT are {values}. Give {name} as text such as 2/4."
+        )
+    return share
+
+
 def check_share(name: str, value: Any) -> float:
     """Returns a tolerance of adaptive sampling."""
     expected = "a number above 0 and below 1, such as 0.01 for one per cent"

@@ -27,6 +27,7 @@ from .option import (
     check_plan,
     check_sample_memory,
     check_share,
+    check_share_of_grid,
     check_stem,
     limited,
     optional,
@@ -81,10 +82,11 @@ class SamplingOptions(TypedDict, total=False):
 
 
 class GridOptions(SamplingOptions, total=False):
-    """Where a grid ends, beside ``SamplingOptions``."""
+    """Where a grid ends and which share of it is measured, beside ``SamplingOptions``."""
 
     limits: Sequence[float] | None
     margin: float | None
+    share: str | None
 
 
 class ChangeOptions(TypedDict, total=False):
@@ -215,6 +217,11 @@ OPTIONS: Mapping[str, Option] = {
     "margin": Option(None, check_margin, "how far the grid reaches beyond the path on each side, as a share of the "
         "path's range (0.2 by default). On planes without a path, as random ones are, it is a share of [-1, 1], and "
         "none by default.", typed=float | None, panel="Grid"),
+    "share": Option(None, check_share_of_grid, 'which share of the points is measured, where several jobs measure one '
+        'landscape in a file each: "2/4" is every fourth point from the second on; "array" takes number and count from '
+        'the variables of a SLURM job array. ``landscape.functions.merge`` joins the files. Needs sampling="full".',
+        help="Which share of the points is measured, such as 2/4; array: SLURM's job array says it.", typed=str | None,
+        panel="Grid"),
     "overwrite": Option(False, check_bool, "whether a landscape file of another identity is replaced.", panel="Output"),
     "save_directions": Option(False, check_bool, "whether the plane (origin, directions, who is on it) is kept beside "
         "the landscape file, in ``<stem>_directions.safetensors``, which ``Plane.load`` reads.",

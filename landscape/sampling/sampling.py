@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..record.checks import PointStatus
+from ..record.option import Share
 from ..record.options import OPTIONS
 from .grid_levels import GridLevels
 
@@ -24,18 +25,27 @@ class SamplingSettings:
     tolerance: float = 0.01
     relative_tolerance: bool = False
     seed: int = 0
+    share: Share | None = None
 
     def begun(self) -> dict[str, Any]:
         """Returns the attribute of a file whose sampling is not finished, so that it can go on as it began."""
         begun: dict[str, Any] = {"mode": self.sampling, "finished": False}
         if self.sampling == "adaptive":
             begun |= {"tolerance": self.tolerance, "relative": self.relative_tolerance}
+        if self.share is not None:
+            begun["share"] = str(self.share)
         return begun
 
     @classmethod
     def checked(cls, options: Mapping[str, Any]) -> SamplingSettings:
         """Returns the settings after checking what a user gave; ``options`` has a value for each of them."""
-        settings = cls(**{item.name: OPTIONS[item.name].checked(item.name, options[item.name]) for item in fields(cls)})
+        known = {item.name: options.get(item.name) for item in fields(cls)}
+        settings = cls(**{name: OPTIONS[name].checked(name, value) for name, value in known.items()})
+        if settings.share is not None and settings.sampling == "adaptive":
+            raise ValueError(
+                'sampling must be "full" with share=: adaptive sampling decides by all that is measured, which no job '
+                "knows. Leave out one of the two."
+            )
         if options["extremes"] and settings.sampling == "adaptive":
             raise ValueError(
                 'sampling must be "full" with extremes=True: adaptive sampling knows the error of the loss alone, not '

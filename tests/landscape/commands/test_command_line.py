@@ -386,7 +386,7 @@ def test_the_version(folder):
 def test_help_names_every_command_and_the_exit_codes(folder):
     text = " ".join(command("--help", folder=folder).stdout.split())
     commands = typer.main.get_command(app).commands
-    assert len(commands) == 12
+    assert len(commands) == 13
     for name in commands:
         assert f"│ {name} " in text
         assert f"{name} [OPTIONS]" in " ".join(command(name, "--help", folder=folder).stdout.split())

@@ -89,6 +89,8 @@ WRONG = [
     (SHARED, "recalibration_batch_size", 1, "an int of at least 2", "--recalibration-batch-size=1"),
     *((RUN, "tolerance", value, SHARE, typed) for value, typed in (
         (0, "--tolerance=0"), (1, "--tolerance=1"), (2.0, "--tolerance=2"), ("1%", ""), (True, ""))),
+    *((RUN, "share", value, 'text such as "2/4", whose first number is from 1 to the second, or "array"', typed)
+      for value, typed in (("5/4", "--share=5/4"), ("half", "--share=half"), (2, ""), (0.5, ""))),
     *((of, "budget", value, DURATION, typed) for of in (RUN, CURVATURE, SHARED) for value, typed in (
         ("soon", "--budget=soon"), ("30 parsecs", "--budget=30 parsecs"), (0, "--budget=0"), (-1.0, "--budget=-1"),
         (float("nan"), "--budget=nan"), (True, ""), ([1], ""))),
@@ -164,7 +166,7 @@ def test_a_right_value_is_what_the_rest_of_the_program_takes():
     for name, values in {
         "address": (None, "local"), "plan": (None, plan), "sample_memory": ("auto", 8, "8GB", "25 %"),
         "compile": (True, False, "auto"), "name": (None, "mine"), "groups": (None, "target", max),
-        "limits": (None, (0.0, 1.0), (0.0, 1.0, -1.0, 2.0)), "margin": (None, 0.0), "rise": (2.0,),
+        "limits": (None, (0.0, 1.0), (0.0, 1.0, -1.0, 2.0)), "margin": (None, 0.0), "rise": (2.0,), "share": (None,),
         "which": (("top",), ("top", "bottom")), "also": (None, ["a"], {"a": "b"}),
     }.items():  # fmt: skip
         for value in values:
