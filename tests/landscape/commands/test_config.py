@@ -3,6 +3,7 @@
 import re
 import tomllib
 
+import numpy as np
 import pytest
 from command_line import command, invoke
 from examples import train_run
@@ -46,7 +47,8 @@ def test_a_call_is_repeated_by_its_file(folder):
     assert sorted(path.name for path in (folder / "again").glob("*.h5")) == names
     for name in names:
         one, two = (Landscape.load(folder / place / name) for place in ("first", "again"))
-        assert (one.loss == two.loss).all()
+        # Each call tunes its own plan, so the last digits may differ.
+        np.testing.assert_allclose(one.loss, two.loss, rtol=1e-5)
 
 
 def test_what_is_typed_wins_and_both_are_saved(folder):
