@@ -30,11 +30,9 @@ class AxisLabels:
         """Of operators that mix entries along axes and keep these: the axes, and all of the operator's tensors."""
 
     def new_axis(self, length: int, *, fixed: bool = False) -> Axis:
-        """Returns an axis with a new label."""
         return [self._new(length, fixed)] if length != 1 else []
 
     def new_axes(self, shape: Iterable[int], *, fixed: bool = False) -> Axes:
-        """Returns axes of this shape, each with a new label."""
         return [self.new_axis(length, fixed=fixed) for length in shape]
 
     def labels(self, axis: Sequence[int]) -> Axis:
@@ -46,7 +44,6 @@ class AxisLabels:
         return current
 
     def length(self, axis: Sequence[int]) -> int:
-        """Returns the number of entries along an axis."""
         return math.prod(self._lengths[label] for label in axis)
 
     def is_free(self, label: int) -> bool:
@@ -159,13 +156,11 @@ class AxisLabels:
                 self._parents[second] = first
                 self._fixed[first] |= self._fixed[second]
                 joined.append(first)
-                one, other = self.labels(one[1:]), self.labels(other[1:])
-            elif self._lengths[first] > self._lengths[second]:
-                self._split(first, self._lengths[second])
-                one, other = self.labels(one), self.labels(other)
+                one, other = one[1:], other[1:]
             else:
-                self._split(second, self._lengths[first])
-                one, other = self.labels(one), self.labels(other)
+                shorter, longer = sorted((first, second), key=self._lengths.__getitem__)
+                self._split(longer, self._lengths[shorter])
+            one, other = self.labels(one), self.labels(other)
         return self.labels(joined)
 
 

@@ -46,33 +46,20 @@ _OF_FITTING = ("bends", "first_moment", "second_moment", "losses")
 
 @dataclass(eq=False)
 class FittedCurve:
-    """The control points of a curve, and how they were fitted; the driver's record of a fitting.
-
-    Attributes:
-        space: the network.
-        first: all parameters and buffers of the first network, by name.
-        last: those of the last one.
-        names: what pictures call the two.
-        ends_sha256: of the two networks as they were given.
-        settings: how the curve is fitted.
-        samples: on what: "count" and "sha256".
-        fitting: the bends, and how far they are.
-        attributes: as JSON values, the "measurement_plan" of the fitting, and the "identity": what the bends follow
-            from, by the names that ``connect`` gives it.
-        errors: none, because a step that fails ends the fitting.
-        path: of the file, or None.
-    """
+    """The control points of a curve, and how they were fitted; the driver's record of a fitting."""
 
     space: WeightSpace
-    first: State
-    last: State
-    names: tuple[str, str]
-    ends_sha256: tuple[str, str]
+    first: State  # all parameters and buffers of the first network, by name
+    last: State  # those of the last one
+    names: tuple[str, str]  # what pictures call the two
+    ends_sha256: tuple[str, str]  # of the two networks as they were given
     settings: FittingSettings
-    samples: Mapping[str, Any]
-    fitting: Fitting
+    samples: Mapping[str, Any]  # on what the curve is fitted: "count" and "sha256"
+    fitting: Fitting  # the bends, and how far they are
+    # As JSON values, the "measurement_plan" of the fitting, and the "identity": what the bends follow from, by the
+    # names that ``connect`` gives it.
     attributes: dict[str, Any]
-    errors: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)  # none, because a step that fails ends the fitting
     path: AnyPath | None = None
 
     def __post_init__(self) -> None:
@@ -89,7 +76,6 @@ class FittedCurve:
 
     @property
     def complete(self) -> bool:
-        """Whether all steps are done."""
         return self.fitting.step >= self.settings.steps
 
     @property
@@ -171,13 +157,9 @@ def _curve_of(file: CheckpointFile) -> FittedCurve:
 
 @dataclass(eq=False)
 class CurveExperiment(Experiment[FittedCurve]):
-    """The fitting of a curve between the ends of a line.
+    """The fitting of a curve between the ends of a line."""
 
-    Attributes:
-        line: the straight line, of which the curve keeps the ends.
-    """
-
-    line: Plane
+    line: Plane  # of which the curve keeps the ends
     settings: FittingSettings
     unit: str = "step"
     name: str = "curve"
@@ -201,12 +183,10 @@ class CurveExperiment(Experiment[FittedCurve]):
         return curve if stored.record is None else replace(stored.record, attributes=plan)
 
     def resume(self, record: FittedCurve, pool: Pool) -> Bool[np.ndarray, " steps"]:
-        """Returns which steps are left."""
         is_left: Bool[np.ndarray, " steps"] = record.statuses[0] == PointStatus.PENDING
         return is_left
 
     def forecast(self, record: FittedCurve, todo: Bool[np.ndarray, " steps"], pool: Pool, run: Run) -> str:
-        """Returns in words what the steps would cost, after one of them."""
         begin = time.perf_counter()
         for _ in self._parts(record, pool, 0.0):
             break
@@ -230,7 +210,6 @@ class CurveExperiment(Experiment[FittedCurve]):
         """Has nothing to warn of: a loss that is not finite ends the fitting."""
 
     def ended(self, record: FittedCurve) -> str:
-        """Returns in words what a budget has ended."""
         return f"the fitting after {record.fitting.step} of {self.settings.steps} steps"
 
     def _parts(self, record: FittedCurve, pool: Pool, seconds: float) -> Iterator[Fitting]:

@@ -112,7 +112,6 @@ class PermutationGroup:
         return int((self.permutation != np.arange(self.size)).sum())
 
     def permuted_by(self, permutation: NDArray[Any]) -> PermutationGroup:
-        """Returns the group with another permutation."""
         return replace(self, permutation=np.asarray(permutation, np.int64))
 
 
@@ -157,7 +156,6 @@ class _Matcher:
         self._units = list(units.values())
 
     def untouched(self) -> _Permutations:
-        """Returns the permutations that change nothing."""
         return [np.broadcast_to(np.arange(group.size), group.permutation.shape) for group in self._groups]
 
     def from_the_ends(self) -> _Permutations:
@@ -176,6 +174,7 @@ class _Matcher:
     def descend(self, start: _Permutations) -> _Permutations:
         """Returns permutations of which no single one can be improved."""
         permutations = start
+        indices = [[index for index, _ in axes] for axes in self._axes.values()]
         for _ in range(_MOST_ROUNDS):
             before = permutations
             # An order inside parts is also sought alone, where all tensors count.
@@ -185,7 +184,7 @@ class _Matcher:
                 if all(others[index] is permutations[index] for index in unit):
                     continue
                 # With two axes of one tensor in a group, the exact solution for either may be none for both.
-                repeats = len(unit) > 1 or self._repeats(unit[0])
+                repeats = len(unit) > 1 or any(several.count(unit[0]) > 1 for several in indices)
                 if not repeats or self.agreement(others, names) > self.agreement(permutations, names):
                     permutations = others
             if permutations is before:
@@ -209,9 +208,6 @@ class _Matcher:
             and (settled is None or all(sum(other == index for other, _ in axes) < 2 for index in unit))
         ]
 
-    def _repeats(self, index: int) -> bool:
-        return any(sum(other == index for other, _ in axes) > 1 for axes in self._axes.values())
-
     def _permuted(self, name: str, permutations: _Permutations, besides: Collection[PermutedAxis] = ()) -> NDArray[Any]:
         array = self._moved[name]
         for index, axis in self._axes[name]:
@@ -221,11 +217,11 @@ class _Matcher:
 
     def _solved(self, unit: Sequence[int], permutations: _Permutations, names: Sequence[str]) -> _Permutations:
         """Returns the permutations with the best ones of a unit; the present ones themselves where none are better."""
-        result = list(permutations)
         if len(unit) > 1:
             return self._solved_with_parts(unit, permutations, names)
         (index,) = unit
-        result[index] = _assign_each(self._gains(index, permutations, names), permutations[index])
+        result = list(permutations)
+        result[index] = _assign(self._gains(index, permutations, names), permutations[index])
         return result
 
     def _solved_with_parts(
@@ -275,17 +271,13 @@ class _Matcher:
         return gains
 
 
-def _assign_each(gains: Float64[np.ndarray, "*parts size size"], present: NDArray[Any]) -> NDArray[Any]:
-    """Returns the best assignment in each part; the present ones themselves where no part has a better one."""
-    if gains.ndim == 2:
-        return _assign(gains, present)
-    before = list(present)
-    best = [_assign(*pair) for pair in zip(gains, before, strict=True)]
-    return present if all(map(operator.is_, best, before)) else np.stack(best)
+def _assign(gains: Float64[np.ndarray, "*parts size size"], present: NDArray[Any]) -> NDArray[Any]:
+    """Returns the best assignment in each part; the present ones themselves where none is better beyond rounding."""
+    if gains.ndim > 2:
+        before = list(present)
+        best_of_parts = [_assign(*pair) for pair in zip(gains, before, strict=True)]
+        return present if all(map(operator.is_, best_of_parts, before)) else np.stack(best_of_parts)
 
-
-def _assign(gains: Float64[np.ndarray, "size size"], present: NDArray[Any]) -> NDArray[Any]:
-    """Returns the best assignment; the present one itself where no other is better by more than rounding."""
     from scipy.optimize import linear_sum_assignment
 
     scale = float(np.abs(gains).max(initial=0.0))

@@ -26,19 +26,10 @@ class UnknownOperatorError(Exception):
 
 @dataclass(frozen=True)
 class Operation:
-    """An operator with its arguments.
-
-    Attributes:
-        labels: of all tensors of the graph.
-        name: such as "conv2d", without "_" at its end.
-        arguments: by the names of PyTorch's schema, with defaults; tensors are ``Labelled``.
-        shapes: of what it returns; None for what is no tensor.
-    """
-
-    labels: AxisLabels
-    name: str
-    arguments: Mapping[str, Any]
-    shapes: tuple[Shape | None, ...]
+    labels: AxisLabels  # of all tensors of the graph
+    name: str  # such as "conv2d", without "_" at its end
+    arguments: Mapping[str, Any]  # by the names of PyTorch's schema, with defaults; tensors are ``Labelled``
+    shapes: tuple[Shape | None, ...]  # of what it returns; None for what is no tensor
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
@@ -78,10 +69,6 @@ class Operation:
     def fixed(self, length: int) -> Axis:
         """Returns a new axis that is never permuted."""
         return self.labels.new_axis(length, fixed=True)
-
-    def fix(self, axes: Axes) -> None:
-        """Takes axes out of every permutation."""
-        self.labels.fix(*axes)
 
     def joined(self, axis: Axis, *names: str) -> Axis:
         """Returns an axis after it was joined with those of vectors among the arguments, such as a bias."""

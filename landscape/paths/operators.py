@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
+import numpy as np
+
 from .axis_labels import Axes, Axis, NoCommonPartsError
 from .operation import Operation, Result, UnknownOperatorError
 
@@ -27,17 +29,15 @@ def pointwise(operation: Operation) -> Result:
     return operation.labels.broadcast(operation.all_axes())
 
 
-@_rule("alias", "alpha_dropout", "clone", "contiguous", "detach", "dropout", "feature_dropout", "lift_fresh_copy",
-       "to", "_to_copy", "type_as", "hardswish", "log_sigmoid")  # fmt: skip
-def _same(operation: Operation) -> Result:
-    return operation.first
-
-
-@_rule("full", "full_like", "new_full", "new_ones", "new_zeros", "ones", "ones_like", "zeros", "zeros_like",
-       "scalar_tensor")  # fmt: skip
-def _constant(operation: Operation) -> Result:
-    # All elements are equal, so that any permutation leaves them as they are.
-    return operation.labels.new_axes(operation.shape)
+_rule("alias", "alpha_dropout", "clone", "contiguous", "detach", "dropout", "feature_dropout", "lift_fresh_copy",
+      "to", "_to_copy", "type_as", "hardswish", "log_sigmoid")(lambda operation: operation.first)  # fmt: skip
+# All elements are equal, so that any permutation leaves them as they are.
+_rule("full", "full_like", "new_full", "new_ones", "new_zeros", "ones", "ones_like", "zeros", "zeros_like",
+      "scalar_tensor")(lambda operation: operation.labels.new_axes(operation.shape))  # fmt: skip
+_rule("flatten", "reshape", "squeeze", "unflatten", "unsqueeze", "view", "_unsafe_view")(
+    lambda operation: operation.labels.divide(operation.first, operation.shape)
+)
+_rule("glu")(lambda operation: _cut(operation, operation.shape[operation["dim"]]))
 
 
 @_rule("linear")
@@ -54,7 +54,7 @@ def _convolution(operation: Operation) -> Result:
     transposed = operation.name.startswith("conv_transpose") or operation.arguments.get("transposed", False)
     groups = operation.arguments.get("groups", 1)
     channels = len(inputs) - places - 1
-    operation.fix([*inputs[channels + 1 :], *weight[2:]])
+    labels.fix(*inputs[channels + 1 :], *weight[2:])
     # Where there are groups of channels, they number the parts of the weight's first axis; its second is of one group.
     outer, _ = labels.divide([weight[0]], (groups, labels.length(weight[0]) // groups))
     of_all = [*outer, *weight[1]]
@@ -140,7 +140,7 @@ def _places(operation: Operation) -> Result:
     """Pooling and interpolation: the axes of places have an order, all others are untouched."""
     inputs = operation.first
     kept = len(inputs) - int(re.findall("([123])d", operation.name)[0])
-    operation.fix(inputs[kept:])
+    operation.labels.fix(*inputs[kept:])
     results = tuple(
         [*inputs[:kept], *map(operation.fixed, shape[kept:])] for shape in operation.shapes if shape is not None
     )
@@ -185,7 +185,7 @@ def _attention(operation: Operation) -> Result:
     labels.join(query[-1], key[-1])
     key[-2] = labels.join(key[-2], value[-2])
     if operation["is_causal"]:
-        operation.fix([query[-2], key[-2]])
+        labels.fix(query[-2], key[-2])
     labels.mix([*query[-2:], *key[-2:], *value[-2:]], [*query, *key, *value])
     scores = [*labels.broadcast([query[:-2], key[:-2], value[:-2]]), query[-2], key[-2]]
     scores = labels.broadcast([scores, *operation.optional("attn_mask")])
@@ -219,18 +219,6 @@ def _recurrent(operation: Operation) -> Result:
     return ([*inputs[:-1], features], *(list(state) for state in hidden))
 
 
-@_rule("log_softmax", "softmax", "_log_softmax", "_softmax")
-def _softmax(operation: Operation) -> Result:
-    axes = operation.first
-    operation.labels.mix([axes[place] for place in operation.dimensions("dim", len(axes))], axes)
-    return axes
-
-
-@_rule("flatten", "reshape", "squeeze", "unflatten", "unsqueeze", "view", "_unsafe_view")
-def _reshape(operation: Operation) -> Result:
-    return operation.labels.divide(operation.first, operation.shape)
-
-
 @_rule("permute")
 def _permute(operation: Operation) -> Result:
     axes = operation.first
@@ -249,11 +237,9 @@ def _transpose(operation: Operation) -> Result:
 @_rule("movedim", "moveaxis")
 def _movedim(operation: Operation) -> Result:
     axes = operation.first
-    sources = operation.dimensions("source", len(axes))
-    targets = operation.dimensions("destination", len(axes))
-    rest = iter([axis for place, axis in enumerate(axes) if place not in sources])
-    moved = dict(zip(targets, sources, strict=True))
-    return [axes[moved[place]] if place in moved else next(rest) for place in range(len(axes))]
+    # The lengths of an array without elements say which axis went where.
+    order = np.moveaxis(np.empty(range(len(axes))), operation["source"], operation["destination"]).shape
+    return [axes[place] for place in order]
 
 
 @_rule("expand", "expand_as", "broadcast_to")
@@ -304,11 +290,6 @@ def _slice(operation: Operation) -> Result:
 def _split(operation: Operation) -> Result:
     lengths = [shape[operation["dim"]] for shape in operation.shapes if shape is not None]
     return tuple(_cut(operation, length, fits=len(set(lengths)) == 1) for length in lengths)
-
-
-@_rule("glu")
-def _glu(operation: Operation) -> Result:
-    return _cut(operation, operation.shape[operation["dim"]])
 
 
 def _cut(operation: Operation, length: int, *, fits: bool = True) -> Axes:
@@ -364,23 +345,24 @@ def _reduce(operation: Operation) -> Result:
     if len(operation.shapes) == 1:
         return kept
     # Of a maximum also the place is returned, which depends on the order.
-    operation.fix([axes[place] for place in places])
+    operation.labels.fix(*(axes[place] for place in places))
     return tuple(list(kept) for _ in operation.shapes)
 
 
-@_rule("cumprod", "cumsum", "flip", "roll")
-def _ordered(operation: Operation) -> Result:
+@_rule("log_softmax", "softmax", "_log_softmax", "_softmax", "cumprod", "cumsum", "flip", "roll")
+def _along(operation: Operation) -> Result:
     axes = operation.first
     places = operation.dimensions("dims" if "dims" in operation.arguments else "dim", len(axes))
-    ordered = [axes[place] for place in places]
-    operation.fix(ordered)
-    operation.labels.mix(ordered, axes)
+    mixed = [axes[place] for place in places]
+    if "softmax" not in operation.name:  # which of them comes first matters
+        operation.labels.fix(*mixed)
+    operation.labels.mix(mixed, axes)
     return axes
 
 
 @_rule("tril", "triu")
 def _triangle(operation: Operation) -> Result:
-    operation.fix(operation.first[-2:])
+    operation.labels.fix(*operation.first[-2:])
     return operation.first
 
 

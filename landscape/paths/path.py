@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,23 +17,23 @@ from collectors.networks.weight_space import WeightSpace
 from collectors.validation import check_float, wrong_value
 from collectors.weights.aligned import AlignedState, align
 from collectors.weights.safetensors_file import MemoryState
-from workers.curves.curve import CurveShape
+from workers.curves.curve import CurveShape, FittingSettings
 from workers.measurement_plan import MeasurementPlan
 
 from ..errors import PlaneError
 from ..planes.curved_line import CurvedLine
 from ..planes.directions import as_direction
 from ..planes.from_checkpoints import plane_of_points
+from ..planes.from_weights import line_between
 from ..planes.plane import Plane
 from ..planes.side_file import place_to_save
-from ..record.run import MeasurementReport
-from .fitting import CURVE_FILE, FittedCurve, curve_beside, read_curve, write_curve
+from ..record.driver import carry_out, open_record
+from ..record.run import MeasurementReport, Run
+from ..record.workers import Workers
+from .fitting import CURVE_FILE, CurveExperiment, FittedCurve, curve_beside, read_curve, write_curve
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from jaxtyping import Float64
-
 
 _BEND = "bend"
 
@@ -236,3 +236,23 @@ class Path:
             shape=self.shape,
             fitting={name: value for name, value in asdict(self.curve.settings).items() if name != "shape"},
         )
+
+
+def fit_curve(
+    ends: tuple[Any, Any],
+    names: Sequence[str] | None,
+    callback_fn: Callable[[], Any],
+    settings: FittingSettings,
+    path: AnyPath | None,
+    chosen: Mapping[str, Any],
+) -> Path | None:
+    """Fits a curve between two networks; None after a dry run."""
+    run = Run.checked(chosen)
+
+    def experiments(workers: Workers) -> list[CurveExperiment]:
+        return [CurveExperiment(line_between(*ends, network=workers.space, names=names), settings)]
+
+    with open_record(CURVE_FILE, path, run) as stored:
+        # Gradients are computed eagerly.
+        fitted = carry_out(experiments, [stored], callback_fn, {**chosen, "compile": False}, run)
+    return Path(*fitted[0]) if fitted else None

@@ -26,7 +26,8 @@ class OutputCheck:
 
     def __init__(self, network: nn.Module, example: Any, state: State) -> None:
         module = unwrap(network)
-        self.network = _copied(module, torch.float32 if _is_narrow(module) else None).eval()
+        is_narrow = any(item.is_floating_point() and item.element_size() < 4 for item in module.parameters())
+        self.network = _copied(module, torch.float32 if is_narrow else None).eval()
         devices = {tensor.device for _, tensor in named_tensors(self.network)}
         device = devices.pop() if len(devices) == 1 else None
         tensors = map_leaves(lambda leaf: to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, example)
@@ -132,7 +133,3 @@ def _with_noise(inputs: Any) -> Any:
 
 def _is_real(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
-
-
-def _is_narrow(module: nn.Module) -> bool:
-    return any(item.is_floating_point() and item.element_size() < 4 for item in module.parameters())

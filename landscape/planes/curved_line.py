@@ -55,10 +55,6 @@ class CurvedLine(Plane):
         """The curve's length, shape (1,)."""
         return self.lengths(np.array([1.0]))
 
-    @cached_property
-    def cosine(self) -> float | None:
-        return None
-
     def shares(self, t: NDArray[Any] | float) -> Float64[np.ndarray, "places directions"]:
         """Returns how much of each direction is in the points at some places."""
         return self.shape.weights(t)[:, 1:]

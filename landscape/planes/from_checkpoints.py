@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.buffers_between import BuffersBetween, is_count, pruning_masks
-from collectors.networks.weight_space import TensorInfo, WeightSpace, some_names
-from collectors.validation import check_int
+from collectors.networks.weight_space import WeightSpace, some_names
 from collectors.weights.aligned import AlignedState, Weights, align
 from collectors.weights.safetensors_file import StateReader
 from workers.users_code import warn_user
@@ -74,7 +73,6 @@ def random_plane_of(
 ) -> Plane:
     """Returns a plane, or a line, in random directions through one checkpoint."""
     check_spannable(space)
-    dimension = check_int("dimension", dimension, minimum=1, maximum=2)
     state = align(reader, space)
     origin = origin_state(state, space)
     directions = tuple(
@@ -108,9 +106,10 @@ def random_plane_of(
         "perturb_one_dimensional": bool(perturb_one_dimensional),
         "dimension": dimension,
     }
-    # Earlier versions moved them, each by exactly its size.
-    if gains := [tensor.name for tensor in space.trainable if _is_gain(tensor)]:
-        identity["gains"] = len(gains)
+    # Gains of PyTorch's weight normalization: earlier versions moved them, each by exactly its size.
+    unfiltered = [tensor.name for tensor in space.trainable if len(tensor.shape) > 1 and not tensor.filter_axes]
+    if gains := sum(name.endswith((".original0", "_g")) for name in unfiltered):
+        identity["gains"] = gains
     single = [tensor.name for tensor in space.trainable if tensor.filter_axes and tensor.filter_size == 1]
     note = f"Filters of one weight, each of which a direction moves by exactly its size: those of {some_names(single)}."
     notes = (note,) if single and normalization == "filter" else ()
@@ -188,11 +187,6 @@ def plane_of_eigenvectors(
         curvature=curvature,
     )
     return replace(plane, notes=(*notes, *curvature.notes(plane.longest)))
-
-
-def _is_gain(tensor: TensorInfo) -> bool:
-    """Whether a tensor is the gain of a weight normalization of PyTorch."""
-    return len(tensor.shape) > 1 and not tensor.filter_axes and tensor.name.endswith((".original0", "_g"))
 
 
 def _check_different(names: Sequence[str], directions: Sequence[Direction]) -> None:

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from collectors.networks.readers import describe_network, is_network, without_average
 from collectors.networks.weight_space import WeightSpace, canonical_name, direction_dtype, state_sha256
 from collectors.run_directory.directory import RunDirectory
-from collectors.validation import check_choice, wrong_type, wrong_value
+from collectors.validation import check_choice, check_instance, wrong_type, wrong_value
 from collectors.weights.aligned import Weights, align, as_array, as_reader
 
 from ..roles import check_name, named_origin
@@ -176,24 +178,20 @@ def custom_plane(
         "directions": [state_sha256(direction) for direction in given],
         "normalization": normalization,
     }
-    scaled = tuple(normalize(direction, reader, space, normalization, True) for direction in given)
+    scaled = tuple(normalize(direction.__getitem__, reader, space, normalization, True) for direction in given)
     return Plane(space, *state, scaled, "custom", normalization, identity, origin_role=named_origin(name))
 
 
 def network_space(network: object, *weights: Weights) -> WeightSpace:
     """Returns the description of ``network``, else of the first state that is one; a TypeError where none is."""
-    if isinstance(network, WeightSpace):
-        space = network
-    elif network is not None:
-        space = describe_network(without_average(network))
-    else:
-        described = next((item for item in weights if is_network(item)), None)
-        if described is None:
-            raise TypeError(
-                "network is missing: files and state dicts do not say which tensors are trainable or tied; pass "
-                "network=<the network> (or its WeightSpace, from collectors.networks.readers.describe_network)."
-            )
-        space = describe_network(without_average(described))
+    if network is None:
+        network = next((item for item in weights if is_network(item)), None)
+    if network is None:
+        raise TypeError(
+            "network is missing: files and state dicts do not say which tensors are trainable or tied; pass "
+            "network=<the network> (or its WeightSpace, from collectors.networks.readers.describe_network)."
+        )
+    space = network if isinstance(network, WeightSpace) else describe_network(without_average(network))
     check_spannable(space)
     return space
 
@@ -235,8 +233,7 @@ def _check_names(names: object, count: int) -> list[str]:
 
 
 def _custom_direction(label: str, direction: Mapping[str, Any], space: WeightSpace) -> Direction:
-    if not isinstance(direction, Mapping):
-        raise wrong_type(label, "a mapping from name to tensor or array", direction)
+    check_instance(label, direction, Mapping, "a mapping from name to tensor or array")
     names = {alias: tensor for tensor in space.trainable for alias in (tensor.name, *tensor.aliases)}
     result: Direction = {}
     problems = []
@@ -250,7 +247,7 @@ def _custom_direction(label: str, direction: Mapping[str, Any], space: WeightSpa
         elif array.shape != tensor.shape:
             problems.append(f"{name} has the shape {array.shape}, the parameter {tensor.shape}")
         else:
-            result[tensor.name] = array.astype(direction_dtype(tensor.dtype))
+            result[tensor.name] = np.array(array, direction_dtype(tensor.dtype), order="C")
     problems += [f"{tensor.name} is missing" for tensor in space.trainable if tensor.name not in result]
     if problems:
         raise ValueError(

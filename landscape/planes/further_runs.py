@@ -10,7 +10,7 @@ from typing import Any
 
 from collectors.files.places import AnyPath, with_slashes
 from collectors.run_directory.directory import RunDirectory, find_run
-from collectors.validation import check_path, wrong_type, wrong_value
+from collectors.validation import check_instance, check_path, wrong_type, wrong_value
 
 from ..roles import check_name
 from .networks import Network, find_named, is_weights_file, names_of_folders, networks_in
@@ -49,8 +49,8 @@ def check_also(name: str, also: Any) -> Sequence[Any] | Mapping[str, Any] | None
     for key, place in also.items() if isinstance(also, Mapping) else enumerate(also):
         if isinstance(also, Mapping):
             check_name(f"a key of {name}", key)
-        if not isinstance(place, RunDirectory | str | os.PathLike):
-            raise wrong_type(f"{name}[{key!r}]", "the path of a run directory, or of a file of weights", place)
+        expected = "the path of a run directory, or of a file of weights"
+        check_instance(f"{name}[{key!r}]", place, (RunDirectory, str, os.PathLike), expected)
     return also
 
 
@@ -66,7 +66,12 @@ def find_further_runs(also: Sequence[Any] | Mapping[str, Any] | None, run: RunDi
             files.append((key or path.stem, path))
             continue
         other = place if isinstance(place, RunDirectory) else RunDirectory(find_run(place, label))
-        _check_unit(label, other, run)
+        units = other.settings.unit, run.settings.unit
+        if units[0] != units[1]:
+            raise ValueError(
+                f"{label} counts its checkpoints in {units[0]}s, but {run.path} in {units[1]}s, so their numbers "
+                "cannot stand in one picture. Give pca_plane both runs as lists of files, which are only counted."
+            )
         runs.append((key, other))
     return _named(run, runs, files)
 
@@ -77,9 +82,7 @@ def _named(
     place = _folder(run.path)
     others = [(key, other) for key, other in runs if _folder(other.path) != place]
     folders = [place, *(_folder(other.path) for _, other in others)]
-    if len(set(folders)) < len(folders):
-        raise wrong_value("also", "different run directories", [str(folder) for folder in folders])
-    first, *defaults = names_of_folders(folders)
+    first, *defaults = names_of_folders(folders, "also")
     first = next((key for key, other in runs if key and _folder(other.path) == place), first)
     named = [(key or default, other) for (key, other), default in zip(others, defaults, strict=True)]
     names = [first, *(name for name, _ in (*named, *files))]
@@ -90,15 +93,6 @@ def _named(
 
 def _folder(path: AnyPath) -> PurePosixPath:
     return PurePosixPath(with_slashes(path.resolve() if isinstance(path, Path) else path))
-
-
-def _check_unit(label: str, other: RunDirectory, run: RunDirectory) -> None:
-    units = other.settings.unit, run.settings.unit
-    if units[0] != units[1]:
-        raise ValueError(
-            f"{label} counts its checkpoints in {units[0]}s, but {run.path} in {units[1]}s, so their numbers cannot "
-            "stand in one picture. Give pca_plane both runs as lists of files, which are only counted."
-        )
 
 
 def as_also(items: Sequence[str] | None) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from collectors.files.places import is_url, with_slashes
 from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory
-from collectors.validation import check_int, wrong_type, wrong_value
+from collectors.validation import check_instance, check_int, wrong_type, wrong_value
 from collectors.weights.aligned import Weights, align, as_reader
 from collectors.weights.foreign_checkpoint import CHECKPOINT_SUFFIXES
 from workers.users_code import warn_user
@@ -97,9 +97,7 @@ def columns_of(networks: Sequence[Network]) -> dict[str, Any]:
         "number": tuple(row if item.number is None else item.number for row, item in enumerate(networks)),
         "run": tuple(NO_RUN if item.run is None else runs.index(item.run) for item in networks),
         "runs": tuple(runs),
-        "name": tuple(item.name for item in networks),
-        "final": tuple(item.final for item in networks),
-        "sha256": tuple(item.sha256 for item in networks),
+        **{field: tuple(getattr(item, field) for item in networks) for field in ("name", "final", "sha256")},
     }
 
 
@@ -123,13 +121,11 @@ def find_networks(
     return [network for networks in networks_of.values() for network in networks]
 
 
-def find_named(weights: object, argument: str) -> list[Network]:
+def find_named(weights: Any, argument: str) -> list[Network]:
     """Returns networks of no run, not opened yet, of a dict from their names."""
-    if not isinstance(weights, Mapping):
-        raise wrong_type(argument, "a dict from names to weights", weights)
     return [
         Network(item, check_name(f"a key of {argument}", name), label=f"{argument}[{name!r}]")
-        for name, item in weights.items()
+        for name, item in check_instance(argument, weights, Mapping, "a dict from names to weights").items()
     ]
 
 
@@ -201,8 +197,10 @@ def name_of_folder(weights: Weights) -> str | None:
     return None if folder is None or not folder.name else names_of_folders([folder])[0]
 
 
-def names_of_folders(folders: Sequence[PurePosixPath]) -> list[str]:
-    """Returns the folders' names, with as many of those above them as tell them apart."""
+def names_of_folders(folders: Sequence[PurePosixPath], argument: str = "checkpoints") -> list[str]:
+    """Returns the names of different folders, with as many of those above them as tell them apart."""
+    if len(set(folders)) < len(folders):
+        raise wrong_value(argument, "different run directories", [str(folder) for folder in folders])
     depth = 1
     while len({folder.parts[-depth:] for folder in folders}) < len(folders):
         depth += 1
@@ -232,11 +230,8 @@ def _runs_by_name(checkpoints: object, numbers: object, argument: str) -> dict[s
 
 def _runs_of_directories(checkpoints: Sequence[Any]) -> dict[str, Any]:
     for index, item in enumerate(checkpoints):
-        if not isinstance(item, RunDirectory):
-            raise wrong_type(f"checkpoints[{index}]", "a RunDirectory, as others of the list are", item)
+        check_instance(f"checkpoints[{index}]", item, RunDirectory, "a RunDirectory, as others of the list are")
     folders = [PurePosixPath(with_slashes(item.path)) for item in checkpoints]
-    if len(set(folders)) < len(folders):
-        raise wrong_value("checkpoints", "different run directories", [str(folder) for folder in folders])
     return dict(zip(names_of_folders(folders), checkpoints, strict=True))
 
 

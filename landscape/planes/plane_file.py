@@ -99,15 +99,14 @@ def write_plane(path: AnyPath, plane: Any, remedy: str = "then save it again") -
     groups: dict[str, State] = {"origin": plane.origin, "buffer": plane.buffers}
     groups |= {f"direction_{axis}": direction for axis, direction in enumerate(plane.directions)}
     groups |= {f"end_buffer_{axis}": buffers for axis, buffers in enumerate(plane.end_buffers)}
-    projection = plane.projection
     facts = {
         "space": plane.space.to_json(),
         "identity": plane.identity,
-        "explained_variance_ratio": _listed(plane.explained_variance_ratio),
+        "explained_variance_ratio": plane.explained_variance_ratio,
         "notes": plane.notes,
         "origin_role": asdict(plane.origin_role),
         "members": columns_of(plane.networks),
-        "projection": projection and {name: _listed(values) for name, values in vars(projection).items()},
+        "projection": plane.projection and vars(plane.projection),
         "places": [_place(reader) for reader in plane.checkpoints],
         "curvature": plane.curvature and plane.curvature.to_json(),
     }
@@ -158,7 +157,7 @@ def _plane_of(file: CheckpointFile) -> dict[str, Any]:
     for name in file.shapes:
         group, _, tensor = name.partition("/")
         arrays[group][tensor] = file.read(name)
-    projection = facts["projection"]
+    found = facts["projection"]
     return {
         "space": space,
         "origin": arrays["origin"],
@@ -169,9 +168,7 @@ def _plane_of(file: CheckpointFile) -> dict[str, Any]:
         "identity": dict(facts["identity"]),
         "explained_variance_ratio": _array(facts["explained_variance_ratio"]),
         "origin_role": OriginRole(**facts["origin_role"]),
-        "projection": projection
-        if projection is None
-        else Projection(**{name: _array(values) for name, values in projection.items()}),
+        "projection": None if found is None else Projection(**{name: _array(found[name]) for name in found}),
         "networks": _networks_of(facts["members"], facts["places"], space),
         "end_buffers": tuple(arrays[f"end_buffer_{axis}"] for axis in range(2) if arrays[f"end_buffer_{axis}"]),
         "notes": tuple(facts["notes"]),
@@ -207,10 +204,6 @@ def _reader_at(place: str, space: WeightSpace) -> StateReader | None:
         return None if number is None else run.checkpoint(number, space)
     except (CheckpointError, OSError):
         return None
-
-
-def _listed(values: NDArray[Any] | None) -> list[float] | None:
-    return None if values is None else values.tolist()
 
 
 def _array(values: list[float] | None) -> Any:

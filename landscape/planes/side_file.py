@@ -29,8 +29,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SideFile:
-    """A kind of side file."""
-
     word: str  # what it is, as texts call it
     contents: str  # what it holds, as texts call it
     format: str  # its entry ``format``
@@ -47,7 +45,10 @@ class SideFile:
     ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         """Returns the tensors and the metadata of a file: arrays as "group/name", entries as texts or JSON."""
         tensors = {f"{group}/{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
-        texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in entries.items()}
+        texts = {
+            name: value if isinstance(value, str) else json.dumps(value, default=lambda array: array.tolist())
+            for name, value in entries.items()
+        }
         return tensors, {**self.header, **texts}
 
     def check_replaceable(self, path: AnyPath) -> None:

@@ -64,11 +64,8 @@ def test_a_plane_through_a_file(tmp_path, form):
     expected = random_line(network, seed=3)
     found = random_line(path, network=network, seed=3)
     assert found.space == expected.space
-    for name, array in expected.origin.items():
-        np.testing.assert_array_equal(found.origin[name], array)
-    for one, other in zip(found.directions, expected.directions, strict=True):
-        for name, array in other.items():
-            np.testing.assert_array_equal(one[name], array)
+    np.testing.assert_equal(found.origin, expected.origin)
+    np.testing.assert_equal(found.directions, expected.directions)
     if form == "longer names":
         return
     # The names of the network may be the longer ones.
