@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
     from ..figures import Look
 
-STRAIGHT = "straight"
-"""What pictures call the line between the two."""
-
 
 @dataclass(frozen=True, eq=False)
 class Barrier:
@@ -86,7 +83,7 @@ class Barrier:
         """
         from ..figures import plot_barriers
 
-        ways = {STRAIGHT: self, **(others or {})}
+        ways = {"straight": self, **(others or {})}
         return plot_barriers({name: way.landscape for name, way in ways.items()}, ax, **look)
 
 

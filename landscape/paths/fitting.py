@@ -20,7 +20,7 @@ from workers.pool import Pool
 from ..errors import LandscapeNotFoundError
 from ..planes.from_checkpoints import with_effective_weights
 from ..planes.plane import Plane
-from ..planes.side_file import SideFile, read_arrays, write_arrays
+from ..planes.side_file import SideFile
 from ..record.checks import PointStatus
 from ..record.driver import Experiment, FileFormat, Stored, forecast_text
 from ..record.hdf5 import FileKind
@@ -96,13 +96,13 @@ def curve_beside(landscape: AnyPath) -> AnyPath:
 
 def write_curve(path: AnyPath, curve: FittedCurve) -> None:
     """Writes a curve, fitted or not; a curve that is there is replaced."""
-    write_arrays(path, _FILE, *_contents_of(curve))
+    _FILE.write(path, *_contents_of(curve))
     note_file(path)
 
 
 def read_curve(path: AnyPath) -> FittedCurve:
     """Reads a curve, fitted or not; a PlaneError where the file holds no whole curve of this version."""
-    return read_arrays(path, _FILE, _curve_of)
+    return _FILE.read(path, _curve_of)
 
 
 def _read_begun(path: AnyPath) -> FittedCurve:
@@ -124,10 +124,8 @@ CURVE_FILE = FileFormat(
 def _contents_of(curve: FittedCurve) -> tuple[dict[str, State], dict[str, Any]]:
     fitting = curve.fitting
     values = (fitting.bends, fitting.first, fitting.second, fitting.losses)
-    groups: dict[str, State] = {
-        **{end: {name: np.asarray(array) for name, array in getattr(curve, end).items()} for end in _ENDS},
-        "fitting": dict(zip(_OF_FITTING, values, strict=True)),
-    }
+    groups: dict[str, State] = {"fitting": dict(zip(_OF_FITTING, values, strict=True))}
+    groups |= {end: {name: np.asarray(array) for name, array in getattr(curve, end).items()} for end in _ENDS}
     facts = {
         "space": curve.space.to_json(), "names": curve.names, "ends_sha256": curve.ends_sha256,
         "settings": asdict(curve.settings), "samples": dict(curve.samples), "step": fitting.step,
@@ -183,13 +181,11 @@ class CurveExperiment(Experiment[FittedCurve]):
         return curve if stored.record is None else replace(stored.record, attributes=plan)
 
     def resume(self, record: FittedCurve, pool: Pool) -> Bool[np.ndarray, " steps"]:
-        is_left: Bool[np.ndarray, " steps"] = record.statuses[0] == PointStatus.PENDING
-        return is_left
+        return np.asarray(record.statuses[0] == PointStatus.PENDING)
 
     def forecast(self, record: FittedCurve, todo: Bool[np.ndarray, " steps"], pool: Pool, run: Run) -> str:
         begin = time.perf_counter()
-        for _ in self._parts(record, pool, 0.0):
-            break
+        next(self._parts(record, pool, 0.0), None)
         left, seconds = int(todo.sum()), time.perf_counter() - begin
         return forecast_text(f"{todo.size} steps", todo.size - left, left, "step", seconds, workers=1)
 

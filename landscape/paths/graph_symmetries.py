@@ -13,9 +13,8 @@ from collectors.networks.torch_network import transformers_without_fast_path
 from collectors.networks.weight_space import WeightSpace, canonical_name
 
 from ..errors import AlignmentError
-from .axis_labels import Axes, Axis, AxisLabels
+from .axis_labels import Axes, Axis, AxisLabels, Labelled, Operation, Result, Shape, UnknownOperatorError
 from .matching import PermutationGroup, PermutedAxis
-from .operation import Labelled, Operation, Result, Shape, UnknownOperatorError
 from .operators import RULES, pointwise
 from .same_outputs import output_tensors
 

@@ -28,20 +28,14 @@ class PermutedAxis:
 
     An axis of ``before * size * after`` entries is read in the shape (before, size, after), and its middle is permuted:
     of an axis on which 8 channels of 4 x 4 places lie one after the other, the channels have before 1 and after 16.
-
-    Attributes:
-        name: of the tensor.
-        axis: of the tensor, from 0.
-        before: the length of what lies outside it on the same axis.
-        after: the length of what lies inside it on the same axis.
-        within: the axis of the same tensor that divides it into parts, each with an order of its own, such as the
-            groups of GroupNorm; ``before`` and ``after`` are then those inside one part.
     """
 
-    name: str
-    axis: int
-    before: int = 1
-    after: int = 1
+    name: str  # of the tensor
+    axis: int  # of the tensor, from 0
+    before: int = 1  # the length of what lies outside it on the same axis
+    after: int = 1  # the length of what lies inside it on the same axis
+    # The axis of the same tensor that divides it into parts, each with an order of its own, such as the groups of
+    # GroupNorm; ``before`` and ``after`` are then those inside one part.
     within: PermutedAxis | None = None
 
     def __str__(self) -> str:
@@ -81,22 +75,16 @@ class PermutedAxis:
 
 @dataclass(frozen=True, eq=False)
 class PermutationGroup:
-    """Axes of weights that can be permuted together without a change of the network's outputs.
+    """Axes of weights that can be permuted together without a change of the network's outputs."""
 
-    Attributes:
-        size: how many entries are permuted, such as the number of a layer's units.
-        axes: all axes that follow.
-        permutation: entry i is taken from entry ``permutation[i]`` of the network that is aligned, shape (size,). Where
-            the axes are ``within`` others, (parts, size): the order in each part, after the parts are in theirs.
-    """
-
-    size: int
-    axes: tuple[PermutedAxis, ...]
+    size: int  # how many entries are permuted, such as the number of a layer's units
+    axes: tuple[PermutedAxis, ...]  # all axes that follow
+    # Entry i is taken from entry ``permutation[i]`` of the network that is aligned, shape (size,). Where the axes are
+    # ``within`` others, (parts, size): the order in each part, after the parts are in theirs.
     permutation: Int64[np.ndarray, "*parts size"] = field(repr=False)
 
     @classmethod
     def unpermuted(cls, size: int, axes: Sequence[PermutedAxis], parts: int | None = None) -> PermutationGroup:
-        """Returns a group with the permutation that changes nothing."""
         order = np.arange(size)
         return cls(size, tuple(axes), order if parts is None else np.tile(order, (parts, 1)))
 
@@ -142,16 +130,15 @@ class _Matcher:
     def __init__(self, target: State, moved: State, groups: Sequence[PermutationGroup]) -> None:
         self._target, self._moved, self._groups = target, moved, groups
         self._axes: dict[str, list[tuple[int, PermutedAxis]]] = {}
+        owners: dict[PermutedAxis | None, int] = {
+            axis: index for index, group in enumerate(groups) for axis in group.axes
+        }
+        units: dict[int, list[int]] = {}
         for index, group in enumerate(groups):
+            units.setdefault(owners.get(group.axes[0].within, index), []).append(index)
             for axis in group.axes:
                 if axis.name in target:
                     self._axes.setdefault(axis.name, []).append((index, axis))
-        owners = {axis: index for index, group in enumerate(groups) for axis in group.axes}
-        units: dict[int, list[int]] = {}
-        for index, group in enumerate(groups):
-            within = group.axes[0].within
-            outer = index if within is None else owners.get(within, index)
-            units.setdefault(outer, []).append(index)
         # What is solved at once: a group, or one with those within it.
         self._units = list(units.values())
 
@@ -243,12 +230,7 @@ class _Matcher:
                     rows = axis.rows(self._permuted(name, permutations, [axis for _, axis in of_unit[name]]))
                     gains += np.tensordot(axis.rows(self._target[name]), rows, (2, 2)).transpose(0, 2, 1, 3)
             # Row and column: the part of the target, and the part of the other network that would lie there.
-            orders[index] = np.stack(
-                [
-                    [_assign(gains[row, column], permutations[index][row]) for column in range(parts)]
-                    for row in range(parts)
-                ]
-            )
+            orders[index] = _assign(gains, np.repeat(permutations[index][:, None], parts, axis=1))
             worth += np.take_along_axis(gains, orders[index][..., None], axis=3).sum((2, 3))
         result[outer] = _assign(worth, permutations[outer])
         for index in inner:

@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-import numpy as np
+import torch
 
-from .axis_labels import Axes, Axis, NoCommonPartsError
-from .operation import Operation, Result, UnknownOperatorError
+from .axis_labels import Axes, Axis, NoCommonPartsError, Operation, Result, UnknownOperatorError
 
 Rule: TypeAlias = Callable[[Operation], Result]
 RULES: dict[str, Rule] = {}
@@ -68,7 +67,7 @@ def _convolution(operation: Operation) -> Result:
 def _channel_norm(operation: Operation) -> Result:
     inputs = operation.axes("input")
     # Statistics that were not kept are those of the batch.
-    operation.labels.mix([*inputs[:1], *inputs[2:]], inputs)
+    operation.labels.mixed.append(([*inputs[:1], *inputs[2:]], inputs))
     inputs[1] = operation.joined(inputs[1], "weight", "bias", "running_mean", "running_var")
     return inputs
 
@@ -78,7 +77,7 @@ def _group_norm(operation: Operation) -> Result:
     labels, inputs = operation.labels, operation.first
     groups = operation["num_groups"]
     outer, inner = labels.divide([inputs[1]], (groups, labels.length(inputs[1]) // groups))
-    labels.mix([inner, *inputs[2:]], [inputs[0], outer, inner, *inputs[2:]])
+    labels.mixed.append(([inner, *inputs[2:]], [inputs[0], outer, inner, *inputs[2:]]))
     inputs[1] = operation.joined([*outer, *inner], "weight", "bias")
     return inputs
 
@@ -87,7 +86,7 @@ def _group_norm(operation: Operation) -> Result:
 def _layer_norm(operation: Operation) -> Result:
     inputs = operation.axes("input")
     count = len(operation["normalized_shape"])
-    operation.labels.mix(inputs[-count:], inputs)
+    operation.labels.mixed.append((inputs[-count:], inputs))
     return operation.labels.broadcast([inputs, *operation.optional("weight", "bias")])
 
 
@@ -95,7 +94,7 @@ def _layer_norm(operation: Operation) -> Result:
 def _weight_norm(operation: Operation) -> Result:
     axes = operation.axes("v")
     kept = operation["dim"] % len(axes)
-    operation.labels.mix([axis for place, axis in enumerate(axes) if place != kept], axes)
+    operation.labels.mixed.append(([axis for place, axis in enumerate(axes) if place != kept], axes))
     return operation.labels.broadcast([axes, operation.axes("g")])
 
 
@@ -186,7 +185,7 @@ def _attention(operation: Operation) -> Result:
     key[-2] = labels.join(key[-2], value[-2])
     if operation["is_causal"]:
         labels.fix(query[-2], key[-2])
-    labels.mix([*query[-2:], *key[-2:], *value[-2:]], [*query, *key, *value])
+    labels.mixed.append(([*query[-2:], *key[-2:], *value[-2:]], [*query, *key, *value]))
     scores = [*labels.broadcast([query[:-2], key[:-2], value[:-2]]), query[-2], key[-2]]
     scores = labels.broadcast([scores, *operation.optional("attn_mask")])
     return [*scores[:-1], value[-1]]
@@ -203,7 +202,7 @@ def _recurrent(operation: Operation) -> Result:
         raise UnknownOperatorError
     hidden = [item.axes for item in (states if isinstance(states, list | tuple) else [states])]
     features = inputs[-1]
-    labels.mix(inputs[:-1], inputs)
+    labels.mixed.append((inputs[:-1], inputs))
     for layer in range(count):
         into, again, *added = weights[layer * step : (layer + 1) * step]
         width = labels.labels(again[1])
@@ -219,41 +218,21 @@ def _recurrent(operation: Operation) -> Result:
     return ([*inputs[:-1], features], *(list(state) for state in hidden))
 
 
-@_rule("permute")
-def _permute(operation: Operation) -> Result:
-    axes = operation.first
-    return [axes[place] for place in operation.dimensions("dims", len(axes))]
+@_rule("permute", "movedim", "moveaxis", "numpy_T", "matrix_H", "mT", "swapaxes", "swapdims", "t", "transpose")
+def _reordered(operation: Operation) -> Result:
+    axes, others = operation.first, list(operation.arguments.values())[1:]
+    # By what the operator does itself to a tensor that has no elements, and axes of different lengths.
+    moved = getattr(torch.ops.aten, operation.name)(torch.empty([*range(len(axes))], device="meta"), *others)
+    return [axes[place] for place in moved.shape]
 
 
-@_rule("numpy_T", "matrix_H", "mT", "swapaxes", "swapdims", "t", "transpose")
-def _transpose(operation: Operation) -> Result:
-    axes = operation.first
-    names = [name for name in operation.arguments if name.startswith(("dim", "axis"))]
-    one, other = (operation[name] for name in names) if names else (-1, -2) if len(axes) > 1 else (0, 0)
-    axes[one], axes[other] = axes[other], axes[one]
-    return axes
-
-
-@_rule("movedim", "moveaxis")
-def _movedim(operation: Operation) -> Result:
-    axes = operation.first
-    # The lengths of an array without elements say which axis went where.
-    order = np.moveaxis(np.empty(range(len(axes))), operation["source"], operation["destination"]).shape
-    return [axes[place] for place in order]
-
-
-@_rule("expand", "expand_as", "broadcast_to")
+@_rule("expand", "expand_as", "broadcast_to", "repeat")
 def _expand(operation: Operation) -> Result:
     shape, axes = operation.shape, operation.first
     axes = [[] for _ in range(len(shape) - len(axes))] + axes
+    expanded = [1 if axis else length for axis, length in zip(axes, shape, strict=True)]
     # Along an axis that was repeated all entries are equal.
-    return [axis or operation.labels.new_axis(length) for axis, length in zip(axes, shape, strict=True)]
-
-
-@_rule("repeat")
-def _repeat(operation: Operation) -> Result:
-    times, axes = operation["repeats"], operation.first
-    axes = [[] for _ in range(len(times) - len(axes))] + axes
+    times = operation.arguments.get("repeats", expanded)
     return [[*operation.labels.new_axis(count), *axis] for count, axis in zip(times, axes, strict=True)]
 
 
@@ -356,7 +335,7 @@ def _along(operation: Operation) -> Result:
     mixed = [axes[place] for place in places]
     if "softmax" not in operation.name:  # which of them comes first matters
         operation.labels.fix(*mixed)
-    operation.labels.mix(mixed, axes)
+    operation.labels.mixed.append((mixed, axes))
     return axes
 
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from collectors.files.places import AnyPath, check_directory
 from collectors.networks.weight_space import WeightSpace
 from collectors.validation import check_float, wrong_value
-from collectors.weights.aligned import AlignedState, align
 from collectors.weights.safetensors_file import MemoryState
 from workers.curves.curve import CurveShape, FittingSettings
 from workers.measurement_plan import MeasurementPlan
@@ -134,8 +133,7 @@ class Path:
         Raises:
             PlaneError: the bend is on the line.
         """
-        bend = align(MemoryState(self.bend(self._farthest), _BEND), self.space)
-        return plane_of_points({**self._ends, _BEND: bend}, self.space)
+        return plane_of_points({**self._ends, _BEND: MemoryState(self.bend(self._farthest), _BEND)}, self.space)
 
     def routes(self, points: int = 101) -> dict[str, Float64[np.ndarray, "points axes"]]:
         """Returns where the straight way and the curve run in ``plane``, for ``figures.plot_routes``.
@@ -203,9 +201,9 @@ class Path:
         return cls(curve)
 
     @cached_property
-    def _ends(self) -> dict[str, AlignedState]:
+    def _ends(self) -> dict[str, MemoryState]:
         states = zip(self.names, (self.curve.first, self.curve.last), strict=True)
-        return {name: align(MemoryState(state, name), self.space) for name, state in states}
+        return {name: MemoryState(state, name) for name, state in states}
 
     @cached_property
     def _farthest(self) -> int:
@@ -215,24 +213,17 @@ class Path:
 
     @cached_property
     def _line(self) -> CurvedLine:
-        straight = plane_of_points(self._ends, self.space)
-        bends = [as_direction(row, self.space) for row in self.curve.fitting.bends]
-        towards = (
-            {name: array - self.curve.first[name].astype(array.dtype) for name, array in bend.items()} for bend in bends
-        )
-        facts: dict[str, Any] = {
-            name: getattr(straight, name)
-            for name in ("space", "origin", "buffers", "normalization", "origin_role", "projection", "end_buffers")
-        }  # fmt: skip
+        straight, first = plane_of_points(self._ends, self.space), self.curve.first
+        bends = (as_direction(row, self.space) for row in self.curve.fitting.bends)
+        towards = ({name: array - first[name].astype(array.dtype) for name, array in bend.items()} for bend in bends)
+        same = ("space", "origin", "buffers", "normalization", "origin_role", "projection", "end_buffers")
+        ends = zip(straight.networks, self.curve.ends_sha256, strict=True)
         return CurvedLine(
-            **facts,
+            **{name: getattr(straight, name) for name in same},
             directions=(*towards, straight.directions[0]),
             decomposition="path",
             identity=self.curve.line_identity,
-            networks=tuple(
-                replace(network, sha256=digest)
-                for network, digest in zip(straight.networks, self.curve.ends_sha256, strict=True)
-            ),
+            networks=tuple(replace(network, sha256=digest) for network, digest in ends),
             shape=self.shape,
             fitting={name: value for name, value in asdict(self.curve.settings).items() if name != "shape"},
         )

@@ -33,27 +33,25 @@ class OutputCheck:
         tensors = map_leaves(lambda leaf: to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, example)
         self.example = map_leaves(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, tensors)
         self._state = state
-        self._runs: list[tuple[nn.Module, list[Any], list[torch.Tensor]]] = []
-        self._add(self.network)
-        self.example = self._runs[0][1][0]
+        self._run_on_example(self.network)
+        self.example = self._inputs[0]
 
     def difference(self, state: State) -> float:
         """Returns the outputs' largest difference, relative to the largest output; infinite where shapes differ."""
-        module, inputs, truth = self._runs[-1]
-        outputs = [item for some in inputs for item in _run(module, state, some)]
-        if [item.shape for item in outputs] != [item.shape for item in truth]:
+        outputs = [item for some in self._inputs for item in _run(self._module, state, some)]
+        if [item.shape for item in outputs] != [item.shape for item in self._truth]:
             return math.inf
-        return max(map(_relative, outputs, truth))
+        return max(map(_relative, outputs, self._truth))
 
     def in_float64(self) -> bool:
         """Computes in float64 from now on, where the network can; returns whether it can."""
         try:
-            self._add(_copied(self.network, torch.float64))
+            self._run_on_example(_copied(self.network, torch.float64))
         except Exception:  # a network may fix its types, and a device may lack float64
             return False
         return True
 
-    def _add(self, module: nn.Module) -> None:
+    def _run_on_example(self, module: nn.Module) -> None:
         wanted = next((item.dtype for item in module.parameters() if item.is_floating_point()), torch.float32)
         inputs = [map_leaves(lambda leaf: leaf.to(wanted) if _is_real(leaf) else leaf, self.example)]
         try:
@@ -73,7 +71,7 @@ class OutputCheck:
             with contextlib.suppress(Exception):  # numbers may stand for something, such as rows of a table
                 truth += _run(module, self._state, noisy)
                 inputs.append(noisy)
-        self._runs.append((module, inputs, truth))
+        self._module, self._inputs, self._truth = module, inputs, truth
 
 
 def output_tensors(outputs: Any) -> list[torch.Tensor]:

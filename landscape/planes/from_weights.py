@@ -213,23 +213,16 @@ def _through(weights: Mapping[str, Weights | None], names: Sequence[str] | None,
     elif missing := [label for label, item in weights.items() if item is None]:
         raise TypeError(f"{missing[0]} must be weights, but got None.")
     else:
-        labels = _default_names(weights) if names is None else _check_names(names, len(weights))
+        stems = [Path(item).stem for item in weights.values() if isinstance(item, str | os.PathLike)]
+        usable = len(set(stems)) == len(weights) and all(stem.isprintable() and len(stem) <= 40 for stem in stems)
+        labels = stems if usable else list(weights)
+        if names is not None:
+            labels = [check_name(f"names[{index}]", name) for index, name in enumerate(_check_sequence("names", names))]
+            if len(labels) != len(weights) or len(set(labels)) != len(weights):
+                raise wrong_value("names", f"a list of {len(weights)} different names", labels)
         named = dict(zip(labels, weights.values(), strict=True))
     space = network_space(network, *named.values())
     return plane_of_points(named, space)
-
-
-def _default_names(weights: Mapping[str, Weights]) -> list[str]:
-    stems = [Path(item).stem for item in weights.values() if isinstance(item, str | os.PathLike)]
-    usable = len(set(stems)) == len(weights) and all(stem.isprintable() and len(stem) <= 40 for stem in stems)
-    return stems if usable else list(weights)
-
-
-def _check_names(names: object, count: int) -> list[str]:
-    checked = [check_name(f"names[{index}]", name) for index, name in enumerate(_check_sequence("names", names))]
-    if len(checked) != count or len(set(checked)) != count:
-        raise wrong_value("names", f"a list of {count} different names", checked)
-    return checked
 
 
 def _custom_direction(label: str, direction: Mapping[str, Any], space: WeightSpace) -> Direction:

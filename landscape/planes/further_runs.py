@@ -18,8 +18,6 @@ from .networks import Network, find_named, is_weights_file, names_of_folders, ne
 
 @dataclass(frozen=True)
 class FurtherRuns:
-    """Who joins the landscapes of a run."""
-
     joined: str = ""  # the name of the run that they join; "" where nobody does
     runs: Mapping[str, RunDirectory] = field(default_factory=dict)  # name to run directory
     files: Mapping[str, Path] = field(default_factory=dict)  # name to the file of weights that belong to no run
@@ -58,14 +56,14 @@ def find_further_runs(also: Sequence[Any] | Mapping[str, Any] | None, run: RunDi
     """Opens the runs or files of weights at checked places; that of ``run`` only names it."""
     files: list[tuple[str, Path]] = []
     runs: list[tuple[str, RunDirectory]] = []
-    named = also.items() if isinstance(also, Mapping) else [("", place) for place in also or ()]
-    for index, (key, place) in enumerate(named):
+    given = also.items() if isinstance(also, Mapping) else [("", item) for item in also or ()]
+    for index, (key, item) in enumerate(given):
         label = f"also[{key or index!r}]"
-        if not isinstance(place, RunDirectory) and is_weights_file(place):
-            path = check_path(label, place)
+        if not isinstance(item, RunDirectory) and is_weights_file(item):
+            path = check_path(label, item)
             files.append((key or path.stem, path))
             continue
-        other = place if isinstance(place, RunDirectory) else RunDirectory(find_run(place, label))
+        other = item if isinstance(item, RunDirectory) else RunDirectory(find_run(item, label))
         units = other.settings.unit, run.settings.unit
         if units[0] != units[1]:
             raise ValueError(
@@ -73,12 +71,6 @@ def find_further_runs(also: Sequence[Any] | Mapping[str, Any] | None, run: RunDi
                 "cannot stand in one picture. Give pca_plane both runs as lists of files, which are only counted."
             )
         runs.append((key, other))
-    return _named(run, runs, files)
-
-
-def _named(
-    run: RunDirectory, runs: Sequence[tuple[str, RunDirectory]], files: Sequence[tuple[str, Path]]
-) -> FurtherRuns:
     place = _folder(run.path)
     others = [(key, other) for key, other in runs if _folder(other.path) != place]
     folders = [place, *(_folder(other.path) for _, other in others)]

@@ -111,10 +111,9 @@ def find_networks(
             raise wrong_value("numbers", f"a dict with the names of runs, {list(runs)} (not {unknown})", list(numbers))
     elif numbers is not None and len(runs) > 1:
         raise wrong_type("numbers", "a dict from the runs' names to their numbers, as there are several runs", numbers)
-    networks_of = {
-        name: _networks_of_run(name, of_run, numbers.get(name) if isinstance(numbers, Mapping) else numbers, argument)
-        for name, of_run in runs.items()
-    }
+    else:
+        numbers = dict.fromkeys(runs, numbers)
+    networks_of = {name: _networks_of_run(name, of_run, numbers.get(name), argument) for name, of_run in runs.items()}
     empty = [name for name, networks in networks_of.items() if not networks]
     if empty and (needed or len(networks_of) > 1):
         raise wrong_value(argument, "runs with at least one checkpoint each", {name: [] for name in empty})
@@ -136,12 +135,12 @@ def networks_in(run: RunDirectory, numbers: Sequence[int] | None = None, name: s
 
 
 def checkpoints_of_run(
-    weights: Sequence[Weights], numbers: Sequence[int], name: str = "", final: int | None = None
+    weights: Sequence[Weights], numbers: Sequence[int], name: str = "", final: int | None = None, label: str = ""
 ) -> list[Network]:
     """Returns the checkpoints of one run in order; the last one holds the final weights if its number is ``final``."""
     last = len(numbers) - 1
     return [
-        Network(item, run=name, number=number, final=place == last and number == final)
+        Network(item, "", name, number, final=place == last and number == final, label=f"{label}[{place}]")
         for place, (item, number) in enumerate(zip(weights, numbers, strict=True))
     ]
 
@@ -221,18 +220,14 @@ def _runs_by_name(checkpoints: object, numbers: object, argument: str) -> dict[s
     if not isinstance(checkpoints, Sequence) or not _is_list(checkpoints):
         raise wrong_type("checkpoints", _EXPECTED, checkpoints)
     if any(isinstance(item, RunDirectory) for item in checkpoints):
-        return _runs_of_directories(checkpoints)
+        for index, item in enumerate(checkpoints):
+            check_instance(f"checkpoints[{index}]", item, RunDirectory, "a RunDirectory, as others of the list are")
+        names = names_of_folders([PurePosixPath(with_slashes(item.path)) for item in checkpoints])
+        return dict(zip(names, checkpoints, strict=True))
     folders = [_run_folder(item) for item in checkpoints]
     if len({folder for folder in folders if folder is not None}) < 2:
         return {"": checkpoints}
     return _runs_of_folders(checkpoints, folders, numbers)
-
-
-def _runs_of_directories(checkpoints: Sequence[Any]) -> dict[str, Any]:
-    for index, item in enumerate(checkpoints):
-        check_instance(f"checkpoints[{index}]", item, RunDirectory, "a RunDirectory, as others of the list are")
-    folders = [PurePosixPath(with_slashes(item.path)) for item in checkpoints]
-    return dict(zip(names_of_folders(folders), checkpoints, strict=True))
 
 
 def _runs_of_folders(
@@ -272,9 +267,7 @@ def _networks_of_run(name: str, checkpoints: Any, numbers: Any, argument: str) -
     chosen = list(range(len(checkpoints))) if numbers is None else numbers
     if len(chosen) != len(checkpoints):
         raise wrong_value(label, f"a list with one number for each of the {len(checkpoints)} checkpoints", chosen)
-    prefix = f"{argument}[{name!r}]" if name else argument
-    networks = checkpoints_of_run(checkpoints, chosen, name)
-    return [replace(network, label=f"{prefix}[{index}]") for index, network in enumerate(networks)]
+    return checkpoints_of_run(checkpoints, chosen, name, label=f"{argument}[{name!r}]" if name else argument)
 
 
 def _shortened(name: str) -> str:

@@ -311,20 +311,11 @@ class Plane:
         return state | (self.buffers_at(values) if policy == "interpolate" else {})
 
     def buffers_at(self, coordinates: Sequence[float]) -> dict[str, NDArray[Any]]:
-        """Returns every buffer at a point; see ``BuffersBetween``.
-
-        Args:
-            coordinates: (x, y), or (x,) on a line.
-        """
+        """Returns every buffer at (x, y), or at (x,) on a line; see ``BuffersBetween``."""
         return {**self.buffers, **self.between.at(coordinates)}
 
     def known_buffers(self, coordinates: Sequence[float], policy: str) -> dict[str, NDArray[Any]] | None:
-        """Returns every buffer at a point, or None where they are found from samples there.
-
-        Args:
-            coordinates: (x, y), or (x,) on a line.
-            policy: "fixed", "interpolate" or "recalibrate".
-        """
+        """Returns every buffer at a point by "fixed", "interpolate" or "recalibrate"; None where samples tell them."""
         if policy == "fixed":
             return dict(self.buffers)
         if policy == "recalibrate" and self.between.network_at(coordinates) is None:

@@ -27,7 +27,7 @@ from .axis_curvature import AxisCurvature
 from .directions import Direction
 from .networks import Network, columns_of
 from .projection import Projection
-from .side_file import SideFile, read_arrays, write_arrays
+from .side_file import SideFile
 
 T = TypeVar("T")
 
@@ -38,6 +38,7 @@ _PLANE = SideFile(
     "a file that Plane.save wrote, or that save_directions=True left beside a landscape; one of an older version must "
     "be written again",
     "save the plane again",
+    older={"parameters": "directions without their origin"},
 )
 _GROUPS = ("origin", "buffer", "direction_0", "direction_1", "end_buffer_0", "end_buffer_1")
 _DIRECTION = re.compile(r"direction_(\d+)/(.+)", re.DOTALL)
@@ -117,13 +118,12 @@ def write_plane(path: AnyPath, plane: Any, remedy: str = "then save it again") -
         "parameters": [[tensor.name, list(tensor.shape)] for tensor in plane.space.parameters],
         "plane": facts,
     }
-    write_arrays(path, _PLANE, groups, entries, remedy)
+    _PLANE.write(path, groups, entries, remedy)
 
 
 def read_plane(path: AnyPath, make: Callable[..., T]) -> T:
     """Returns the plane of a file, by ``make``: the class ``Plane``, which this file must not import."""
-    older = {"parameters": "directions without their origin"}
-    return read_arrays(path, _PLANE, lambda file: make(**_plane_of(file)), older)
+    return _PLANE.read(path, lambda file: make(**_plane_of(file)))
 
 
 def read_directions(paths: Sequence[str | os.PathLike[str]]) -> list[Direction]:
@@ -136,9 +136,8 @@ def read_directions(paths: Sequence[str | os.PathLike[str]]) -> list[Direction]:
             directions.append({name: reader.read(name) for name in matches})
             continue
         parts: dict[int, Direction] = {}
-        for name, match in matches.items():
-            if match is not None:
-                parts.setdefault(int(match[1]), {})[match[2]] = reader.read(name)
+        for match in filter(None, matches.values()):
+            parts.setdefault(int(match[1]), {})[match[2]] = reader.read(match[0])
         names = [name for name in matches if not name.startswith(_BESIDE_DIRECTIONS)]
         if sorted(parts) != list(range(len(parts))) or any(matches[name] is None for name in names):
             raise CheckpointError(

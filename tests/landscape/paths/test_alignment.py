@@ -51,8 +51,19 @@ def loaded(build, weights):
     return network.eval()
 
 
-def check_undone(build, steps, sizes, batch=64):
-    """A random permutation of every group of a trained network is undone to the bit, buffers included."""
+@pytest.mark.parametrize(
+    ("build", "steps", "sizes", "batch"),
+    [
+        (Perceptron, 16, [24, 32], 64),
+        pytest.param(LeNet5, 24, [6, 16, 84, 120], 64, marks=pytest.mark.slow),
+        # Its residual stream of 64, two hidden layers of 128, and in each layer 4 heads of 16.
+        pytest.param(Transformer, 48, [4, 4, 16, 16, 64, 128, 128], 64, marks=pytest.mark.slow),
+        # The inner channels of its nine blocks; its stream is fixed, because shortcuts fill up with channels of zeros.
+        pytest.param(ResNet20, 4, [16, 16, 16, 32, 32, 32, 64, 64, 64], 32, marks=pytest.mark.slow),
+    ],
+)
+def test_undone_to_the_bit(build, steps, sizes, batch):
+    """A random permutation of every group of a trained network is undone, buffers included."""
     network = train(build, 0, steps, batch)
     images = digits(build)[0][:8]
     state, other = arrays(network), arrays(train(build, 1, 2, batch))
@@ -122,27 +133,6 @@ def test_channels_of_group_normalization_stay_in_their_group():
     found = align(planted, to=a, example=example)
     assert 0 < found.distance_after <= found.distance_before
     assert found.verified <= 1e-6
-
-
-def test_undone_in_a_perceptron():
-    check_undone(Perceptron, 16, [24, 32])
-
-
-@pytest.mark.slow
-def test_undone_in_lenet():
-    check_undone(LeNet5, 24, [6, 16, 84, 120])
-
-
-@pytest.mark.slow
-def test_undone_in_a_transformer():
-    """Its residual stream of 64, two hidden layers of 128, and in each layer 4 heads of 16."""
-    check_undone(Transformer, 48, [4, 4, 16, 16, 64, 128, 128])
-
-
-@pytest.mark.slow
-def test_undone_in_resnet():
-    """The inner channels of its nine blocks; its stream is fixed, because shortcuts fill up with channels of zeros."""
-    check_undone(ResNet20, 4, [16, 16, 16, 32, 32, 32, 64, 64, 64], batch=32)
 
 
 def barrier(a, b):

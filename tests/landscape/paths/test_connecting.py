@@ -20,7 +20,6 @@ from landscape.functions import connect, measure_curvature
 from landscape.paths.barrier import Barrier
 from landscape.paths.fitting import CURVE_FILE, CurveExperiment, write_curve
 from landscape.paths.path import Path
-from landscape.planes.networks import columns_of
 from landscape.record.driver import forecast, open_record
 from landscape.record.run import Run
 from landscape.record.workers import open_workers
@@ -149,11 +148,10 @@ def test_landscape_of_a_path_says_what_it_is_and_is_continued(curved, tmp_path):
 def test_plane_holds_the_curve(curved):
     path, _ = curved
     plane = path.plane()
-    assert columns_of(plane.networks)["name"] == ("a", "b", "bend")
-    routes = path.routes(5)
-    for t, place in zip(np.linspace(0, 1, 5), routes["curved"], strict=True):
-        there, here = plane.point(place), path.point(t)
-        for name, array in here.items():
+    assert [network.name for network in plane.networks] == ["a", "b", "bend"]
+    for t, place in zip(np.linspace(0, 1, 5), path.routes(5)["curved"], strict=True):
+        there = plane.point(place)
+        for name, array in path.point(t).items():
             np.testing.assert_allclose(there[name], array, atol=2e-6)
 
 
@@ -210,11 +208,9 @@ def test_file_of_a_path_is_read_back_and_kept_safe(curved, tmp_path):
     assert file.read_bytes() == before
     copied = tmp_path / "path.safetensors"
     copied.write_bytes(before[: len(before) // 2])
-    with pytest.raises(CheckpointError):
-        Path.load(copied)
-    with pytest.raises(CheckpointError):
-        Path.load(tmp_path / "nowhere.safetensors")
-    torch.save(trained(0).state_dict(), tmp_path / "a.pt")
+    for place in (copied, tmp_path / "nowhere.safetensors"):
+        with pytest.raises(CheckpointError):
+            Path.load(place)
     plane = line_between(trained(0), trained(1)).save(tmp_path / "line.safetensors")
     with pytest.raises(PlaneError, match="holds no path"):
         Path.load(plane)
@@ -277,12 +273,13 @@ def test_one_of_several_workers_fits_the_same():
 def test_wrong_arguments_say_what_is_right(curved, tmp_path):
     path, _ = curved
     a, b = trained(0), trained(1)
-    with pytest.raises(ValueError, match="kind must be"):
-        connect(a, b, callback_fn, "spline", **OPTIONS)
-    with pytest.raises(ValueError, match="steps must be an int of at least 1"):
-        connect(a, b, callback_fn, steps=0, **OPTIONS)
-    with pytest.raises(PlaneError):
-        connect(a, a, callback_fn, **OPTIONS)
+    for other, options, error, text in (
+        (b, {"kind": "spline"}, ValueError, "kind must be"),
+        (b, {"steps": 0}, ValueError, "steps must be an int of at least 1"),
+        (a, {}, PlaneError, "have the same weights"),
+    ):
+        with pytest.raises(error, match=text):
+            connect(a, other, callback_fn, **options, **OPTIONS)
     state = [{"w": np.full(2, value, np.float32)} for value in (0.0, 1.0)]
     function = FunctionEvaluator(lambda parameters: {"loss": float(parameters["w"].sum())}, state[0])
     with warnings.catch_warnings():
@@ -291,10 +288,12 @@ def test_wrong_arguments_say_what_is_right(curved, tmp_path):
             connect(*state, lambda: function, **OPTIONS)
     with pytest.raises(ValueError, match="t must be a number from 0 to 1"):
         path.point(1.5)
-    with pytest.raises(ValueError, match="a curve goes from 0 to 1"):
-        evaluate(path, callback_fn, margin=0.2, **OPTIONS)
-    with pytest.raises(ValueError, match="save_directions must be left out for a path"):
-        evaluate(path, callback_fn, output=tmp_path / "x.h5", save_directions=True, **OPTIONS)
+    for options, text in (
+        ({"margin": 0.2}, "a curve goes from 0 to 1"),
+        ({"output": tmp_path / "x.h5", "save_directions": True}, "save_directions must be left out for a path"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            evaluate(path, callback_fn, **options, **OPTIONS)
 
 
 def test_the_plan_is_the_users(curved, tmp_path):

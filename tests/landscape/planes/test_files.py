@@ -36,20 +36,17 @@ def wholly(state, folder):
     save_file(state, folder / "model.safetensors")
 
 
+def inside(prefix, state):
+    return {f"{prefix}.{name}": value for name, value in state.items()}
+
+
+LIGHTNING = {"pytorch-lightning_version": "2.6", "epoch": 1}
+COUNT = {"n_averaged": torch.tensor(3)}
 WRITTEN = {
     "plain": torch.save,
-    "lightning": lambda state, path: torch.save(
-        {
-            "pytorch-lightning_version": "2.6",
-            "epoch": 1,
-            "state_dict": {f"model.{name}": value for name, value in state.items()},
-        },
-        path,
-    ),
-    "longer names": lambda state, path: torch.save({f"net.body.{name}": value for name, value in state.items()}, path),
-    "averaged": lambda state, path: torch.save(
-        {"n_averaged": torch.tensor(3), **{f"module.{name}": value for name, value in state.items()}}, path
-    ),
+    "lightning": lambda state, path: torch.save({**LIGHTNING, "state_dict": inside("model", state)}, path),
+    "longer names": lambda state, path: torch.save(inside("net.body", state), path),
+    "averaged": lambda state, path: torch.save({**COUNT, **inside("module", state)}, path),
     "parts": in_parts,
     "pretrained": wholly,
     "safetensors": lambda state, path: save_file(state, path.with_suffix(".safetensors")),

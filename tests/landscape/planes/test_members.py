@@ -83,8 +83,6 @@ class TestAdding:
         assert columns["number"] == (0, 1, 2, 3, 0, 1, 2, 7, 8)
         assert columns["name"] == ("",) * 7 + ("EMA", "SWA")
         assert len(set(columns["sha256"])) == 9
-        assert grown.projection is not None
-        assert plane.projection is not None
         np.testing.assert_array_equal(grown.projection.x[:4], plane.projection.x)
         for row, state in enumerate([*states(3, first=9), network(30).state_dict(), network(31).state_dict()]):
             coordinates, residual, _ = by_least_squares(plane, state)
@@ -121,8 +119,6 @@ class TestAdding:
         grown, same = plane.with_networks(other.networks), plane.with_checkpoints({"adam": states(3, first=9)})
         assert grown.networks == same.networks
         assert [network.role.role for network in grown.networks] == ["checkpoint"] * 7
-        assert grown.projection is not None
-        assert same.projection is not None
         np.testing.assert_array_equal(grown.projection.x, same.projection.x)
         assert plane.with_networks(plane.networks).networks == plane.networks
 
@@ -131,12 +127,8 @@ class TestAdding:
         plane = pca_plane(states(4), network=network())
         far = {name: factor * value for name, value in network(50).state_dict().items()}
         grown = plane.with_checkpoints(networks={"far": far})
-        assert grown.projection is not None
         x, y = grown.axes(5)
-        assert y is not None
         for own, axis, values in zip(plane.axes(5), (x, y), (grown.projection.x, grown.projection.y), strict=True):
-            assert own is not None
-            assert values is not None
             ends = np.array([min(values.min(), own[0]), max(values.max(), own[-1])])
             wanted = ends + 0.2 * np.ptp(ends) * np.array([-int(ends[0] < own[0]), int(ends[1] > own[-1])])
             step = (axis[-1] - axis[0]) / (len(axis) - 1)
@@ -154,7 +146,6 @@ class TestAdding:
         plane = random_plane(network(), seed=0)
         near = plane.with_checkpoints(networks={"near": plane.point((0.5, -0.25))})
         np.testing.assert_array_equal(near.axes(5)[0], plane.axes(5)[0])
-        assert near.projection is not None
         np.testing.assert_allclose([near.projection.x[0], near.projection.y[0]], [0.5, -0.25], atol=1e-5)
         x, y = plane.with_checkpoints(networks={"beside": plane.point((1.2, 0.0))}).axes(5)
         # 1.2 and a fifth of 2.2 make 1.64.

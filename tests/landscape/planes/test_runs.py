@@ -108,7 +108,6 @@ class TestRuns:
         plane = pca_plane(found, network=network(), numbers={"SGD": [0, 5, 10]})
         assert who(plane, "runs", "run") == (("SGD", "Adam"), (0, 0, 0, 1, 1, 1, 1))
         assert who(plane, "number") == (0, 5, 10, 0, 1, 2, 3)
-        assert plane.projection is not None
         assert (plane.projection.x[2], plane.projection.y[2]) == (0.0, 0.0)
         np.testing.assert_array_equal(plane.origin["0.weight"], found["SGD"][-1]["0.weight"].numpy())
         assert (plane.origin_role.run, plane.origin_role.number) == ("SGD", 10)
