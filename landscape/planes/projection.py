@@ -18,6 +18,7 @@ from .directions import Direction
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64
+
 # Of all checkpoints together, read at a time.
 _BLOCK_BYTES = 64 * 2**20
 # One minus the squared cosine below which two directions count as one (an angle of a millionth).
