@@ -211,7 +211,6 @@ def _torch_network(network: object, *weights: Weights) -> Any:
 
 
 def _distance(one: State, other: State, space: WeightSpace) -> float:
-    """Returns the Euclidean distance between two sets of trainable weights, in float64."""
     squares = 0.0
     for info in space.trainable:
         difference = one[info.name].astype(np.float64) - other[info.name].astype(np.float64)

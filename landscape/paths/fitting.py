@@ -70,7 +70,6 @@ class FittedCurve:
 
     @property
     def statuses(self) -> tuple[UInt8[np.ndarray, " steps"]]:
-        """``PointStatus`` of every step, in one array."""
         is_done = np.arange(self.settings.steps) < self.fitting.step
         return (np.where(is_done, PointStatus.MEASURED, PointStatus.PENDING).astype(np.uint8),)
 
@@ -80,7 +79,6 @@ class FittedCurve:
 
     @property
     def line_identity(self) -> dict[str, Any]:
-        """What is measured along the curve."""
         digest = hashlib.sha256(np.ascontiguousarray(self.fitting.bends).tobytes()).hexdigest()
         shape = self.settings.shape
         return {
@@ -163,7 +161,6 @@ class CurveExperiment(Experiment[FittedCurve]):
     name: str = "curve"
 
     def begin(self, stored: Stored[FittedCurve], pool: Pool) -> FittedCurve:
-        """Returns the curve as far as the file has it, or one that no step was made for."""
         line, settings = self.line, self.settings
         # On the line the pool finds out how losses add up, and so what a batch is.
         pool.load(line.origin, line.directions, line.buffers)
@@ -198,7 +195,6 @@ class CurveExperiment(Experiment[FittedCurve]):
                 return
 
     def keep(self, record: FittedCurve, result: Fitting) -> int:
-        """Puts the bends in place of those of earlier steps."""
         count, record.fitting = result.step - record.fitting.step, result
         return count
 

@@ -207,7 +207,6 @@ class Path:
 
     @cached_property
     def _farthest(self) -> int:
-        """Which bend is farthest from the straight line."""
         places = np.arange(1, self.shape.bends + 1) / (self.shape.bends + 1)
         return int(np.argmax(self._line.distances(places)))
 

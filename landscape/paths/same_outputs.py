@@ -75,7 +75,6 @@ class OutputCheck:
 
 
 def output_tensors(outputs: Any) -> list[torch.Tensor]:
-    """Returns the tensors in what a network returns: nested tuples, lists and mappings."""
     return [leaf for leaf in leaves(outputs) if isinstance(leaf, torch.Tensor)]
 
 

@@ -90,7 +90,6 @@ def as_direction(vector: NDArray[Any], space: WeightSpace) -> Direction:
 
 
 def inner_product(first: Direction, second: Direction, space: WeightSpace) -> float:
-    """Returns the inner product of two directions over all trainable tensors, summed in float64."""
     return math.fsum(_dot(first[tensor.name], second[tensor.name]) for tensor in space.trainable)
 
 

@@ -72,7 +72,6 @@ def random_plane_of(
     dimension: int = 2,
     role: OriginRole = UNKNOWN,
 ) -> Plane:
-    """Returns a plane, or a line, in random directions through one checkpoint."""
     check_spannable(space)
     dimension = check_int("dimension", dimension, minimum=1, maximum=2)
     state = align(reader, space)

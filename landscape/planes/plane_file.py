@@ -91,7 +91,6 @@ def check_directions(landscape_path: AnyPath) -> None:
 
 
 def write_directions(landscape_path: AnyPath, plane: Any) -> None:
-    """Writes the plane of a landscape beside it, as ``save_directions`` asks for."""
     write_plane(directions_path(landscape_path), plane, "then run again with save_directions=True")
 
 

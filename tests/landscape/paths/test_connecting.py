@@ -30,11 +30,15 @@ from workers.errors import CurveError
 OPTIONS = {"device_ids": [0], "progress": False}
 
 
+def connected(*args, **options):
+    return connect(trained(0), trained(1), callback_fn, *args, **OPTIONS, **options)
+
+
 @pytest.fixture(scope="module")
 def curved(tmp_path_factory):
     """A path of 200 steps between two networks with a barrier; its file must not be changed."""
     file = tmp_path_factory.mktemp("curved") / "path.safetensors"
-    return connect(trained(0), trained(1), callback_fn, steps=200, output=file, **OPTIONS), file
+    return connected(steps=200, output=file), file
 
 
 @pytest.mark.filterwarnings("ignore:the loss")
@@ -173,7 +177,7 @@ def test_routes_are_drawn_over_the_plane(curved):
 
 
 def test_several_bends_and_polygons(tmp_path):
-    path = connect(trained(0), trained(1), callback_fn, "polygon", 3, steps=30, **OPTIONS)
+    path = connected("polygon", 3, steps=30)
     assert path.curve.fitting.bends.shape[0] == 3
     np.testing.assert_allclose(path.point(0.25)["0.weight"], path.bend(0)["0.weight"], atol=1e-6)
     assert path.plane().dimension == 2
@@ -200,9 +204,9 @@ def test_file_of_a_path_is_read_back_and_kept_safe(curved, tmp_path):
     plan = {**path.curve.attributes["measurement_plan"], "threads": "many"}
     write_curve(tmp_path / file.name, replace(path.curve, attributes={"measurement_plan": plan}))
     with pytest.raises(LandscapeError, match=r"path.safetensors was measured with a plan that cannot be used here"):
-        connect(trained(0), trained(1), callback_fn, steps=200, output=tmp_path / file.name, **OPTIONS)
+        connected(steps=200, output=tmp_path / file.name)
     with pytest.raises(LandscapeIdentityError, match=r"path file .* holds another experiment.*\n.*seed"):
-        connect(trained(0), trained(1), callback_fn, steps=200, seed=1, output=file, **OPTIONS)
+        connected(steps=200, seed=1, output=file)
     with pytest.raises(LandscapeWriteError, match="exists and was left as it is"):
         path.save(file)
     assert file.read_bytes() == before
@@ -220,19 +224,19 @@ def test_file_of_a_path_is_read_back_and_kept_safe(curved, tmp_path):
 def test_a_budget_ends_the_fitting_and_the_same_call_goes_on(tmp_path):
     file = tmp_path / "path.safetensors"
     with pytest.warns(UserWarning, match=r"ended the fitting after 1 of 4 steps. The same call continues from here"):
-        begun = connect(trained(0), trained(1), callback_fn, steps=4, output=file, budget=1e-9, **OPTIONS)
+        begun = connected(steps=4, output=file, budget=1e-9)
     assert not begun.curve.complete
     assert len(begun.losses) == 1
     with pytest.raises(PlaneError, match=r"fitted for 1 of 4 steps. Call connect again"):
         Path.load(file)
-    assert connect(trained(0), trained(1), callback_fn, steps=4, output=file, **OPTIONS).curve.complete
+    assert connected(steps=4, output=file).curve.complete
     with pytest.raises(ValueError, match="budget must be"):
-        connect(trained(0), trained(1), callback_fn, budget="soon", **OPTIONS)
+        connected(budget="soon")
 
 
 def test_a_forecast_makes_a_step_and_changes_nothing(tmp_path):
     file, line = tmp_path / "path.safetensors", line_between(trained(0), trained(1))
-    connect(trained(0), trained(1), callback_fn, steps=2, output=file, **OPTIONS)
+    connected(steps=2, output=file)
     before = file.read_bytes()
     experiment = CurveExperiment(line, FittingSettings(steps=2))
     with open_workers(callback_fn, {"device_ids": [0]}) as pool:
@@ -299,11 +303,11 @@ def test_wrong_arguments_say_what_is_right(curved, tmp_path):
 def test_the_plan_is_the_users(curved, tmp_path):
     path, _ = curved
     other = replace(path.measurement_plan, batch_size=path.measurement_plan.batch_size // 2)
-    found = connect(trained(0), trained(1), callback_fn, steps=3, plan=other, **OPTIONS)
+    found = connected(steps=3, plan=other)
     assert found.measurement_plan == other
     landscape = evaluate(path.line(), callback_fn, size=3, plan=other, output=tmp_path / "line.h5", **OPTIONS)
-    as_there = connect(trained(0), trained(1), callback_fn, steps=3, plan=landscape.path, **OPTIONS)
+    as_there = connected(steps=3, plan=landscape.path)
     assert as_there.measurement_plan == other
     np.testing.assert_array_equal(as_there.curve.fitting.bends, found.curve.fitting.bends)
     with pytest.raises(TypeError, match="plan must be a MeasurementPlan, the path of a landscape file, or None"):
-        connect(trained(0), trained(1), callback_fn, steps=3, plan=64, **OPTIONS)
+        connected(steps=3, plan=64)

@@ -23,6 +23,10 @@ def states(count, dtype=torch.float64):
     return [MemoryState(read_network(network(dtype, seed)), f"state {seed}") for seed in range(count)]
 
 
+def described(count):
+    return describe_network(network()), states(count)
+
+
 def flat(space, arrays):
     return np.concatenate([arrays(tensor.name).reshape(-1).astype(float) for tensor in space.trainable])
 
@@ -39,8 +43,7 @@ def draw(space, seed, scale=1.0):
 @pytest.mark.parametrize("block_bytes", [8, 1000, 2**26])
 def test_projection_equals_least_squares_on_whole_vectors(scales, block_bytes, monkeypatch):
     monkeypatch.setattr(projection, "_BLOCK_BYTES", block_bytes)
-    space = describe_network(network())
-    readers = states(5)
+    space, readers = described(5)
     # Far from orthogonal, so that dot products with each direction alone would be wrong.
     first, second = draw(space, 0), draw(space, 1)
     second = {name: scales[1] * (values + 0.8 * first[name]) for name, values in second.items()}
@@ -56,8 +59,7 @@ def test_projection_equals_least_squares_on_whole_vectors(scales, block_bytes, m
 
 
 def test_pythagoras_holds_and_the_origin_is_exactly_zero():
-    space = describe_network(network())
-    readers = states(4)
+    space, readers = described(4)
     directions = (draw(space, 0), draw(space, 1))
     path = project(readers, readers[2], directions, space)
     feet = np.outer(path.x, flat(space, directions[0].__getitem__))
@@ -67,8 +69,7 @@ def test_pythagoras_holds_and_the_origin_is_exactly_zero():
 
 
 def test_projection_on_a_line():
-    space = describe_network(network())
-    readers = states(3)
+    space, readers = described(3)
     direction = draw(space, 0)
     path = project(readers, readers[0], (direction,), space)
     vector = flat(space, direction.__getitem__)
@@ -94,8 +95,7 @@ def test_a_residual_far_smaller_than_the_norm_keeps_its_digits():
 
 
 def test_parallel_and_zero_directions_are_refused():
-    space = describe_network(network())
-    readers = states(2)
+    space, readers = described(2)
     direction = draw(space, 0)
     twice = {name: -2 * values for name, values in direction.items()}
     zero = {name: 0 * values for name, values in direction.items()}
