@@ -24,8 +24,7 @@ from .grid.measuring import A_PLANE, Grid, measure_plane, measure_points
 from .grid.regridding import find_change, read_source, regrid
 from .landscape import Landscape
 from .paths.barrier import Barrier, measure_barrier
-from .paths.connecting import fit_curve
-from .paths.path import Path
+from .paths.path import Path, fit_curve
 from .planes.extent import check_extent
 from .planes.plane import Plane
 from .record.driver import measuring

@@ -18,7 +18,7 @@ from workers.curvature.products import Vector
 
 from ..errors import DAMAGES, LandscapeDamagedError, LandscapeIdentityError, LandscapeNotFoundError
 from ..planes.directions import as_direction
-from ..planes.side_file import SideFile, write_arrays
+from ..planes.side_file import SideFile
 from .data import CurvatureData
 
 _KEEP = "Measure again with keep_vectors=True: what else is measured stays."
@@ -68,7 +68,7 @@ def write_vectors(path: AnyPath, data: CurvatureData, row: int, vectors: Eigenve
     directions = {f"eigenvector_{index}": direction for index, direction in enumerate(vectors.directions)}
     entries = {"space": vectors.space.to_json(), **_whose(data, row)}
     place = vectors_path(path, int(data.number[row]))
-    write_arrays(place, _EIGENVECTORS, {"state": vectors.state, **directions}, entries)
+    _EIGENVECTORS.write(place, {"state": vectors.state, **directions}, entries)
 
 
 def has_vectors(path: AnyPath, data: CurvatureData, row: int) -> bool:

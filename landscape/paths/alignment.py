@@ -199,19 +199,18 @@ def _matched(
 
 
 def _torch_network(network: object, *weights: Weights) -> Any:
-    given = network if network is not None else next((item for item in weights if is_network(item)), None)
-    if given is None or framework_of(without_average(given)) != "torch":
+    given = without_average(network if network is not None else next(filter(is_network, weights), None))
+    if framework_of(given) != "torch":
         raise wrong_type(
             "network",
             "the PyTorch network itself, on which the new order is verified (networks of other frameworks cannot be "
             "aligned)",
             given,
         )
-    return without_average(given)
+    return given
 
 
 def _distance(one: State, other: State, space: WeightSpace) -> float:
-    """Returns the Euclidean distance between two sets of trainable weights, in float64."""
     squares = 0.0
     for info in space.trainable:
         difference = one[info.name].astype(np.float64) - other[info.name].astype(np.float64)

@@ -1,16 +1,21 @@
-"""Labels of the axes of tensors, several, outermost first, for a flattened axis; axes of one label permute together."""
+"""Labels of the axes of tensors, of which those of one label permute together, and an operator as its rule sees it."""
 
-# A label of length 1 is never kept, so that an axis of length 1 is an empty list.
+# A flattened axis has several labels, outermost first. One of length 1 is never kept, so that an axis of length 1 is an
+# empty list.
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import permutations
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Axis: TypeAlias = list[int]
 Axes: TypeAlias = list[Axis]
+Shape: TypeAlias = tuple[int, ...]
+# Of one tensor, or of each of several; None where a result is no tensor.
+Result: TypeAlias = "Axes | tuple[Axes | None, ...]"
 _Tensor: TypeAlias = tuple[tuple[int, ...], ...]
 
 
@@ -27,14 +32,12 @@ class AxisLabels:
         self._fixed: list[bool] = []
         self._parts: dict[int, Axis] = {}
         self.mixed: list[tuple[Axes, Axes]] = []
-        """Of operators that mix entries along axes and keep these: the axes, and all of the operator's tensors."""
+        """Of operators that mix all entries along axes, and keep these: the axes, and all of the operator's tensors."""
 
     def new_axis(self, length: int, *, fixed: bool = False) -> Axis:
-        """Returns an axis with a new label."""
         return [self._new(length, fixed)] if length != 1 else []
 
     def new_axes(self, shape: Iterable[int], *, fixed: bool = False) -> Axes:
-        """Returns axes of this shape, each with a new label."""
         return [self.new_axis(length, fixed=fixed) for length in shape]
 
     def labels(self, axis: Sequence[int]) -> Axis:
@@ -46,7 +49,6 @@ class AxisLabels:
         return current
 
     def length(self, axis: Sequence[int]) -> int:
-        """Returns the number of entries along an axis."""
         return math.prod(self._lengths[label] for label in axis)
 
     def is_free(self, label: int) -> bool:
@@ -58,10 +60,6 @@ class AxisLabels:
         for axis in axes:
             for label in self.labels(axis):
                 self._fixed[label] = True
-
-    def mix(self, mixed: Axes, axes: Axes) -> None:
-        """Notes that an operator's results depend on all entries along some axes, which the results still have."""
-        self.mixed.append((mixed, axes))
 
     def join(self, one: Sequence[int], other: Sequence[int]) -> Axis:
         """Makes two axes permute together, divided as far as both allow, and returns their labels; else fixes both."""
@@ -159,13 +157,11 @@ class AxisLabels:
                 self._parents[second] = first
                 self._fixed[first] |= self._fixed[second]
                 joined.append(first)
-                one, other = self.labels(one[1:]), self.labels(other[1:])
-            elif self._lengths[first] > self._lengths[second]:
-                self._split(first, self._lengths[second])
-                one, other = self.labels(one), self.labels(other)
+                one, other = one[1:], other[1:]
             else:
-                self._split(second, self._lengths[first])
-                one, other = self.labels(one), self.labels(other)
+                shorter, longer = sorted((first, second), key=self._lengths.__getitem__)
+                self._split(longer, self._lengths[shorter])
+            one, other = self.labels(one), self.labels(other)
         return self.labels(joined)
 
 
@@ -179,3 +175,72 @@ def _goes_along(axes: _Tensor, outer: int, inner: int) -> bool:
 
 def _is_combined(mixed: _Tensor, axes: Collection[tuple[int, ...]], outer: int, inner: int) -> bool:
     return any(outer in axis for axis in mixed) and any(inner in axis and outer not in axis for axis in axes)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A tensor among an operator's arguments, with the labels of each axis."""
+
+    axes: Axes
+
+
+class UnknownOperatorError(Exception):
+    """No rule says what becomes of the axes: everything that the operator touches is fixed."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    labels: AxisLabels  # of all tensors of the graph
+    name: str  # such as "conv2d", without "_" at its end
+    arguments: Mapping[str, Any]  # by the names of PyTorch's schema, with defaults; tensors are ``Labelled``
+    shapes: tuple[Shape | None, ...]  # of what it returns; None for what is no tensor
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arguments[name]
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the only tensor that it returns."""
+        (shape,) = self.shapes
+        if shape is None:
+            raise UnknownOperatorError
+        return shape
+
+    def axes(self, name: str) -> Axes:
+        value = self.arguments[name]
+        if not isinstance(value, Labelled):
+            raise UnknownOperatorError
+        return [self.labels.labels(axis) for axis in value.axes]
+
+    def optional(self, *names: str) -> list[Axes]:
+        """Returns the labels of those of these arguments that are tensors."""
+        return [self.axes(name) for name in names if isinstance(self.arguments.get(name), Labelled)]
+
+    @property
+    def first(self) -> Axes:
+        return self.axes(next(iter(self.arguments)))
+
+    def all_axes(self) -> list[Axes]:
+        """Returns the labels of every tensor among the arguments, lists included."""
+        tensors: list[Axes] = []
+        for value in self.arguments.values():
+            items = value if isinstance(value, list | tuple) else [value]
+            tensors += [item.axes for item in items if isinstance(item, Labelled)]
+        return tensors
+
+    def fixed(self, length: int) -> Axis:
+        """Returns a new axis that is never permuted."""
+        return self.labels.new_axis(length, fixed=True)
+
+    def joined(self, axis: Axis, *names: str) -> Axis:
+        """Returns an axis after it was joined with those of vectors among the arguments, such as a bias."""
+        for vector in self.optional(*names):
+            axis = self.labels.join(axis, vector[0])
+        return axis
+
+    def dimensions(self, name: str, count: int) -> list[int]:
+        """Returns an argument that names axes, counted from the front; all where it is None or empty."""
+        value = self.arguments.get(name)
+        if value is None or value == []:
+            return list(range(count))
+        return [item % count for item in ([value] if isinstance(value, int) else value)]

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -26,14 +26,9 @@ from ..planes.from_weights import line_between
 from ..planes.plane import Plane
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes as Drawing
 
     from ..figures import Look
-
-STRAIGHT = "straight"
-"""What pictures call the line between the two."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +83,7 @@ class Barrier:
         """
         from ..figures import plot_barriers
 
-        ways = {STRAIGHT: self, **(others or {})}
+        ways = {"straight": self, **(others or {})}
         return plot_barriers({name: way.landscape for name, way in ways.items()}, ax, **look)
 
 
@@ -103,26 +98,27 @@ def measure_barrier(
 ) -> Barrier | None:
     """Measures the loss from 0 to 1 on a line or a curve, or between two networks; None after a dry run."""
     if line is None:
-        call = callback_fn if isinstance(callback_fn, FirstCall) else FirstCall(callback_fn, chosen)
-        callback_fn = call
-        line = line_between(*ends, network=call.space, names=names)
+        callback_fn = callback_fn if isinstance(callback_fn, FirstCall) else FirstCall(callback_fn, chosen)
+        line = line_between(*ends, network=callback_fn.space, names=names)
     if chosen["buffers"] == "auto":
-        chosen = {**chosen, "buffers": _buffers_between(line)}
+        recalibrated = line.space.framework == "torch" and any(map(has_statistics, line.end_buffers))
+        policy = "recalibrate" if recalibrated else "interpolate" if line.end_buffers else "fixed"
+        chosen = {**chosen, "buffers": policy}
     grid, closing = Grid(x=np.linspace(0, 1, points)), functools.partial(_find_stderr, line)
     measured = measure_plane(line, callback_fn, grid, chosen, path, closing)
     if measured is None:
         return None
     result = Barrier.of(Landscape(measured[0], report=measured[1]))
-    _warn_about(result)
+    loss = result.landscape.loss
+    missing = int((~np.isfinite(loss)).sum())
+    if math.isnan(result.height):
+        warn_user("the loss is not finite at one of the two networks, so there is no barrier between them to speak of.")
+    elif missing:
+        warn_user(
+            f"the loss is not finite, or was not measured, at {missing} of {len(loss)} points between the two "
+            "networks; the barrier is that of the others, and may be higher.",
+        )
     return result
-
-
-def _buffers_between(line: Plane) -> str:
-    """Returns how buffers are treated between two networks where nobody says so."""
-    if not line.end_buffers:
-        return "fixed"
-    recalibrated = line.space.framework == "torch" and has_statistics(line.end_buffers[0])
-    return "recalibrate" if recalibrated else "interpolate"
 
 
 def _find_stderr(line: Plane, pool: Pool, data: LandscapeData) -> dict[str, Any]:
@@ -140,17 +136,3 @@ def _find_stderr(line: Plane, pool: Pool, data: LandscapeData) -> dict[str, Any]
     reduction = "sum" if losses.denominators is None else "mean"
     _, _, stderr = mean_and_stderr(rises, losses.denominators, reduction)
     return {BARRIER: {"at": at, "height": rise.height, "stderr": float(stderr)}} if math.isfinite(stderr) else {}
-
-
-def _warn_about(result: Barrier) -> None:
-    landscape = result.landscape
-    missing = int((~np.isfinite(landscape.loss)).sum())
-    if math.isnan(result.height):
-        warn_user(
-            "the loss is not finite at one of the two networks, so there is no barrier between them to speak of.",
-        )
-    elif missing:
-        warn_user(
-            f"the loss is not finite, or was not measured, at {missing} of {len(landscape.x)} points between the two "
-            "networks; the barrier is that of the others, and may be higher.",
-        )

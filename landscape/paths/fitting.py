@@ -20,7 +20,7 @@ from workers.pool import Pool
 from ..errors import LandscapeNotFoundError
 from ..planes.from_checkpoints import with_effective_weights
 from ..planes.plane import Plane
-from ..planes.side_file import SideFile, read_arrays, write_arrays
+from ..planes.side_file import SideFile
 from ..record.checks import PointStatus
 from ..record.driver import Experiment, FileFormat, Stored, forecast_text
 from ..record.hdf5 import FileKind
@@ -46,33 +46,20 @@ _OF_FITTING = ("bends", "first_moment", "second_moment", "losses")
 
 @dataclass(eq=False)
 class FittedCurve:
-    """The control points of a curve, and how they were fitted; the driver's record of a fitting.
-
-    Attributes:
-        space: the network.
-        first: all parameters and buffers of the first network, by name.
-        last: those of the last one.
-        names: what pictures call the two.
-        ends_sha256: of the two networks as they were given.
-        settings: how the curve is fitted.
-        samples: on what: "count" and "sha256".
-        fitting: the bends, and how far they are.
-        attributes: as JSON values, the "measurement_plan" of the fitting, and the "identity": what the bends follow
-            from, by the names that ``connect`` gives it.
-        errors: none, because a step that fails ends the fitting.
-        path: of the file, or None.
-    """
+    """The control points of a curve, and how they were fitted; the driver's record of a fitting."""
 
     space: WeightSpace
-    first: State
-    last: State
-    names: tuple[str, str]
-    ends_sha256: tuple[str, str]
+    first: State  # all parameters and buffers of the first network, by name
+    last: State  # those of the last one
+    names: tuple[str, str]  # what pictures call the two
+    ends_sha256: tuple[str, str]  # of the two networks as they were given
     settings: FittingSettings
-    samples: Mapping[str, Any]
-    fitting: Fitting
+    samples: Mapping[str, Any]  # on what the curve is fitted: "count" and "sha256"
+    fitting: Fitting  # the bends, and how far they are
+    # As JSON values, the "measurement_plan" of the fitting, and the "identity": what the bends follow from, by the
+    # names that ``connect`` gives it.
     attributes: dict[str, Any]
-    errors: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)  # none, because a step that fails ends the fitting
     path: AnyPath | None = None
 
     def __post_init__(self) -> None:
@@ -83,18 +70,15 @@ class FittedCurve:
 
     @property
     def statuses(self) -> tuple[UInt8[np.ndarray, " steps"]]:
-        """``PointStatus`` of every step, in one array."""
         is_done = np.arange(self.settings.steps) < self.fitting.step
         return (np.where(is_done, PointStatus.MEASURED, PointStatus.PENDING).astype(np.uint8),)
 
     @property
     def complete(self) -> bool:
-        """Whether all steps are done."""
         return self.fitting.step >= self.settings.steps
 
     @property
     def line_identity(self) -> dict[str, Any]:
-        """What is measured along the curve."""
         digest = hashlib.sha256(np.ascontiguousarray(self.fitting.bends).tobytes()).hexdigest()
         shape = self.settings.shape
         return {
@@ -110,13 +94,13 @@ def curve_beside(landscape: AnyPath) -> AnyPath:
 
 def write_curve(path: AnyPath, curve: FittedCurve) -> None:
     """Writes a curve, fitted or not; a curve that is there is replaced."""
-    write_arrays(path, _FILE, *_contents_of(curve))
+    _FILE.write(path, *_contents_of(curve))
     note_file(path)
 
 
 def read_curve(path: AnyPath) -> FittedCurve:
     """Reads a curve, fitted or not; a PlaneError where the file holds no whole curve of this version."""
-    return read_arrays(path, _FILE, _curve_of)
+    return _FILE.read(path, _curve_of)
 
 
 def _read_begun(path: AnyPath) -> FittedCurve:
@@ -138,10 +122,8 @@ CURVE_FILE = FileFormat(
 def _contents_of(curve: FittedCurve) -> tuple[dict[str, State], dict[str, Any]]:
     fitting = curve.fitting
     values = (fitting.bends, fitting.first, fitting.second, fitting.losses)
-    groups: dict[str, State] = {
-        **{end: {name: np.asarray(array) for name, array in getattr(curve, end).items()} for end in _ENDS},
-        "fitting": dict(zip(_OF_FITTING, values, strict=True)),
-    }
+    groups: dict[str, State] = {"fitting": dict(zip(_OF_FITTING, values, strict=True))}
+    groups |= {end: {name: np.asarray(array) for name, array in getattr(curve, end).items()} for end in _ENDS}
     facts = {
         "space": curve.space.to_json(), "names": curve.names, "ends_sha256": curve.ends_sha256,
         "settings": asdict(curve.settings), "samples": dict(curve.samples), "step": fitting.step,
@@ -171,19 +153,14 @@ def _curve_of(file: CheckpointFile) -> FittedCurve:
 
 @dataclass(eq=False)
 class CurveExperiment(Experiment[FittedCurve]):
-    """The fitting of a curve between the ends of a line.
+    """The fitting of a curve between the ends of a line."""
 
-    Attributes:
-        line: the straight line, of which the curve keeps the ends.
-    """
-
-    line: Plane
+    line: Plane  # of which the curve keeps the ends
     settings: FittingSettings
     unit: str = "step"
     name: str = "curve"
 
     def begin(self, stored: Stored[FittedCurve], pool: Pool) -> FittedCurve:
-        """Returns the curve as far as the file has it, or one that no step was made for."""
         line, settings = self.line, self.settings
         # On the line the pool finds out how losses add up, and so what a batch is.
         pool.load(line.origin, line.directions, line.buffers)
@@ -201,15 +178,11 @@ class CurveExperiment(Experiment[FittedCurve]):
         return curve if stored.record is None else replace(stored.record, attributes=plan)
 
     def resume(self, record: FittedCurve, pool: Pool) -> Bool[np.ndarray, " steps"]:
-        """Returns which steps are left."""
-        is_left: Bool[np.ndarray, " steps"] = record.statuses[0] == PointStatus.PENDING
-        return is_left
+        return np.asarray(record.statuses[0] == PointStatus.PENDING)
 
     def forecast(self, record: FittedCurve, todo: Bool[np.ndarray, " steps"], pool: Pool, run: Run) -> str:
-        """Returns in words what the steps would cost, after one of them."""
         begin = time.perf_counter()
-        for _ in self._parts(record, pool, 0.0):
-            break
+        next(self._parts(record, pool, 0.0), None)
         left, seconds = int(todo.sum()), time.perf_counter() - begin
         return forecast_text(f"{todo.size} steps", todo.size - left, left, "step", seconds, workers=1)
 
@@ -222,7 +195,6 @@ class CurveExperiment(Experiment[FittedCurve]):
                 return
 
     def keep(self, record: FittedCurve, result: Fitting) -> int:
-        """Puts the bends in place of those of earlier steps."""
         count, record.fitting = result.step - record.fitting.step, result
         return count
 
@@ -230,7 +202,6 @@ class CurveExperiment(Experiment[FittedCurve]):
         """Has nothing to warn of: a loss that is not finite ends the fitting."""
 
     def ended(self, record: FittedCurve) -> str:
-        """Returns in words what a budget has ended."""
         return f"the fitting after {record.fitting.step} of {self.settings.steps} steps"
 
     def _parts(self, record: FittedCurve, pool: Pool, seconds: float) -> Iterator[Fitting]:

@@ -10,12 +10,11 @@ import torch
 from torch import fx, nn
 
 from collectors.networks.torch_network import transformers_without_fast_path
-from collectors.networks.weight_space import TensorInfo, WeightSpace, canonical_name
+from collectors.networks.weight_space import WeightSpace, canonical_name
 
 from ..errors import AlignmentError
-from .axis_labels import Axes, Axis, AxisLabels
+from .axis_labels import Axes, Axis, AxisLabels, Labelled, Operation, Result, Shape, UnknownOperatorError
 from .matching import PermutationGroup, PermutedAxis
-from .operation import Labelled, Operation, Result, Shape, UnknownOperatorError
 from .operators import RULES, pointwise
 from .same_outputs import output_tensors
 
@@ -127,7 +126,8 @@ class _GraphReader:
         axes = self._weights.get(info.name)
         if axes is None:
             # What is frozen is the same in both networks, and a plane never moves it.
-            axes = self._weights[info.name] = self._labels.new_axes(info.shape, fixed=not _can_move(info))
+            can_move = info.trainable or (info.role == "buffer" and "float" in info.dtype)
+            axes = self._weights[info.name] = self._labels.new_axes(info.shape, fixed=not can_move)
         if shape != info.shape:
             self._labels.fix(*axes)
             return self._labels.new_axes(shape, fixed=True)
@@ -136,7 +136,12 @@ class _GraphReader:
     def _call(self, node: fx.Node) -> Result | None:
         schema = getattr(node.target, "_schema", None)
         if schema is None:
-            return self._call_without_schema(node)
+            function = getattr(node.target, "__name__", str(node.target))
+            if function != "getitem":
+                return self._unknown(node, function)
+            source, index = node.args
+            results = self._results[source]  # type: ignore[index]
+            return results[index] if isinstance(results, tuple) else None  # type: ignore[index]
         name = schema.name.partition("::")[2]
         if name.endswith("_") and not name.endswith("__"):
             name = name[:-1]  # it writes into its first argument
@@ -154,13 +159,6 @@ class _GraphReader:
             return rule(operation)
         except Exception:  # arguments in a form that no rule expects are as little known
             return self._unknown(node, schema.name.removeprefix("aten::"))
-
-    def _call_without_schema(self, node: fx.Node) -> Result | None:
-        if getattr(node.target, "__name__", "") == "getitem":
-            source, index = node.args
-            results = self._results[source]  # type: ignore[index]
-            return results[index] if isinstance(results, tuple) else None  # type: ignore[index]
-        return self._unknown(node, getattr(node.target, "__name__", str(node.target)))
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, fx.Node):
@@ -190,10 +188,6 @@ class _GraphReader:
     def _fixed(self, node: fx.Node) -> Result | None:
         new = [None if shape is None else self._labels.new_axes(shape, fixed=True) for shape in _shapes(node)]
         return new[0] if len(new) == 1 else tuple(new)
-
-
-def _can_move(info: TensorInfo) -> bool:
-    return info.trainable or (info.role == "buffer" and "float" in info.dtype)
 
 
 def _shapes(node: fx.Node) -> list[Shape | None]:

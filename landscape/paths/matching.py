@@ -28,20 +28,14 @@ class PermutedAxis:
 
     An axis of ``before * size * after`` entries is read in the shape (before, size, after), and its middle is permuted:
     of an axis on which 8 channels of 4 x 4 places lie one after the other, the channels have before 1 and after 16.
-
-    Attributes:
-        name: of the tensor.
-        axis: of the tensor, from 0.
-        before: the length of what lies outside it on the same axis.
-        after: the length of what lies inside it on the same axis.
-        within: the axis of the same tensor that divides it into parts, each with an order of its own, such as the
-            groups of GroupNorm; ``before`` and ``after`` are then those inside one part.
     """
 
-    name: str
-    axis: int
-    before: int = 1
-    after: int = 1
+    name: str  # of the tensor
+    axis: int  # of the tensor, from 0
+    before: int = 1  # the length of what lies outside it on the same axis
+    after: int = 1  # the length of what lies inside it on the same axis
+    # The axis of the same tensor that divides it into parts, each with an order of its own, such as the groups of
+    # GroupNorm; ``before`` and ``after`` are then those inside one part.
     within: PermutedAxis | None = None
 
     def __str__(self) -> str:
@@ -81,22 +75,16 @@ class PermutedAxis:
 
 @dataclass(frozen=True, eq=False)
 class PermutationGroup:
-    """Axes of weights that can be permuted together without a change of the network's outputs.
+    """Axes of weights that can be permuted together without a change of the network's outputs."""
 
-    Attributes:
-        size: how many entries are permuted, such as the number of a layer's units.
-        axes: all axes that follow.
-        permutation: entry i is taken from entry ``permutation[i]`` of the network that is aligned, shape (size,). Where
-            the axes are ``within`` others, (parts, size): the order in each part, after the parts are in theirs.
-    """
-
-    size: int
-    axes: tuple[PermutedAxis, ...]
+    size: int  # how many entries are permuted, such as the number of a layer's units
+    axes: tuple[PermutedAxis, ...]  # all axes that follow
+    # Entry i is taken from entry ``permutation[i]`` of the network that is aligned, shape (size,). Where the axes are
+    # ``within`` others, (parts, size): the order in each part, after the parts are in theirs.
     permutation: Int64[np.ndarray, "*parts size"] = field(repr=False)
 
     @classmethod
     def unpermuted(cls, size: int, axes: Sequence[PermutedAxis], parts: int | None = None) -> PermutationGroup:
-        """Returns a group with the permutation that changes nothing."""
         order = np.arange(size)
         return cls(size, tuple(axes), order if parts is None else np.tile(order, (parts, 1)))
 
@@ -112,7 +100,6 @@ class PermutationGroup:
         return int((self.permutation != np.arange(self.size)).sum())
 
     def permuted_by(self, permutation: NDArray[Any]) -> PermutationGroup:
-        """Returns the group with another permutation."""
         return replace(self, permutation=np.asarray(permutation, np.int64))
 
 
@@ -143,21 +130,19 @@ class _Matcher:
     def __init__(self, target: State, moved: State, groups: Sequence[PermutationGroup]) -> None:
         self._target, self._moved, self._groups = target, moved, groups
         self._axes: dict[str, list[tuple[int, PermutedAxis]]] = {}
+        owners: dict[PermutedAxis | None, int] = {
+            axis: index for index, group in enumerate(groups) for axis in group.axes
+        }
+        units: dict[int, list[int]] = {}
         for index, group in enumerate(groups):
+            units.setdefault(owners.get(group.axes[0].within, index), []).append(index)
             for axis in group.axes:
                 if axis.name in target:
                     self._axes.setdefault(axis.name, []).append((index, axis))
-        owners = {axis: index for index, group in enumerate(groups) for axis in group.axes}
-        units: dict[int, list[int]] = {}
-        for index, group in enumerate(groups):
-            within = group.axes[0].within
-            outer = index if within is None else owners.get(within, index)
-            units.setdefault(outer, []).append(index)
         # What is solved at once: a group, or one with those within it.
         self._units = list(units.values())
 
     def untouched(self) -> _Permutations:
-        """Returns the permutations that change nothing."""
         return [np.broadcast_to(np.arange(group.size), group.permutation.shape) for group in self._groups]
 
     def from_the_ends(self) -> _Permutations:
@@ -176,6 +161,7 @@ class _Matcher:
     def descend(self, start: _Permutations) -> _Permutations:
         """Returns permutations of which no single one can be improved."""
         permutations = start
+        indices = [[index for index, _ in axes] for axes in self._axes.values()]
         for _ in range(_MOST_ROUNDS):
             before = permutations
             # An order inside parts is also sought alone, where all tensors count.
@@ -185,7 +171,7 @@ class _Matcher:
                 if all(others[index] is permutations[index] for index in unit):
                     continue
                 # With two axes of one tensor in a group, the exact solution for either may be none for both.
-                repeats = len(unit) > 1 or self._repeats(unit[0])
+                repeats = len(unit) > 1 or any(several.count(unit[0]) > 1 for several in indices)
                 if not repeats or self.agreement(others, names) > self.agreement(permutations, names):
                     permutations = others
             if permutations is before:
@@ -209,9 +195,6 @@ class _Matcher:
             and (settled is None or all(sum(other == index for other, _ in axes) < 2 for index in unit))
         ]
 
-    def _repeats(self, index: int) -> bool:
-        return any(sum(other == index for other, _ in axes) > 1 for axes in self._axes.values())
-
     def _permuted(self, name: str, permutations: _Permutations, besides: Collection[PermutedAxis] = ()) -> NDArray[Any]:
         array = self._moved[name]
         for index, axis in self._axes[name]:
@@ -221,11 +204,11 @@ class _Matcher:
 
     def _solved(self, unit: Sequence[int], permutations: _Permutations, names: Sequence[str]) -> _Permutations:
         """Returns the permutations with the best ones of a unit; the present ones themselves where none are better."""
-        result = list(permutations)
         if len(unit) > 1:
             return self._solved_with_parts(unit, permutations, names)
         (index,) = unit
-        result[index] = _assign_each(self._gains(index, permutations, names), permutations[index])
+        result = list(permutations)
+        result[index] = _assign(self._gains(index, permutations, names), permutations[index])
         return result
 
     def _solved_with_parts(
@@ -247,12 +230,7 @@ class _Matcher:
                     rows = axis.rows(self._permuted(name, permutations, [axis for _, axis in of_unit[name]]))
                     gains += np.tensordot(axis.rows(self._target[name]), rows, (2, 2)).transpose(0, 2, 1, 3)
             # Row and column: the part of the target, and the part of the other network that would lie there.
-            orders[index] = np.stack(
-                [
-                    [_assign(gains[row, column], permutations[index][row]) for column in range(parts)]
-                    for row in range(parts)
-                ]
-            )
+            orders[index] = _assign(gains, np.repeat(permutations[index][:, None], parts, axis=1))
             worth += np.take_along_axis(gains, orders[index][..., None], axis=3).sum((2, 3))
         result[outer] = _assign(worth, permutations[outer])
         for index in inner:
@@ -275,17 +253,13 @@ class _Matcher:
         return gains
 
 
-def _assign_each(gains: Float64[np.ndarray, "*parts size size"], present: NDArray[Any]) -> NDArray[Any]:
-    """Returns the best assignment in each part; the present ones themselves where no part has a better one."""
-    if gains.ndim == 2:
-        return _assign(gains, present)
-    before = list(present)
-    best = [_assign(*pair) for pair in zip(gains, before, strict=True)]
-    return present if all(map(operator.is_, best, before)) else np.stack(best)
+def _assign(gains: Float64[np.ndarray, "*parts size size"], present: NDArray[Any]) -> NDArray[Any]:
+    """Returns the best assignment in each part; the present ones themselves where none is better beyond rounding."""
+    if gains.ndim > 2:
+        before = list(present)
+        best_of_parts = [_assign(*pair) for pair in zip(gains, before, strict=True)]
+        return present if all(map(operator.is_, best_of_parts, before)) else np.stack(best_of_parts)
 
-
-def _assign(gains: Float64[np.ndarray, "size size"], present: NDArray[Any]) -> NDArray[Any]:
-    """Returns the best assignment; the present one itself where no other is better by more than rounding."""
     from scipy.optimize import linear_sum_assignment
 
     scale = float(np.abs(gains).max(initial=0.0))

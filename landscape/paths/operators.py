@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-from .axis_labels import Axes, Axis, NoCommonPartsError
-from .operation import Operation, Result, UnknownOperatorError
+import torch
+
+from .axis_labels import Axes, Axis, NoCommonPartsError, Operation, Result, UnknownOperatorError
 
 Rule: TypeAlias = Callable[[Operation], Result]
 RULES: dict[str, Rule] = {}
@@ -27,17 +28,15 @@ def pointwise(operation: Operation) -> Result:
     return operation.labels.broadcast(operation.all_axes())
 
 
-@_rule("alias", "alpha_dropout", "clone", "contiguous", "detach", "dropout", "feature_dropout", "lift_fresh_copy",
-       "to", "_to_copy", "type_as", "hardswish", "log_sigmoid")  # fmt: skip
-def _same(operation: Operation) -> Result:
-    return operation.first
-
-
-@_rule("full", "full_like", "new_full", "new_ones", "new_zeros", "ones", "ones_like", "zeros", "zeros_like",
-       "scalar_tensor")  # fmt: skip
-def _constant(operation: Operation) -> Result:
-    # All elements are equal, so that any permutation leaves them as they are.
-    return operation.labels.new_axes(operation.shape)
+_rule("alias", "alpha_dropout", "clone", "contiguous", "detach", "dropout", "feature_dropout", "lift_fresh_copy",
+      "to", "_to_copy", "type_as", "hardswish", "log_sigmoid")(lambda operation: operation.first)  # fmt: skip
+# All elements are equal, so that any permutation leaves them as they are.
+_rule("full", "full_like", "new_full", "new_ones", "new_zeros", "ones", "ones_like", "zeros", "zeros_like",
+      "scalar_tensor")(lambda operation: operation.labels.new_axes(operation.shape))  # fmt: skip
+_rule("flatten", "reshape", "squeeze", "unflatten", "unsqueeze", "view", "_unsafe_view")(
+    lambda operation: operation.labels.divide(operation.first, operation.shape)
+)
+_rule("glu")(lambda operation: _cut(operation, operation.shape[operation["dim"]]))
 
 
 @_rule("linear")
@@ -54,7 +53,7 @@ def _convolution(operation: Operation) -> Result:
     transposed = operation.name.startswith("conv_transpose") or operation.arguments.get("transposed", False)
     groups = operation.arguments.get("groups", 1)
     channels = len(inputs) - places - 1
-    operation.fix([*inputs[channels + 1 :], *weight[2:]])
+    labels.fix(*inputs[channels + 1 :], *weight[2:])
     # Where there are groups of channels, they number the parts of the weight's first axis; its second is of one group.
     outer, _ = labels.divide([weight[0]], (groups, labels.length(weight[0]) // groups))
     of_all = [*outer, *weight[1]]
@@ -68,7 +67,7 @@ def _convolution(operation: Operation) -> Result:
 def _channel_norm(operation: Operation) -> Result:
     inputs = operation.axes("input")
     # Statistics that were not kept are those of the batch.
-    operation.labels.mix([*inputs[:1], *inputs[2:]], inputs)
+    operation.labels.mixed.append(([*inputs[:1], *inputs[2:]], inputs))
     inputs[1] = operation.joined(inputs[1], "weight", "bias", "running_mean", "running_var")
     return inputs
 
@@ -78,7 +77,7 @@ def _group_norm(operation: Operation) -> Result:
     labels, inputs = operation.labels, operation.first
     groups = operation["num_groups"]
     outer, inner = labels.divide([inputs[1]], (groups, labels.length(inputs[1]) // groups))
-    labels.mix([inner, *inputs[2:]], [inputs[0], outer, inner, *inputs[2:]])
+    labels.mixed.append(([inner, *inputs[2:]], [inputs[0], outer, inner, *inputs[2:]]))
     inputs[1] = operation.joined([*outer, *inner], "weight", "bias")
     return inputs
 
@@ -87,7 +86,7 @@ def _group_norm(operation: Operation) -> Result:
 def _layer_norm(operation: Operation) -> Result:
     inputs = operation.axes("input")
     count = len(operation["normalized_shape"])
-    operation.labels.mix(inputs[-count:], inputs)
+    operation.labels.mixed.append((inputs[-count:], inputs))
     return operation.labels.broadcast([inputs, *operation.optional("weight", "bias")])
 
 
@@ -95,7 +94,7 @@ def _layer_norm(operation: Operation) -> Result:
 def _weight_norm(operation: Operation) -> Result:
     axes = operation.axes("v")
     kept = operation["dim"] % len(axes)
-    operation.labels.mix([axis for place, axis in enumerate(axes) if place != kept], axes)
+    operation.labels.mixed.append(([axis for place, axis in enumerate(axes) if place != kept], axes))
     return operation.labels.broadcast([axes, operation.axes("g")])
 
 
@@ -140,7 +139,7 @@ def _places(operation: Operation) -> Result:
     """Pooling and interpolation: the axes of places have an order, all others are untouched."""
     inputs = operation.first
     kept = len(inputs) - int(re.findall("([123])d", operation.name)[0])
-    operation.fix(inputs[kept:])
+    operation.labels.fix(*inputs[kept:])
     results = tuple(
         [*inputs[:kept], *map(operation.fixed, shape[kept:])] for shape in operation.shapes if shape is not None
     )
@@ -185,8 +184,8 @@ def _attention(operation: Operation) -> Result:
     labels.join(query[-1], key[-1])
     key[-2] = labels.join(key[-2], value[-2])
     if operation["is_causal"]:
-        operation.fix([query[-2], key[-2]])
-    labels.mix([*query[-2:], *key[-2:], *value[-2:]], [*query, *key, *value])
+        labels.fix(query[-2], key[-2])
+    labels.mixed.append(([*query[-2:], *key[-2:], *value[-2:]], [*query, *key, *value]))
     scores = [*labels.broadcast([query[:-2], key[:-2], value[:-2]]), query[-2], key[-2]]
     scores = labels.broadcast([scores, *operation.optional("attn_mask")])
     return [*scores[:-1], value[-1]]
@@ -203,7 +202,7 @@ def _recurrent(operation: Operation) -> Result:
         raise UnknownOperatorError
     hidden = [item.axes for item in (states if isinstance(states, list | tuple) else [states])]
     features = inputs[-1]
-    labels.mix(inputs[:-1], inputs)
+    labels.mixed.append((inputs[:-1], inputs))
     for layer in range(count):
         into, again, *added = weights[layer * step : (layer + 1) * step]
         width = labels.labels(again[1])
@@ -219,55 +218,21 @@ def _recurrent(operation: Operation) -> Result:
     return ([*inputs[:-1], features], *(list(state) for state in hidden))
 
 
-@_rule("log_softmax", "softmax", "_log_softmax", "_softmax")
-def _softmax(operation: Operation) -> Result:
-    axes = operation.first
-    operation.labels.mix([axes[place] for place in operation.dimensions("dim", len(axes))], axes)
-    return axes
+@_rule("permute", "movedim", "moveaxis", "numpy_T", "matrix_H", "mT", "swapaxes", "swapdims", "t", "transpose")
+def _reordered(operation: Operation) -> Result:
+    axes, others = operation.first, list(operation.arguments.values())[1:]
+    # By what the operator does itself to a tensor that has no elements, and axes of different lengths.
+    moved = getattr(torch.ops.aten, operation.name)(torch.empty([*range(len(axes))], device="meta"), *others)
+    return [axes[place] for place in moved.shape]
 
 
-@_rule("flatten", "reshape", "squeeze", "unflatten", "unsqueeze", "view", "_unsafe_view")
-def _reshape(operation: Operation) -> Result:
-    return operation.labels.divide(operation.first, operation.shape)
-
-
-@_rule("permute")
-def _permute(operation: Operation) -> Result:
-    axes = operation.first
-    return [axes[place] for place in operation.dimensions("dims", len(axes))]
-
-
-@_rule("numpy_T", "matrix_H", "mT", "swapaxes", "swapdims", "t", "transpose")
-def _transpose(operation: Operation) -> Result:
-    axes = operation.first
-    names = [name for name in operation.arguments if name.startswith(("dim", "axis"))]
-    one, other = (operation[name] for name in names) if names else (-1, -2) if len(axes) > 1 else (0, 0)
-    axes[one], axes[other] = axes[other], axes[one]
-    return axes
-
-
-@_rule("movedim", "moveaxis")
-def _movedim(operation: Operation) -> Result:
-    axes = operation.first
-    sources = operation.dimensions("source", len(axes))
-    targets = operation.dimensions("destination", len(axes))
-    rest = iter([axis for place, axis in enumerate(axes) if place not in sources])
-    moved = dict(zip(targets, sources, strict=True))
-    return [axes[moved[place]] if place in moved else next(rest) for place in range(len(axes))]
-
-
-@_rule("expand", "expand_as", "broadcast_to")
+@_rule("expand", "expand_as", "broadcast_to", "repeat")
 def _expand(operation: Operation) -> Result:
     shape, axes = operation.shape, operation.first
     axes = [[] for _ in range(len(shape) - len(axes))] + axes
+    expanded = [1 if axis else length for axis, length in zip(axes, shape, strict=True)]
     # Along an axis that was repeated all entries are equal.
-    return [axis or operation.labels.new_axis(length) for axis, length in zip(axes, shape, strict=True)]
-
-
-@_rule("repeat")
-def _repeat(operation: Operation) -> Result:
-    times, axes = operation["repeats"], operation.first
-    axes = [[] for _ in range(len(times) - len(axes))] + axes
+    times = operation.arguments.get("repeats", expanded)
     return [[*operation.labels.new_axis(count), *axis] for count, axis in zip(times, axes, strict=True)]
 
 
@@ -304,11 +269,6 @@ def _slice(operation: Operation) -> Result:
 def _split(operation: Operation) -> Result:
     lengths = [shape[operation["dim"]] for shape in operation.shapes if shape is not None]
     return tuple(_cut(operation, length, fits=len(set(lengths)) == 1) for length in lengths)
-
-
-@_rule("glu")
-def _glu(operation: Operation) -> Result:
-    return _cut(operation, operation.shape[operation["dim"]])
 
 
 def _cut(operation: Operation, length: int, *, fits: bool = True) -> Axes:
@@ -364,23 +324,24 @@ def _reduce(operation: Operation) -> Result:
     if len(operation.shapes) == 1:
         return kept
     # Of a maximum also the place is returned, which depends on the order.
-    operation.fix([axes[place] for place in places])
+    operation.labels.fix(*(axes[place] for place in places))
     return tuple(list(kept) for _ in operation.shapes)
 
 
-@_rule("cumprod", "cumsum", "flip", "roll")
-def _ordered(operation: Operation) -> Result:
+@_rule("log_softmax", "softmax", "_log_softmax", "_softmax", "cumprod", "cumsum", "flip", "roll")
+def _along(operation: Operation) -> Result:
     axes = operation.first
     places = operation.dimensions("dims" if "dims" in operation.arguments else "dim", len(axes))
-    ordered = [axes[place] for place in places]
-    operation.fix(ordered)
-    operation.labels.mix(ordered, axes)
+    mixed = [axes[place] for place in places]
+    if "softmax" not in operation.name:  # which of them comes first matters
+        operation.labels.fix(*mixed)
+    operation.labels.mixed.append((mixed, axes))
     return axes
 
 
 @_rule("tril", "triu")
 def _triangle(operation: Operation) -> Result:
-    operation.fix(operation.first[-2:])
+    operation.labels.fix(*operation.first[-2:])
     return operation.first
 
 

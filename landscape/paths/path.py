@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,25 +15,24 @@ from numpy.typing import NDArray
 from collectors.files.places import AnyPath, check_directory
 from collectors.networks.weight_space import WeightSpace
 from collectors.validation import check_float, wrong_value
-from collectors.weights.aligned import AlignedState, align
 from collectors.weights.safetensors_file import MemoryState
-from workers.curves.curve import CurveShape
+from workers.curves.curve import CurveShape, FittingSettings
 from workers.measurement_plan import MeasurementPlan
 
 from ..errors import PlaneError
 from ..planes.curved_line import CurvedLine
 from ..planes.directions import as_direction
 from ..planes.from_checkpoints import plane_of_points
+from ..planes.from_weights import line_between
 from ..planes.plane import Plane
 from ..planes.side_file import place_to_save
-from ..record.run import MeasurementReport
-from .fitting import CURVE_FILE, FittedCurve, curve_beside, read_curve, write_curve
+from ..record.driver import carry_out, open_record
+from ..record.run import MeasurementReport, Run
+from ..record.workers import Workers
+from .fitting import CURVE_FILE, CurveExperiment, FittedCurve, curve_beside, read_curve, write_curve
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from jaxtyping import Float64
-
 
 _BEND = "bend"
 
@@ -134,8 +133,7 @@ class Path:
         Raises:
             PlaneError: the bend is on the line.
         """
-        bend = align(MemoryState(self.bend(self._farthest), _BEND), self.space)
-        return plane_of_points({**self._ends, _BEND: bend}, self.space)
+        return plane_of_points({**self._ends, _BEND: MemoryState(self.bend(self._farthest), _BEND)}, self.space)
 
     def routes(self, points: int = 101) -> dict[str, Float64[np.ndarray, "points axes"]]:
         """Returns where the straight way and the curve run in ``plane``, for ``figures.plot_routes``.
@@ -203,36 +201,48 @@ class Path:
         return cls(curve)
 
     @cached_property
-    def _ends(self) -> dict[str, AlignedState]:
+    def _ends(self) -> dict[str, MemoryState]:
         states = zip(self.names, (self.curve.first, self.curve.last), strict=True)
-        return {name: align(MemoryState(state, name), self.space) for name, state in states}
+        return {name: MemoryState(state, name) for name, state in states}
 
     @cached_property
     def _farthest(self) -> int:
-        """Which bend is farthest from the straight line."""
         places = np.arange(1, self.shape.bends + 1) / (self.shape.bends + 1)
         return int(np.argmax(self._line.distances(places)))
 
     @cached_property
     def _line(self) -> CurvedLine:
-        straight = plane_of_points(self._ends, self.space)
-        bends = [as_direction(row, self.space) for row in self.curve.fitting.bends]
-        towards = (
-            {name: array - self.curve.first[name].astype(array.dtype) for name, array in bend.items()} for bend in bends
-        )
-        facts: dict[str, Any] = {
-            name: getattr(straight, name)
-            for name in ("space", "origin", "buffers", "normalization", "origin_role", "projection", "end_buffers")
-        }  # fmt: skip
+        straight, first = plane_of_points(self._ends, self.space), self.curve.first
+        bends = (as_direction(row, self.space) for row in self.curve.fitting.bends)
+        towards = ({name: array - first[name].astype(array.dtype) for name, array in bend.items()} for bend in bends)
+        same = ("space", "origin", "buffers", "normalization", "origin_role", "projection", "end_buffers")
+        ends = zip(straight.networks, self.curve.ends_sha256, strict=True)
         return CurvedLine(
-            **facts,
+            **{name: getattr(straight, name) for name in same},
             directions=(*towards, straight.directions[0]),
             decomposition="path",
             identity=self.curve.line_identity,
-            networks=tuple(
-                replace(network, sha256=digest)
-                for network, digest in zip(straight.networks, self.curve.ends_sha256, strict=True)
-            ),
+            networks=tuple(replace(network, sha256=digest) for network, digest in ends),
             shape=self.shape,
             fitting={name: value for name, value in asdict(self.curve.settings).items() if name != "shape"},
         )
+
+
+def fit_curve(
+    ends: tuple[Any, Any],
+    names: Sequence[str] | None,
+    callback_fn: Callable[[], Any],
+    settings: FittingSettings,
+    path: AnyPath | None,
+    chosen: Mapping[str, Any],
+) -> Path | None:
+    """Fits a curve between two networks; None after a dry run."""
+    run = Run.checked(chosen)
+
+    def experiments(workers: Workers) -> list[CurveExperiment]:
+        return [CurveExperiment(line_between(*ends, network=workers.space, names=names), settings)]
+
+    with open_record(CURVE_FILE, path, run) as stored:
+        # Gradients are computed eagerly.
+        fitted = carry_out(experiments, [stored], callback_fn, {**chosen, "compile": False}, run)
+    return Path(*fitted[0]) if fitted else None

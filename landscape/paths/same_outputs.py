@@ -26,33 +26,32 @@ class OutputCheck:
 
     def __init__(self, network: nn.Module, example: Any, state: State) -> None:
         module = unwrap(network)
-        self.network = _copied(module, torch.float32 if _is_narrow(module) else None).eval()
+        is_narrow = any(item.is_floating_point() and item.element_size() < 4 for item in module.parameters())
+        self.network = _copied(module, torch.float32 if is_narrow else None).eval()
         devices = {tensor.device for _, tensor in named_tensors(self.network)}
         device = devices.pop() if len(devices) == 1 else None
         tensors = map_leaves(lambda leaf: to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, example)
         self.example = map_leaves(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, tensors)
         self._state = state
-        self._runs: list[tuple[nn.Module, list[Any], list[torch.Tensor]]] = []
-        self._add(self.network)
-        self.example = self._runs[0][1][0]
+        self._run_on_example(self.network)
+        self.example = self._inputs[0]
 
     def difference(self, state: State) -> float:
         """Returns the outputs' largest difference, relative to the largest output; infinite where shapes differ."""
-        module, inputs, truth = self._runs[-1]
-        outputs = [item for some in inputs for item in _run(module, state, some)]
-        if [item.shape for item in outputs] != [item.shape for item in truth]:
+        outputs = [item for some in self._inputs for item in _run(self._module, state, some)]
+        if [item.shape for item in outputs] != [item.shape for item in self._truth]:
             return math.inf
-        return max(map(_relative, outputs, truth))
+        return max(map(_relative, outputs, self._truth))
 
     def in_float64(self) -> bool:
         """Computes in float64 from now on, where the network can; returns whether it can."""
         try:
-            self._add(_copied(self.network, torch.float64))
+            self._run_on_example(_copied(self.network, torch.float64))
         except Exception:  # a network may fix its types, and a device may lack float64
             return False
         return True
 
-    def _add(self, module: nn.Module) -> None:
+    def _run_on_example(self, module: nn.Module) -> None:
         wanted = next((item.dtype for item in module.parameters() if item.is_floating_point()), torch.float32)
         inputs = [map_leaves(lambda leaf: leaf.to(wanted) if _is_real(leaf) else leaf, self.example)]
         try:
@@ -72,11 +71,10 @@ class OutputCheck:
             with contextlib.suppress(Exception):  # numbers may stand for something, such as rows of a table
                 truth += _run(module, self._state, noisy)
                 inputs.append(noisy)
-        self._runs.append((module, inputs, truth))
+        self._module, self._inputs, self._truth = module, inputs, truth
 
 
 def output_tensors(outputs: Any) -> list[torch.Tensor]:
-    """Returns the tensors in what a network returns: nested tuples, lists and mappings."""
     return [leaf for leaf in leaves(outputs) if isinstance(leaf, torch.Tensor)]
 
 
@@ -132,7 +130,3 @@ def _with_noise(inputs: Any) -> Any:
 
 def _is_real(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
-
-
-def _is_narrow(module: nn.Module) -> bool:
-    return any(item.is_floating_point() and item.element_size() < 4 for item in module.parameters())

@@ -35,20 +35,19 @@ class AxisCurvature:
 
     def half_widths(self, longest: float) -> list[float]:
         """Returns how far the axes reach on each side, in weight space; ``longest`` where the loss hardly bends."""
-        return [self._half_width(value, longest) for value in self.eigenvalues]
+        return [
+            min(math.sqrt(2 * self.rise / abs(value)), longest) if abs(value) > 0 else longest
+            for value in self.eigenvalues
+        ]
 
     def notes(self, longest: float) -> list[str]:
         """Returns which axes end before ``rise`` is reached."""
         return [
             f"along {'xy'[axis]} the loss hardly bends (lambda = {value:.3g}), so the axis ends at the length of the "
             f"weights, {longest:.3g}, where a parabola has changed by {abs(value) * longest**2 / 2:.3g}."
-            for axis, value in enumerate(self.eigenvalues)
-            if self.is_known and self._half_width(value, longest) == longest
+            for axis, (value, width) in enumerate(zip(self.eigenvalues, self.half_widths(longest), strict=True))
+            if self.is_known and width == longest
         ]
-
-    def _half_width(self, eigenvalue: float, longest: float) -> float:
-        size = abs(eigenvalue)
-        return min(math.sqrt(2 * self.rise / size), longest) if size > 0 else longest
 
     def to_json(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
@@ -60,7 +59,6 @@ class AxisCurvature:
 
 
 def check_rise(name: str, rise: object) -> float:
-    """Returns how much a loss rises along an axis."""
     if (checked := check_float(name, rise)) <= 0:
         raise wrong_value(name, "a number above 0, in units of the loss", rise)
     return checked

@@ -55,10 +55,6 @@ class CurvedLine(Plane):
         """The curve's length, shape (1,)."""
         return self.lengths(np.array([1.0]))
 
-    @cached_property
-    def cosine(self) -> float | None:
-        return None
-
     def shares(self, t: NDArray[Any] | float) -> Float64[np.ndarray, "places directions"]:
         """Returns how much of each direction is in the points at some places."""
         return self.shape.weights(t)[:, 1:]
@@ -68,8 +64,7 @@ class CurvedLine(Plane):
         fine = np.linspace(0, 1, _STEPS * (self.shape.bends + 1) + 1)
         steps = np.diff(self.shares(fine), axis=0)
         way = np.concatenate([[0.0], np.cumsum(np.sqrt(np.einsum("ij,jk,ik->i", steps, self.products, steps)))])
-        lengths: Float64[np.ndarray, " places"] = np.interp(t, fine, way)
-        return lengths
+        return np.asarray(np.interp(t, fine, way))
 
     def distances(self, t: NDArray[Any]) -> Float64[np.ndarray, " places"]:
         """Returns how far the points at some places are from the straight line between the ends."""
@@ -78,8 +73,7 @@ class CurvedLine(Plane):
         foot = np.clip(shares @ self.products[-1] / along, 0, 1)
         shares[:, -1] -= foot
         squares = np.einsum("ij,jk,ik->i", shares, self.products, shares)
-        distances: Float64[np.ndarray, " places"] = np.sqrt(np.maximum(squares, 0))
-        return distances
+        return np.asarray(np.sqrt(np.maximum(squares, 0)))
 
     def axes(
         self, size: int | tuple[int, int], margin: float | None = None, limits: Sequence[float] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 
 from collectors.networks.weight_space import TensorInfo, WeightSpace, direction_dtype
 from collectors.validation import check_bool, check_choice, check_int
+from collectors.weights.safetensors_file import StateReader
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
-
-    from collectors.weights.safetensors_file import StateReader
-
 
 Direction: TypeAlias = dict[str, NDArray[Any]]
 
@@ -39,34 +37,39 @@ def random_direction(
     # A tensor's values depend on the seed, the index and the tensor's name alone, so that adding a layer leaves the
     # other layers' values as they were.
     seed = check_int("seed", seed, minimum=0)
-    index = check_int("index", index, minimum=0)
 
-    def draw(tensor: TensorInfo) -> NDArray[Any]:
-        generator = np.random.default_rng([seed, index, zlib.crc32(tensor.name.encode())])
-        return np.asarray(generator.standard_normal(tensor.shape, dtype=direction_dtype(tensor.dtype).type))
+    tensors = {tensor.name: tensor for tensor in space.trainable}
 
-    return _normalized(draw, origin, space, normalization, perturb_one_dimensional)
+    def draw(name: str) -> NDArray[Any]:
+        generator = np.random.default_rng([seed, index, zlib.crc32(name.encode())])
+        kind = direction_dtype(tensors[name].dtype).type
+        return np.asarray(generator.standard_normal(tensors[name].shape, dtype=kind))
+
+    return normalize(draw, origin, space, normalization, perturb_one_dimensional)
 
 
 def normalize(
-    direction: Direction,
+    values_of: Callable[[str], NDArray[Any]],
     origin: StateReader,
     space: WeightSpace,
     normalization: str,
     perturb_one_dimensional: bool = False,
 ) -> Direction:
-    """Returns new arrays with the direction scaled to the weights at the origin (Li et al. 2018).
+    """Returns a direction, by name of trainable tensor, scaled in place to the weights at the origin (Li et al. 2018).
 
     "filter" gives each filter the norm of the weights' filter, "layer" each tensor the norm of its weights, "weight"
     multiplies each element by the size of its weight, "none" changes no scale. A filter is what feeds one output of a
     layer: a row of a matrix, the kernel of one channel, the vector of one token; a tensor without filters counts as
     one, or is zero without ``perturb_one_dimensional``. Where the direction or the weights are zero, so is the result.
     """
-
-    def copied(tensor: TensorInfo) -> NDArray[Any]:
-        return np.array(direction[tensor.name], dtype=direction_dtype(tensor.dtype), order="C", copy=True)
-
-    return _normalized(copied, origin, space, normalization, perturb_one_dimensional)
+    check_choice("normalization", normalization, NORMALIZATIONS)
+    check_bool("perturb_one_dimensional", perturb_one_dimensional)
+    return {
+        tensor.name: _normalize_tensor(values_of(tensor.name), tensor, origin, normalization)
+        if tensor.filter_axes or perturb_one_dimensional
+        else np.zeros(tensor.shape, direction_dtype(tensor.dtype))
+        for tensor in space.trainable
+    }
 
 
 def empty_direction(space: WeightSpace) -> Direction:
@@ -87,7 +90,6 @@ def as_direction(vector: NDArray[Any], space: WeightSpace) -> Direction:
 
 
 def inner_product(first: Direction, second: Direction, space: WeightSpace) -> float:
-    """Returns the inner product of two directions over all trainable tensors, summed in float64."""
     return math.fsum(_dot(first[tensor.name], second[tensor.name]) for tensor in space.trainable)
 
 
@@ -99,23 +101,6 @@ def cosine(first: Direction, second: Direction, space: WeightSpace) -> float:
     """Returns the cosine of the angle between two directions; NaN when one of them is zero."""
     length = norm(first, space) * norm(second, space)
     return inner_product(first, second, space) / length if length else math.nan
-
-
-def _normalized(
-    values_of: Callable[[TensorInfo], NDArray[Any]],
-    origin: StateReader,
-    space: WeightSpace,
-    normalization: str,
-    perturb_one_dimensional: bool,
-) -> Direction:
-    check_choice("normalization", normalization, NORMALIZATIONS)
-    check_bool("perturb_one_dimensional", perturb_one_dimensional)
-    return {
-        tensor.name: _normalize_tensor(values_of(tensor), tensor, origin, normalization)
-        if tensor.filter_axes or perturb_one_dimensional
-        else np.zeros(tensor.shape, direction_dtype(tensor.dtype))
-        for tensor in space.trainable
-    }
 
 
 def _normalize_tensor(
@@ -169,25 +154,22 @@ def _dot(first: NDArray[Any], second: NDArray[Any]) -> float:
 def check_arrays_of(plane: Any) -> None:
     """Raises a ValueError where a plane's tensor is missing, unknown, or unlike its network's in shape or type."""
     # The plane is a Plane, which this file must not import.
-    stored = {tensor.name: (tensor.shape, tensor.dtype) for tensor in plane.space.tensors}
+    stored, buffers = (
+        {tensor.name: (tensor.shape, tensor.dtype) for tensor in tensors}
+        for tensors in (plane.space.parameters, plane.space.buffers)
+    )
     spanned = {tensor.name: (tensor.shape, direction_dtype(tensor.dtype).name) for tensor in plane.space.trainable}
-    _check_arrays("origin", plane.origin, {tensor.name: stored[tensor.name] for tensor in plane.space.parameters})
-    _check_arrays("buffers", plane.buffers, {tensor.name: stored[tensor.name] for tensor in plane.space.buffers})
-    for index, direction in enumerate(plane.directions):
-        _check_arrays(f"directions[{index}]", direction, spanned)
-
-
-def _check_arrays(
-    name: str, arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, tuple[tuple[int, ...], str]]
-) -> None:
-    given = {key: (tuple(array.shape), array.dtype.name) for key, array in arrays.items()}
-    wrong = [
-        f"{key} (expected {expected.get(key, 'nothing')}, got {given.get(key, 'nothing')})"
-        for key in dict.fromkeys((*expected, *given))
-        if expected.get(key) != given.get(key)
-    ]
-    if wrong:
-        raise ValueError(
-            f"{name} does not fit the network's tensors: {'; '.join(wrong[:20])}. Build planes with random_plane, "
-            "pca_plane, plane_through or custom_plane, which convert what they are given."
-        )
+    named = [("origin", plane.origin, stored), ("buffers", plane.buffers, buffers)]
+    named += [(f"directions[{index}]", direction, spanned) for index, direction in enumerate(plane.directions)]
+    for name, arrays, expected in named:
+        given = {key: (tuple(array.shape), array.dtype.name) for key, array in arrays.items()}
+        wrong = [
+            f"{key} (expected {expected.get(key, 'nothing')}, got {given.get(key, 'nothing')})"
+            for key in dict.fromkeys((*expected, *given))
+            if expected.get(key) != given.get(key)
+        ]
+        if wrong:
+            raise ValueError(
+                f"{name} does not fit the network's tensors: {'; '.join(wrong[:20])}. Build planes with random_plane, "
+                "pca_plane, plane_through or custom_plane, which convert what they are given."
+            )

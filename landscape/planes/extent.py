@@ -75,23 +75,18 @@ def axes_around(
     """Returns axes around networks and a margin on each side; one along which they have no range gets a width."""
     axes = [axis_around(values, count, margin) for values, count in zip(coordinates, sizes, strict=True)]
     lengths = [(axis[-1] - axis[0]) * length for axis, length in zip(axes, norms, strict=True) if axis is not None]
-    result = []
-    for index, (axis, values, count) in enumerate(zip(axes, coordinates, sizes, strict=True)):
-        if axis is not None:
-            result.append(axis)
-            continue
-        width = max(lengths, default=0.2 * longest) / norms[index]
-        result.append(np.linspace(values[0] - width / 2, values[0] + width / 2, count))
-        warn_user(
-            f"the checkpoints have no range along {'xy'[index]}; that axis was given the width {width:.4g}.",
-        )
-    return result
+    for index, (axis, values) in enumerate(zip(axes, coordinates, strict=True)):
+        if axis is None:
+            width = max(lengths, default=0.2 * longest) / norms[index]
+            axes[index] = np.linspace(values[0] - width / 2, values[0] + width / 2, sizes[index])
+            warn_user(f"the checkpoints have no range along {'xy'[index]}; that axis was given the width {width:.4g}.")
+    return [axis for axis in axes if axis is not None]
 
 
-def symmetric_axis(count: int) -> Float64[np.ndarray, " size"]:
-    """Returns an axis from -1 to 1 that is exactly symmetric."""
+def symmetric_axis(count: int, end: float) -> Float64[np.ndarray, " size"]:
+    """Returns an axis to ``end`` on both sides that is exactly symmetric."""
     axis = np.linspace(-1.0, 1.0, count)
-    return (axis - axis[::-1]) / 2
+    return (axis - axis[::-1]) / 2 * end
 
 
 def axis_holding(

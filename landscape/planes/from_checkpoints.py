@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.buffers_between import BuffersBetween, is_count, pruning_masks
-from collectors.networks.weight_space import TensorInfo, WeightSpace, some_names
+from collectors.networks.weight_space import WeightSpace, some_names
 from collectors.validation import check_int
 from collectors.weights.aligned import AlignedState, Weights, align
 from collectors.weights.safetensors_file import StateReader
@@ -20,7 +20,7 @@ from workers.users_code import warn_user
 from ..errors import PlaneError
 from ..roles import UNKNOWN, OriginRole
 from .axis_curvature import AxisCurvature
-from .directions import Direction, as_direction, empty_direction, random_direction
+from .directions import as_direction, empty_direction, random_direction
 from .networks import Network, runs_of
 from .pca import principal_directions
 from .plane import Plane
@@ -72,22 +72,13 @@ def random_plane_of(
     dimension: int = 2,
     role: OriginRole = UNKNOWN,
 ) -> Plane:
-    """Returns a plane, or a line, in random directions through one checkpoint."""
     check_spannable(space)
     dimension = check_int("dimension", dimension, minimum=1, maximum=2)
     state = align(reader, space)
     origin = origin_state(state, space)
-    directions = tuple(
-        random_direction(
-            space,
-            state,
-            seed=seed,
-            index=index,
-            normalization=normalization,
-            perturb_one_dimensional=perturb_one_dimensional,
-        )
-        for index in range(dimension)
-    )
+    how: dict[str, Any] = {"seed": seed, "normalization": normalization}
+    how["perturb_one_dimensional"] = perturb_one_dimensional
+    directions = tuple(random_direction(space, state, index=index, **how) for index in range(dimension))
     if not any(values.any() for values in directions[0].values()):
         lacking, remedies = [], []
         if not perturb_one_dimensional:
@@ -100,17 +91,12 @@ def random_plane_of(
             f"the random direction is zero: no trainable tensor of the network {space.network} that may move has "
             f"{' and '.join(lacking)}. Pass {', or '.join(remedies)}."
         )
-    identity = {
-        "decomposition": "random",
-        "origin": state.sha256(),
-        "seed": int(seed),
-        "normalization": normalization,
-        "perturb_one_dimensional": bool(perturb_one_dimensional),
-        "dimension": dimension,
-    }
-    # Earlier versions moved them, each by exactly its size.
-    if gains := [tensor.name for tensor in space.trainable if _is_gain(tensor)]:
-        identity["gains"] = len(gains)
+    how |= {"seed": int(seed), "perturb_one_dimensional": bool(perturb_one_dimensional)}
+    identity = {"decomposition": "random", "origin": state.sha256(), **how, "dimension": dimension}
+    # Gains of PyTorch's weight normalization: earlier versions moved them, each by exactly its size.
+    unfiltered = [tensor.name for tensor in space.trainable if len(tensor.shape) > 1 and not tensor.filter_axes]
+    if gains := sum(name.endswith((".original0", "_g")) for name in unfiltered):
+        identity["gains"] = gains
     single = [tensor.name for tensor in space.trainable if tensor.filter_axes and tensor.filter_size == 1]
     note = f"Filters of one weight, each of which a direction moves by exactly its size: those of {some_names(single)}."
     notes = (note,) if single and normalization == "filter" else ()
@@ -134,14 +120,19 @@ def plane_of_points(weights: Mapping[str, Weights], space: WeightSpace) -> Plane
     for block in difference_blocks(others, origin, space):
         for direction, row in zip(directions, block.differences, strict=True):
             direction[block.name].reshape(-1)[block.start : block.stop] = row
-    _check_different(names, directions)
+    places = itertools.combinations([dict.fromkeys(directions[0], np.zeros(())), *directions], 2)
+    for (one, other), (start, end) in zip(itertools.combinations(names, 2), places, strict=True):
+        if not any((values != start[name]).any() for name, values in end.items()):
+            raise PlaneError(
+                f"{one!r} and {other!r} have the same weights, so there is no way between them; give networks that "
+                "differ."
+            )
     # By definition rather than by least squares, so that the corners are exactly (1, 0) and (0, 1).
     corners = np.eye(len(states), len(others), k=-1)
     parameters, buffers = origin_state(origin, space)
     ends = _end_buffers(states, space)
-    kept = BuffersBetween(space, buffers, ends).kept
     note = ""
-    if kept:
+    if kept := BuffersBetween(space, buffers, ends).kept:
         note = (
             f"the buffers {some_names(kept)} differ between the networks and cannot be interpolated (masks, indices, "
             f"values that are not finite): between the networks they are those of {names[0]}."
@@ -176,35 +167,10 @@ def plane_of_eigenvectors(
     """Returns a plane, or a line, through weights along one or two unit vectors, as ``as_direction`` takes them."""
     # The identity is what they are the eigenvectors of, not their bits, which another machine computes a little unlike.
     check_spannable(space)
-    directions = tuple(as_direction(vector, space) for vector in vectors)
-    plane = Plane(
-        space,
-        *origin_state(state, space),
-        directions,
-        curvature.matrix,
-        "none",
-        {**identity},
-        origin_role=role,
-        curvature=curvature,
-    )
+    along = tuple(as_direction(vector, space) for vector in vectors)
+    origin = origin_state(state, space)
+    plane = Plane(space, *origin, along, curvature.matrix, "none", {**identity}, origin_role=role, curvature=curvature)
     return replace(plane, notes=(*notes, *curvature.notes(plane.longest)))
-
-
-def _is_gain(tensor: TensorInfo) -> bool:
-    """Whether a tensor is the gain of a weight normalization of PyTorch."""
-    return len(tensor.shape) > 1 and not tensor.filter_axes and tensor.name.endswith((".original0", "_g"))
-
-
-def _check_different(names: Sequence[str], directions: Sequence[Direction]) -> None:
-    """Checks that networks lie at different places; directions lead from the first to each of the others."""
-    places = zip(itertools.combinations(names, 2), itertools.combinations([None, *directions], 2), strict=True)
-    for (one, other), (start, end) in places:
-        assert end is not None
-        if not any(values.any() if start is None else (values != start[name]).any() for name, values in end.items()):
-            raise PlaneError(
-                f"{one!r} and {other!r} have the same weights, so there is no way between them; give networks that "
-                "differ."
-            )
 
 
 def _end_buffers(states: Sequence[StateReader], space: WeightSpace) -> tuple[dict[str, NDArray[Any]], ...]:
@@ -235,8 +201,7 @@ def check_spannable(space: WeightSpace) -> None:
             f"the network {space.network} has no trainable parameter, so no plane can run through its weights; set "
             "requires_grad=True on the parameters that the plane should span."
         )
-    complex_names = [tensor.name for tensor in space.trainable if tensor.dtype.startswith("complex")]
-    if complex_names:
+    if complex_names := [tensor.name for tensor in space.trainable if tensor.dtype.startswith("complex")]:
         raise PlaneError(
             f"the network {space.network} has complex trainable parameters {some_names(complex_names)}, which are not "
             "supported; set requires_grad=False on them to keep them as they are."

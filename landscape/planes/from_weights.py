@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from collectors.networks.readers import describe_network, is_network, without_average
 from collectors.networks.weight_space import WeightSpace, canonical_name, direction_dtype, state_sha256
 from collectors.run_directory.directory import RunDirectory
-from collectors.validation import check_choice, wrong_type, wrong_value
+from collectors.validation import check_choice, check_instance, wrong_type, wrong_value
 from collectors.weights.aligned import Weights, align, as_array, as_reader
 
 from ..roles import check_name, named_origin
@@ -176,24 +178,20 @@ def custom_plane(
         "directions": [state_sha256(direction) for direction in given],
         "normalization": normalization,
     }
-    scaled = tuple(normalize(direction, reader, space, normalization, True) for direction in given)
+    scaled = tuple(normalize(direction.__getitem__, reader, space, normalization, True) for direction in given)
     return Plane(space, *state, scaled, "custom", normalization, identity, origin_role=named_origin(name))
 
 
 def network_space(network: object, *weights: Weights) -> WeightSpace:
     """Returns the description of ``network``, else of the first state that is one; a TypeError where none is."""
-    if isinstance(network, WeightSpace):
-        space = network
-    elif network is not None:
-        space = describe_network(without_average(network))
-    else:
-        described = next((item for item in weights if is_network(item)), None)
-        if described is None:
-            raise TypeError(
-                "network is missing: files and state dicts do not say which tensors are trainable or tied; pass "
-                "network=<the network> (or its WeightSpace, from collectors.networks.readers.describe_network)."
-            )
-        space = describe_network(without_average(described))
+    if network is None:
+        network = next((item for item in weights if is_network(item)), None)
+    if network is None:
+        raise TypeError(
+            "network is missing: files and state dicts do not say which tensors are trainable or tied; pass "
+            "network=<the network> (or its WeightSpace, from collectors.networks.readers.describe_network)."
+        )
+    space = network if isinstance(network, WeightSpace) else describe_network(without_average(network))
     check_spannable(space)
     return space
 
@@ -215,28 +213,20 @@ def _through(weights: Mapping[str, Weights | None], names: Sequence[str] | None,
     elif missing := [label for label, item in weights.items() if item is None]:
         raise TypeError(f"{missing[0]} must be weights, but got None.")
     else:
-        labels = _default_names(weights) if names is None else _check_names(names, len(weights))
+        stems = [Path(item).stem for item in weights.values() if isinstance(item, str | os.PathLike)]
+        usable = len(set(stems)) == len(weights) and all(stem.isprintable() and len(stem) <= 40 for stem in stems)
+        labels = stems if usable else list(weights)
+        if names is not None:
+            labels = [check_name(f"names[{index}]", name) for index, name in enumerate(_check_sequence("names", names))]
+            if len(labels) != len(weights) or len(set(labels)) != len(weights):
+                raise wrong_value("names", f"a list of {len(weights)} different names", labels)
         named = dict(zip(labels, weights.values(), strict=True))
     space = network_space(network, *named.values())
     return plane_of_points(named, space)
 
 
-def _default_names(weights: Mapping[str, Weights]) -> list[str]:
-    stems = [Path(item).stem for item in weights.values() if isinstance(item, str | os.PathLike)]
-    usable = len(set(stems)) == len(weights) and all(stem.isprintable() and len(stem) <= 40 for stem in stems)
-    return stems if usable else list(weights)
-
-
-def _check_names(names: object, count: int) -> list[str]:
-    checked = [check_name(f"names[{index}]", name) for index, name in enumerate(_check_sequence("names", names))]
-    if len(checked) != count or len(set(checked)) != count:
-        raise wrong_value("names", f"a list of {count} different names", checked)
-    return checked
-
-
 def _custom_direction(label: str, direction: Mapping[str, Any], space: WeightSpace) -> Direction:
-    if not isinstance(direction, Mapping):
-        raise wrong_type(label, "a mapping from name to tensor or array", direction)
+    check_instance(label, direction, Mapping, "a mapping from name to tensor or array")
     names = {alias: tensor for tensor in space.trainable for alias in (tensor.name, *tensor.aliases)}
     result: Direction = {}
     problems = []
@@ -250,7 +240,7 @@ def _custom_direction(label: str, direction: Mapping[str, Any], space: WeightSpa
         elif array.shape != tensor.shape:
             problems.append(f"{name} has the shape {array.shape}, the parameter {tensor.shape}")
         else:
-            result[tensor.name] = array.astype(direction_dtype(tensor.dtype))
+            result[tensor.name] = np.array(array, direction_dtype(tensor.dtype), order="C")
     problems += [f"{tensor.name} is missing" for tensor in space.trainable if tensor.name not in result]
     if problems:
         raise ValueError(

@@ -10,7 +10,7 @@ from typing import Any
 
 from collectors.files.places import AnyPath, with_slashes
 from collectors.run_directory.directory import RunDirectory, find_run
-from collectors.validation import check_path, wrong_type, wrong_value
+from collectors.validation import check_instance, check_path, wrong_type, wrong_value
 
 from ..roles import check_name
 from .networks import Network, find_named, is_weights_file, names_of_folders, networks_in
@@ -18,8 +18,6 @@ from .networks import Network, find_named, is_weights_file, names_of_folders, ne
 
 @dataclass(frozen=True)
 class FurtherRuns:
-    """Who joins the landscapes of a run."""
-
     joined: str = ""  # the name of the run that they join; "" where nobody does
     runs: Mapping[str, RunDirectory] = field(default_factory=dict)  # name to run directory
     files: Mapping[str, Path] = field(default_factory=dict)  # name to the file of weights that belong to no run
@@ -49,8 +47,8 @@ def check_also(name: str, also: Any) -> Sequence[Any] | Mapping[str, Any] | None
     for key, place in also.items() if isinstance(also, Mapping) else enumerate(also):
         if isinstance(also, Mapping):
             check_name(f"a key of {name}", key)
-        if not isinstance(place, RunDirectory | str | os.PathLike):
-            raise wrong_type(f"{name}[{key!r}]", "the path of a run directory, or of a file of weights", place)
+        expected = "the path of a run directory, or of a file of weights"
+        check_instance(f"{name}[{key!r}]", place, (RunDirectory, str, os.PathLike), expected)
     return also
 
 
@@ -58,28 +56,25 @@ def find_further_runs(also: Sequence[Any] | Mapping[str, Any] | None, run: RunDi
     """Opens the runs or files of weights at checked places; that of ``run`` only names it."""
     files: list[tuple[str, Path]] = []
     runs: list[tuple[str, RunDirectory]] = []
-    named = also.items() if isinstance(also, Mapping) else [("", place) for place in also or ()]
-    for index, (key, place) in enumerate(named):
+    given = also.items() if isinstance(also, Mapping) else [("", item) for item in also or ()]
+    for index, (key, item) in enumerate(given):
         label = f"also[{key or index!r}]"
-        if not isinstance(place, RunDirectory) and is_weights_file(place):
-            path = check_path(label, place)
+        if not isinstance(item, RunDirectory) and is_weights_file(item):
+            path = check_path(label, item)
             files.append((key or path.stem, path))
             continue
-        other = place if isinstance(place, RunDirectory) else RunDirectory(find_run(place, label))
-        _check_unit(label, other, run)
+        other = item if isinstance(item, RunDirectory) else RunDirectory(find_run(item, label))
+        units = other.settings.unit, run.settings.unit
+        if units[0] != units[1]:
+            raise ValueError(
+                f"{label} counts its checkpoints in {units[0]}s, but {run.path} in {units[1]}s, so their numbers "
+                "cannot stand in one picture. Give pca_plane both runs as lists of files, which are only counted."
+            )
         runs.append((key, other))
-    return _named(run, runs, files)
-
-
-def _named(
-    run: RunDirectory, runs: Sequence[tuple[str, RunDirectory]], files: Sequence[tuple[str, Path]]
-) -> FurtherRuns:
     place = _folder(run.path)
     others = [(key, other) for key, other in runs if _folder(other.path) != place]
     folders = [place, *(_folder(other.path) for _, other in others)]
-    if len(set(folders)) < len(folders):
-        raise wrong_value("also", "different run directories", [str(folder) for folder in folders])
-    first, *defaults = names_of_folders(folders)
+    first, *defaults = names_of_folders(folders, "also")
     first = next((key for key, other in runs if key and _folder(other.path) == place), first)
     named = [(key or default, other) for (key, other), default in zip(others, defaults, strict=True)]
     names = [first, *(name for name, _ in (*named, *files))]
@@ -90,15 +85,6 @@ def _named(
 
 def _folder(path: AnyPath) -> PurePosixPath:
     return PurePosixPath(with_slashes(path.resolve() if isinstance(path, Path) else path))
-
-
-def _check_unit(label: str, other: RunDirectory, run: RunDirectory) -> None:
-    units = other.settings.unit, run.settings.unit
-    if units[0] != units[1]:
-        raise ValueError(
-            f"{label} counts its checkpoints in {units[0]}s, but {run.path} in {units[1]}s, so their numbers cannot "
-            "stand in one picture. Give pca_plane both runs as lists of files, which are only counted."
-        )
 
 
 def as_also(items: Sequence[str] | None) -> Any:

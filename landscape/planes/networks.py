@@ -14,7 +14,7 @@ import numpy as np
 from collectors.files.places import is_url, with_slashes
 from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory
-from collectors.validation import check_int, wrong_type, wrong_value
+from collectors.validation import check_instance, check_int, wrong_type, wrong_value
 from collectors.weights.aligned import Weights, align, as_reader
 from collectors.weights.foreign_checkpoint import CHECKPOINT_SUFFIXES
 from workers.users_code import warn_user
@@ -97,9 +97,7 @@ def columns_of(networks: Sequence[Network]) -> dict[str, Any]:
         "number": tuple(row if item.number is None else item.number for row, item in enumerate(networks)),
         "run": tuple(NO_RUN if item.run is None else runs.index(item.run) for item in networks),
         "runs": tuple(runs),
-        "name": tuple(item.name for item in networks),
-        "final": tuple(item.final for item in networks),
-        "sha256": tuple(item.sha256 for item in networks),
+        **{field: tuple(getattr(item, field) for item in networks) for field in ("name", "final", "sha256")},
     }
 
 
@@ -113,23 +111,20 @@ def find_networks(
             raise wrong_value("numbers", f"a dict with the names of runs, {list(runs)} (not {unknown})", list(numbers))
     elif numbers is not None and len(runs) > 1:
         raise wrong_type("numbers", "a dict from the runs' names to their numbers, as there are several runs", numbers)
-    networks_of = {
-        name: _networks_of_run(name, of_run, numbers.get(name) if isinstance(numbers, Mapping) else numbers, argument)
-        for name, of_run in runs.items()
-    }
+    else:
+        numbers = dict.fromkeys(runs, numbers)
+    networks_of = {name: _networks_of_run(name, of_run, numbers.get(name), argument) for name, of_run in runs.items()}
     empty = [name for name, networks in networks_of.items() if not networks]
     if empty and (needed or len(networks_of) > 1):
         raise wrong_value(argument, "runs with at least one checkpoint each", {name: [] for name in empty})
     return [network for networks in networks_of.values() for network in networks]
 
 
-def find_named(weights: object, argument: str) -> list[Network]:
+def find_named(weights: Any, argument: str) -> list[Network]:
     """Returns networks of no run, not opened yet, of a dict from their names."""
-    if not isinstance(weights, Mapping):
-        raise wrong_type(argument, "a dict from names to weights", weights)
     return [
         Network(item, check_name(f"a key of {argument}", name), label=f"{argument}[{name!r}]")
-        for name, item in weights.items()
+        for name, item in check_instance(argument, weights, Mapping, "a dict from names to weights").items()
     ]
 
 
@@ -140,12 +135,12 @@ def networks_in(run: RunDirectory, numbers: Sequence[int] | None = None, name: s
 
 
 def checkpoints_of_run(
-    weights: Sequence[Weights], numbers: Sequence[int], name: str = "", final: int | None = None
+    weights: Sequence[Weights], numbers: Sequence[int], name: str = "", final: int | None = None, label: str = ""
 ) -> list[Network]:
     """Returns the checkpoints of one run in order; the last one holds the final weights if its number is ``final``."""
     last = len(numbers) - 1
     return [
-        Network(item, run=name, number=number, final=place == last and number == final)
+        Network(item, "", name, number, final=place == last and number == final, label=f"{label}[{place}]")
         for place, (item, number) in enumerate(zip(weights, numbers, strict=True))
     ]
 
@@ -201,8 +196,10 @@ def name_of_folder(weights: Weights) -> str | None:
     return None if folder is None or not folder.name else names_of_folders([folder])[0]
 
 
-def names_of_folders(folders: Sequence[PurePosixPath]) -> list[str]:
-    """Returns the folders' names, with as many of those above them as tell them apart."""
+def names_of_folders(folders: Sequence[PurePosixPath], argument: str = "checkpoints") -> list[str]:
+    """Returns the names of different folders, with as many of those above them as tell them apart."""
+    if len(set(folders)) < len(folders):
+        raise wrong_value(argument, "different run directories", [str(folder) for folder in folders])
     depth = 1
     while len({folder.parts[-depth:] for folder in folders}) < len(folders):
         depth += 1
@@ -223,21 +220,14 @@ def _runs_by_name(checkpoints: object, numbers: object, argument: str) -> dict[s
     if not isinstance(checkpoints, Sequence) or not _is_list(checkpoints):
         raise wrong_type("checkpoints", _EXPECTED, checkpoints)
     if any(isinstance(item, RunDirectory) for item in checkpoints):
-        return _runs_of_directories(checkpoints)
+        for index, item in enumerate(checkpoints):
+            check_instance(f"checkpoints[{index}]", item, RunDirectory, "a RunDirectory, as others of the list are")
+        names = names_of_folders([PurePosixPath(with_slashes(item.path)) for item in checkpoints])
+        return dict(zip(names, checkpoints, strict=True))
     folders = [_run_folder(item) for item in checkpoints]
     if len({folder for folder in folders if folder is not None}) < 2:
         return {"": checkpoints}
     return _runs_of_folders(checkpoints, folders, numbers)
-
-
-def _runs_of_directories(checkpoints: Sequence[Any]) -> dict[str, Any]:
-    for index, item in enumerate(checkpoints):
-        if not isinstance(item, RunDirectory):
-            raise wrong_type(f"checkpoints[{index}]", "a RunDirectory, as others of the list are", item)
-    folders = [PurePosixPath(with_slashes(item.path)) for item in checkpoints]
-    if len(set(folders)) < len(folders):
-        raise wrong_value("checkpoints", "different run directories", [str(folder) for folder in folders])
-    return dict(zip(names_of_folders(folders), checkpoints, strict=True))
 
 
 def _runs_of_folders(
@@ -277,9 +267,7 @@ def _networks_of_run(name: str, checkpoints: Any, numbers: Any, argument: str) -
     chosen = list(range(len(checkpoints))) if numbers is None else numbers
     if len(chosen) != len(checkpoints):
         raise wrong_value(label, f"a list with one number for each of the {len(checkpoints)} checkpoints", chosen)
-    prefix = f"{argument}[{name!r}]" if name else argument
-    networks = checkpoints_of_run(checkpoints, chosen, name)
-    return [replace(network, label=f"{prefix}[{index}]") for index, network in enumerate(networks)]
+    return checkpoints_of_run(checkpoints, chosen, name, label=f"{argument}[{name!r}]" if name else argument)
 
 
 def _shortened(name: str) -> str:

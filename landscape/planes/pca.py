@@ -11,42 +11,34 @@ import ml_dtypes
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from collectors.networks.weight_space import numpy_dtype
-from collectors.validation import check_choice, check_int
+from collectors.networks.weight_space import WeightSpace, numpy_dtype
+from collectors.validation import check_choice
+from collectors.weights.safetensors_file import StateReader
 from workers.users_code import warn_user
 
 from ..errors import DegenerateTrajectoryError
 from .directions import Direction, empty_direction
-from .projection import BLOCK_BYTES, difference_blocks
+from .projection import difference_blocks
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
-    from collectors.networks.weight_space import WeightSpace
-    from collectors.weights.safetensors_file import StateReader
-
-
 ALMOST_NOTHING = 1e-3
 """Below this share of the path's variance, what lies across the path is hardly the course of the training."""
 
+CENTERINGS = ("none", "mean")
 _MOST_DIGITS = 10
 # What float64 leaves between 1 and shares that add up to it.
 _ROUNDING = 1e-13
-
-CENTERINGS = ("none", "mean")
-
 # Below this share of the largest singular value, float64 sums of squares no longer tell a direction from zero.
 _RANK_TOLERANCE = 1e-6
 _SCALE_BLOCK = 2**20
-
 # Elements per product of a few rows with themselves: panels that fit the cache take a quarter of the time.
 _PANEL = 4096
 
 
 @dataclass(frozen=True, eq=False)
 class PrincipalDirections:
-    """The leading principal directions of a trajectory."""
-
     directions: tuple[Direction, ...]  # unit vectors, orthogonal to each other, the most important first
     explained_variance_ratio: Float64[np.ndarray, " components"]  # of the sum of squares, each direction's
     singular_values: Float64[np.ndarray, " components"]  # of the matrix of differences
@@ -54,12 +46,7 @@ class PrincipalDirections:
 
 
 def principal_directions(
-    checkpoints: Sequence[StateReader],
-    space: WeightSpace,
-    *,
-    centering: str = "none",
-    components: int = 2,
-    block_bytes: int = BLOCK_BYTES,
+    checkpoints: Sequence[StateReader], space: WeightSpace, *, centering: str = "none", components: int = 2
 ) -> PrincipalDirections:
     """Computes the leading principal directions of checkpoints, the last one last, over all trainable elements.
 
@@ -71,7 +58,6 @@ def principal_directions(
     Source: Li, Xu, Taylor, Studer, Goldstein 2018, section 7.2 (which is "mean"); the Gram matrix as in Sirovich 1987.
     """
     centering = check_choice("centering", centering, CENTERINGS)
-    components = check_int("components", components, minimum=1)
     count = len(checkpoints)
     if count < components + 1:
         raise DegenerateTrajectoryError(
@@ -81,7 +67,7 @@ def principal_directions(
         )
     # A few rows are too little work for several threads: their waiting for each other costs up to thirty times as much.
     with threadpool_limits(1, "blas"):
-        gram, total, rounding = _gram_matrix(checkpoints, space, centering, block_bytes)
+        gram, total, rounding = _gram_matrix(checkpoints, space, centering)
         eigenvalues, eigenvectors = np.linalg.eigh(gram)
         leading = np.sqrt(np.clip(eigenvalues[::-1][:components], 0.0, None))
         _check_rank(leading, count, centering)
@@ -89,19 +75,19 @@ def principal_directions(
         if note is not None:
             warn_user(note)
         coefficients = (eigenvectors[:, ::-1][:, :components] / leading).T
-        directions, lengths = _rebuild(checkpoints, space, centering, coefficients, block_bytes)
+        directions, lengths = _rebuild(checkpoints, space, centering, coefficients)
     singular_values = leading * lengths
     return PrincipalDirections(directions, singular_values**2 / total, singular_values, () if note is None else (note,))
 
 
 def _gram_matrix(
-    checkpoints: Sequence[StateReader], space: WeightSpace, centering: str, block_bytes: int
+    checkpoints: Sequence[StateReader], space: WeightSpace, centering: str
 ) -> tuple[Float64[np.ndarray, "checkpoints checkpoints"], float, float]:
     """Returns the Gram matrix, its trace, and the norm that rounding alone gives a checkpoint."""
     last = checkpoints[-1]
     gram = np.zeros((len(checkpoints), len(checkpoints)))
     squared_rounding = 0.0
-    for block in difference_blocks(checkpoints, last, space, block_bytes):
+    for block in difference_blocks(checkpoints, last, space):
         rows = _centered(block.differences, centering)
         for start in range(0, rows.shape[1], _PANEL):
             panel = rows[:, start : start + _PANEL]
@@ -150,13 +136,12 @@ def _rebuild(
     space: WeightSpace,
     centering: str,
     coefficients: Float64[np.ndarray, "components checkpoints"],
-    block_bytes: int,
 ) -> tuple[tuple[Direction, ...], Float64[np.ndarray, " components"]]:
     """Returns the combinations of the rows with unit norm and scikit-learn's sign, and the norms they had."""
     directions = tuple(empty_direction(space) for _ in coefficients)
     squares = np.zeros(len(coefficients))
     largest = np.zeros(len(coefficients))
-    for block in difference_blocks(checkpoints, checkpoints[-1], space, block_bytes):
+    for block in difference_blocks(checkpoints, checkpoints[-1], space):
         rows = coefficients @ _centered(block.differences, centering)
         for index, (direction, row) in enumerate(zip(directions, rows, strict=True)):
             direction[block.name].reshape(-1)[block.start : block.stop] = row
@@ -166,7 +151,11 @@ def _rebuild(
                 largest[index] = candidate
     lengths = np.sqrt(squares)
     for direction, factor in zip(directions, np.sign(largest) / lengths, strict=True):
-        _scale(direction, float(factor))
+        # In float64: a factor rounded to float32 would move the norm of the whole direction away from 1.
+        for values in direction.values():
+            flat = values.reshape(-1)
+            for start in range(0, len(flat), _SCALE_BLOCK):
+                flat[start : start + _SCALE_BLOCK] = flat[start : start + _SCALE_BLOCK].astype(np.float64) * factor
     return directions, lengths
 
 
@@ -174,14 +163,6 @@ def _centered(rows: Float64[np.ndarray, "rows elements"], centering: str) -> Flo
     if centering == "mean":
         rows -= rows.mean(axis=0)
     return rows
-
-
-def _scale(direction: Direction, factor: float) -> None:
-    # In float64: a factor rounded to float32 would move the norm of the whole direction away from 1.
-    for values in direction.values():
-        flat = values.reshape(-1)
-        for start in range(0, len(flat), _SCALE_BLOCK):
-            flat[start : start + _SCALE_BLOCK] = flat[start : start + _SCALE_BLOCK].astype(np.float64) * factor
 
 
 def percentages(shares: Iterable[float], digits: int = 1) -> list[str]:

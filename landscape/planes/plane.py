@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from collectors.files.places import AnyPath, check_directory
 from collectors.networks.buffers_between import BuffersBetween, has_statistics
 from collectors.networks.weight_space import WeightSpace, move_along
-from collectors.validation import check_choice, check_float, wrong_type, wrong_value
+from collectors.run_directory.directory import RunDirectory
+from collectors.validation import check_choice, check_float, check_instance, wrong_value
+from collectors.weights.aligned import Weights
 from collectors.weights.safetensors_file import MemoryState, StateReader
 from workers.measurement_options import BUFFER_POLICIES
 
@@ -29,16 +31,10 @@ from .projection import ProjectedCheckpoints, Projection, check_independent, pro
 from .side_file import place_to_save
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from jaxtyping import Float64
-
-    from collectors.run_directory.directory import RunDirectory
-    from collectors.weights.aligned import Weights
 
 Axes: TypeAlias = "tuple[Float64[np.ndarray, ' nx'], Float64[np.ndarray, ' ny'] | None]"
 """The coordinates of a grid: x of the shape (nx,) and y of the shape (ny,), or None for a line."""
-
 
 DECOMPOSITIONS = ("pca", "random", "points", "custom", "hessian", "ggn", "factors", "path")
 
@@ -192,7 +188,9 @@ class Plane:
         """
         added: list[Network] = []
         if runs is not None and runs != {}:
-            _check_named(runs)
+            expected = "a dict from the runs' names to lists of checkpoints or RunDirectories"
+            for name_of_run in check_instance("runs", runs, Mapping, expected):
+                check_name("a key of runs", name_of_run)
             added += find_networks(runs, numbers, "runs")
         if networks is not None:
             added += find_named(networks, "networks")
@@ -276,18 +274,18 @@ class Plane:
         """
         sizes = check_sizes(size, self.dimension)
         ends, margin = check_extent(limits, margin)
-        if ends is not None:
-            axes = [np.linspace(*span, count) for span, count in zip(spans(ends, self.dimension), sizes, strict=True)]
-            return axes[0], axes[1] if self.dimension == 2 else None
         share = MARGIN if margin is None else margin
         spanning, added = self._spanning_and_added()
-        if spanning:
+        if ends is not None:
+            axes = [np.linspace(*span, count) for span, count in zip(spans(ends, self.dimension), sizes, strict=True)]
+        elif spanning:
             axes = axes_around(spanning, sizes, share, self.norms, self.longest)
         else:
             ends_at = [1.0] * self.dimension if self.curvature is None else self.curvature.half_widths(self.longest)
             wider = 1 + 2 * (margin or 0.0)
-            axes = [symmetric_axis(count) * (end * wider) for count, end in zip(sizes, ends_at, strict=True)]
-        axes = [axis_holding(axis, values, share) for axis, values in zip(axes, added, strict=True)] if added else axes
+            axes = [symmetric_axis(count, end * wider) for count, end in zip(sizes, ends_at, strict=True)]
+        if added and ends is None:
+            axes = [axis_holding(axis, values, share) for axis, values in zip(axes, added, strict=True)]
         return axes[0], axes[1] if self.dimension == 2 else None
 
     def point(self, coordinates: Sequence[float], buffers: str = "auto") -> dict[str, NDArray[Any]]:
@@ -313,20 +311,11 @@ class Plane:
         return state | (self.buffers_at(values) if policy == "interpolate" else {})
 
     def buffers_at(self, coordinates: Sequence[float]) -> dict[str, NDArray[Any]]:
-        """Returns every buffer at a point; see ``BuffersBetween``.
-
-        Args:
-            coordinates: (x, y), or (x,) on a line.
-        """
+        """Returns every buffer at (x, y), or at (x,) on a line; see ``BuffersBetween``."""
         return {**self.buffers, **self.between.at(coordinates)}
 
     def known_buffers(self, coordinates: Sequence[float], policy: str) -> dict[str, NDArray[Any]] | None:
-        """Returns every buffer at a point, or None where they are found from samples there.
-
-        Args:
-            coordinates: (x, y), or (x,) on a line.
-            policy: "fixed", "interpolate" or "recalibrate".
-        """
+        """Returns every buffer at a point by "fixed", "interpolate" or "recalibrate"; None where samples tell them."""
         if policy == "fixed":
             return dict(self.buffers)
         if policy == "recalibrate" and self.between.network_at(coordinates) is None:
@@ -364,13 +353,6 @@ def check_searched(plane: Plane) -> None:
             "plane must be along eigenvectors that were searched, but this one comes from a dry run, with any vectors "
             "in their place. Call hessian_plane without dry_run."
         )
-
-
-def _check_named(runs: object) -> None:
-    if not isinstance(runs, Mapping):
-        raise wrong_type("runs", "a dict from the runs' names to lists of checkpoints or RunDirectories", runs)
-    for name in runs:
-        check_name("a key of runs", name)
 
 
 def buffer_policy(buffers: str, decomposition: str, end_buffers: Sequence[Iterable[str]] = ()) -> str:

@@ -27,7 +27,7 @@ from .axis_curvature import AxisCurvature
 from .directions import Direction
 from .networks import Network, columns_of
 from .projection import Projection
-from .side_file import SideFile, read_arrays, write_arrays
+from .side_file import SideFile
 
 T = TypeVar("T")
 
@@ -38,6 +38,7 @@ _PLANE = SideFile(
     "a file that Plane.save wrote, or that save_directions=True left beside a landscape; one of an older version must "
     "be written again",
     "save the plane again",
+    older={"parameters": "directions without their origin"},
 )
 _GROUPS = ("origin", "buffer", "direction_0", "direction_1", "end_buffer_0", "end_buffer_1")
 _DIRECTION = re.compile(r"direction_(\d+)/(.+)", re.DOTALL)
@@ -90,7 +91,6 @@ def check_directions(landscape_path: AnyPath) -> None:
 
 
 def write_directions(landscape_path: AnyPath, plane: Any) -> None:
-    """Writes the plane of a landscape beside it, as ``save_directions`` asks for."""
     write_plane(directions_path(landscape_path), plane, "then run again with save_directions=True")
 
 
@@ -99,15 +99,14 @@ def write_plane(path: AnyPath, plane: Any, remedy: str = "then save it again") -
     groups: dict[str, State] = {"origin": plane.origin, "buffer": plane.buffers}
     groups |= {f"direction_{axis}": direction for axis, direction in enumerate(plane.directions)}
     groups |= {f"end_buffer_{axis}": buffers for axis, buffers in enumerate(plane.end_buffers)}
-    projection = plane.projection
     facts = {
         "space": plane.space.to_json(),
         "identity": plane.identity,
-        "explained_variance_ratio": _listed(plane.explained_variance_ratio),
+        "explained_variance_ratio": plane.explained_variance_ratio,
         "notes": plane.notes,
         "origin_role": asdict(plane.origin_role),
         "members": columns_of(plane.networks),
-        "projection": projection and {name: _listed(values) for name, values in vars(projection).items()},
+        "projection": plane.projection and vars(plane.projection),
         "places": [_place(reader) for reader in plane.checkpoints],
         "curvature": plane.curvature and plane.curvature.to_json(),
     }
@@ -118,13 +117,12 @@ def write_plane(path: AnyPath, plane: Any, remedy: str = "then save it again") -
         "parameters": [[tensor.name, list(tensor.shape)] for tensor in plane.space.parameters],
         "plane": facts,
     }
-    write_arrays(path, _PLANE, groups, entries, remedy)
+    _PLANE.write(path, groups, entries, remedy)
 
 
 def read_plane(path: AnyPath, make: Callable[..., T]) -> T:
     """Returns the plane of a file, by ``make``: the class ``Plane``, which this file must not import."""
-    older = {"parameters": "directions without their origin"}
-    return read_arrays(path, _PLANE, lambda file: make(**_plane_of(file)), older)
+    return _PLANE.read(path, lambda file: make(**_plane_of(file)))
 
 
 def read_directions(paths: Sequence[str | os.PathLike[str]]) -> list[Direction]:
@@ -137,9 +135,8 @@ def read_directions(paths: Sequence[str | os.PathLike[str]]) -> list[Direction]:
             directions.append({name: reader.read(name) for name in matches})
             continue
         parts: dict[int, Direction] = {}
-        for name, match in matches.items():
-            if match is not None:
-                parts.setdefault(int(match[1]), {})[match[2]] = reader.read(name)
+        for match in filter(None, matches.values()):
+            parts.setdefault(int(match[1]), {})[match[2]] = reader.read(match[0])
         names = [name for name in matches if not name.startswith(_BESIDE_DIRECTIONS)]
         if sorted(parts) != list(range(len(parts))) or any(matches[name] is None for name in names):
             raise CheckpointError(
@@ -158,7 +155,7 @@ def _plane_of(file: CheckpointFile) -> dict[str, Any]:
     for name in file.shapes:
         group, _, tensor = name.partition("/")
         arrays[group][tensor] = file.read(name)
-    projection = facts["projection"]
+    found = facts["projection"]
     return {
         "space": space,
         "origin": arrays["origin"],
@@ -169,9 +166,7 @@ def _plane_of(file: CheckpointFile) -> dict[str, Any]:
         "identity": dict(facts["identity"]),
         "explained_variance_ratio": _array(facts["explained_variance_ratio"]),
         "origin_role": OriginRole(**facts["origin_role"]),
-        "projection": projection
-        if projection is None
-        else Projection(**{name: _array(values) for name, values in projection.items()}),
+        "projection": None if found is None else Projection(**{name: _array(found[name]) for name in found}),
         "networks": _networks_of(facts["members"], facts["places"], space),
         "end_buffers": tuple(arrays[f"end_buffer_{axis}"] for axis in range(2) if arrays[f"end_buffer_{axis}"]),
         "notes": tuple(facts["notes"]),
@@ -207,10 +202,6 @@ def _reader_at(place: str, space: WeightSpace) -> StateReader | None:
         return None if number is None else run.checkpoint(number, space)
     except (CheckpointError, OSError):
         return None
-
-
-def _listed(values: NDArray[Any] | None) -> list[float] | None:
-    return None if values is None else values.tolist()
 
 
 def _array(values: list[float] | None) -> Any:

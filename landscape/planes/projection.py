@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.errors import CheckpointError
-from collectors.validation import check_int
+from collectors.networks.weight_space import WeightSpace
+from collectors.weights.safetensors_file import StateReader
 
 from ..errors import PlaneError
 from .directions import Direction
@@ -18,21 +19,14 @@ from .directions import Direction
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64
 
-    from collectors.networks.weight_space import WeightSpace
-    from collectors.weights.safetensors_file import StateReader
-
-
-BLOCK_BYTES = 64 * 2**20
-
-
+# Of all checkpoints together, read at a time.
+_BLOCK_BYTES = 64 * 2**20
 # One minus the squared cosine below which two directions count as one (an angle of a millionth).
 _PARALLEL = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Projection:
-    """Checkpoints projected onto a plane or a line."""
-
     x: Float64[np.ndarray, " n"]  # coordinates along the first direction
     y: Float64[np.ndarray, " n"] | None  # coordinates along the second direction, or None on a line
     residual: Float64[np.ndarray, " n"]  # from the checkpoint to its foot, over all trainable elements
@@ -81,18 +75,13 @@ class ProjectedCheckpoints:
 
 
 def project(
-    checkpoints: Sequence[StateReader],
-    origin: StateReader,
-    directions: Sequence[Direction],
-    space: WeightSpace,
-    *,
-    block_bytes: int = BLOCK_BYTES,
+    checkpoints: Sequence[StateReader], origin: StateReader, directions: Sequence[Direction], space: WeightSpace
 ) -> Projection:
     """Projects checkpoints by least squares on one or two directions of any length and angle; the origin gets zeros."""
     dimension = len(directions)
     products = np.zeros((len(checkpoints), dimension))
     gram = np.zeros((dimension, dimension))
-    for block in difference_blocks(checkpoints, origin, space, block_bytes):
+    for block in difference_blocks(checkpoints, origin, space):
         rows = _rows(directions, block)
         products += block.differences @ rows.T
         gram += rows @ rows.T
@@ -102,7 +91,7 @@ def project(
     # Scaled to unit directions first: lengths that differ by many orders of magnitude must cost no digits.
     scaled = np.linalg.solve(gram / np.outer(norms, norms), (products / norms).T).T
     coordinates = scaled / norms + 0.0
-    return projection_at(checkpoints, coordinates, origin, directions, space, block_bytes=block_bytes)
+    return projection_at(checkpoints, coordinates, origin, directions, space)
 
 
 def projection_at(
@@ -111,15 +100,13 @@ def projection_at(
     origin: StateReader,
     directions: Sequence[Direction],
     space: WeightSpace,
-    *,
-    block_bytes: int = BLOCK_BYTES,
 ) -> Projection:
     """Measures how far checkpoints lie from given points of a plane."""
     # The differences themselves are summed, not norms subtracted from each other, so that a checkpoint close to the
     # plane keeps its digits.
     norm = np.zeros(len(checkpoints))
     residual = np.zeros(len(checkpoints))
-    for block in difference_blocks(checkpoints, origin, space, block_bytes):
+    for block in difference_blocks(checkpoints, origin, space):
         norm += np.einsum("ij,ij->i", block.differences, block.differences)
         rest = block.differences
         rest -= coordinates @ _rows(directions, block)
@@ -158,11 +145,10 @@ class DifferenceBlock(NamedTuple):
 
 
 def difference_blocks(
-    checkpoints: Sequence[StateReader], origin: StateReader, space: WeightSpace, block_bytes: int = BLOCK_BYTES
+    checkpoints: Sequence[StateReader], origin: StateReader, space: WeightSpace
 ) -> Iterator[DifferenceBlock]:
-    """Yields float64 differences to the origin in the network's order, ``block_bytes`` of all checkpoints at a time."""
-    block_bytes = check_int("block_bytes", block_bytes, minimum=1)
-    step = max(1, block_bytes // (8 * max(1, len(checkpoints))))
+    """Yields float64 differences to the origin in the network's order, a block of all checkpoints at a time."""
+    step = max(1, _BLOCK_BYTES // (8 * max(1, len(checkpoints))))
     for tensor in space.trainable:
         for start in range(0, tensor.size, step):
             stop = min(start + step, tensor.size)

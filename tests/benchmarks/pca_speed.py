@@ -20,7 +20,6 @@ from threadpoolctl import threadpool_limits
 from collectors.networks.weight_space import State, WeightSpace, describe_arrays
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape.planes.pca import _gram_matrix, principal_directions
-from landscape.planes.projection import BLOCK_BYTES
 
 TENSORS = 10
 
@@ -62,7 +61,7 @@ def main() -> None:
             file.sha256()  # from here on, the operating system holds the files
         both = seconds(lambda: principal_directions(files, space, centering="mean"), options.repeats)
         with threadpool_limits(1, "blas"):
-            gram = seconds(lambda: _gram_matrix(files, space, "none", BLOCK_BYTES), options.repeats)
+            gram = seconds(lambda: _gram_matrix(files, space, "none"), options.repeats)
         default = seconds(lambda: principal_directions(files, space), options.repeats)
         found = principal_directions(files, space, centering="mean")
         matrix = stacked(files)

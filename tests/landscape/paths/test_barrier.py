@@ -169,14 +169,14 @@ def test_workers_of_ray_find_the_same(tmp_path):
 @pytest.mark.slow
 def test_wrong_arguments_say_what_is_right():
     a, b = trained(0), trained(1)
-    with pytest.raises(ValueError, match="points must be an int of at least 3"):
-        barrier(a, b, callback_fn, points=2, **OPTIONS)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'margin'"):
-        barrier(a, b, callback_fn, margin=0.5, **OPTIONS)
-    with pytest.raises(PlaneError):
-        barrier(a, a, callback_fn, **OPTIONS)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'size'"):
-        barrier(a, b, callback_fn, size=3, **OPTIONS)
+    for other, options, error, text in (
+        (b, {"points": 2}, ValueError, "points must be an int of at least 3"),
+        (b, {"margin": 0.5}, TypeError, "unexpected keyword argument 'margin'"),
+        (b, {"size": 3}, TypeError, "unexpected keyword argument 'size'"),
+        (a, {}, PlaneError, "have the same weights"),
+    ):
+        with pytest.raises(error, match=text):
+            barrier(a, other, callback_fn, **options, **OPTIONS)
     with pytest.raises(ValueError, match="the landscape is a plane"):
         Barrier.of(evaluate(random_plane(a), callback_fn, size=3, **OPTIONS))
     beyond = evaluate(line_between(a, b), callback_fn, x=[0, 0.5, 1.5], **OPTIONS)

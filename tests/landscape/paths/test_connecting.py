@@ -20,7 +20,6 @@ from landscape.functions import connect, measure_curvature
 from landscape.paths.barrier import Barrier
 from landscape.paths.fitting import CURVE_FILE, CurveExperiment, write_curve
 from landscape.paths.path import Path
-from landscape.planes.networks import columns_of
 from landscape.record.driver import forecast, open_record
 from landscape.record.run import Run
 from landscape.record.workers import open_workers
@@ -31,11 +30,15 @@ from workers.errors import CurveError
 OPTIONS = {"device_ids": [0], "progress": False}
 
 
+def connected(*args, **options):
+    return connect(trained(0), trained(1), callback_fn, *args, **OPTIONS, **options)
+
+
 @pytest.fixture(scope="module")
 def curved(tmp_path_factory):
     """A path of 200 steps between two networks with a barrier; its file must not be changed."""
     file = tmp_path_factory.mktemp("curved") / "path.safetensors"
-    return connect(trained(0), trained(1), callback_fn, steps=200, output=file, **OPTIONS), file
+    return connected(steps=200, output=file), file
 
 
 @pytest.mark.filterwarnings("ignore:the loss")
@@ -149,11 +152,10 @@ def test_landscape_of_a_path_says_what_it_is_and_is_continued(curved, tmp_path):
 def test_plane_holds_the_curve(curved):
     path, _ = curved
     plane = path.plane()
-    assert columns_of(plane.networks)["name"] == ("a", "b", "bend")
-    routes = path.routes(5)
-    for t, place in zip(np.linspace(0, 1, 5), routes["curved"], strict=True):
-        there, here = plane.point(place), path.point(t)
-        for name, array in here.items():
+    assert [network.name for network in plane.networks] == ["a", "b", "bend"]
+    for t, place in zip(np.linspace(0, 1, 5), path.routes(5)["curved"], strict=True):
+        there = plane.point(place)
+        for name, array in path.point(t).items():
             np.testing.assert_allclose(there[name], array, atol=2e-6)
 
 
@@ -175,7 +177,7 @@ def test_routes_are_drawn_over_the_plane(curved):
 
 
 def test_several_bends_and_polygons(tmp_path):
-    path = connect(trained(0), trained(1), callback_fn, "polygon", 3, steps=30, **OPTIONS)
+    path = connected("polygon", 3, steps=30)
     assert path.curve.fitting.bends.shape[0] == 3
     np.testing.assert_allclose(path.point(0.25)["0.weight"], path.bend(0)["0.weight"], atol=1e-6)
     assert path.plane().dimension == 2
@@ -202,19 +204,17 @@ def test_file_of_a_path_is_read_back_and_kept_safe(curved, tmp_path):
     plan = {**path.curve.attributes["measurement_plan"], "threads": "many"}
     write_curve(tmp_path / file.name, replace(path.curve, attributes={"measurement_plan": plan}))
     with pytest.raises(LandscapeError, match=r"path.safetensors was measured with a plan that cannot be used here"):
-        connect(trained(0), trained(1), callback_fn, steps=200, output=tmp_path / file.name, **OPTIONS)
+        connected(steps=200, output=tmp_path / file.name)
     with pytest.raises(LandscapeIdentityError, match=r"path file .* holds another experiment.*\n.*seed"):
-        connect(trained(0), trained(1), callback_fn, steps=200, seed=1, output=file, **OPTIONS)
+        connected(steps=200, seed=1, output=file)
     with pytest.raises(LandscapeWriteError, match="exists and was left as it is"):
         path.save(file)
     assert file.read_bytes() == before
     copied = tmp_path / "path.safetensors"
     copied.write_bytes(before[: len(before) // 2])
-    with pytest.raises(CheckpointError):
-        Path.load(copied)
-    with pytest.raises(CheckpointError):
-        Path.load(tmp_path / "nowhere.safetensors")
-    torch.save(trained(0).state_dict(), tmp_path / "a.pt")
+    for place in (copied, tmp_path / "nowhere.safetensors"):
+        with pytest.raises(CheckpointError):
+            Path.load(place)
     plane = line_between(trained(0), trained(1)).save(tmp_path / "line.safetensors")
     with pytest.raises(PlaneError, match="holds no path"):
         Path.load(plane)
@@ -224,19 +224,19 @@ def test_file_of_a_path_is_read_back_and_kept_safe(curved, tmp_path):
 def test_a_budget_ends_the_fitting_and_the_same_call_goes_on(tmp_path):
     file = tmp_path / "path.safetensors"
     with pytest.warns(UserWarning, match=r"ended the fitting after 1 of 4 steps. The same call continues from here"):
-        begun = connect(trained(0), trained(1), callback_fn, steps=4, output=file, budget=1e-9, **OPTIONS)
+        begun = connected(steps=4, output=file, budget=1e-9)
     assert not begun.curve.complete
     assert len(begun.losses) == 1
     with pytest.raises(PlaneError, match=r"fitted for 1 of 4 steps. Call connect again"):
         Path.load(file)
-    assert connect(trained(0), trained(1), callback_fn, steps=4, output=file, **OPTIONS).curve.complete
+    assert connected(steps=4, output=file).curve.complete
     with pytest.raises(ValueError, match="budget must be"):
-        connect(trained(0), trained(1), callback_fn, budget="soon", **OPTIONS)
+        connected(budget="soon")
 
 
 def test_a_forecast_makes_a_step_and_changes_nothing(tmp_path):
     file, line = tmp_path / "path.safetensors", line_between(trained(0), trained(1))
-    connect(trained(0), trained(1), callback_fn, steps=2, output=file, **OPTIONS)
+    connected(steps=2, output=file)
     before = file.read_bytes()
     experiment = CurveExperiment(line, FittingSettings(steps=2))
     with open_workers(callback_fn, {"device_ids": [0]}) as pool:
@@ -277,12 +277,13 @@ def test_one_of_several_workers_fits_the_same():
 def test_wrong_arguments_say_what_is_right(curved, tmp_path):
     path, _ = curved
     a, b = trained(0), trained(1)
-    with pytest.raises(ValueError, match="kind must be"):
-        connect(a, b, callback_fn, "spline", **OPTIONS)
-    with pytest.raises(ValueError, match="steps must be an int of at least 1"):
-        connect(a, b, callback_fn, steps=0, **OPTIONS)
-    with pytest.raises(PlaneError):
-        connect(a, a, callback_fn, **OPTIONS)
+    for other, options, error, text in (
+        (b, {"kind": "spline"}, ValueError, "kind must be"),
+        (b, {"steps": 0}, ValueError, "steps must be an int of at least 1"),
+        (a, {}, PlaneError, "have the same weights"),
+    ):
+        with pytest.raises(error, match=text):
+            connect(a, other, callback_fn, **options, **OPTIONS)
     state = [{"w": np.full(2, value, np.float32)} for value in (0.0, 1.0)]
     function = FunctionEvaluator(lambda parameters: {"loss": float(parameters["w"].sum())}, state[0])
     with warnings.catch_warnings():
@@ -291,20 +292,22 @@ def test_wrong_arguments_say_what_is_right(curved, tmp_path):
             connect(*state, lambda: function, **OPTIONS)
     with pytest.raises(ValueError, match="t must be a number from 0 to 1"):
         path.point(1.5)
-    with pytest.raises(ValueError, match="a curve goes from 0 to 1"):
-        evaluate(path, callback_fn, margin=0.2, **OPTIONS)
-    with pytest.raises(ValueError, match="save_directions must be left out for a path"):
-        evaluate(path, callback_fn, output=tmp_path / "x.h5", save_directions=True, **OPTIONS)
+    for options, text in (
+        ({"margin": 0.2}, "a curve goes from 0 to 1"),
+        ({"output": tmp_path / "x.h5", "save_directions": True}, "save_directions must be left out for a path"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            evaluate(path, callback_fn, **options, **OPTIONS)
 
 
 def test_the_plan_is_the_users(curved, tmp_path):
     path, _ = curved
     other = replace(path.measurement_plan, batch_size=path.measurement_plan.batch_size // 2)
-    found = connect(trained(0), trained(1), callback_fn, steps=3, plan=other, **OPTIONS)
+    found = connected(steps=3, plan=other)
     assert found.measurement_plan == other
     landscape = evaluate(path.line(), callback_fn, size=3, plan=other, output=tmp_path / "line.h5", **OPTIONS)
-    as_there = connect(trained(0), trained(1), callback_fn, steps=3, plan=landscape.path, **OPTIONS)
+    as_there = connected(steps=3, plan=landscape.path)
     assert as_there.measurement_plan == other
     np.testing.assert_array_equal(as_there.curve.fitting.bends, found.curve.fitting.bends)
     with pytest.raises(TypeError, match="plan must be a MeasurementPlan, the path of a landscape file, or None"):
-        connect(trained(0), trained(1), callback_fn, steps=3, plan=64, **OPTIONS)
+        connected(steps=3, plan=64)

@@ -66,10 +66,8 @@ def test_normalize_equals_the_formula_in_float64(network, normalization, block, 
     monkeypatch.setattr(directions_module, "_BLOCK", block)
     space, origin = prepare(network.double())
     raw = {tensor.name: np.random.default_rng(1).standard_normal(tensor.shape) for tensor in space.trainable}
-    kept = {name: values.copy() for name, values in raw.items()}
-    result = normalize(raw, origin, space, normalization, perturb_one_dimensional=True)
+    result = normalize(lambda name: raw[name].copy(), origin, space, normalization, perturb_one_dimensional=True)
     for name, values in raw.items():
-        np.testing.assert_array_equal(values, kept[name])
         weights = origin.read(name)
         axis = FILTER_AXES.get(name)
         if normalization == "none":
@@ -97,7 +95,7 @@ def test_one_dimensional_tensors_stay_unless_asked(network, normalization):
     assert moved["scalar"] != 0
     for name in MATRICES:
         np.testing.assert_array_equal(still[name], moved[name])
-    again = normalize(moved, origin, space, "none")
+    again = normalize(moved.__getitem__, origin, space, "none")
     assert not again["linear.bias"].any()
 
 
@@ -119,7 +117,7 @@ def test_zero_filters_give_zero_and_never_nan(network):
     assert not direction["linear.weight"][2].any()
     raw = {name: values.copy() for name, values in direction.items()}
     raw["convolution.weight"][4] = 0
-    result = normalize(raw, origin, space, "filter", True)
+    result = normalize(raw.__getitem__, origin, space, "filter", True)
     assert not result["convolution.weight"][4].any()
     assert not result["normalization.bias"].any()  # BatchNorm's bias starts at zero
     assert all(np.isfinite(values).all() for values in result.values())
@@ -131,9 +129,8 @@ def test_same_seed_same_bits_other_seed_index_and_name_other_values(network):
     def draw(seed, index):
         return random_direction(space, origin, seed=seed, index=index, normalization="none")
 
-    first, again = draw(5, 0), draw(5, 0)
-    for name in first:
-        np.testing.assert_array_equal(first[name], again[name])
+    first = draw(5, 0)
+    np.testing.assert_equal(draw(5, 0), first)
     for other in (draw(5, 1), draw(6, 0)):
         assert abs(cosine(first, other, space)) < 0.2
     same_shape = nn.ModuleDict({"left": nn.Linear(9, 9), "right": nn.Linear(9, 9)})
@@ -205,7 +202,6 @@ def test_the_cosine_with_a_zero_direction_is_nan(network):
     [
         ({"seed": -1}, ValueError, "seed must be an int of at least 0"),
         ({"seed": 1.5}, TypeError, "seed must be an int"),
-        ({"index": True}, TypeError, "index must be an int"),
         ({"normalization": "filters"}, ValueError, "normalization must be one of 'filter'"),
         ({"perturb_one_dimensional": 1}, TypeError, "perturb_one_dimensional must be a bool"),
     ],
@@ -214,9 +210,3 @@ def test_wrong_arguments_are_named(network, arguments, error, text):
     space, origin = prepare(network)
     with pytest.raises(error, match=text):
         random_direction(space, origin, **{"seed": 0, "index": 0, **arguments})
-
-
-def test_normalize_names_an_unknown_normalization(network):
-    space, origin = prepare(network)
-    with pytest.raises(ValueError, match="normalization must be one of"):
-        normalize({}, origin, space, "unit")

@@ -36,20 +36,17 @@ def wholly(state, folder):
     save_file(state, folder / "model.safetensors")
 
 
+def inside(prefix, state):
+    return {f"{prefix}.{name}": value for name, value in state.items()}
+
+
+LIGHTNING = {"pytorch-lightning_version": "2.6", "epoch": 1}
+COUNT = {"n_averaged": torch.tensor(3)}
 WRITTEN = {
     "plain": torch.save,
-    "lightning": lambda state, path: torch.save(
-        {
-            "pytorch-lightning_version": "2.6",
-            "epoch": 1,
-            "state_dict": {f"model.{name}": value for name, value in state.items()},
-        },
-        path,
-    ),
-    "longer names": lambda state, path: torch.save({f"net.body.{name}": value for name, value in state.items()}, path),
-    "averaged": lambda state, path: torch.save(
-        {"n_averaged": torch.tensor(3), **{f"module.{name}": value for name, value in state.items()}}, path
-    ),
+    "lightning": lambda state, path: torch.save({**LIGHTNING, "state_dict": inside("model", state)}, path),
+    "longer names": lambda state, path: torch.save(inside("net.body", state), path),
+    "averaged": lambda state, path: torch.save({**COUNT, **inside("module", state)}, path),
     "parts": in_parts,
     "pretrained": wholly,
     "safetensors": lambda state, path: save_file(state, path.with_suffix(".safetensors")),
@@ -64,11 +61,8 @@ def test_a_plane_through_a_file(tmp_path, form):
     expected = random_line(network, seed=3)
     found = random_line(path, network=network, seed=3)
     assert found.space == expected.space
-    for name, array in expected.origin.items():
-        np.testing.assert_array_equal(found.origin[name], array)
-    for one, other in zip(found.directions, expected.directions, strict=True):
-        for name, array in other.items():
-            np.testing.assert_array_equal(one[name], array)
+    np.testing.assert_equal(found.origin, expected.origin)
+    np.testing.assert_equal(found.directions, expected.directions)
     if form == "longer names":
         return
     # The names of the network may be the longer ones.

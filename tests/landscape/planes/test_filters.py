@@ -1,6 +1,7 @@
 """A random direction is as long as the weights behind each output of a layer, which the layer itself tells."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -101,10 +102,7 @@ def test_biases_and_normalization_parameters_stay_however_many_axes_they_have(la
 WEIGHT_NORMS = {
     "parametrization": (nn.utils.parametrizations.weight_norm, "0.parametrizations.weight.original"),
     "of before": (nn.utils.weight_norm, "0.weight_"),
-    "of the whole": (
-        lambda layer: nn.utils.parametrizations.weight_norm(layer, dim=None),
-        "0.parametrizations.weight.original",
-    ),
+    "of the whole": (partial(nn.utils.parametrizations.weight_norm, dim=None), "0.parametrizations.weight.original"),
 }
 
 

@@ -29,6 +29,12 @@ def files(folder, names, first=0):
     return paths
 
 
+def who(plane, *names):
+    """Returns columns of the networks on a plane; the only one as it is."""
+    columns = columns_of(plane.networks)
+    return columns[names[0]] if len(names) == 1 else tuple(columns[name] for name in names)
+
+
 def trained(folder, steps, seed=0):
     """Collects steps 0, 5 and 10 of a training."""
     module = network(seed)
@@ -46,21 +52,19 @@ def trained(folder, steps, seed=0):
 class TestNetworks:
     def test_three_networks_are_no_run(self):
         plane = plane_through(network(0), network(1), network(2), names=("SGD", "Adam", "average"))
-        assert columns_of(plane.networks)["run"] == (-1, -1, -1)
-        assert columns_of(plane.networks)["name"] == ("SGD", "Adam", "average")
+        assert who(plane, "run", "name") == ((-1, -1, -1), ("SGD", "Adam", "average"))
         assert (plane.origin_role.role, plane.origin_role.name) == ("named network", "SGD")
 
     def test_a_dict_names_them(self):
         named = plane_through({"SGD": network(0), "Adam": network(1), "average": network(2)})
         listed = plane_through(network(0), network(1), network(2), names=["SGD", "Adam", "average"])
         assert (named.networks, named.identity) == (listed.networks, listed.identity)
-        line = line_between({"here": network(0), "there": network(1)})
-        assert columns_of(line.networks)["name"] == ("here", "there")
+        assert who(line_between({"here": network(0), "there": network(1)}), "name") == ("here", "there")
 
     def test_files_have_their_own_names_and_others_the_arguments(self, tmp_path):
         one, two = files(tmp_path, ["sgd.pt", "adam.pt"])
-        assert columns_of(line_between(one, str(two), network=network()).networks)["name"] == ("sgd", "adam")
-        assert columns_of(line_between(one, network(3)).networks)["name"] == ("a", "b")
+        assert who(line_between(one, str(two), network=network()), "name") == ("sgd", "adam")
+        assert who(line_between(one, network(3)), "name") == ("a", "b")
 
     @pytest.mark.parametrize(
         ("arguments", "options", "error", "match"),
@@ -84,7 +88,7 @@ class TestNetworks:
 
     def test_an_origin_of_which_nothing_is_known_is_an_origin(self):
         for plane in (random_plane(network()), random_line(network())):
-            assert (plane.origin_role.role, columns_of(plane.networks)["number"]) == ("origin", ())
+            assert (plane.origin_role.role, plane.networks) == ("origin", ())
         named = random_plane(network(), name="untrained")
         assert (named.origin_role.role, named.origin_role.name) == ("named network", "untrained")
         direction = {name: torch.ones_like(value) for name, value in network().named_parameters()}
@@ -96,17 +100,14 @@ class TestNetworks:
 class TestRuns:
     def test_a_list_is_one_run_whose_end_may_not_be_its_last(self):
         plane = pca_plane(states(4), network=network(), numbers=[2, 4, 6, 9])
-        assert (columns_of(plane.networks)["run"], columns_of(plane.networks)["runs"]) == ((0, 0, 0, 0), ("",))
-        assert columns_of(plane.networks)["number"] == (2, 4, 6, 9)
+        assert who(plane, "run", "runs", "number") == ((0, 0, 0, 0), ("",), (2, 4, 6, 9))
         assert (plane.origin_role.role, plane.origin_role.number) == ("checkpoint", 9)
 
     def test_a_dict_is_several_runs_through_the_end_of_the_first(self):
         found = {"SGD": states(3), "Adam": states(4, first=10)}
         plane = pca_plane(found, network=network(), numbers={"SGD": [0, 5, 10]})
-        assert columns_of(plane.networks)["runs"] == ("SGD", "Adam")
-        assert columns_of(plane.networks)["run"] == (0, 0, 0, 1, 1, 1, 1)
-        assert columns_of(plane.networks)["number"] == (0, 5, 10, 0, 1, 2, 3)
-        assert plane.projection is not None
+        assert who(plane, "runs", "run") == (("SGD", "Adam"), (0, 0, 0, 1, 1, 1, 1))
+        assert who(plane, "number") == (0, 5, 10, 0, 1, 2, 3)
         assert (plane.projection.x[2], plane.projection.y[2]) == (0.0, 0.0)
         np.testing.assert_array_equal(plane.origin["0.weight"], found["SGD"][-1]["0.weight"].numpy())
         assert (plane.origin_role.run, plane.origin_role.number) == ("SGD", 10)
@@ -115,46 +116,37 @@ class TestRuns:
         np.testing.assert_array_equal(plane.directions[0]["0.weight"], joined.directions[0]["0.weight"])
         assert plane.identity != joined.identity
 
-    def test_files_of_two_folders_are_two_runs(self, tmp_path):
-        first = files(tmp_path / "sgd" / "ckpt_dir", ["1.pt", "2.pt"])
-        second = files(tmp_path / "adam" / "ckpt_dir", ["1.pt", "2.pt"], first=5)
-        plane = pca_plane([*first, *second], network=network())
-        assert (columns_of(plane.networks)["runs"], columns_of(plane.networks)["run"]) == (
-            ("sgd", "adam"),
-            (0, 0, 1, 1),
-        )
-
-    def test_folders_of_one_name_get_more_of_their_path(self, tmp_path):
-        first = files(tmp_path / "sgd" / "run", ["1.pt", "2.pt"])
-        second = files(tmp_path / "adam" / "run", ["1.pt", "2.pt"], first=5)
-        assert columns_of(pca_plane([*first, *second], network=network()).networks)["runs"] == ("sgd/run", "adam/run")
-
-    def test_folders_of_checkpoints_are_one_run(self, tmp_path):
-        paths = files(tmp_path, ["checkpoint-500/model.pt", "checkpoint-1000/model.pt", "checkpoint-1500/model.pt"])
-        plane = pca_plane(paths, network=network())
-        assert (columns_of(plane.networks)["runs"], columns_of(plane.networks)["run"]) == (("",), (0, 0, 0))
+    @pytest.mark.parametrize(
+        ("folders", "runs", "run"),
+        [
+            (["sgd/ckpt_dir", "sgd/ckpt_dir", "adam/ckpt_dir", "adam/ckpt_dir"], ("sgd", "adam"), (0, 0, 1, 1)),
+            # Folders of one name get more of their path, and those of checkpoints are one run.
+            (["sgd/run", "sgd/run", "adam/run", "adam/run"], ("sgd/run", "adam/run"), (0, 0, 1, 1)),
+            (["checkpoint-500", "checkpoint-1000", "checkpoint-1500"], ("",), (0, 0, 0)),
+        ],
+    )
+    def test_files_of_several_folders(self, tmp_path, folders, runs, run):
+        paths = files(tmp_path, [f"{folder}/{number}.pt" for number, folder in enumerate(folders)])
+        assert who(pca_plane(paths, network=network()), "runs", "run") == (runs, run)
 
     def test_a_folder_for_each_checkpoint_gives_no_path_and_says_so(self, tmp_path):
         paths = files(tmp_path, ["first/model.pt", "second/model.pt", "third/model.pt"])
         with pytest.warns(UserWarning, match="3 checkpoints lie in as many folders.*no path joins them.*dict"):
             plane = pca_plane(paths, network=network())
-        assert columns_of(plane.networks)["run"] == (0, 1, 2)
-        assert columns_of(pca_plane({"SGD": paths}, network=network()).networks)["run"] == (0, 0, 0)
+        assert who(plane, "run") == (0, 1, 2)
+        assert who(pca_plane({"SGD": paths}, network=network()), "run") == (0, 0, 0)
 
     def test_run_directories_bring_their_numbers_and_say_what_is_final(self, tmp_path):
         for name, seed in (("sgd", 0), ("adam", 9)):
             trained(tmp_path / name, steps=10, seed=seed)
         found = [RunDirectory(tmp_path / name) for name in ("sgd", "adam")]
         plane = pca_plane(found, network=network())
-        assert (columns_of(plane.networks)["runs"], columns_of(plane.networks)["number"]) == (
-            ("sgd", "adam"),
-            (0, 5, 10, 0, 5, 10),
-        )
-        assert columns_of(plane.networks)["final"] == (False, False, True, False, False, True)
+        assert who(plane, "runs", "number") == (("sgd", "adam"), (0, 5, 10, 0, 5, 10))
+        assert who(plane, "final") == (False, False, True, False, False, True)
         assert (plane.origin_role.role, plane.origin_role.run) == ("final weights", "sgd")
         part = pca_plane({"SGD": found[0], "Adam": found[1]}, network=network(), numbers={"SGD": [0, 5]})
         assert part.origin_role.role == "checkpoint"
-        assert columns_of(part.networks)["final"] == (False, False, False, False, True)
+        assert who(part, "final") == (False, False, False, False, True)
         assert pca_plane(found[0], network=network()).origin_role.role == "final weights"
 
     def test_the_last_checkpoint_may_not_be_the_end_of_training(self, tmp_path):
@@ -162,7 +154,7 @@ class TestRuns:
         import_checkpoints(tmp_path / "imported", files(tmp_path / "files", "abc"), numbers=[0, 5, 10])
         for name in ("longer", "imported"):
             plane = pca_plane(RunDirectory(tmp_path / name), network=network())
-            assert columns_of(plane.networks)["final"] == (False,) * 3
+            assert who(plane, "final") == (False,) * 3
             assert (plane.origin_role.role, plane.origin_role.number) == ("checkpoint", 10)
 
     @pytest.mark.parametrize(
