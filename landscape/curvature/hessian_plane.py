@@ -31,13 +31,11 @@ from ..record.identity import eigenvectors_identity, identity_of
 from ..record.options import RunOptions
 from ..record.workers import open_workers
 from ..roles import UNKNOWN, OriginRole, named_origin
+from .data import MATRIX_NAMES
 from .experiment import curvature_task, find_out_how_losses_add_up
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-
-
-_MATRICES = {"hessian": "Hessian", "ggn": "Gauss-Newton matrix"}
 
 
 @dataclass(frozen=True)
@@ -136,12 +134,12 @@ def plane_along_eigenvectors(
     plane = None if kept is None else read_kept(kept, identity)
     if plane is not None and plane.curvature is not None:
         return replace(plane, curvature=replace(plane.curvature, rise=settings.rise), origin_role=role)
+    unknown = (math.nan,) * len(settings.which)
+    curvature = AxisCurvature(
+        settings.matrix, settings.which, unknown, unknown, pool.description.num_samples, settings.rise
+    )
     if rehearsal:
         vectors = [_any_vector(space, state, index) for index in range(len(settings.which))]
-        unknown = (math.nan,) * len(vectors)
-        curvature = AxisCurvature(
-            settings.matrix, settings.which, unknown, unknown, pool.description.num_samples, settings.rise
-        )
         return plane_of_eigenvectors(state, space, vectors, curvature, identity, role=role)
     asked = settings.measured
     find_out_how_losses_add_up(pool, {0: state})
@@ -151,23 +149,17 @@ def plane_along_eigenvectors(
         raise CurvatureError(f"{state.label} has no plane along eigenvectors: {error_message(result.error or '')}")
     assert found.vectors is not None
     rows = [asked.top if name == BOTTOM else FROM_THE_TOP.index(name) for name in settings.which]
-    curvature = AxisCurvature(
-        settings.matrix,
-        settings.which,
-        tuple(float(found.eigenvalues[row]) for row in rows),
-        tuple(float(found.residuals[row]) for row in rows),
-        pool.description.num_samples,
-        settings.rise,
-    )
+    values, errors = (tuple(values[rows].tolist()) for values in (found.eigenvalues, found.residuals))
+    curvature = replace(curvature, eigenvalues=values, residuals=errors)
+    which, listed = ", ".join(settings.which), _listed(values)
     if not found.converged[rows].all():
         warn_user(
-            f"the eigenvectors {', '.join(settings.which)} have not converged after {found.products} products: "
-            f"eigenvalues {_listed(curvature.eigenvalues)}, residuals {_listed(curvature.residuals)}. Raise "
-            "max_products, or the tolerance.",
+            f"the eigenvectors {which} have not converged after {found.products} products: eigenvalues {listed}, "
+            f"residuals {_listed(errors)}. Raise max_products, or the tolerance.",
         )
     if progress:
-        text = f"eigenvalues {_listed(curvature.eigenvalues)} ({', '.join(settings.which)})"
-        print(f"{_MATRICES[settings.matrix]}: {text}, {found.products} products", file=sys.stderr)  # noqa: T201
+        text = f"eigenvalues {listed} ({which})"
+        print(f"{MATRIX_NAMES[settings.matrix]}: {text}, {found.products} products", file=sys.stderr)  # noqa: T201
     vectors = [found.vectors[row] for row in rows]
     return plane_of_eigenvectors(state, space, vectors, curvature, identity, notes=found.notes, role=role)
 

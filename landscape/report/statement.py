@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -89,7 +89,14 @@ class Answer:
     question: str
     verdict: str
     known: bool
-    statements: tuple[Statement, ...] = ()
+    statements: tuple[Statement, ...]
+
+    @classmethod
+    def of(cls, name: str, question: str, verdicts: Iterable[str], statements: Iterable[Statement] = ()) -> Answer:
+        """Returns the answer, which is known where not every verdict begins with "not known"."""
+        texts = list(verdicts)
+        known = not all(text.startswith("not known") for text in texts)
+        return cls(name, question, "; ".join(texts), known, tuple(statements))
 
 
 @dataclass(frozen=True)

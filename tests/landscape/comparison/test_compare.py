@@ -38,10 +38,6 @@ def recipes(small_batches, large_batches):
     return {"small": small_batches[:3], "large": large_batches[:3]}
 
 
-def never_called():
-    raise AssertionError
-
-
 def measure(recipes, callback=perceptron, **options):
     options = {"directions": 4, "points": 5, "device_ids": [0], "progress": False, "plan": PLAN, **options}
     return compare(recipes, callback, **options)

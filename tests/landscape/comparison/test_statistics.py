@@ -7,12 +7,11 @@ from scipy import stats
 from landscape.comparison.statistics import (
     Estimate,
     bootstrap_difference,
+    count_needed,
     crossed_difference,
     crossed_mean,
     holm,
     mean,
-    networks_needed,
-    pairs_needed,
     welch,
 )
 
@@ -150,17 +149,17 @@ def test_an_interval_holds_zero_exactly_where_holm_says_so():
 
 
 def test_as_many_networks_as_are_needed_show_the_effect():
-    random, count = np.random.default_rng(7), networks_needed(0.1, 0.1)
+    random, count = np.random.default_rng(7), count_needed(0.1, 0.1, sides=2)
     seen = [welch(random.normal(0.1, 0.1, count), random.normal(0, 0.1, count)).p_value < 0.05 for _ in range(1000)]
     assert 0.76 <= np.mean(seen) <= 0.86
-    count = pairs_needed(0.3, 0.1)
+    count = count_needed(0.3, 0.1)
     seen = [mean(random.normal(0.1, 0.3, count)).p_value < 0.05 for _ in range(1000)]
     assert 0.76 <= np.mean(seen) <= 0.86
 
 
 def test_what_no_number_shows():
-    assert networks_needed(0.1, 0.1, floor=1.0) is None
-    assert networks_needed(np.nan, 0.1) is None
-    assert pairs_needed(0.1, 0) is None
-    assert networks_needed(0.0, 0.1) == 3
+    assert count_needed(0.1, 0.1, floor=1.0, sides=2) is None
+    assert count_needed(np.nan, 0.1, sides=2) is None
+    assert count_needed(0.1, 0) is None
+    assert count_needed(0.0, 0.1, sides=2) == 3
     assert Estimate(1.0, np.nan, 0.0).interval()[0] != 0

@@ -39,10 +39,6 @@ def run(trained, tmp_path):
     return tmp_path / "run"
 
 
-def never_called():
-    raise AssertionError
-
-
 def generate(folder, callback=small, numbers=None, **options):
     options = {"top": 1, "trace_probes": 2, "device_ids": [0], "progress": False, "plan": PLAN, **options}
     return SummaryLandscape(folder).gen_curvature(callback, numbers, **options)
