@@ -128,7 +128,6 @@ class Answers(tuple[Answer, ...]):
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """The table, its heading first."""
         heading = ("recipes", "difference", "interval", "p", "method", "verdict")
         return [heading, *(_row(answer) for answer in self)]
 
@@ -175,7 +174,6 @@ def band_of(
 
 
 def answer_pairs(data: ComparisonData, measure: str = RISE) -> Answers:
-    """Returns the answer for each pair of recipes."""
     pairs = list(itertools.combinations(data.attributes["recipes"], 2))
     differences = [_difference(data, measure, pair) for pair in pairs]
     corrected = holm([estimate.p_value for estimate, *_ in differences], data.attributes["confidence"])

@@ -133,9 +133,10 @@ def _answer_lines(answer: Answer, pairs: int) -> list[str]:
         difference = "" if math.isnan(answer.difference) else f" {answer.difference:+.3g},"
         return [f"{name}:{difference} no interval: {answer.reason}."]
     corrected = f", corrected for {pairs} pairs" if pairs > 1 else ""
+    p_value = p_text(answer.p_value)
     lines = [
         f"{name}: {answer.difference:+.3g} ({answer.low:+.3g} to {answer.high:+.3g}, {100 * answer.confidence:.4g} %), "
-        f"p {_equals(p_text(answer.p_value))} ({answer.method}{corrected}): {answer.verdict}"
+        f"p {'' if p_value.startswith('<') else '= '}{p_value} ({answer.method}{corrected}): {answer.verdict}"
         + (", because the interval holds 0." if answer.verdict == INCONCLUSIVE else ".")
     ]
     if answer.reason:
@@ -161,7 +162,3 @@ def _spread_lines(means: list[RecipeMean], directions: int) -> list[str]:
         f"{text}; most of what tells the networks of a recipe apart is the chance of {directions} directions, so that "
         "more directions narrow the intervals too."
     ]
-
-
-def _equals(text: str) -> str:
-    return text if text.startswith("<") else f"= {text}"

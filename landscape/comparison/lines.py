@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,7 +12,7 @@ from collectors.errors import CheckpointError
 from collectors.networks.weight_space import WeightSpace, direction_dtype
 from collectors.weights.aligned import AlignedState
 from workers.measuring.checks import check_determinism, check_same_values, closeness_elsewhere
-from workers.pool import PointTask, Pool, Result
+from workers.pool import PointTask, Pool
 
 from ..curvature.lines import find_trace_by_lines
 from ..errors import PlaneError
@@ -43,15 +43,13 @@ class MeasuredLine:
     Attributes:
         row: of its network.
         direction: its number.
-        losses: by place on the line.
-        blocks: losses of the blocks of samples, at the network and the two ends.
+        values: by place on the line, the loss and those of the blocks of samples, by name.
         error: of a point that failed.
     """
 
     row: int
     direction: int
-    losses: dict[int, float] = field(default_factory=dict)
-    blocks: dict[int, list[float]] = field(default_factory=dict)
+    values: dict[int, Mapping[str, float]]
     error: str | None = None
 
     def keep(self, data: ComparisonData) -> int:
@@ -61,9 +59,10 @@ class MeasuredLine:
             data.status[place] = PointStatus.FAILED
             data.errors[f"{data.place_of(self.row)}/direction/{self.direction}"] = self.error
             return 1
-        data.loss[place] = [self.losses[point] for point in range(last + 1)]
+        data.loss[place] = [self.values[point]["loss"] for point in range(last + 1)]
         if data.block_size.size:
-            middle, low, high = (np.array(self.blocks[point]) for point in (last // 2, 0, last))
+            names, ends = block_names(self.values[0]), (self.values[point] for point in (last // 2, 0, last))
+            middle, low, high = (np.array([values[name] for name in names]) for values in ends)
             data.block_rise[place] = (low + high) / 2 - middle
         data.status[place] = PointStatus.MEASURED
         return 1
@@ -88,8 +87,6 @@ class MeasuredTrace:
 
 @dataclass(frozen=True)
 class FailedNetwork:
-    """Why a network cannot be measured."""
-
     row: int
     directions: int
     error: str
@@ -135,7 +132,8 @@ class NetworkLines:
             self.load(chunk)
             if origin is None:
                 origins = self._pool.measure_origin()
-                origin = self._check(check_determinism(origins, self._pool.description.options.precision), data, row)
+                origin = check_determinism(origins, self._pool.description.options.precision)
+                self._check(origin["loss"], data, row)
                 self.seconds = max(item.measured.seconds for item in origins)
             yield from self._along(data, row, chunk, origin, run)
 
@@ -148,54 +146,40 @@ class NetworkLines:
             trace = find_trace_by_lines(self._pool, parameters, buffers, lines, seed=seed, confidence=confidence)
             yield MeasuredTrace(row, lines, trace.value, trace.low, trace.high)
 
-    def _check(self, origin: dict[str, float], data: ComparisonData, row: int) -> dict[str, float]:
-        if not np.isfinite(origin["loss"]):
+    def _check(self, loss: float, data: ComparisonData, row: int) -> None:
+        if not np.isfinite(loss):
             raise CheckpointError(f"the loss at {self._state.label} is not a finite number")
         measured = np.flatnonzero(data.status[row] == PointStatus.MEASURED)
         if len(measured):
             stored = {"loss": float(data.loss[row, measured[0], len(data.t) // 2])}
             tolerance = closeness_elsewhere(self._pool.description.options.precision)
-            where = "now, after the file's own value"
-            check_same_values("a network", stored, {"loss": origin["loss"]}, where, tolerance)
-        return origin
+            check_same_values("a network", stored, {"loss": loss}, "now, after the file's own value", tolerance)
 
     def _along(
         self, data: ComparisonData, row: int, chunk: Sequence[int], origin: Mapping[str, float], run: Run
     ) -> Iterator[MeasuredLine]:
-        middle, last = len(data.t) // 2, len(data.t) - 1
-        names = block_names(self._pool.description.metrics)
-        lines = {
-            number: MeasuredLine(row, number, {middle: origin["loss"]}, {middle: [origin[name] for name in names]})
-            for number in chunk
-        }
-        left = dict.fromkeys(chunk, last)
-
-        def tasks() -> Iterable[PointTask]:
-            for place, number in run.in_time(enumerate(chunk)):
-                for point, t in enumerate(data.t.tolist()):
-                    if point != middle:
-                        yield PointTask((number, point), _at(len(chunk), place, t))
-
-        for result in self._pool.run(tasks()):
+        middle = len(data.t) // 2
+        lines = {number: MeasuredLine(row, number, {middle: origin}) for number in chunk}
+        left = dict.fromkeys(chunk, len(data.t) - 1)
+        tasks = (
+            PointTask((number, point), _at(len(chunk), place, t))
+            for place, number in run.in_time(enumerate(chunk))
+            for point, t in enumerate(data.t.tolist())
+            if point != middle
+        )
+        for result in self._pool.run(tasks):
             number, point = cast("tuple[int, int]", result.key)
             line = lines[number]
-            _take(line, point, result, names, ends=(0, last))
+            if result.values is None:
+                line.error = line.error or result.error or "no traceback"
+            else:
+                line.values[point] = result.values
             left[number] -= 1
             if not left[number]:
                 yield line
 
 
-def _take(line: MeasuredLine, point: int, result: Result, names: Sequence[str], ends: tuple[int, int]) -> None:
-    if result.values is None:
-        line.error = line.error or result.error or "no traceback"
-        return
-    line.losses[point] = result.values["loss"]
-    if point in ends:
-        line.blocks[point] = [result.values[name] for name in names]
-
-
 def _at(axes: int, place: int, t: float) -> tuple[float, ...]:
-    """Returns a place on one of the axes."""
     coordinates = [0.0] * axes
     coordinates[place] = t
     return tuple(coordinates)

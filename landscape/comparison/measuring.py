@@ -123,13 +123,11 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         return todo
 
     def forecast(self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run) -> str:
-        """Returns in words what measuring would cost, after one network's own loss is measured."""
         return self._forecast(record, todo, pool, max(origin.measured.seconds for origin in pool.measure_origin()))
 
     def results(
         self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run
     ) -> Iterator[str | MeasuredLine | MeasuredTrace | FailedNetwork]:
-        """Yields the lines through one network after the other."""
         announced = False
         for row, state in run.in_time(enumerate(self.states)):
             lines = NetworkLines(pool, state, self.settings)
@@ -144,11 +142,9 @@ class ComparisonExperiment(Experiment[ComparisonData]):
                 yield FailedNetwork(row, self.settings["directions"], f"{type(error).__name__}: {error}")
 
     def keep(self, record: ComparisonData, result: MeasuredLine | MeasuredTrace | FailedNetwork) -> int:
-        """Writes a result to its place."""
         return result.keep(record)
 
     def warn(self, record: ComparisonData, run: Run) -> None:
-        """Warns of networks that do not count."""
         if record.errors and not record.status_counts[PointStatus.MEASURED]:
             raise LandscapeError(f"no network could be measured: {_reasons(record)}")
         if left_out(record) and (record.complete or not run.stopped):

@@ -22,7 +22,7 @@ from workers.pool import CurvatureResult, CurvatureTask, Pool
 from workers.users_code import warn_user
 
 from ..errors import PlaneError, error_message
-from ..planes.directions import NORMALIZATIONS
+from ..planes.directions import NORMALIZATIONS, as_direction
 from ..planes.from_checkpoints import random_plane_of
 from ..planes.plane import Plane
 from ..record.checks import PointStatus
@@ -98,7 +98,6 @@ class CurvatureExperiment(Experiment[CurvatureData]):
         return todo
 
     def forecast(self, record: CurvatureData, todo: Bool[np.ndarray, " n"], pool: Pool, run: Run) -> str:
-        """Returns in words what measuring would cost, after a few products."""
         count, numbers, seconds = len(self.weights), record.number[todo].tolist(), 0.0
         if numbers:
             probe = replace(self.settings, top=0, bottom=0, trace_probes=2, density_probes=0, keep_vectors=False)
@@ -129,7 +128,6 @@ class CurvatureExperiment(Experiment[CurvatureData]):
             yield result
 
     def keep(self, record: CurvatureData, result: CurvatureResult) -> int:
-        """Writes a result to its row."""
         row, values = record.places[(result.key,)], result.values
         if values is None:
             record.status[row] = PointStatus.FAILED
@@ -176,7 +174,10 @@ class CurvatureExperiment(Experiment[CurvatureData]):
             return
         number = cast("int", result.key)
         state = self.weights[number]
-        vectors = Eigenvectors.of(state.space, *openers(state)[0](), result.values.vectors)
+        read, _ = openers(state)
+        parameters, buffers = read()
+        directions = tuple(as_direction(row, state.space) for row in result.values.vectors)
+        vectors = Eigenvectors(state.space, {**parameters, **(buffers or {})}, directions)
         if record.path is None:
             self.vectors[number] = vectors
         else:
@@ -184,7 +185,6 @@ class CurvatureExperiment(Experiment[CurvatureData]):
 
 
 def curvature_task(key: Any, state: AlignedState, settings: CurvatureSettings) -> CurvatureTask:
-    """Returns the task to measure the curvature at a set of weights."""
     read, source = openers(state)
     return CurvatureTask(key, read, settings, source)
 

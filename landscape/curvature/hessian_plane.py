@@ -17,7 +17,6 @@ from collectors.weights.safetensors_file import StateReader
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import MATRICES, ProductSettings
 from workers.errors import CurvatureError
-from workers.evaluator import EvaluatorDescription
 from workers.pool import Pool
 from workers.users_code import warn_user
 
@@ -80,7 +79,6 @@ class EigenvectorSettings:
 
     @property
     def measured(self) -> CurvatureSettings:
-        """The settings with which workers find the eigenvectors."""
         return CurvatureSettings(
             ProductSettings(self.matrix),  # type: ignore[arg-type]
             top=max((FROM_THE_TOP.index(name) + 1 for name in self.which if name != BOTTOM), default=0),
@@ -93,13 +91,6 @@ class EigenvectorSettings:
             seed=self.seed,
         )
 
-    def identity(self, description: EvaluatorDescription, state: AlignedState) -> dict[str, Any]:
-        """Returns what the eigenvectors are of."""
-        measured = identity_of(description, ("samples", "seed_each_point"))
-        return eigenvectors_identity(
-            measured, self.matrix, state.sha256(), self.which, tolerance=self.tolerance, seed=self.seed
-        )
-
 
 def find_hessian_plane(
     origin: Weights, callback_fn: Callable[[], Any], name: str | None, kept_beside: object, chosen: Mapping[str, Any]
@@ -109,12 +100,10 @@ def find_hessian_plane(
     role = named_origin(name)
     kept = None if kept_beside is None else check_directory("kept_beside", kept_beside)
     reader = as_reader("origin", origin)
-    progress, rehearsal = chosen["progress"], chosen["dry_run"]
+    how = {"progress": chosen["progress"], "rehearsal": chosen["dry_run"]}
     # Products run eagerly.
-    with open_workers(callback_fn, {**chosen, "compile": False}, rehearsal=rehearsal) as pool:
-        return plane_along_eigenvectors(
-            pool, reader, settings, role=role, kept=kept, progress=progress, rehearsal=rehearsal
-        )
+    with open_workers(callback_fn, {**chosen, "compile": False}, rehearsal=chosen["dry_run"]) as pool:
+        return plane_along_eigenvectors(pool, reader, settings, role=role, kept=kept, **how)
 
 
 def plane_along_eigenvectors(
@@ -130,7 +119,10 @@ def plane_along_eigenvectors(
     """Returns the plane workers find, or that lies beside the landscape ``kept``; a random one for a ``rehearsal``."""
     space = pool.description.space
     state = align(reader, space)
-    identity = settings.identity(pool.description, state)
+    identity = eigenvectors_identity(
+        identity_of(pool.description, ("samples", "seed_each_point")), settings.matrix, state.sha256(), settings.which,
+        tolerance=settings.tolerance, seed=settings.seed,
+    )  # fmt: skip
     plane = None if kept is None else read_kept(kept, identity)
     if plane is not None and plane.curvature is not None:
         return replace(plane, curvature=replace(plane.curvature, rise=settings.rise), origin_role=role)

@@ -17,7 +17,6 @@ from collectors.weights.safetensors_file import CheckpointFile, MemoryState
 from workers.curvature.products import Vector
 
 from ..errors import DAMAGES, LandscapeDamagedError, LandscapeIdentityError, LandscapeNotFoundError
-from ..planes.directions import as_direction
 from ..planes.side_file import SideFile, write_arrays
 from .data import CurvatureData
 
@@ -41,11 +40,6 @@ class Eigenvectors:
     space: WeightSpace
     state: State
     directions: tuple[dict[str, NDArray[Any]], ...]
-
-    @classmethod
-    def of(cls, space: WeightSpace, parameters: State, buffers: State | None, vectors: Vector) -> Eigenvectors:
-        """Returns vectors as a worker gives them, shape (pairs, weights), by the parameters' names."""
-        return cls(space, {**parameters, **(buffers or {})}, tuple(as_direction(row, space) for row in vectors))
 
     @property
     def weights(self) -> AlignedState:
@@ -72,7 +66,6 @@ def write_vectors(path: AnyPath, data: CurvatureData, row: int, vectors: Eigenve
 
 
 def has_vectors(path: AnyPath, data: CurvatureData, row: int) -> bool:
-    """Returns whether the eigenvectors of a row lie beside the file."""
     try:
         file = CheckpointFile(vectors_path(path, int(data.number[row])))
     except (CheckpointError, OSError):

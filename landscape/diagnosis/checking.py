@@ -174,7 +174,6 @@ _RAISED: Mapping[type[Exception], tuple[str, str, str]] = {
 
 
 def _raised(error: Exception) -> Finding:
-    """Returns what was raised as a finding."""
     about, expected, remedy = next(known for kind, known in _RAISED.items() if isinstance(error, kind))
     return Finding(about, str(error), expected, f"{remedy} The rest was not looked at.")
 

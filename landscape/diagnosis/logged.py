@@ -21,8 +21,6 @@ _LEFT = 0.3
 
 @dataclass(frozen=True)
 class MeasuredLoss:
-    """The loss of a data set at a checkpoint."""
-
     mean: float  # of a sum, that of one sample
     stderr: float  # NaN where samples have no losses of their own
 

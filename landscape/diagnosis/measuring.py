@@ -47,7 +47,6 @@ class MeasuredRun:
 
     @property
     def main(self) -> Mapping[int, MeasuredLoss]:
-        """The losses of the main data set."""
         return next(iter(self.losses.values()))
 
 

@@ -17,7 +17,7 @@ from .measuring import warnings_as_texts
 
 # Settings of losses, with what they are where they do nothing.
 _NEUTRAL = {"label_smoothing": 0.0, "weight": None, "pos_weight": None}
-_Scaling = Callable[[Any], Callable[[Any], Any]]
+_Scaling = Callable[[Any], tuple[float, float]]  # of inputs, to what becomes 0 and by what the rest is divided
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,11 @@ def _other_losses(callback_fn: Callable[[], Any], result: Any) -> Iterator[Trial
 
 def _other_inputs(callback_fn: Callable[[], Any]) -> Iterator[Trial]:
     scalings: Mapping[str, _Scaling] = {
-        "standardized to mean 0 and standard deviation 1": lambda x: _affine(float(x.mean()), float(x.std())),
-        "scaled to lie between 0 and 1": lambda x: _affine(float(x.min()), float(x.max() - x.min())),
-        "scaled to lie between -1 and 1": lambda x: _affine(float(x.max() + x.min()) / 2, float(x.max() - x.min()) / 2),
-        "divided by 255": lambda _: _affine(0.0, 255.0),
-        "multiplied by 255": lambda _: _affine(0.0, 1 / 255),
+        "standardized to mean 0 and standard deviation 1": lambda x: (float(x.mean()), float(x.std())),
+        "scaled to lie between 0 and 1": lambda x: (float(x.min()), float(x.max() - x.min())),
+        "scaled to lie between -1 and 1": lambda x: (float(x.max() + x.min()) / 2, float(x.max() - x.min()) / 2),
+        "divided by 255": lambda _: (0.0, 255.0),
+        "multiplied by 255": lambda _: (0.0, 1 / 255),
     }
     for words, scaling in scalings.items():
 
@@ -141,15 +141,12 @@ class _ScaledInputs:
 
     def __init__(self, scaling: _Scaling) -> None:
         self._scaling = scaling
-        self._scale: Callable[[Any], Any] | None = None
+        self._scale: tuple[float, float] | None = None
 
     def __call__(self, _network: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if not arguments or not getattr(arguments[0], "is_floating_point", lambda: False)():
             return None
         if self._scale is None:
             self._scale = self._scaling(arguments[0])
-        return (self._scale(arguments[0]), *arguments[1:])
-
-
-def _affine(middle: float, width: float) -> Callable[[Any], Any]:
-    return lambda inputs: (inputs - middle) / (width or 1.0)
+        middle, width = self._scale
+        return ((arguments[0] - middle) / (width or 1.0), *arguments[1:])

@@ -68,14 +68,11 @@ class Findings:
 
     @property
     def compares(self) -> bool:
-        """Whether recipes were to be compared."""
         return self.comparison is not None or "comparison" in self.missing
 
 
 @dataclass
 class ReportMeasuring:
-    """Measures the parts of a report, one after another."""
-
     measures: MeasuresRun
     run: RunDirectory
     callback_fn: Callable[[], Any]
@@ -122,11 +119,10 @@ class ReportMeasuring:
     def _planes(self) -> tuple[Landscape | None, Landscape | None]:
         """Measures both planes on the same workers; where one cannot be, the other one alone."""
         budget = self._left(0.5)
-        try:
+        with contextlib.suppress(PlaneError):
             found = self._landscapes(budget, train=True, result=True)
             return (found[0], found[1]) if found else (None, None)
-        except PlaneError:
-            path = self._plane("path", budget, train=True, result=False)
+        path = self._plane("path", budget, train=True, result=False)
         around = self._plane("around", budget, train=False, result=True)
         if around is None:
             around = self._plane("around", budget, train=False, result=True, perturb_one_dimensional=True)
@@ -206,6 +202,5 @@ class ReportMeasuring:
 
 
 def _is_finite(checkpoint: StateReader) -> bool:
-    """Returns whether all floating-point weights of a checkpoint are finite."""
     arrays = (checkpoint.read(name) for name in checkpoint.shapes)
     return all(np.isfinite(array.astype(np.float32)).all() for array in arrays if array.dtype.kind not in "biu")

@@ -44,7 +44,6 @@ figcaption { color: #444; font-size: 0.875rem; }
 
 
 def report_html(name: str, answers: Sequence[Answer], unknown: Sequence[str], findings: Findings) -> str:
-    """Returns the page's text."""
     pictures = {key: _picture(key, draw, caption) for key, (draw, caption) in _drawings(findings).items()}
     drawn: set[str] = set()
     sections = []

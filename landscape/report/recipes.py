@@ -15,7 +15,6 @@ _QUESTION = "Which recipe ends flatter?"
 
 
 def answer_recipes(findings: Findings) -> Answer:
-    """Answers for each pair of recipes."""
     comparison = findings.comparison
     if comparison is None:
         return Answer.of(RECIPES, _QUESTION, [f"not known: {findings.missing['comparison']}"])

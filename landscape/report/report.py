@@ -112,7 +112,6 @@ def _check_page(page: AnyPath) -> None:
 
 
 def answers_of(findings: Findings) -> list[Answer]:
-    """Returns the answer to each question."""
     compared = [answer_recipes] if findings.compares else []
     return [answer(findings) for answer in (answer_path, answer_end, answer_flatness, answer_gap, *compared)]
 

@@ -56,7 +56,6 @@ class Number:
 
     @property
     def interval(self) -> str:
-        """The interval in words."""
         if self.kind == EXACT:
             return EXACT
         if math.isnan(self.low):
@@ -115,7 +114,6 @@ class Evidence:
 
     @classmethod
     def of_landscape(cls, landscape: LandscapeData, datasets: tuple[str, ...] = ()) -> Evidence:
-        """Returns the arrays of a landscape file."""
         arrays: dict[str, Any] = {"x": landscape.x, "status": landscape.status, **landscape.metrics}
         if landscape.y is not None:
             arrays["y"] = landscape.y
@@ -134,7 +132,6 @@ class Evidence:
 
     @classmethod
     def of_curvature(cls, curvature: CurvatureData) -> Evidence:
-        """Returns the arrays of a curvature file."""
         places = {curvature.schema.columns[name].place: values for name, values in curvature.columns.items()}
         return cls(_name(curvature), places, {"": curvature.attributes.get("num_samples")})
 
@@ -204,7 +201,6 @@ def too_few(values: NDArray[Any]) -> str:
 
 
 def percent(share: Number) -> str:
-    """Returns a share with its interval in per cent."""
     if 0 <= share.value < _NEGLIGIBLE:
         return f"less than {100 * _NEGLIGIBLE:g} %"
     scaled = replace(share, value=100 * share.value, low=100 * share.low, high=100 * share.high)

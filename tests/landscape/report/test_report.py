@@ -30,10 +30,11 @@ def callback_fn():
 """
 
 
-def report_of(run, recipes=None, **options):
-    def callback_fn():
-        return bowl(1, 2, 3, 4), Point(4), SETS, {}
+def callback_fn():
+    return bowl(1, 2, 3, 4), Point(4), SETS, {}
 
+
+def report_of(run, recipes=None, **options):
     return SummaryLandscape(run).report(callback_fn, recipes, **{"device_ids": [0], "progress": False, **options})
 
 
