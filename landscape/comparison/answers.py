@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .data import (
-    MEASURES,
-    RISE,
-    ComparisonData,
-    block_rises_of,
-    curves_of,
-    measure_text,
-    rises_of,
-    rows_of,
-    values_of,
-)
+from .data import MEASURES, RISE, ComparisonData, block_rises_of, curves_of, measure_text, rises_of, rows_of, values_of
 from .statistics import (
     Corrected,
     Estimate,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from ..record.run import Run
 from ..record.writer import output_file
 from .comparison import Comparison
 from .data import ComparisonData, InBlocks, block_names, block_sizes, left_out
-from .lines import FailedNetwork, MeasuredLine, MeasuredTrace, NetworkLines, lacks_trace, line_places
+from .lines import Keep, NetworkLines, keep_failure, lacks_trace, line_places
 from .networks import Recipes, as_states, find_recipes
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def compare_recipes(
             return carry_out(lambda _workers: [experiment], [stored], callback_fn, options, run, points=count)
 
         # With several networks of each, it is they who say how sure the answer is.
-        blocks = {"groups": InBlocks()} if given.one_each else {}
+        blocks = {"groups": InBlocks()} if len(given.entries) == len(given.names) else {}
         try:
             found = measured({**chosen, **blocks})
         except SampleLossesError:
@@ -127,7 +128,7 @@ class ComparisonExperiment(Experiment[ComparisonData]):
 
     def results(
         self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run
-    ) -> Iterator[str | MeasuredLine | MeasuredTrace | FailedNetwork]:
+    ) -> Iterator[str | Keep]:
         announced = False
         for row, state in run.in_time(enumerate(self.states)):
             lines = NetworkLines(pool, state, self.settings)
@@ -139,10 +140,11 @@ class ComparisonExperiment(Experiment[ComparisonData]):
                     yield line
                 yield from lines.trace(record, row)
             except (CheckpointError, PlaneError, CurvatureError, FloatingPointError) as error:
-                yield FailedNetwork(row, self.settings["directions"], f"{type(error).__name__}: {error}")
+                reason = f"{type(error).__name__}: {error}"
+                yield functools.partial(keep_failure, row, self.settings["directions"], reason)
 
-    def keep(self, record: ComparisonData, result: MeasuredLine | MeasuredTrace | FailedNetwork) -> int:
-        return result.keep(record)
+    def keep(self, record: ComparisonData, result: Keep) -> int:
+        return result(record)
 
     def warn(self, record: ComparisonData, run: Run) -> None:
         if record.errors and not record.status_counts[PointStatus.MEASURED]:

@@ -42,16 +42,6 @@ class Entry:
     label: str
     reader: StateReader
 
-    def state(self, space: WeightSpace) -> AlignedState:
-        """Returns the weights under the network's names; a CheckpointError lists how they are another one's."""
-        try:
-            return align(self.reader, space)
-        except CheckpointError as error:
-            raise CheckpointError(
-                f"{self.label} is another network than callback_fn returns: {error}\nNetworks of one architecture "
-                "are compared: directions through others have nothing in common."
-            ) from error
-
 
 @dataclass(frozen=True)
 class Recipes:
@@ -66,10 +56,6 @@ class Recipes:
     names: tuple[str, ...]
     paired: tuple[str, ...]
     entries: tuple[Entry, ...]
-
-    @property
-    def one_each(self) -> bool:
-        return len(self.entries) == len(self.names)
 
 
 def find_recipes(recipes: object) -> Recipes:
@@ -138,7 +124,15 @@ def _names_of(items: Sequence[object]) -> list[str]:
 
 def as_states(recipes: Recipes, space: WeightSpace) -> list[AlignedState]:
     """Returns all networks' weights under the measured one's names; raises for another network, or one given twice."""
-    states = [entry.state(space) for entry in recipes.entries]
+    states = []
+    for entry in recipes.entries:
+        try:
+            states.append(align(entry.reader, space))
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{entry.label} is another network than callback_fn returns: {error}\nNetworks of one architecture "
+                "are compared: directions through others have nothing in common."
+            ) from error
     labels: dict[str, str] = {}
     for entry, state in zip(recipes.entries, states, strict=True):
         first = labels.setdefault(state.sha256(), entry.label)

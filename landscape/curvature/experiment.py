@@ -74,19 +74,16 @@ class CurvatureExperiment(Experiment[CurvatureData]):
         sizes = {"pair": settings.top + settings.bottom}
         if settings.density_probes:
             sizes |= {"probe": settings.density_probes, "step": settings.density_steps}
-        fresh = CurvatureData.empty(
-            {"number": numbers, "sha256": [self.weights[number].sha256() for number in numbers]},
-            sizes,
-            {
-                **self.attributes,
-                "unit": self.unit,
-                **asked,
-                **measured_attributes(description),
-                "weights": description.space.dimension,
-                "identity": identity_of(description, OF_LOSS, asked),
-            },
-        )
-        return fresh.continuing(stored)
+        rows = {"number": numbers, "sha256": [self.weights[number].sha256() for number in numbers]}
+        attributes = {
+            **self.attributes,
+            "unit": self.unit,
+            **asked,
+            **measured_attributes(description),
+            "weights": description.space.dimension,
+            "identity": identity_of(description, OF_LOSS, asked),
+        }
+        return CurvatureData.empty(rows, sizes, attributes).continuing(stored)
 
     def resume(self, record: CurvatureData, pool: Pool) -> Bool[np.ndarray, " n"]:
         """Returns which rows are measured, or, where vectors are missing, once more."""

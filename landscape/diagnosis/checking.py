@@ -51,7 +51,8 @@ def check_run(run: RunDirectory, callback_fn: Callable[[], Any], chosen: Mapping
     try:
         check.look()
     except (LandscapeError, TypeError, ValueError) as error:
-        check.findings.append(_raised(error))
+        about, expected, remedy = next(known for kind, known in _RAISED.items() if isinstance(error, kind))
+        check.findings.append(Finding(about, str(error), expected, f"{remedy} The rest was not looked at."))
     return Diagnosis(tuple(check.findings), tuple(check.facts), check.compared.rows if check.compared else ())
 
 
@@ -123,7 +124,8 @@ class _Check:
                 passes = [_samples_of(measured(lambda: self._result, seed).description) for seed in (2, 3)]
             self.findings.append(_OTHER_PASS if passes and passes[0] != passes[1] else _OTHER_CALL)
             return False
-        here, there = ({"loss": item.main[number].mean} for item in (self._measured, other))
+        main = (next(iter(item.losses.values())) for item in (self._measured, other))
+        here, there = ({"loss": losses[number].mean} for losses in main)
         what = f"the checkpoint of {self._run.settings.unit} {number}"
         check_same_values(what, here, there, "with the network and the loss of another call of callback_fn")
         return True
@@ -165,17 +167,8 @@ _RAISED: Mapping[type[Exception], tuple[str, str, str]] = {
         "parameters that training moved.",
         "set requires_grad=True on them in callback_fn.",
     ),
-    Exception: (
-        "callback_fn",
-        "a callback_fn whose network, loss and data set can be measured.",
-        "mend callback_fn.",
-    ),
+    Exception: ("callback_fn", "a callback_fn whose network, loss and data set can be measured.", "mend callback_fn."),
 }
-
-
-def _raised(error: Exception) -> Finding:
-    about, expected, remedy = next(known for kind, known in _RAISED.items() if isinstance(error, kind))
-    return Finding(about, str(error), expected, f"{remedy} The rest was not looked at.")
 
 
 def _trainable(space: WeightSpace, trained: list[str] | None) -> Iterator[Finding]:

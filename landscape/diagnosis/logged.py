@@ -44,12 +44,12 @@ class Comparison:
     @property
     def is_higher(self) -> bool:
         """Whether the last loss and at least half of all are higher than what was logged."""
-        return self._most("is_higher") and self.rows[-1].is_higher
+        return self._most([row.is_higher for row in self.trained]) and self.rows[-1].is_higher
 
     @property
     def is_lower(self) -> bool:
         """Whether at least half of the losses are lower than what was logged; near zero, none is lower for sure."""
-        return self._most("is_lower")
+        return self._most([row.is_lower for row in self.trained])
 
     @property
     def fits(self) -> bool:
@@ -70,8 +70,7 @@ class Comparison:
         first, last = self.rows[0], self.rows[-1]
         return last.measured > 0.9 * first.measured and last.logged < 0.5 * first.logged
 
-    def _most(self, verdict: str) -> bool:
-        verdicts: list[bool] = [getattr(row, verdict) for row in self.trained]
+    def _most(self, verdicts: list[bool]) -> bool:
         return sum(verdicts) >= max(2, len(verdicts) / 2)
 
 

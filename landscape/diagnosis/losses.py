@@ -67,17 +67,13 @@ class LossCheck:
         row = max(found.trained, key=lambda item: item.measured / item.logged if item.logged > 0 else math.inf)
         if row.logged <= 0 or _MUCH * row.measured > row.logged:
             return []
-        return [
-            Finding(
-                "loss",
-                f"at all checkpoints the measured loss is less than a fifth of what training logged: at most "
-                f"{row.measured / row.logged:.2g} of it. {clue.text}",
-                f"about {row.logged:.3g} at {self.unit} {row.number}, instead of {row.measured:.3g}.",
-                "return the loss of the training.",
-            )
-            for clue in self.clues(measured)
-            if clue.about == "loss"
-        ]
+        seen = (
+            f"at all checkpoints the measured loss is less than a fifth of what training logged: at most "
+            f"{row.measured / row.logged:.2g} of it."
+        )
+        expected = f"about {row.logged:.3g} at {self.unit} {row.number}, instead of {row.measured:.3g}."
+        texts = [f"{seen} {clue.text}" for clue in self.clues(measured) if clue.about == "loss"]
+        return [Finding("loss", text, expected, "return the loss of the training.") for text in texts]
 
     def clues(self, measured: MeasuredRun) -> list[Fact]:
         """Returns what else differs from what training recorded; that need not be wrong."""

@@ -35,7 +35,7 @@ class MeasuredRun:
 
     Attributes:
         description: of what was measured.
-        losses: by the name of the data set and the checkpoint's number; of a sum, those of one sample.
+        losses: by the name of the data set, the main one first, and the checkpoint's number; of a sum, of one sample.
         weights: how much each sample of the main data set counts in its mean; None where it is a sum, or not known.
         is_sum: whether the loss is known to be a sum over samples.
     """
@@ -44,10 +44,6 @@ class MeasuredRun:
     losses: Mapping[str, Mapping[int, MeasuredLoss]]
     weights: Float64[np.ndarray, " samples"] | None
     is_sum: bool
-
-    @property
-    def main(self) -> Mapping[int, MeasuredLoss]:
-        return next(iter(self.losses.values()))
 
 
 def measure_run(

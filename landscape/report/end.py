@@ -82,10 +82,9 @@ def _stationary(
     slowest = lowest.low if lowest.low > little else largest.value
     gain = gradient**2 / (2 * slowest) if largest.low > 0 else 0.0
     if not gain <= SHARE * scale:
-        is_rising = trend is not None and trend.number.low > 0
-        moves = (
-            "the loss rises" if is_rising else "it is not sure that the loss falls: training or samples may be noisy"
-        )
+        moves = "it is not sure that the loss falls: training or samples may be noisy"
+        if trend is not None and trend.number.low > 0:
+            moves = "the loss rises"
         return f"not known: the gradient is not zero there, and {moves}"
     if not bends:
         without = "the loss of each sample is not known, so that the curvature has no interval"

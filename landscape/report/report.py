@@ -65,14 +65,11 @@ class Report:
         ``question``, ``verdict``, whether it is ``known``, and ``statements``: ``text``, ``picture`` and ``number``
         (the attributes of ``Number``).
         """
-        values = {
-            "report_version": REPORT_VERSION,
-            "run": str(self.run),
-            "page": str(self.page),
-            "answers": [asdict(answer) for answer in self.answers],
-            "unknown": self.unknown,
-        }
-        plain: dict[str, Any] = as_json(values)
+        places = {"run": str(self.run), "page": str(self.page)}
+        answers = [asdict(answer) for answer in self.answers]
+        plain: dict[str, Any] = as_json(
+            {"report_version": REPORT_VERSION, **places, "answers": answers, "unknown": self.unknown}
+        )
         return plain
 
 
@@ -138,8 +135,7 @@ def _unknown(findings: Findings, run: AnyPath) -> list[str]:
 
     texts = []
     for landscape, what in ((path, "the plane of the path"), (around, "the plane around the end")):
-        left = 0 if landscape is None else landscape.status_counts[PointStatus.PENDING]
-        if landscape is not None and left:
+        if landscape is not None and (left := landscape.status_counts[PointStatus.PENDING]):
             texts.append(
                 f"{left} of {landscape.status.size} points of {what} are not measured: the budget ended before. The "
                 "same call continues; it costs up to so many losses."

@@ -56,6 +56,7 @@ class Number:
 
     @property
     def interval(self) -> str:
+        """The interval in words."""
         if self.kind == EXACT:
             return EXACT
         if math.isnan(self.low):
@@ -114,19 +115,18 @@ class Evidence:
 
     @classmethod
     def of_landscape(cls, landscape: LandscapeData, datasets: tuple[str, ...] = ()) -> Evidence:
-        arrays: dict[str, Any] = {"x": landscape.x, "status": landscape.status, **landscape.metrics}
-        if landscape.y is not None:
-            arrays["y"] = landscape.y
-        if landscape.checkpoints is not None:
-            columns = checkpoint_columns(landscape.checkpoints)
-            arrays |= {f"checkpoints/{name}": values for name, values in columns.items()}
-        arrays |= {f"origin/{name}": np.float64(value) for name, value in landscape.origin.metrics.items()}
-        directions = {name: values for name, values in vars(landscape.directions).items() if values is not None}
-        arrays |= {f"directions/{name}": np.asarray(values) for name, values in directions.items()}
+        checkpoints = landscape.checkpoints
+        folders: dict[str, Mapping[str, Any]] = {
+            "checkpoints": {} if checkpoints is None else checkpoint_columns(checkpoints),
+            "origin": landscape.origin.metrics,
+            "directions": vars(landscape.directions),
+        }
         for name, kept in landscape.kept_samples.items():
-            arrays[f"samples/{name}/loss"] = kept.losses()
-            if kept.weights is not None:
-                arrays[f"samples/{name}/weight"] = kept.weights
+            folders[f"samples/{name}"] = {"loss": kept.losses(), "weight": kept.weights}
+        found = {"x": landscape.x, "y": landscape.y, "status": landscape.status, **landscape.metrics}
+        for folder, members in folders.items():
+            found |= {f"{folder}/{name}": values for name, values in members.items()}
+        arrays = {place: np.asarray(values) for place, values in found.items() if values is not None}
         counts = {name: samples_of(landscape.attributes, name) for name in ("", *datasets)}
         return cls(_name(landscape), arrays, counts)
 
