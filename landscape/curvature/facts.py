@@ -51,12 +51,12 @@ def curvature_text(curvature: CurvatureData) -> str:
 
 def record_text(record: Record, about: Rows, found: Rows = (), last: Rows = ()) -> str:
     """Returns what the file of a record holds, one fact to a line, with those of its kind in between."""
-    known = record.attributes
+    known, counts = record.attributes, record.status_counts
     rows = [
         ("file", record.path),
         ("network", known.get("network")),
         *about,
-        ("measured", ", ".join(f"{n} {status.name.lower()}" for status, n in record.status_counts.items() if n)),
+        ("measured", ", ".join(f"{count} {status.name.lower()}" for status, count in counts.items() if count)),
         ("complete", "yes" if record.complete else "no; the call that made it continues from here"),
         *found,
         ("samples", samples_text(known)),
