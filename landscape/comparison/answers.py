@@ -6,34 +6,22 @@ import html
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .data import (
-    MEASURES,
-    RISE,
-    ComparisonData,
-    block_rises_of,
-    curves_of,
-    measure_text,
-    rises_of,
-    rows_of,
-    values_of,
-)
+from .data import MEASURES, RISE, ComparisonData, block_rises_of, curves_of, measure_text, rises_of, rows_of, values_of
 from .statistics import (
     Corrected,
     Estimate,
     bootstrap_difference,
+    count_needed,
     crossed_difference,
     crossed_mean,
-    directions_part,
     holm,
     mean,
-    networks_needed,
     noise_of,
-    pairs_needed,
     welch,
 )
 
@@ -130,7 +118,6 @@ class Answers(tuple[Answer, ...]):
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """The table, its heading first."""
         heading = ("recipes", "difference", "interval", "p", "method", "verdict")
         return [heading, *(_row(answer) for answer in self)]
 
@@ -177,90 +164,68 @@ def band_of(
 
 
 def answer_pairs(data: ComparisonData, measure: str = RISE) -> Answers:
-    """Returns the answer for each pair of recipes."""
     pairs = list(itertools.combinations(data.attributes["recipes"], 2))
-    made = [_Pair.of(data, measure, *pair) for pair in pairs]
-    corrected = holm([pair.estimate.p_value for pair in made], data.attributes["confidence"])
-    return Answers(pair.answer(item) for pair, item in zip(made, corrected, strict=True))
+    differences = [_difference(data, measure, pair) for pair in pairs]
+    corrected = holm([estimate.p_value for estimate, *_ in differences], data.attributes["confidence"])
+    return Answers(_answer(measure, *parts) for parts in zip(pairs, differences, corrected, strict=True))
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """A pair of recipes before the correction for how many there are."""
+def _difference(data: ComparisonData, measure: str, pair: tuple[str, str]) -> tuple[Estimate, str, str, int | None]:
+    """Returns how a pair differs, the method, a reason and how many are needed, as an ``Answer`` has them."""
+    confidence = data.attributes["confidence"]
+    rows = [rows_of(data, recipe) for recipe in pair]
+    of_all, lines, of_lines = values_of(data, measure), rises_of(data), measure == RISE
+    values = [of_all[of_recipe] for of_recipe in rows]
+    nonlinear = measure in ("steepest_rise", "radius_of_rise")
+    caution = _NOT_OF_DIRECTIONS if nonlinear or (of_lines and lines.shape[1] == 1) else ""
+    caution = _NOT_OF_LINES if measure == "trace" else caution
+    means = [float(item.mean()) if len(item) else math.nan for item in values]
+    effect = EFFECT * float(np.mean(np.abs(means)))
+    counts = [len(of_recipe) for of_recipe in rows]
+    unknown = Estimate(means[0] - means[1], math.nan, 0.0)
+    if any(np.isnan(item).any() for item in values):
+        remedy = "; measure it with trace_lines=30" if measure == "trace" and np.isnan(of_all).all() else ""
+        return unknown, "", f"for some networks there is no {measure}: {measure_text(data, measure)}{remedy}", None
+    both = _in_pairs(data, *pair)
+    if both is not None and len(both[0]) >= FEWEST:
+        apart = lines[both[0]] - lines[both[1]]
+        each = apart.mean(1) if of_lines else of_all[both[0]] - of_all[both[1]]
+        estimate = crossed_mean(apart) if of_lines else mean(each)
+        needed = count_needed(float(each.std(ddof=1)), effect, confidence, estimate.floor)
+        return estimate, PAIRED, caution, needed
+    if min(counts) >= FEWEST:
+        estimate = crossed_difference(*(lines[of_recipe] for of_recipe in rows)) if of_lines else welch(*values)
+        spread = math.sqrt(sum(float(item.var(ddof=1)) for item in values) / 2)
+        return estimate, WELCH, caution, count_needed(spread, effect, confidence, estimate.floor, sides=2)
+    if counts == [1, 1] and of_lines:
+        one, other = (block_rises_of(data)[of_recipe[0]] for of_recipe in rows)
+        weights = data.block_size if data.block_size.size else np.ones(1)
+        # Blocks tell how sure the difference is; the whole loss says what it is.
+        blocks = bootstrap_difference(one, other, weights, seed=int(data.attributes["seed"]))
+        between = float((lines[rows[0][0]] - lines[rows[1][0]]).std(ddof=1)) if lines.shape[1] > 1 else math.nan
+        method = BOOTSTRAP if data.block_size.size else OF_DIRECTIONS
+        return replace(blocks, value=unknown.value), method, _ONE_EACH, count_needed(between, effect, confidence)
+    few = " and ".join(f"{count} of {name}" for name, count in zip(pair, counts, strict=True) if count < FEWEST)
+    return unknown, "", f"an interval needs at least {FEWEST} networks of each, but there are {few}", None
 
-    first: str
-    second: str
-    measure: str
-    estimate: Estimate
-    method: str
-    reason: str
-    needed: int | None
 
-    @classmethod
-    def of(cls, data: ComparisonData, measure: str, first: str, second: str) -> _Pair:
-        confidence = data.attributes["confidence"]
-        rows = [rows_of(data, recipe) for recipe in (first, second)]
-        of_all, lines, of_lines = values_of(data, measure), rises_of(data), measure == RISE
-        values = [of_all[of_recipe] for of_recipe in rows]
-        nonlinear = measure in ("steepest_rise", "radius_of_rise")
-        caution = _NOT_OF_DIRECTIONS if nonlinear or (of_lines and lines.shape[1] == 1) else ""
-        caution = _NOT_OF_LINES if measure == "trace" else caution
-        effect = EFFECT * float(np.mean([abs(item.mean()) if len(item) else math.nan for item in values]))
-        counts = [len(of_recipe) for of_recipe in rows]
-
-        def made(estimate: Estimate, method: str, reason: str = "", needed: int | None = None) -> _Pair:
-            return cls(first, second, measure, estimate, method, reason, needed)
-
-        unknown = Estimate(_mean(values[0]) - _mean(values[1]), math.nan, 0.0)
-        if any(np.isnan(item).any() for item in values):
-            remedy = "; measure it with trace_lines=30" if measure == "trace" and np.isnan(of_all).all() else ""
-            what = f"no {measure}: {measure_text(data, measure)}{remedy}"
-            return made(unknown, "", f"for some networks there is {what}")
-        both = _in_pairs(data, first, second)
-        if both is not None and len(both[0]) >= FEWEST:
-            apart = lines[both[0]] - lines[both[1]]
-            noise = noise_of(apart) / len(apart)
-            floor = directions_part(apart.mean(0), noise) if of_lines else 0.0
-            each = apart.mean(1) if of_lines else of_all[both[0]] - of_all[both[1]]
-            needed = pairs_needed(float(each.std(ddof=1)), effect, confidence, floor)
-            return made(crossed_mean(apart) if of_lines else mean(each), PAIRED, caution, needed)
-        if min(counts) >= FEWEST:
-            one, other = (lines[of_recipe] for of_recipe in rows)
-            noise = noise_of(one) / len(one) + noise_of(other) / len(other)
-            floor = directions_part(one.mean(0) - other.mean(0), noise) if of_lines else 0.0
-            spread = math.sqrt(sum(float(item.var(ddof=1)) for item in values) / 2)
-            needed = networks_needed(spread, effect, confidence, floor)
-            return made(crossed_difference(one, other) if of_lines else welch(*values), WELCH, caution, needed)
-        if counts == [1, 1] and measure == RISE:
-            one, other = (block_rises_of(data)[of_recipe[0]] for of_recipe in rows)
-            weights = data.block_size if data.block_size.size else np.ones(1)
-            estimate = bootstrap_difference(one, other, weights, seed=int(data.attributes["seed"]))
-            between = float((lines[rows[0][0]] - lines[rows[1][0]]).std(ddof=1)) if lines.shape[1] > 1 else math.nan
-            # Blocks tell how sure the difference is; the whole loss says what it is.
-            estimate = Estimate(unknown.value, estimate.error, estimate.degrees)
-            method = BOOTSTRAP if data.block_size.size else OF_DIRECTIONS
-            return made(estimate, method, _ONE_EACH, pairs_needed(between, effect, confidence))
-        few = [f"{count} of {name}" for name, count in zip((first, second), counts, strict=True) if count < FEWEST]
-        return made(unknown, "", f"an interval needs at least {FEWEST} networks of each, but there are {_and(few)}")
-
-    def answer(self, corrected: Corrected) -> Answer:
-        """Returns the answer."""
-        low, high = self.estimate.interval(corrected.confidence)
-        words = MEASURES[self.measure]
-        if math.isnan(low):
-            verdict = NO_INTERVAL
-        elif not corrected.differs:
-            verdict = INCONCLUSIVE
-        else:
-            # One word for all pairs: which of the two is the flatter one.
-            lower = self.first if self.estimate.value < 0 else self.second
-            higher = self.second if lower == self.first else self.first
-            flatter = lower if words.lower != "sharper" else higher
-            verdict = f"{flatter} is {words.lower if flatter == lower else words.higher}"
-        return Answer(
-            self.first, self.second, self.measure, self.estimate.value, low, high, corrected.confidence,
-            corrected.p_value, self.method, verdict, self.reason, self.needed,
-        )  # fmt: skip
+def _answer(
+    measure: str, pair: tuple[str, str], difference: tuple[Estimate, str, str, int | None], corrected: Corrected
+) -> Answer:
+    estimate, method, reason, needed = difference
+    low, high = estimate.interval(corrected.confidence)
+    if math.isnan(low):
+        verdict = NO_INTERVAL
+    elif not corrected.differs:
+        verdict = INCONCLUSIVE
+    else:
+        # One word for all pairs: which of the two is the flatter one.
+        words, (lower, higher) = MEASURES[measure], pair if estimate.value < 0 else pair[::-1]
+        verdict = f"{higher} is {words.higher}" if words.lower == "sharper" else f"{lower} is {words.lower}"
+    return Answer(
+        *pair, measure, estimate.value, low, high, corrected.confidence, corrected.p_value, method, verdict, reason,
+        needed,
+    )  # fmt: skip
 
 
 def _in_pairs(data: ComparisonData, first: str, second: str) -> tuple[Sequence[int], Sequence[int]] | None:
@@ -282,10 +247,6 @@ def _directions_needed(rises: Float64[np.ndarray, "networks directions"]) -> int
     return math.ceil(by_chance / (0.01 * between)) if between > by_chance / count else None
 
 
-def _mean(values: Float64[np.ndarray, " n"]) -> float:
-    return float(values.mean()) if len(values) else math.nan
-
-
 def _row(answer: Answer) -> tuple[str, ...]:
     interval = "none"
     if not math.isnan(answer.low):
@@ -298,7 +259,3 @@ def _row(answer: Answer) -> tuple[str, ...]:
 def p_text(value: float) -> str:
     """Returns a p-value as it is usually written."""
     return "< 0.0001" if value < 0.0001 else f"{value:.2g}"
-
-
-def _and(texts: Sequence[str]) -> str:
-    return " and ".join(texts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -132,7 +132,6 @@ MEASURES = {
 
 
 def measure_text(data: ComparisonData, measure: str) -> str:
-    """Returns what a measure is."""
     return MEASURES[measure].text.format(radius=data.attributes["radius"], rise=data.attributes["rise"])
 
 
@@ -155,7 +154,6 @@ def left_out(data: ComparisonData) -> dict[int, str]:
 
 
 def rows_of(data: ComparisonData, recipe: str) -> Int64[np.ndarray, " networks"]:
-    """Returns the rows of the networks of a recipe that count."""
     out = left_out(data)
     return np.array([row for row, name in enumerate(data.recipe) if name == recipe and row not in out], np.int64)
 
@@ -224,19 +222,17 @@ class InBlocks:
         self._asked = 0
 
     def __call__(self, inputs: Any, targets: Any) -> Int64[np.ndarray, " samples"]:
-        """Returns the blocks of the next batch."""
         count = sample_count(inputs, targets)
         numbers = np.arange(self._asked, self._asked + count) % MOST_BLOCKS
         self._asked += count
         return numbers
 
 
-def block_names(metrics: Sequence[str]) -> list[str]:
+def block_names(metrics: Container[str]) -> list[str]:
     """Returns what the losses of the blocks are called; nothing where samples are not told apart."""
     names = [name_in_group("loss", block) for block in range(MOST_BLOCKS)]
     return [name for name in names if name in metrics]
 
 
 def block_sizes(samples: int, blocks: int) -> Float64[np.ndarray, " blocks"]:
-    """Returns how many of the samples are in each block."""
     return np.array([len(range(block, samples, MOST_BLOCKS)) for block in range(blocks)], np.float64)

@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from workers.measurement_plan import plan_text
-
-from ..caption_sentences import count_text, joined
+from ..caption_sentences import capital, count_text, joined
 from ..captions import Caption
-from ..facts import as_lines, samples_text, versions_text
-from ..summary_json import as_json
+from ..curvature.facts import record_json, record_text
 from .answers import (
     BOOTSTRAP,
     EFFECT,
@@ -38,27 +35,13 @@ _WITHOUT_DIRECTIONS = ("loss", "trace")
 
 def comparison_text(data: ComparisonData) -> str:
     """Returns what a comparison file holds, one fact to a line, and then its answers."""
-    attributes, counts = data.attributes, data.status_counts
-    rows: list[tuple[str, object]] = [
-        ("file", data.path),
-        ("network", attributes.get("network")),
-        ("recipes", ", ".join(f"{item.recipe} ({item.networks})" for item in recipe_means(data))),
-        (
-            "lines",
-            f"{attributes['directions']} directions of {len(data.t)} points to radius {attributes['radius']:g}, "
-            f'normalization "{attributes["normalization"]}"',
-        ),
-        ("measured", ", ".join(f"{count} {status.name.lower()}" for status, count in counts.items() if count)),
-        ("complete", "yes" if data.complete else "no; the call that made it continues from here"),
-        ("samples", samples_text(attributes)),
-        ("seed", attributes.get("seed")),
-        ("measured in", plan_text(attributes.get("measurement_plan"))),
-        ("made", attributes.get("created")),
-        ("versions", versions_text(attributes.get("versions"))),
-        *(("note", note) for note in attributes.get("notes") or ()),
-    ]
-    facts = as_lines([(name, str(value)) for name, value in rows if value is not None and str(value)])
-    return f"{facts}\n\n{summary_text(data)}"
+    attributes = data.attributes
+    lines = (
+        f"{attributes['directions']} directions of {len(data.t)} points to radius {attributes['radius']:g}, "
+        f'normalization "{attributes["normalization"]}"'
+    )
+    recipes = ", ".join(f"{item.recipe} ({item.networks})" for item in recipe_means(data))
+    return f"{record_text(data, [('recipes', recipes), ('lines', lines)])}\n\n{summary_text(data)}"
 
 
 def summary_text(data: ComparisonData, measure: str = RISE) -> str:
@@ -67,9 +50,8 @@ def summary_text(data: ComparisonData, measure: str = RISE) -> str:
     count = attributes.get("num_samples")
     over = "all samples" if count is None else f"{count:,} samples"
     what = measure_text(data, measure)
-    lines = [f"{what[0].upper()}{what[1:]} ({attributes['directions']} directions, {over})"]
-    if measure in _WITHOUT_DIRECTIONS:
-        lines = [f"{what[0].upper()}{what[1:]} ({over})"]
+    directions = "" if measure in _WITHOUT_DIRECTIONS else f"{attributes['directions']} directions, "
+    lines = [f"{capital(what)} ({directions}{over})"]
     width = max(len(item.recipe) for item in means)
     lines += [f"  {item.recipe:<{width}}  {_mean_text(item)}" for item in means]
     lines += [text for answer in answers for text in _answer_lines(answer, len(answers))]
@@ -98,7 +80,7 @@ def comparison_caption(data: ComparisonData) -> Caption:
     ]
     what = measure_text(data, RISE)
     alt = [
-        f"A curve for each recipe. {what[0].upper()}{what[1:]}: "
+        f"A curve for each recipe. {capital(what)}: "
         + "; ".join(f"{item.recipe} {_mean_text(item)}" for item in means),
         *(_answer_lines(answer, len(answers))[0] for answer in answers),
     ]
@@ -114,31 +96,23 @@ def comparison_json(data: ComparisonData) -> dict[str, Any]:
     (places), and ``attributes`` as the file has them.
     """
     out = left_out(data)
-    measured = [name for name in MEASURES if np.isfinite(values_of(data, name)).any()]
-    values = {name: values_of(data, name) for name in measured}
-    facts: dict[str, Any] = {
-        "summary_version": COMPARISON_SUMMARY_VERSION,
-        "kind": "comparison",
-        "file": None if data.path is None else str(data.path),
-        "complete": data.complete,
-        "points": {status.name.lower(): count for status, count in data.status_counts.items()},
+    values = {name: values_of(data, name) for name in MEASURES}
+    measured = {name: numbers for name, numbers in values.items() if np.isfinite(numbers).any()}
+    facts = {
         "networks": [
             {
                 "recipe": recipe,
                 "name": data.name[row],
                 "sha256": data.sha256[row],
                 "left_out": out.get(row),
-                **{name: float(numbers[row]) for name, numbers in values.items()},
+                **{name: float(numbers[row]) for name, numbers in measured.items()},
             }
             for row, recipe in enumerate(data.recipe)
         ],
         "recipes": {name: [asdict(item) for item in recipe_means(data, name)] for name in measured},
         "answers": {name: [asdict(item) for item in answer_pairs(data, name)] for name in measured},
-        "errors": sorted(data.errors),
-        "attributes": data.attributes,
     }
-    plain: dict[str, Any] = as_json(facts)
-    return plain
+    return record_json(data, COMPARISON_SUMMARY_VERSION, facts)
 
 
 def _networks_text(item: RecipeMean) -> str:
@@ -159,13 +133,14 @@ def _answer_lines(answer: Answer, pairs: int) -> list[str]:
         difference = "" if math.isnan(answer.difference) else f" {answer.difference:+.3g},"
         return [f"{name}:{difference} no interval: {answer.reason}."]
     corrected = f", corrected for {pairs} pairs" if pairs > 1 else ""
+    p_value = p_text(answer.p_value)
     lines = [
         f"{name}: {answer.difference:+.3g} ({answer.low:+.3g} to {answer.high:+.3g}, {100 * answer.confidence:.4g} %), "
-        f"p {_equals(p_text(answer.p_value))} ({answer.method}{corrected}): {answer.verdict}"
+        f"p {'' if p_value.startswith('<') else '= '}{p_value} ({answer.method}{corrected}): {answer.verdict}"
         + (", because the interval holds 0." if answer.verdict == INCONCLUSIVE else ".")
     ]
     if answer.reason:
-        lines.append(f"  {answer.reason[0].upper()}{answer.reason[1:]}")
+        lines.append(f"  {capital(answer.reason)}")
     unit = "directions" if answer.method in (BOOTSTRAP, OF_DIRECTIONS) else "networks of each"
     if answer.needed is not None:
         lines.append(f"  A difference of {100 * EFFECT:g} % would show in 4 of 5 cases with {answer.needed} {unit}.")
@@ -180,15 +155,10 @@ def _spread_lines(means: list[RecipeMean], directions: int) -> list[str]:
         return []
     networks, lines = (np.mean([getattr(item, name) for item in measured]) for name in ("spread", "direction_spread"))
     text = f"spread between networks {networks:.3g}, between the directions of one network {lines:.3g}"
-    needed = [item.directions_needed for item in measured]
-    if None in needed:
-        return [
-            f"{text}; most of what tells the networks of a recipe apart is the chance of {directions} "
-            "directions, so that more directions narrow the intervals too."
-        ]
-    most = max(number for number in needed if number is not None)
-    return [f"{text}; {most} directions would make their part a tenth of the networks'."]
-
-
-def _equals(text: str) -> str:
-    return text if text.startswith("<") else f"= {text}"
+    needed = [item.directions_needed for item in measured if item.directions_needed is not None]
+    if len(needed) == len(measured):
+        return [f"{text}; {max(needed)} directions would make their part a tenth of the networks'."]
+    return [
+        f"{text}; most of what tells the networks of a recipe apart is the chance of {directions} directions, so that "
+        "more directions narrow the intervals too."
+    ]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
 from collectors.errors import CheckpointError
-from collectors.networks.weight_space import WeightSpace, direction_dtype
+from collectors.networks.weight_space import direction_dtype
 from collectors.weights.aligned import AlignedState
+from workers.curvature.probes import Trace
 from workers.measuring.checks import check_determinism, check_same_values, closeness_elsewhere
-from workers.pool import PointTask, Pool, Result
+from workers.pool import PointTask, Pool
 
 from ..curvature.lines import find_trace_by_lines
 from ..errors import PlaneError
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 _MOST_BYTES = 2**30
 _MOST_DIRECTIONS = 16
 
+Keep: TypeAlias = Callable[[ComparisonData], int]
+"""Writes what was measured to its place, and returns how many lines that ends."""
+
 
 def line_places(points: int, radius: float) -> Float64[np.ndarray, " points"]:
     """Returns places on a line, in lengths of its direction; 0 is exactly in the middle."""
@@ -43,64 +48,43 @@ class MeasuredLine:
     Attributes:
         row: of its network.
         direction: its number.
-        losses: by place on the line.
-        blocks: losses of the blocks of samples, at the network and the two ends.
+        values: by place on the line, the loss and those of the blocks of samples, by name.
         error: of a point that failed.
     """
 
     row: int
     direction: int
-    losses: dict[int, float] = field(default_factory=dict)
-    blocks: dict[int, list[float]] = field(default_factory=dict)
+    values: dict[int, Mapping[str, float]]
     error: str | None = None
 
     def keep(self, data: ComparisonData) -> int:
-        """Writes it to its place, and returns how many lines it is."""
         place, last = (self.row, self.direction), len(data.t) - 1
         if self.error is not None:
             data.status[place] = PointStatus.FAILED
             data.errors[f"{data.place_of(self.row)}/direction/{self.direction}"] = self.error
             return 1
-        data.loss[place] = [self.losses[point] for point in range(last + 1)]
+        data.loss[place] = [self.values[point]["loss"] for point in range(last + 1)]
         if data.block_size.size:
-            middle, low, high = (np.array(self.blocks[point]) for point in (last // 2, 0, last))
+            names, ends = block_names(self.values[0]), (self.values[point] for point in (last // 2, 0, last))
+            middle, low, high = (np.array([values[name] for name in names]) for values in ends)
             data.block_rise[place] = (low + high) / 2 - middle
         data.status[place] = PointStatus.MEASURED
         return 1
 
 
-@dataclass(frozen=True)
-class MeasuredTrace:
-    """The trace of a network's Hessian by random lines, with its interval."""
-
-    row: int
-    lines: int
-    value: float
-    low: float
-    high: float
-
-    def keep(self, data: ComparisonData) -> int:
-        """Writes it to its place; it is no line of the comparison."""
-        data.trace[self.row], data.trace_low[self.row], data.trace_high[self.row] = self.value, self.low, self.high
-        data.attributes[TRACE_LINES] = {**data.trace_lines, data.sha256[self.row]: self.lines}
-        return 0
+def _keep_trace(row: int, lines: int, trace: Trace, data: ComparisonData) -> int:
+    data.trace[row], data.trace_low[row], data.trace_high[row] = trace.value, trace.low, trace.high
+    data.attributes[TRACE_LINES] = {**data.trace_lines, data.sha256[row]: lines}
+    return 0
 
 
-@dataclass(frozen=True)
-class FailedNetwork:
-    """Why a network cannot be measured."""
-
-    row: int
-    directions: int
-    error: str
-
-    def keep(self, data: ComparisonData) -> int:
-        """Marks the lines that are not measured, and returns how many these are."""
-        wanted = data.status[self.row, : self.directions]
-        failed = wanted != PointStatus.MEASURED
-        wanted[failed] = PointStatus.FAILED
-        data.errors[data.place_of(self.row)] = self.error
-        return int(failed.sum())
+def keep_failure(row: int, directions: int, error: str, data: ComparisonData) -> int:
+    """Marks the lines of a network that are not measured, and returns how many these are."""
+    wanted = data.status[row, :directions]
+    failed = wanted != PointStatus.MEASURED
+    wanted[failed] = PointStatus.FAILED
+    data.errors[data.place_of(row)] = error
+    return int(failed.sum())
 
 
 class NetworkLines:
@@ -123,91 +107,74 @@ class NetworkLines:
             )
         self._pool.load(parameters, vectors, buffers, (), [_at(len(directions), 0, settings["radius"])])
 
-    def measure(self, data: ComparisonData, row: int, run: Run) -> Iterator[MeasuredLine]:
+    def measure(self, data: ComparisonData, row: int, run: Run) -> Iterator[Keep]:
         """Yields each line that was not measured, as soon as it is whole."""
         settings = self._settings
         wanted = data.status[row, : settings["directions"]]
         todo = np.flatnonzero(wanted != PointStatus.MEASURED).tolist()
-        size = _directions_at_once(self._pool.description.space, settings["directions"])
+        trainable = self._pool.description.space.trainable
+        size_of_each = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in trainable)
+        size = max(1, min(settings["directions"], _MOST_DIRECTIONS, _MOST_BYTES // max(size_of_each, 1)))
         origin: dict[str, float] | None = None
         for begin in range(0, len(todo), size):
             chunk = todo[begin : begin + size]
             self.load(chunk)
             if origin is None:
                 origins = self._pool.measure_origin()
-                origin = self._check(check_determinism(origins, self._pool.description.options.precision), data, row)
+                origin = check_determinism(origins, self._pool.description.options.precision)
+                self._check(origin["loss"], data, row)
                 self.seconds = max(item.measured.seconds for item in origins)
             yield from self._along(data, row, chunk, origin, run)
 
-    def trace(self, data: ComparisonData, row: int) -> Iterator[MeasuredTrace]:
+    def trace(self, data: ComparisonData, row: int) -> Iterator[Keep]:
         """Yields the trace of the Hessian where it is asked for and not known from as many lines."""
         settings = self._settings
         if lacks_trace(data, row, settings):
             parameters, buffers = origin_state(self._state, self._pool.description.space)
             lines, seed, confidence = settings["trace_lines"], settings["seed"], settings["confidence"]
             trace = find_trace_by_lines(self._pool, parameters, buffers, lines, seed=seed, confidence=confidence)
-            yield MeasuredTrace(row, lines, trace.value, trace.low, trace.high)
+            yield functools.partial(_keep_trace, row, lines, trace)
 
-    def _check(self, origin: dict[str, float], data: ComparisonData, row: int) -> dict[str, float]:
-        if not np.isfinite(origin["loss"]):
+    def _check(self, loss: float, data: ComparisonData, row: int) -> None:
+        if not np.isfinite(loss):
             raise CheckpointError(f"the loss at {self._state.label} is not a finite number")
         measured = np.flatnonzero(data.status[row] == PointStatus.MEASURED)
         if len(measured):
             stored = {"loss": float(data.loss[row, measured[0], len(data.t) // 2])}
             tolerance = closeness_elsewhere(self._pool.description.options.precision)
-            where = "now, after the file's own value"
-            check_same_values("a network", stored, {"loss": origin["loss"]}, where, tolerance)
-        return origin
+            check_same_values("a network", stored, {"loss": loss}, "now, after the file's own value", tolerance)
 
     def _along(
         self, data: ComparisonData, row: int, chunk: Sequence[int], origin: Mapping[str, float], run: Run
-    ) -> Iterator[MeasuredLine]:
-        middle, last = len(data.t) // 2, len(data.t) - 1
-        names = block_names(self._pool.description.metrics)
-        lines = {
-            number: MeasuredLine(row, number, {middle: origin["loss"]}, {middle: [origin[name] for name in names]})
-            for number in chunk
-        }
-        left = dict.fromkeys(chunk, last)
-
-        def tasks() -> Iterable[PointTask]:
-            for place, number in run.in_time(enumerate(chunk)):
-                for point, t in enumerate(data.t.tolist()):
-                    if point != middle:
-                        yield PointTask((number, point), _at(len(chunk), place, t))
-
-        for result in self._pool.run(tasks()):
+    ) -> Iterator[Keep]:
+        middle = len(data.t) // 2
+        lines = {number: MeasuredLine(row, number, {middle: origin}) for number in chunk}
+        left = dict.fromkeys(chunk, len(data.t) - 1)
+        tasks = (
+            PointTask((number, point), _at(len(chunk), place, t))
+            for place, number in run.in_time(enumerate(chunk))
+            for point, t in enumerate(data.t.tolist())
+            if point != middle
+        )
+        for result in self._pool.run(tasks):
             number, point = cast("tuple[int, int]", result.key)
             line = lines[number]
-            _take(line, point, result, names, ends=(0, last))
+            if result.values is None:
+                line.error = line.error or result.error or "no traceback"
+            else:
+                line.values[point] = result.values
             left[number] -= 1
             if not left[number]:
-                yield line
-
-
-def _take(line: MeasuredLine, point: int, result: Result, names: Sequence[str], ends: tuple[int, int]) -> None:
-    if result.values is None:
-        line.error = line.error or result.error or "no traceback"
-        return
-    line.losses[point] = result.values["loss"]
-    if point in ends:
-        line.blocks[point] = [result.values[name] for name in names]
+                yield line.keep
 
 
 def _at(axes: int, place: int, t: float) -> tuple[float, ...]:
-    """Returns a place on one of the axes."""
     coordinates = [0.0] * axes
     coordinates[place] = t
     return tuple(coordinates)
 
 
-def _directions_at_once(space: WeightSpace, directions: int) -> int:
-    size = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in space.trainable)
-    return max(1, min(directions, _MOST_DIRECTIONS, _MOST_BYTES // max(size, 1)))
-
-
 def lacks_trace(data: ComparisonData, row: int, settings: Mapping[str, Any]) -> bool:
     """Returns whether the trace of a network is asked for, and not known from as many lines."""
-    if not settings["trace_lines"]:
-        return False
-    return bool(np.isnan(data.trace[row])) or data.trace_lines.get(data.sha256[row]) != settings["trace_lines"]
+    lines = settings["trace_lines"]
+    return bool(lines and (np.isnan(data.trace[row]) or data.trace_lines.get(data.sha256[row]) != lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from ..record.run import Run
 from ..record.writer import output_file
 from .comparison import Comparison
 from .data import ComparisonData, InBlocks, block_names, block_sizes, left_out
-from .lines import FailedNetwork, MeasuredLine, MeasuredTrace, NetworkLines, lacks_trace, line_places
+from .lines import Keep, NetworkLines, keep_failure, lacks_trace, line_places
 from .networks import Recipes, as_states, find_recipes
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def compare_recipes(
             return carry_out(lambda _workers: [experiment], [stored], callback_fn, options, run, points=count)
 
         # With several networks of each, it is they who say how sure the answer is.
-        blocks = {"groups": InBlocks()} if given.one_each else {}
+        blocks = {"groups": InBlocks()} if len(given.entries) == len(given.names) else {}
         try:
             found = measured({**chosen, **blocks})
         except SampleLossesError:
@@ -123,13 +124,11 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         return todo
 
     def forecast(self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run) -> str:
-        """Returns in words what measuring would cost, after one network's own loss is measured."""
         return self._forecast(record, todo, pool, max(origin.measured.seconds for origin in pool.measure_origin()))
 
     def results(
         self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run
-    ) -> Iterator[str | MeasuredLine | MeasuredTrace | FailedNetwork]:
-        """Yields the lines through one network after the other."""
+    ) -> Iterator[str | Keep]:
         announced = False
         for row, state in run.in_time(enumerate(self.states)):
             lines = NetworkLines(pool, state, self.settings)
@@ -141,14 +140,13 @@ class ComparisonExperiment(Experiment[ComparisonData]):
                     yield line
                 yield from lines.trace(record, row)
             except (CheckpointError, PlaneError, CurvatureError, FloatingPointError) as error:
-                yield FailedNetwork(row, self.settings["directions"], f"{type(error).__name__}: {error}")
+                reason = f"{type(error).__name__}: {error}"
+                yield functools.partial(keep_failure, row, self.settings["directions"], reason)
 
-    def keep(self, record: ComparisonData, result: MeasuredLine | MeasuredTrace | FailedNetwork) -> int:
-        """Writes a result to its place."""
-        return result.keep(record)
+    def keep(self, record: ComparisonData, result: Keep) -> int:
+        return result(record)
 
     def warn(self, record: ComparisonData, run: Run) -> None:
-        """Warns of networks that do not count."""
         if record.errors and not record.status_counts[PointStatus.MEASURED]:
             raise LandscapeError(f"no network could be measured: {_reasons(record)}")
         if left_out(record) and (record.complete or not run.stopped):

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.files.places import is_url
@@ -43,16 +42,6 @@ class Entry:
     label: str
     reader: StateReader
 
-    def state(self, space: WeightSpace) -> AlignedState:
-        """Returns the weights under the network's names; a CheckpointError lists how they are another one's."""
-        try:
-            return align(self.reader, space)
-        except CheckpointError as error:
-            raise CheckpointError(
-                f"{self.label} is another network than callback_fn returns: {error}\nNetworks of one architecture "
-                "are compared: directions through others have nothing in common."
-            ) from error
-
 
 @dataclass(frozen=True)
 class Recipes:
@@ -68,11 +57,6 @@ class Recipes:
     paired: tuple[str, ...]
     entries: tuple[Entry, ...]
 
-    @property
-    def one_each(self) -> bool:
-        """Whether each recipe has a single network."""
-        return len(self.entries) == len(self.names)
-
 
 def find_recipes(recipes: object) -> Recipes:
     """Opens the networks of all recipes, as ``compare`` takes them."""
@@ -83,52 +67,33 @@ def find_recipes(recipes: object) -> Recipes:
             f"recipes must be at least two, because each is compared with the others, but got {list(recipes)}. Give "
             f"{_EXPECTED}."
         )
-    names, paired, entries = [], [], []
+    entries = []
     for recipe, given in recipes.items():
-        name = check_name("a key of recipes", recipe)
-        networks, with_names = _of_recipe(name, given)
-        names.append(name)
-        paired += [name] if with_names else []
-        entries += networks
-    return Recipes(tuple(names), tuple(paired), tuple(entries))
+        entries += _of_recipe(check_name("a key of recipes", recipe), given)
+    paired = tuple(recipe for recipe, given in recipes.items() if isinstance(given, Mapping))
+    return Recipes(tuple(recipes), paired, tuple(entries))
 
 
-def check_different(digests: Mapping[str, str]) -> None:
-    """Raises a ValueError where a SHA-256 of weights, by what texts call the network, is there twice."""
-    labels: dict[str, str] = {}
-    for label, digest in digests.items():
-        if digest in labels:
-            raise ValueError(
-                f"{labels[digest]} and {label} are the same weights: a network that is given twice would count as two. "
-                "Give each once."
-            )
-        labels[digest] = label
-
-
-def _of_recipe(recipe: str, given: object) -> tuple[list[Entry], bool]:
+def _of_recipe(recipe: str, given: object) -> list[Entry]:
     label = f"recipes[{recipe!r}]"
     if _is_one(given):
         raise wrong_type(label, f"{_OF_RECIPE}; put a single one into a list", given)
     if isinstance(given, Mapping):
-        names = [check_name(f"a key of {label}", str(name)) for name in given]
-        items: list[Any] = list(given.values())
-        labels = [f"{label}[{name!r}]" for name in given]
+        names, networks = [check_name(f"a key of {label}", str(name)) for name in given], dict(given)
     elif isinstance(given, Sequence):
-        items = list(given)
-        names = _names_of(items)
-        labels = [f"{label}[{place}]" for place in range(len(items))]
+        names, networks = _names_of(given), dict(enumerate(given))
     else:
         raise wrong_type(label, _OF_RECIPE, given)
-    if not items:
+    if not networks:
         raise wrong_value(label, "at least one network", given)
-    readers = [_open(text, item) for text, item in zip(labels, items, strict=True)]
-    entries = [Entry(recipe, *parts) for parts in zip(names, labels, readers, strict=True)]
-    return entries, isinstance(given, Mapping)
+    labels = [f"{label}[{key!r}]" for key in networks]
+    readers = [_open(text, item) for text, item in zip(labels, networks.values(), strict=True)]
+    return [Entry(recipe, *parts) for parts in zip(names, labels, readers, strict=True)]
 
 
 def _open(label: str, item: object) -> StateReader:
-    if isinstance(item, str | os.PathLike) and _is_run(item):
-        item = RunDirectory(item)
+    if isinstance(item, str | os.PathLike) and not is_weights_file(item):
+        item = RunDirectory(item) if is_url(item) or (Path(item) / CHECKPOINT_FOLDER).is_dir() else item
     if not isinstance(item, RunDirectory):
         return as_reader(label, item)
     there = item.present(tuple(sorted(item.metadata.files)))
@@ -137,12 +102,7 @@ def _open(label: str, item: object) -> StateReader:
     return item.checkpoint(there[-1])
 
 
-def _is_run(place: str | os.PathLike[str]) -> bool:
-    return not is_weights_file(place) and (is_url(place) or (Path(place) / CHECKPOINT_FOLDER).is_dir())
-
-
 def _is_one(given: object) -> bool:
-    """Returns whether it is one network instead of several."""
     if isinstance(given, str | os.PathLike | RunDirectory) or is_network(given) or hasattr(given, "read_block"):
         return True
     arrays = list(given.values()) if isinstance(given, Mapping) else []
@@ -164,6 +124,21 @@ def _names_of(items: Sequence[object]) -> list[str]:
 
 def as_states(recipes: Recipes, space: WeightSpace) -> list[AlignedState]:
     """Returns all networks' weights under the measured one's names; raises for another network, or one given twice."""
-    states = [entry.state(space) for entry in recipes.entries]
-    check_different({entry.label: state.sha256() for entry, state in zip(recipes.entries, states, strict=True)})
+    states = []
+    for entry in recipes.entries:
+        try:
+            states.append(align(entry.reader, space))
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{entry.label} is another network than callback_fn returns: {error}\nNetworks of one architecture "
+                "are compared: directions through others have nothing in common."
+            ) from error
+    labels: dict[str, str] = {}
+    for entry, state in zip(recipes.entries, states, strict=True):
+        first = labels.setdefault(state.sha256(), entry.label)
+        if first != entry.label:
+            raise ValueError(
+                f"{first} and {entry.label} are the same weights: a network that is given twice would count as two. "
+                "Give each once."
+            )
     return states

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 RESAMPLES = 2000
 POWER = 0.8
 """With which chance an effect is to be seen, where it is said how much that would need."""
-_MOST = 1_000_000
+_MOST = 3 * 2**18
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,13 @@ class Estimate:
         value: what is estimated.
         error: its standard error; NaN where nothing is known of it.
         degrees: of freedom of that error.
+        floor: variance in it that no number of networks takes away, as that of the directions.
     """
 
     value: float
     error: float
     degrees: float
+    floor: float = 0.0
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Returns Student's interval; NaN where nothing is known of the error."""
@@ -86,20 +89,14 @@ def crossed_difference(
     return _with_directions(welch(first.mean(1), second.mean(1)), first.mean(0) - second.mean(0), noise)
 
 
-def directions_part(values: Float64[np.ndarray, " directions"], noise: float) -> float:
-    """Returns the variance that directions add to the mean of ``values``, beside the networks' part, ``noise``."""
-    count = len(values)
-    return max(0.0, (float(values.var(ddof=1)) - noise) / count) if count > 1 else 0.0
-
-
 def _with_directions(networks: Estimate, along: Float64[np.ndarray, " directions"], noise: float) -> Estimate:
-    between, within = networks.error**2, directions_part(along, noise)
-    spread = (between**2 / networks.degrees if networks.degrees else 0.0) + (
-        within**2 / (len(along) - 1) if within else 0.0
-    )
-    return Estimate(
-        networks.value, math.sqrt(between + within), (between + within) ** 2 / spread if spread else networks.degrees
-    )
+    """Returns an estimate over networks with the variance that directions add beside the networks' part, ``noise``."""
+    count, between = len(along), networks.error**2
+    floor = max(0.0, (float(along.var(ddof=1)) - noise) / count) if count > 1 else 0.0
+    spread = between**2 / networks.degrees if networks.degrees else 0.0
+    spread += floor**2 / (count - 1) if floor else 0.0
+    degrees = (between + floor) ** 2 / spread if spread else networks.degrees
+    return Estimate(networks.value, math.sqrt(between + floor), degrees, floor)
 
 
 def noise_of(values: Float64[np.ndarray, "networks directions"]) -> float:
@@ -181,36 +178,24 @@ def holm(p_values: Sequence[float], confidence: float = 0.95) -> list[Corrected]
     return results
 
 
-def networks_needed(spread: float, effect: float, confidence: float = 0.95, floor: float = 0.0) -> int | None:
-    """Returns how many networks a side show an effect with a chance of 80 %, by Welch's test; None beyond a million."""
-    # The floor is variance that no number of networks takes away, as that of the directions.
-    return _needed(math.sqrt(2) * spread, effect, confidence, floor, degrees=lambda count: 2.0 * (count - 1))
-
-
-def pairs_needed(spread: float, effect: float, confidence: float = 0.95, floor: float = 0.0) -> int | None:
-    """Returns how many pairs, or directions, show an effect with a chance of 80 %; as ``networks_needed`` otherwise."""
-    return _needed(spread, effect, confidence, floor, degrees=lambda count: count - 1.0)
-
-
-def _needed(
-    spread: float, effect: float, confidence: float, floor: float, degrees: Callable[[int], float]
+def count_needed(
+    spread: float, effect: float, confidence: float = 0.95, floor: float = 0.0, *, sides: int = 1
 ) -> int | None:
+    """Returns how many show an effect with a chance of 80 %; None beyond three quarters of a million.
+
+    Of one side, these are pairs or directions of the ``spread``; of two, networks of each, by Welch's test. ``floor``
+    is that of an ``Estimate``.
+    """
     from scipy import stats
 
     if not (math.isfinite(spread) and math.isfinite(effect) and math.isfinite(floor)) or effect == 0:
         return None
 
     def suffices(count: int) -> bool:
-        freedom = degrees(count)
+        freedom = sides * (count - 1)
         quantiles = stats.t.ppf((1 + confidence) / 2, freedom) + stats.t.ppf(POWER, freedom)
-        return bool(quantiles * math.sqrt(spread**2 / count + floor) <= abs(effect))
+        return bool(quantiles * math.sqrt((math.sqrt(sides) * spread) ** 2 / count + floor) <= abs(effect))
 
-    low, high = 2, 3
-    while not suffices(high):
-        low, high = high, 2 * high
-        if high > _MOST:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if suffices(middle) else (middle, high)
-    return max(high, 3)
+    counts = range(3, _MOST + 1)
+    place = bisect.bisect_left(counts, True, key=suffices)
+    return counts[place] if place < len(counts) else None

@@ -24,7 +24,7 @@ from ..record.read_only_record import ReadOnlyRecord
 from ..record.run import MeasurementReport
 from ..roles import CHECKPOINT, OriginRole, named_origin
 from .data import MATRIX_NAMES, CurvatureData
-from .facts import curvature_caption
+from .facts import counted, curvature_caption
 from .vectors_file import Eigenvectors, read_vectors, write_vectors
 
 if TYPE_CHECKING:
@@ -149,7 +149,21 @@ class Curvature(ReadOnlyRecord, CurvatureData):
             ValueError: an argument has a wrong value, or no density was measured (``density_probes``).
         """
         row = self.row(number)
-        return _smoothed(self.density_nodes[row], self.density_weights[row], width, size)
+        check_int("size", size, minimum=2)
+        nodes = self.density_nodes[row]
+        known = np.isfinite(nodes)
+        if not known.any():
+            raise ValueError(
+                "no density of the eigenvalues was measured here; measure it with density_probes=4 (of 40 products "
+                "each)."
+            )
+        low, high = float(nodes[known].min()), float(nodes[known].max())
+        if width is None:
+            width = _SHARE * (high - low) or _SHARE * max(abs(high), 1.0)
+        elif check_float("width", width) <= 0:
+            raise wrong_value("width", "a number above 0", width)
+        places = np.linspace(low - _BEYOND * width, high + _BEYOND * width, size)
+        return places, curves_of(nodes, self.density_weights[row], places, width).mean(axis=0)
 
     def vectors(self, number: int | None = None) -> tuple[dict[str, NDArray[Any]], ...]:
         """Returns the eigenvectors, in the order of ``eigenvalues``: of each, an array for every trainable parameter.
@@ -216,23 +230,16 @@ class Curvature(ReadOnlyRecord, CurvatureData):
             if place >= (self.top + self.bottom if one == BOTTOM else self.top):
                 raise wrong_value("which", f"among the {self.top} largest and {self.bottom} lowest that are here", one)
         found = self.eigenvectors(number)
-        axes = AxisCurvature(
-            self.matrix,
-            names,
-            tuple(float(self.eigenvalues[row, place]) for place in places),
-            tuple(float(self.residuals[row, place]) for place in places),
-            int(self.attributes["num_samples"]),
-            rise,
-        )
         known = self.attributes
+        values, errors = (tuple(values[row, places].tolist()) for values in (self.eigenvalues, self.residuals))
+        axes = AxisCurvature(self.matrix, names, values, errors, int(known["num_samples"]), rise)
         identity = eigenvectors_identity(
             known["identity"], self.matrix, self.sha256[row], names, tolerance=known["tolerance"], seed=known["seed"]
         )
         role = named_origin(name)
         if name is None and self.unit != CHECKPOINT:
             role = OriginRole(CHECKPOINT, number=int(self.number[row]))
-        vectors = [found.flat(place) for place in places]
-        notes = self.attributes.get("notes") or ()
+        vectors, notes = [found.flat(place) for place in places], known.get("notes") or ()
         return plane_of_eigenvectors(found.weights, found.space, vectors, axes, identity, notes=notes, role=role)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -251,36 +258,10 @@ class Curvature(ReadOnlyRecord, CurvatureData):
     def __repr__(self) -> str:
         counts = self.status_counts
         numbers = f"{self.number[0]}" if len(self.number) == 1 else f"{self.number[0]} to {self.number[-1]}"
-        parts = [f"{MATRIX_NAMES[self.matrix]} at {_count(len(self.number), self.unit)} ({numbers})"]
+        parts = [f"{MATRIX_NAMES[self.matrix]} at {counted(len(self.number), self.unit)} ({numbers})"]
         largest = self.eigenvalues[:, 0][np.isfinite(self.eigenvalues[:, 0])] if self.top else np.zeros(0)
         if len(largest):
             parts.append(f"largest eigenvalue {largest.min():.4g} to {largest.max():.4g}")
         if counts[PointStatus.MEASURED] < len(self.number):
             parts.append(f"{counts[PointStatus.MEASURED]} of {len(self.number)} measured")
         return f"Curvature({'; '.join(parts)})"
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number} {unit}" + ("s" if number > 1 else "")
-
-
-def _smoothed(
-    nodes: Float64[np.ndarray, "probes steps"],
-    weights: Float64[np.ndarray, "probes steps"],
-    width: float | None,
-    size: int,
-) -> tuple[Float64[np.ndarray, " size"], Float64[np.ndarray, " size"]]:
-    """Returns increasing places and the density at each, whose integral is 1: normal curves around the nodes."""
-    check_int("size", size, minimum=2)
-    known = np.isfinite(nodes)
-    if not known.any():
-        raise ValueError(
-            "no density of the eigenvalues was measured here; measure it with density_probes=4 (of 40 products each)."
-        )
-    low, high = float(nodes[known].min()), float(nodes[known].max())
-    if width is None:
-        width = _SHARE * (high - low) or _SHARE * max(abs(high), 1.0)
-    elif check_float("width", width) <= 0:
-        raise wrong_value("width", "a number above 0", width)
-    places = np.linspace(low - _BEYOND * width, high + _BEYOND * width, size)
-    return places, curves_of(nodes, weights, places, width).mean(axis=0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from collectors.validation import check_choice, check_float, check_instance, check_int, wrong_type
+from collectors.validation import check_choice, check_float, check_instance, check_int
 from workers.curvature.products import MATRICES
 
 from ..record.hdf5 import CURVATURE
@@ -62,8 +62,7 @@ class CurvatureData(Record, kind=CURVATURE, coordinates=("number",), key=("numbe
         if attributes.get("tolerance") is not None:
             check_float("tolerance", attributes["tolerance"])
         for name in ("identity", "versions"):
-            if not isinstance(attributes.get(name, {}), Mapping):
-                raise wrong_type(name, "a dict", attributes[name])
+            check_instance(name, attributes.get(name, {}), Mapping, "a dict")
         pairs = self.eigenvalues.shape[1]
         if top + bottom != pairs:
             raise ValueError(

@@ -22,7 +22,7 @@ from workers.pool import CurvatureResult, CurvatureTask, Pool
 from workers.users_code import warn_user
 
 from ..errors import PlaneError, error_message
-from ..planes.directions import NORMALIZATIONS
+from ..planes.directions import NORMALIZATIONS, as_direction
 from ..planes.from_checkpoints import random_plane_of
 from ..planes.plane import Plane
 from ..record.checks import PointStatus
@@ -32,7 +32,7 @@ from ..record.identity import OF_LOSS, identity_of
 from ..record.provenance import measured_attributes
 from ..record.run import Run
 from .data import MATRIX_NAMES, CurvatureData
-from .facts import failures
+from .facts import counted, failures
 from .vectors_file import Eigenvectors, has_vectors, write_vectors
 
 if TYPE_CHECKING:
@@ -74,19 +74,16 @@ class CurvatureExperiment(Experiment[CurvatureData]):
         sizes = {"pair": settings.top + settings.bottom}
         if settings.density_probes:
             sizes |= {"probe": settings.density_probes, "step": settings.density_steps}
-        fresh = CurvatureData.empty(
-            {"number": numbers, "sha256": [self.weights[number].sha256() for number in numbers]},
-            sizes,
-            {
-                **self.attributes,
-                "unit": self.unit,
-                **asked,
-                **measured_attributes(description),
-                "weights": description.space.dimension,
-                "identity": identity_of(description, OF_LOSS, asked),
-            },
-        )
-        return fresh.continuing(stored)
+        rows = {"number": numbers, "sha256": [self.weights[number].sha256() for number in numbers]}
+        attributes = {
+            **self.attributes,
+            "unit": self.unit,
+            **asked,
+            **measured_attributes(description),
+            "weights": description.space.dimension,
+            "identity": identity_of(description, OF_LOSS, asked),
+        }
+        return CurvatureData.empty(rows, sizes, attributes).continuing(stored)
 
     def resume(self, record: CurvatureData, pool: Pool) -> Bool[np.ndarray, " n"]:
         """Returns which rows are measured, or, where vectors are missing, once more."""
@@ -98,7 +95,6 @@ class CurvatureExperiment(Experiment[CurvatureData]):
         return todo
 
     def forecast(self, record: CurvatureData, todo: Bool[np.ndarray, " n"], pool: Pool, run: Run) -> str:
-        """Returns in words what measuring would cost, after a few products."""
         count, numbers, seconds = len(self.weights), record.number[todo].tolist(), 0.0
         if numbers:
             probe = replace(self.settings, top=0, bottom=0, trace_probes=2, density_probes=0, keep_vectors=False)
@@ -108,7 +104,7 @@ class CurvatureExperiment(Experiment[CurvatureData]):
                 raise CurvatureError(f"{CURVATURE.word} cannot be measured: {error_message(result.error or '')}")
             seconds = (time.perf_counter() - begin) / max(result.values.products, 1)
         products = len(numbers) * expected_products(self.settings, pool.description.space.dimension)
-        tasks, workers = self._counted(count), min(pool.workers, max(len(numbers), 1))
+        tasks, workers = counted(count, self.unit), min(pool.workers, max(len(numbers), 1))
         return forecast_text(tasks, count - len(numbers), products, "product", seconds, workers)
 
     def results(
@@ -119,7 +115,7 @@ class CurvatureExperiment(Experiment[CurvatureData]):
         if numbers:
             each = expected_products(self.settings, pool.description.space.dimension)
             matrix = MATRIX_NAMES[self.settings.products.matrix]
-            yield f"{self._counted(len(numbers))}, about {each} products of the {matrix} with a vector for each"
+            yield f"{counted(len(numbers), self.unit)}, about {each} products of the {matrix} with a vector for each"
         tasks = [curvature_task(number, self.weights[number], self.settings) for number in numbers]
         whole = len(tasks) - len(tasks) % pool.workers
         shared = (pool.measure_curvature(task) for task in run.in_time(tasks[whole:]))
@@ -129,20 +125,17 @@ class CurvatureExperiment(Experiment[CurvatureData]):
             yield result
 
     def keep(self, record: CurvatureData, result: CurvatureResult) -> int:
-        """Writes a result to its row."""
         row, values = record.places[(result.key,)], result.values
         if values is None:
             record.status[row] = PointStatus.FAILED
             record.errors[record.place_of(row)] = result.error or "no traceback"
             return 1
-        record.loss[row], record.gradient_norm[row] = values.loss, values.gradient_norm
-        record.products[row], record.forward_passes[row] = values.products, values.forward_passes
-        record.eigenvalues[row], record.residuals[row] = values.eigenvalues, values.residuals
-        record.angle_bound[row], record.converged[row] = values.angle_bounds, values.converged
+        for name in ("loss", "gradient_norm", "products", "forward_passes", "eigenvalues", "residuals", "converged"):
+            getattr(record, name)[row] = getattr(values, name)
+        record.angle_bound[row] = values.angle_bounds
         if values.trace is not None:
-            record.trace[row], record.trace_low[row], record.trace_high[row] = (
-                values.trace.value, values.trace.low, values.trace.high
-            )  # fmt: skip
+            trace = values.trace
+            record.trace[row], record.trace_low[row], record.trace_high[row] = trace.value, trace.low, trace.high
         if values.density is not None:
             record.density_nodes[row], record.density_weights[row] = values.density.nodes, values.density.weights
         # What the values say of their own pairs is of this set of weights alone.
@@ -162,8 +155,8 @@ class CurvatureExperiment(Experiment[CurvatureData]):
             raise CurvatureError(f"the curvature could be measured nowhere: {listed}")
         if counts[PointStatus.FAILED]:
             warn_user(
-                f"the curvature at {counts[PointStatus.FAILED]} of {self._counted(len(record.number))} could not be "
-                f"measured:\n  {listed}",
+                f"the curvature at {counts[PointStatus.FAILED]} of {counted(len(record.number), self.unit)} could not "
+                f"be measured:\n  {listed}",
             )
         rows = np.flatnonzero((record.status == PointStatus.MEASURED) & (record.converged == 0).any(axis=1))
         if len(rows):
@@ -173,15 +166,15 @@ class CurvatureExperiment(Experiment[CurvatureData]):
                 "which and how well. Raise max_products, or the tolerance.",
             )
 
-    def _counted(self, count: int) -> str:
-        return f"{count} {self.unit}{'s' if count > 1 else ''}"
-
     def _keep_vectors(self, record: CurvatureData, result: CurvatureResult) -> None:
         if not self.settings.keep_vectors or result.values is None or result.values.vectors is None:
             return
         number = cast("int", result.key)
         state = self.weights[number]
-        vectors = Eigenvectors.of(state.space, *_as_opener(state)(), result.values.vectors)
+        read, _ = openers(state)
+        parameters, buffers = read()
+        directions = tuple(as_direction(row, state.space) for row in result.values.vectors)
+        vectors = Eigenvectors(state.space, {**parameters, **(buffers or {})}, directions)
         if record.path is None:
             self.vectors[number] = vectors
         else:
@@ -189,14 +182,8 @@ class CurvatureExperiment(Experiment[CurvatureData]):
 
 
 def curvature_task(key: Any, state: AlignedState, settings: CurvatureSettings) -> CurvatureTask:
-    """Returns the task to measure the curvature at a set of weights."""
-    elsewhere = portable(state)
-    return CurvatureTask(
-        key,
-        _as_opener(state),
-        settings,
-        None if elsewhere is None else NetworkState(elsewhere, state.space, own_buffers=True),
-    )
+    read, source = openers(state)
+    return CurvatureTask(key, read, settings, source)
 
 
 def expected_products(settings: CurvatureSettings, dimension: int) -> int:
@@ -210,8 +197,11 @@ def expected_products(settings: CurvatureSettings, dimension: int) -> int:
     )
 
 
-def _as_opener(state: AlignedState) -> NetworkState:
-    return NetworkState(lambda: state, state.space, own_buffers=True)
+def openers(state: AlignedState, *, own_buffers: bool = True) -> tuple[NetworkState, NetworkState | None]:
+    """Returns what reads weights in this process, and in another one; None where that cannot."""
+    elsewhere = portable(state)
+    here = NetworkState(lambda: state, state.space, own_buffers)
+    return here, None if elsewhere is None else NetworkState(elsewhere, state.space, own_buffers)
 
 
 def find_out_how_losses_add_up(pool: Pool, weights: Mapping[int, AlignedState]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,14 @@ from ..errors import error_message
 from ..facts import as_lines, samples_text, versions_text
 from ..figures.spectrum import find_row
 from ..record.checks import PointStatus
+from ..record.record import Record
 from ..summary_json import as_json
 from .data import MATRIX_NAMES, CurvatureData
 
 CURVATURE_SUMMARY_VERSION = 1
 """Grows when a name of ``curvature_json`` goes or changes its meaning; a new name alone leaves it."""
 
+Rows: TypeAlias = Sequence[tuple[str, object]]
 _MOST_ROWS = 30
 _MOST_VALUES = 6
 _MOST_FAILURES = 10
@@ -30,14 +33,9 @@ _MOST_FAILURES = 10
 
 def curvature_text(curvature: CurvatureData) -> str:
     """Returns what a curvature file holds, one fact to a line."""
-    known, counts = curvature.attributes, curvature.status_counts
-    unit = str(known["unit"])
-    rows: list[tuple[str, object]] = [
-        ("file", curvature.path),
-        ("network", known.get("network")),
-        ("matrix", f"{MATRIX_NAMES[known['matrix']]} of the mean loss, {known['weights']} trainable weights"),
-        ("measured", ", ".join(f"{count} {status.name.lower()}" for status, count in counts.items() if count)),
-        ("complete", "yes" if curvature.complete else "no; the call that made it continues from here"),
+    known, unit = curvature.attributes, str(curvature.attributes["unit"])
+    matrix = f"{MATRIX_NAMES[known['matrix']]} of the mean loss, {known['weights']} trainable weights"
+    found: list[tuple[str, object]] = [
         ("eigenvalues", _asked(known)),
         *(
             (f"{unit} {curvature.number[row]}", _row(curvature, row))
@@ -46,13 +44,28 @@ def curvature_text(curvature: CurvatureData) -> str:
         ),
         ("density", _density(curvature)),
         ("products", f"{curvature.products.sum()} in all, about as long as {curvature.forward_passes.sum()} losses"),
+    ]
+    failed = [("failed", text) for text in failures(curvature)[:_MOST_FAILURES]]
+    return record_text(curvature, [("matrix", matrix)], found, failed)
+
+
+def record_text(record: Record, about: Rows, found: Rows = (), last: Rows = ()) -> str:
+    """Returns what the file of a record holds, one fact to a line, with those of its kind in between."""
+    known, counts = record.attributes, record.status_counts
+    rows = [
+        ("file", record.path),
+        ("network", known.get("network")),
+        *about,
+        ("measured", ", ".join(f"{count} {status.name.lower()}" for status, count in counts.items() if count)),
+        ("complete", "yes" if record.complete else "no; the call that made it continues from here"),
+        *found,
         ("samples", samples_text(known)),
         ("seed", known.get("seed")),
         ("measured in", plan_text(known.get("measurement_plan"))),
         ("made", known.get("created")),
         ("versions", versions_text(known.get("versions"))),
         *(("note", note) for note in known.get("notes") or ()),
-        *(("failed", text) for text in failures(curvature)[:_MOST_FAILURES]),
+        *last,
     ]
     return as_lines([(name, str(value)) for name, value in rows if value is not None and str(value)])
 
@@ -69,20 +82,28 @@ def curvature_json(curvature: CurvatureData) -> dict[str, Any]:
     """
     others = ("status", "converged", "density_nodes", "density_weights")
     columns = {name: values for name, values in curvature.columns.items() if name not in others}
-    found: dict[str, Any] = {
-        "summary_version": CURVATURE_SUMMARY_VERSION,
-        "kind": "curvature",
-        "file": None if curvature.path is None else str(curvature.path),
-        "complete": curvature.complete,
-        "points": {status.name.lower(): count for status, count in curvature.status_counts.items()},
+    found = {
         "status": [PointStatus(value).name.lower() for value in curvature.status.tolist()],
         **columns,
         "converged": curvature.converged.astype(bool),
         "density": dict(zip(("probes", "steps"), curvature.density_nodes.shape[1:], strict=True)),
-        "errors": sorted(curvature.errors),
-        "attributes": curvature.attributes,
     }
-    plain: dict[str, Any] = as_json(found)
+    return record_json(curvature, CURVATURE_SUMMARY_VERSION, found)
+
+
+def record_json(record: Record, version: int, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what the file of a record holds as JSON values, with what was ``found`` of its kind."""
+    facts = {
+        "summary_version": version,
+        "kind": record.schema.kind.word,
+        "file": None if record.path is None else str(record.path),
+        "complete": record.complete,
+        "points": {status.name.lower(): count for status, count in record.status_counts.items()},
+        **found,
+        "errors": sorted(record.errors),
+        "attributes": record.attributes,
+    }
+    plain: dict[str, Any] = as_json(facts)
     return plain
 
 
@@ -100,8 +121,12 @@ def curvature_caption(
     if kind == "spectrum":
         row = find_row(curvature, number)
         probes = _density(curvature)
-        density = f"Density: stochastic Lanczos quadrature, {probes}" if probes else ""
-        text = [f"Eigenvalues of {matrix}, at {unit} {all_numbers[row]}", density, _ticks(known), measured_on]
+        text = [
+            f"Eigenvalues of {matrix}, at {unit} {all_numbers[row]}",
+            f"Density: stochastic Lanczos quadrature, {probes}" if probes else "",
+            f"Ticks, with bars as long as their residuals: {_asked(known)}" if _ends(known) else "",
+            measured_on,
+        ]
         values, errors = curvature.eigenvalues[row], curvature.residuals[row]
         ends = [f"{name} eigenvalue is {values[place]:.4g} ± {errors[place]:.1g}" for name, place in _ends(known)]
         shown = "A density over eigenvalues" if probes else "Ticks at eigenvalues"
@@ -132,10 +157,6 @@ def _ends(known: Any) -> list[tuple[str, int]]:
     return [(name, place) for name, place, count in ends if count]
 
 
-def _ticks(known: Any) -> str:
-    return f"Ticks, with bars as long as their residuals: {_asked(known)}" if _ends(known) else ""
-
-
 def _course(name: str, values: NDArray[Any], curvature: CurvatureData) -> str:
     """Returns where a curve begins, is highest and ends; empty where it has no value."""
     unit, rows = curvature.attributes["unit"], np.flatnonzero(np.isfinite(values))
@@ -160,6 +181,10 @@ def _asked(known: Any) -> str:
     tolerance = known.get("tolerance")
     exact = "" if tolerance is None or not parts else f", each to {tolerance:g} of itself"
     return (" and ".join(parts) or "none") + exact
+
+
+def counted(count: int, unit: str) -> str:
+    return f"{count} {unit}{'s' if count > 1 else ''}"
 
 
 def evenly_chosen(count: int, most: int) -> list[int]:

@@ -17,7 +17,6 @@ from collectors.weights.safetensors_file import StateReader
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import MATRICES, ProductSettings
 from workers.errors import CurvatureError
-from workers.evaluator import EvaluatorDescription
 from workers.pool import Pool
 from workers.users_code import warn_user
 
@@ -31,13 +30,11 @@ from ..record.identity import eigenvectors_identity, identity_of
 from ..record.options import RunOptions
 from ..record.workers import open_workers
 from ..roles import UNKNOWN, OriginRole, named_origin
+from .data import MATRIX_NAMES
 from .experiment import curvature_task, find_out_how_losses_add_up
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-
-
-_MATRICES = {"hessian": "Hessian", "ggn": "Gauss-Newton matrix"}
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,6 @@ class EigenvectorSettings:
 
     @property
     def measured(self) -> CurvatureSettings:
-        """The settings with which workers find the eigenvectors."""
         return CurvatureSettings(
             ProductSettings(self.matrix),  # type: ignore[arg-type]
             top=max((FROM_THE_TOP.index(name) + 1 for name in self.which if name != BOTTOM), default=0),
@@ -95,13 +91,6 @@ class EigenvectorSettings:
             seed=self.seed,
         )
 
-    def identity(self, description: EvaluatorDescription, state: AlignedState) -> dict[str, Any]:
-        """Returns what the eigenvectors are of."""
-        measured = identity_of(description, ("samples", "seed_each_point"))
-        return eigenvectors_identity(
-            measured, self.matrix, state.sha256(), self.which, tolerance=self.tolerance, seed=self.seed
-        )
-
 
 def find_hessian_plane(
     origin: Weights, callback_fn: Callable[[], Any], name: str | None, kept_beside: object, chosen: Mapping[str, Any]
@@ -111,12 +100,10 @@ def find_hessian_plane(
     role = named_origin(name)
     kept = None if kept_beside is None else check_directory("kept_beside", kept_beside)
     reader = as_reader("origin", origin)
-    progress, rehearsal = chosen["progress"], chosen["dry_run"]
+    how = {"progress": chosen["progress"], "rehearsal": chosen["dry_run"]}
     # Products run eagerly.
-    with open_workers(callback_fn, {**chosen, "compile": False}, rehearsal=rehearsal) as pool:
-        return plane_along_eigenvectors(
-            pool, reader, settings, role=role, kept=kept, progress=progress, rehearsal=rehearsal
-        )
+    with open_workers(callback_fn, {**chosen, "compile": False}, rehearsal=chosen["dry_run"]) as pool:
+        return plane_along_eigenvectors(pool, reader, settings, role=role, kept=kept, **how)
 
 
 def plane_along_eigenvectors(
@@ -132,16 +119,19 @@ def plane_along_eigenvectors(
     """Returns the plane workers find, or that lies beside the landscape ``kept``; a random one for a ``rehearsal``."""
     space = pool.description.space
     state = align(reader, space)
-    identity = settings.identity(pool.description, state)
+    identity = eigenvectors_identity(
+        identity_of(pool.description, ("samples", "seed_each_point")), settings.matrix, state.sha256(), settings.which,
+        tolerance=settings.tolerance, seed=settings.seed,
+    )  # fmt: skip
     plane = None if kept is None else read_kept(kept, identity)
     if plane is not None and plane.curvature is not None:
         return replace(plane, curvature=replace(plane.curvature, rise=settings.rise), origin_role=role)
+    unknown = (math.nan,) * len(settings.which)
+    curvature = AxisCurvature(
+        settings.matrix, settings.which, unknown, unknown, pool.description.num_samples, settings.rise
+    )
     if rehearsal:
         vectors = [_any_vector(space, state, index) for index in range(len(settings.which))]
-        unknown = (math.nan,) * len(vectors)
-        curvature = AxisCurvature(
-            settings.matrix, settings.which, unknown, unknown, pool.description.num_samples, settings.rise
-        )
         return plane_of_eigenvectors(state, space, vectors, curvature, identity, role=role)
     asked = settings.measured
     find_out_how_losses_add_up(pool, {0: state})
@@ -151,23 +141,17 @@ def plane_along_eigenvectors(
         raise CurvatureError(f"{state.label} has no plane along eigenvectors: {error_message(result.error or '')}")
     assert found.vectors is not None
     rows = [asked.top if name == BOTTOM else FROM_THE_TOP.index(name) for name in settings.which]
-    curvature = AxisCurvature(
-        settings.matrix,
-        settings.which,
-        tuple(float(found.eigenvalues[row]) for row in rows),
-        tuple(float(found.residuals[row]) for row in rows),
-        pool.description.num_samples,
-        settings.rise,
-    )
+    values, errors = (tuple(values[rows].tolist()) for values in (found.eigenvalues, found.residuals))
+    curvature = replace(curvature, eigenvalues=values, residuals=errors)
+    which, listed = ", ".join(settings.which), _listed(values)
     if not found.converged[rows].all():
         warn_user(
-            f"the eigenvectors {', '.join(settings.which)} have not converged after {found.products} products: "
-            f"eigenvalues {_listed(curvature.eigenvalues)}, residuals {_listed(curvature.residuals)}. Raise "
-            "max_products, or the tolerance.",
+            f"the eigenvectors {which} have not converged after {found.products} products: eigenvalues {listed}, "
+            f"residuals {_listed(errors)}. Raise max_products, or the tolerance.",
         )
     if progress:
-        text = f"eigenvalues {_listed(curvature.eigenvalues)} ({', '.join(settings.which)})"
-        print(f"{_MATRICES[settings.matrix]}: {text}, {found.products} products", file=sys.stderr)  # noqa: T201
+        text = f"eigenvalues {listed} ({which})"
+        print(f"{MATRIX_NAMES[settings.matrix]}: {text}, {found.products} products", file=sys.stderr)  # noqa: T201
     vectors = [found.vectors[row] for row in rows]
     return plane_of_eigenvectors(state, space, vectors, curvature, identity, notes=found.notes, role=role)
 

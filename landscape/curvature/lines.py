@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.networks.weight_space import State, WeightSpace, direction_dtype
+from collectors.networks.weight_space import State, direction_dtype
 from collectors.validation import check_int
-from collectors.weights.aligned import NetworkState, Weights, align, as_reader
+from collectors.weights.aligned import Weights, align, as_reader
 from workers.curvature.probes import Trace
 from workers.curvature.products import Layout, Vector
 from workers.errors import CurvatureError
@@ -18,7 +18,7 @@ from workers.users_code import warn_user
 
 from ..errors import error_message
 from ..record.workers import open_workers
-from .experiment import find_out_how_losses_add_up
+from .experiment import find_out_how_losses_add_up, openers
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -38,37 +38,29 @@ def measure_trace(weights: Weights, callback_fn: Callable[[], Any], lines: int, 
     """Estimates the trace of the Hessian at a set of weights, with workers of its own."""
     check_int("lines", lines, minimum=1)
     reader = as_reader("weights", weights)
-    seed = chosen["seed"]
     with open_workers(callback_fn, chosen, points=2 * lines) as pool:
-        space = pool.description.space
-        state = align(reader, space)
+        state = align(reader, pool.description.space)
         find_out_how_losses_add_up(pool, {0: state})
-        parameters, buffers = NetworkState(lambda: state, space, own_buffers=True)()
-        return find_trace_by_lines(pool, parameters, buffers, lines, seed=seed)
+        read, _ = openers(state)
+        return find_trace_by_lines(pool, *read(), lines, seed=chosen["seed"])
 
 
 def find_trace_by_lines(
     pool: Pool, parameters: State, buffers: State | None, lines: int, *, seed: int = 0, confidence: float = 0.95
 ) -> Trace:
     """Returns the trace at a set of weights, as ``trace_by_lines`` estimates it."""
-    space: WeightSpace = pool.description.space
-    trainable = [info for info in space.trainable if info.size]
-    double = any(direction_dtype(info.dtype) == np.float64 for info in trainable)
-    layout = Layout(
-        tuple(info.name for info in trainable),
-        tuple(info.shape for info in trainable),
-        "float64" if double else "float32",
-    )
-    probe = _Lines(pool, layout, parameters, buffers, seed)
+    probe = _Lines(pool, parameters, buffers, seed)
     step = probe.find_step(min(_PILOTS, lines))
     return Trace.of(probe.second_differences(range(lines), step), confidence=confidence)
 
 
 class _Lines:
-    """Lines through a set of weights."""
-
-    def __init__(self, pool: Pool, layout: Layout, parameters: State, buffers: State | None, seed: int) -> None:
-        self._pool, self._layout, self._parameters, self._buffers, self._seed = pool, layout, parameters, buffers, seed
+    def __init__(self, pool: Pool, parameters: State, buffers: State | None, seed: int) -> None:
+        self._pool, self._parameters, self._buffers, self._seed = pool, parameters, buffers, seed
+        trainable = [info for info in pool.description.space.trainable if info.size]
+        double = any(direction_dtype(info.dtype) == np.float64 for info in trainable)
+        names, shapes = tuple(info.name for info in trainable), tuple(info.shape for info in trainable)
+        self._layout = Layout(names, shapes, "float64" if double else "float32")
         self._here = self._losses([(0, 0.0)])[0]
 
     def find_step(self, pilots: int) -> float:
@@ -94,7 +86,6 @@ class _Lines:
         return step
 
     def second_differences(self, numbers: Sequence[int], step: float) -> Float64[np.ndarray, " lines"]:
-        """Returns what each line gives for the trace, shape (lines,)."""
         losses = self._losses([(number, sign * step) for number in numbers for sign in (1, -1)]).reshape(-1, 2)
         traces: Float64[np.ndarray, " lines"] = (losses.sum(1) - 2 * self._here) / step**2
         return traces

@@ -109,9 +109,7 @@ def _numbers(run: RunDirectory, numbers: Iterable[int] | None) -> list[int]:
         every = tuple(sorted(run.metadata.files))
         present, missing = run.present(every), run.missing(every)
         if missing:
-            warn_user(
-                f"{run.path} has no checkpoints of {unit}s {missing}; the curvature is measured without them.",
-            )
+            warn_user(f"{run.path} has no checkpoints of {unit}s {missing}; the curvature is measured without them.")
         if not present:
             raise RunDirectoryError(f"{run.path} has no checkpoint at which curvature could be measured. Train first.")
         return present

@@ -17,7 +17,6 @@ from collectors.weights.safetensors_file import CheckpointFile, MemoryState
 from workers.curvature.products import Vector
 
 from ..errors import DAMAGES, LandscapeDamagedError, LandscapeIdentityError, LandscapeNotFoundError
-from ..planes.directions import as_direction
 from ..planes.side_file import SideFile
 from .data import CurvatureData
 
@@ -42,11 +41,6 @@ class Eigenvectors:
     state: State
     directions: tuple[dict[str, NDArray[Any]], ...]
 
-    @classmethod
-    def of(cls, space: WeightSpace, parameters: State, buffers: State | None, vectors: Vector) -> Eigenvectors:
-        """Returns vectors as a worker gives them, shape (pairs, weights), by the parameters' names."""
-        return cls(space, {**parameters, **(buffers or {})}, tuple(as_direction(row, space) for row in vectors))
-
     @property
     def weights(self) -> AlignedState:
         """The weights, as planes read them."""
@@ -58,23 +52,20 @@ class Eigenvectors:
         return np.concatenate([direction[tensor.name].reshape(-1) for tensor in self.space.trainable])
 
 
-def vectors_path(path: AnyPath, number: int) -> AnyPath:
-    """Returns where the eigenvectors of one set of weights lie: ``<stem>_vectors_<number>.safetensors``."""
-    return path.parent / f"{path.stem}_vectors_{number}.safetensors"
+def _place(path: AnyPath, data: CurvatureData, row: int) -> AnyPath:
+    return path.parent / f"{path.stem}_vectors_{int(data.number[row])}.safetensors"
 
 
 def write_vectors(path: AnyPath, data: CurvatureData, row: int, vectors: Eigenvectors) -> None:
     """Writes eigenvectors beside the curvature file, replacing older ones once the new ones are on the disk."""
     directions = {f"eigenvector_{index}": direction for index, direction in enumerate(vectors.directions)}
     entries = {"space": vectors.space.to_json(), **_whose(data, row)}
-    place = vectors_path(path, int(data.number[row]))
-    _EIGENVECTORS.write(place, {"state": vectors.state, **directions}, entries)
+    _EIGENVECTORS.write(_place(path, data, row), {"state": vectors.state, **directions}, entries)
 
 
 def has_vectors(path: AnyPath, data: CurvatureData, row: int) -> bool:
-    """Returns whether the eigenvectors of a row lie beside the file."""
     try:
-        file = CheckpointFile(vectors_path(path, int(data.number[row])))
+        file = CheckpointFile(_place(path, data, row))
     except (CheckpointError, OSError):
         return False
     return not _differences(file, data, row)
@@ -82,11 +73,10 @@ def has_vectors(path: AnyPath, data: CurvatureData, row: int) -> bool:
 
 def read_vectors(data: CurvatureData, row: int) -> Eigenvectors:
     """Reads a row's eigenvectors from beside the data's file; raises where they are missing, damaged or of others."""
-    number = int(data.number[row])
-    called = f"the eigenvectors of {data.attributes.get('unit')} {number}"
+    called = f"the eigenvectors of {data.attributes.get('unit')} {int(data.number[row])}"
     if data.path is None:
         raise LandscapeNotFoundError(f"{called} were not kept. {_KEEP}")
-    place = vectors_path(data.path, number)
+    place = _place(data.path, data, row)
     if not place.exists():
         raise LandscapeNotFoundError(f"{called} were not kept: there is no file {place}. {_KEEP}")
     try:

@@ -51,7 +51,8 @@ def check_run(run: RunDirectory, callback_fn: Callable[[], Any], chosen: Mapping
     try:
         check.look()
     except (LandscapeError, TypeError, ValueError) as error:
-        check.findings.append(_raised(error))
+        about, expected, remedy = next(known for kind, known in _RAISED.items() if isinstance(error, kind))
+        check.findings.append(Finding(about, str(error), expected, f"{remedy} The rest was not looked at."))
     return Diagnosis(tuple(check.findings), tuple(check.facts), check.compared.rows if check.compared else ())
 
 
@@ -77,13 +78,12 @@ class _Check:
         with warnings_as_texts() as said:
             first = FirstCall(self._callback_fn, self._chosen)
             states = self._states(first.space)
-            self._measured = self._measure(first, states)
+            self._measured = measure_run(first, states, self._chosen)
             self._result = FirstCall(self._callback_fn)()
         description = self._measured.description
         self.facts += network_facts(description.space, self._chosen["buffers"])
         self.facts += sample_facts(self._measured, self._result)
-        notes = {*description.notes}
-        self.facts += [Fact("warning", text) for text in said if not any(note in text for note in notes)]
+        self.facts += [Fact("warning", text) for text in said if not any(note in text for note in description.notes)]
         training = recorded_training(run.path)
         losses = LossCheck(self._callback_fn, self._result, self._chosen, states, run.metadata, training)
         self.facts += losses.clues(self._measured)
@@ -95,36 +95,27 @@ class _Check:
             self.findings += losses.findings(self._measured, self.compared)
         self.facts += logged_facts(self.compared, training, unit)
 
-    def _measure(
-        self, callback_fn: Callable[[], Any], states: Mapping[int, AlignedState], **changes: Any
-    ) -> MeasuredRun:
-        return measure_run(callback_fn, states, {**self._chosen, **changes})
-
     def _states(self, space: WeightSpace) -> dict[int, AlignedState]:
         """Opens the checkpoints for callback_fn's network, and compares them with each other and with training."""
         states = {number: align(self._run.checkpoint(number, space), space) for number in self._numbers}
         self.findings += _trainable(space, self._run.metadata.network.get("trainable"))
-        one, other = states[self._numbers[0]], states[self._numbers[-1]]
+        first, last = self._numbers[0], self._numbers[-1]
+        one, other = states[first], states[last]
         if all(one.read(info.name).tobytes() == other.read(info.name).tobytes() for info in space.trainable):
-            unit = self._run.settings.unit
-            self.findings.append(
-                Finding(
-                    "checkpoint",
-                    f"{unit}s {self._numbers[0]} and {self._numbers[-1]} hold the same weights.",
-                    "weights that training moved.",
-                    "let the collector watch the very network that the optimizer moves, and not a copy of it.",
-                )
-            )
+            seen = f"{self._run.settings.unit}s {first} and {last} hold the same weights."
+            remedy = "let the collector watch the very network that the optimizer moves, and not a copy of it."
+            self.findings.append(Finding("checkpoint", seen, "weights that training moved.", remedy))
         return states
 
     def _are_alike_in_other_calls(self, states: Mapping[int, AlignedState]) -> bool:
         """Calls callback_fn again, as another worker does, and compares samples and the last loss."""
-        last = {self._numbers[-1]: states[self._numbers[-1]]}
-        plan = self._measured.description.plan
+        number = self._numbers[-1]
+        last = {number: states[number]}
+        how = {**self._chosen, "plan": self._measured.description.plan}
 
         def measured(callback_fn: Callable[[], Any], seed: int) -> MeasuredRun:
             with warnings_as_texts(), other_random_numbers(seed):
-                return self._measure(callback_fn, last, plan=plan)
+                return measure_run(callback_fn, last, how)
 
         other = measured(self._callback_fn, 1)
         if _samples_of(other.description) != _samples_of(self._measured.description):
@@ -133,8 +124,9 @@ class _Check:
                 passes = [_samples_of(measured(lambda: self._result, seed).description) for seed in (2, 3)]
             self.findings.append(_OTHER_PASS if passes and passes[0] != passes[1] else _OTHER_CALL)
             return False
-        here, there = ({"loss": item.main[self._numbers[-1]].mean} for item in (self._measured, other))
-        what = f"the checkpoint of {self._run.settings.unit} {self._numbers[-1]}"
+        main = (next(iter(item.losses.values())) for item in (self._measured, other))
+        here, there = ({"loss": losses[number].mean} for losses in main)
+        what = f"the checkpoint of {self._run.settings.unit} {number}"
         check_same_values(what, here, there, "with the network and the loss of another call of callback_fn")
         return True
 
@@ -175,18 +167,8 @@ _RAISED: Mapping[type[Exception], tuple[str, str, str]] = {
         "parameters that training moved.",
         "set requires_grad=True on them in callback_fn.",
     ),
-    Exception: (
-        "callback_fn",
-        "a callback_fn whose network, loss and data set can be measured.",
-        "mend callback_fn.",
-    ),
+    Exception: ("callback_fn", "a callback_fn whose network, loss and data set can be measured.", "mend callback_fn."),
 }
-
-
-def _raised(error: Exception) -> Finding:
-    """Returns what was raised as a finding."""
-    about, expected, remedy = next(known for kind, known in _RAISED.items() if isinstance(error, kind))
-    return Finding(about, str(error), expected, f"{remedy} The rest was not looked at.")
 
 
 def _trainable(space: WeightSpace, trained: list[str] | None) -> Iterator[Finding]:
@@ -200,11 +182,9 @@ def _trainable(space: WeightSpace, trained: list[str] | None) -> Iterator[Findin
     for names, what in ((more, "are trainable in callback_fn, but were frozen in training"),
                         (fewer, "are frozen in callback_fn, but training moved them")):  # fmt: skip
         if names:
+            remedy = "set requires_grad in callback_fn as in training."
             yield Finding(
-                "network",
-                f"{some_names(names)} {what}.",
-                "planes along the weights that training moved.",
-                "set requires_grad in callback_fn as in training.",
+                "network", f"{some_names(names)} {what}.", "planes along the weights that training moved.", remedy
             )
 
 

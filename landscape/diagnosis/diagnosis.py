@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+
+from ..drawing.texts import WHOLE_WORDS
+from ..summary_json import as_json
 
 _WIDTH = 120
 
@@ -112,8 +114,7 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         """Returns all of it in types that JSON has; a number that is not finite is None."""
-        content = {**asdict(self), "losses": [dict(_numbers(asdict(row))) for row in self.losses]}
-        return {"ok": bool(self), **content}
+        return {"ok": bool(self), **as_json(asdict(self))}
 
     def __str__(self) -> str:
         count = len(self.findings)
@@ -122,14 +123,7 @@ class Diagnosis:
         return "\n\n".join([title, *found, "\n".join(_wrapped("- ", str(fact)) for fact in self.facts)])
 
 
-def _numbers(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in row.items():
-        yield name, value if np.isfinite(value) else None
-
-
 def _wrapped(mark: str, text: str) -> str:
     """Returns lines of a width that people can read, with a mark before the first one."""
-    indent = " " * len(mark)
-    wrapper = textwrap.TextWrapper(_WIDTH - len(mark), break_long_words=False, break_on_hyphens=False)
-    lines = [wrapper.wrap(line) or [""] for line in text.splitlines()]
-    return mark + f"\n{indent}".join(line for part in lines for line in part)
+    lines = [textwrap.wrap(line, _WIDTH - len(mark), **WHOLE_WORDS) or [""] for line in text.splitlines()]
+    return mark + f"\n{' ' * len(mark)}".join(line for part in lines for line in part)

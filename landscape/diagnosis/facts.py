@@ -13,7 +13,7 @@ from collectors.summary.recorded_values import RecordedTraining
 
 from .diagnosis import Fact
 from .logged import Comparison
-from .measuring import MeasuredRun
+from .measuring import MeasuredRun, sample_counts
 
 _MEANINGS = {
     "fixed": "each checkpoint has its own; on a plane they are those of its origin",
@@ -38,61 +38,53 @@ def network_facts(space: WeightSpace, buffers: str) -> Iterator[Fact]:
     if space.buffers:
         names = some_names([tensor.name for tensor in space.buffers])
         yield Fact("network", f"buffers: {names}; {_MEANINGS.get(buffers, buffers)}.")
-    shared = [(tensor.name, *tensor.aliases) for tensor in space.tensors if tensor.aliases]
+    shared = [" = ".join((tensor.name, *tensor.aliases)) for tensor in space.tensors if tensor.aliases]
     if shared:
-        groups = "; ".join(" = ".join(names) for names in shared)
-        yield Fact("network", f"shared weights, which move as one: {groups}.")
+        yield Fact("network", f"shared weights, which move as one: {'; '.join(shared)}.")
 
 
 def sample_facts(measured: MeasuredRun, result: Any) -> Iterator[Fact]:
     """Yields which samples are read of each data set, and how they count."""
-    description = measured.description
-    options = description.options
+    description, options = measured.description, measured.description.options
     how = "the first in the data set's order" if options.samples == "first" else f"random, seed {options.seed}"
-    sets = [(item.name, item.num_samples) for item in description.datasets] or [("", description.num_samples)]
-    for place, (name, count) in enumerate(sets):
+    for place, (name, count) in enumerate(sample_counts(description)):
         there = samples_in(data_set_of(result, name))
         of = f" of {there:,}" if there else ""
         which = f" ({how})" if there != count else ", which are all"
         main = " It is the main data set." if name and not place else ""
         yield Fact("samples", f"{repr(name) + ': ' if name else ''}{count:,}{of} are read{which}.{main}")
+    mean = "a mean over the samples"
     if measured.is_sum:
-        yield Fact("loss", "a sum over the samples, so that it is larger the more of them are read.")
+        mean = "a sum over the samples, so that it is larger the more of them are read"
     elif description.partition_dependent:
-        yield Fact("loss", "it belongs to its batches, which are kept as the data set gives them.")
+        mean = "it belongs to its batches, which are kept as the data set gives them"
     elif measured.weights is not None:
         low, high = float(np.min(measured.weights)), float(np.max(measured.weights))
-        alike = "all count alike" if low == high else f"which count from {low:g} to {high:g} each"
-        yield Fact("loss", f"a mean over the samples, {alike}.")
-    else:
-        yield Fact("loss", "a mean over the samples.")
+        mean += ", all count alike" if low == high else f", which count from {low:g} to {high:g} each"
+    yield Fact("loss", f"{mean}.")
     yield from (Fact("samples", note) for note in description.notes)
 
 
 def logged_facts(compared: Comparison | None, training: RecordedTraining, unit: str) -> Iterator[Fact]:
     """Yields what was compared with the losses that training logged, or why nothing was."""
-    count = len(training.losses)
-    if not count:
-        yield Fact(
-            "logged losses",
+    if not (count := len(training.losses)):
+        texts = [
             "none can be read (the run logged none, lies behind a URL, or TensorBoard is missing), so the measured "
-            "losses were compared with nothing: another data set, normalization or loss cannot be noticed.",
-        )
-        return
-    if compared is None or not compared.decides:
-        yield Fact(
-            "logged losses",
+            "losses were compared with nothing: another data set, normalization or loss cannot be noticed."
+        ]
+    elif compared is None or not compared.decides:
+        texts = [
             f"{count} were logged, which is too few, or they belong to no two of these checkpoints: check cannot tell "
-            "whether this is the loss that was trained.",
-        )
-        return
-    yield from (Fact("logged losses", f"{row.text(unit)}.") for row in compared.trained)
-    if compared.is_lower:
-        yield Fact(
-            "logged losses",
-            "the measured losses are lower. Dropout, augmentation, smoothed labels or a penalty in the training's loss "
-            "do that, and so do other samples or another loss: check cannot tell which it is.",
-        )
+            "whether this is the loss that was trained."
+        ]
+    else:
+        texts = [f"{row.text(unit)}." for row in compared.trained]
+        if compared.is_lower:
+            texts.append(
+                "the measured losses are lower. Dropout, augmentation, smoothed labels or a penalty in the training's "
+                "loss do that, and so do other samples or another loss: check cannot tell which it is."
+            )
+    yield from (Fact("logged losses", text) for text in texts)
 
 
 def data_set_of(result: Any, name: str) -> Any:

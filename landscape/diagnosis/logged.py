@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +21,6 @@ _LEFT = 0.3
 
 @dataclass(frozen=True)
 class MeasuredLoss:
-    """The loss of a data set at a checkpoint."""
-
     mean: float  # of a sum, that of one sample
     stderr: float  # NaN where samples have no losses of their own
 
@@ -80,33 +78,28 @@ def compare(
     losses: Mapping[int, MeasuredLoss], steps: Mapping[int, int], logged: Mapping[int, float], factor: float = 1.0
 ) -> Comparison:
     """Compares losses with those that training logged; ``factor`` times the loss of a sample is that of a batch."""
-    known = {step: loss for step, loss in logged.items() if math.isfinite(loss)}
-    rows = tuple(_rows(losses, steps, known, factor))
-    return Comparison(rows, min((number for number in losses if steps[number] == 0), default=-1))
-
-
-def _rows(
-    losses: Mapping[int, MeasuredLoss], steps: Mapping[int, int], logged: Mapping[int, float], factor: float
-) -> Iterator[ComparedLoss]:
     from scipy import stats
 
-    if len(logged) < _FEWEST:
-        return
+    first = min((number for number in losses if steps[number] == 0), default=-1)
+    known = {step: loss for step, loss in logged.items() if math.isfinite(loss)}
+    if len(known) < _FEWEST:
+        return Comparison((), first)
     # The loss of a step is computed with the weights that the step before left.
-    places, values = np.array(list(logged), np.float64) - 1, np.array(list(logged.values()), np.float64)
-    count = min(max(len(logged) // _SHARE, _FEWEST), _MOST)
-    fall = float(values.max() - values.min())
+    places, values = np.array(list(known), np.float64) - 1, np.array(list(known.values()), np.float64)
+    count = min(max(len(known) // _SHARE, _FEWEST), _MOST)
+    fall = float(np.ptp(values))
     of_batches, of_samples = stats.t.ppf(_CONFIDENCE, count - 1), stats.norm.ppf(_CONFIDENCE)
+    rows = []
     for number, loss in losses.items():
         if not math.isfinite(loss.mean):
             continue
         around = values[np.argsort(np.abs(places - steps[number]), kind="stable")[:count]]
-        spread = float(around.std(ddof=1))
-        mean = float(around.mean())
+        mean, spread = float(around.mean()), float(around.std(ddof=1))
         # Where samples have no losses of their own, the batches' spread stands for the error of the measured one.
         error = spread if math.isnan(loss.stderr) else factor * loss.stderr
         noise = math.hypot(of_batches * spread / math.sqrt(count), of_samples * error)
         # Between two logged steps the weights may go to where a batch has another loss by chance.
         allowed = max(noise, spread, _OF_LOSS * abs(mean)) + _OF_FALL * fall
         ends = float(around.min()), float(around.max())
-        yield ComparedLoss(number, factor * loss.mean, factor * loss.stderr, mean, allowed, *ends, count)
+        rows.append(ComparedLoss(number, factor * loss.mean, factor * loss.stderr, mean, allowed, *ends, count))
+    return Comparison(tuple(rows), first)

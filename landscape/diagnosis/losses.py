@@ -15,7 +15,7 @@ from .diagnosis import Fact, Finding
 from .facts import data_set_of, loss_of, samples_in
 from .logged import Comparison, compare
 from .measuring import MeasuredRun, measure_run
-from .trials import trials_of, what_mends
+from .trials import Trial, trials_of, what_mends
 
 # How far a ratio of losses may be from the number of samples in a batch.
 _OF_RATIO = 0.25
@@ -67,17 +67,13 @@ class LossCheck:
         row = max(found.trained, key=lambda item: item.measured / item.logged if item.logged > 0 else math.inf)
         if row.logged <= 0 or _MUCH * row.measured > row.logged:
             return []
-        return [
-            Finding(
-                "loss",
-                f"at all checkpoints the measured loss is less than a fifth of what training logged: at most "
-                f"{row.measured / row.logged:.2g} of it. {clue.text}",
-                f"about {row.logged:.3g} at {self.unit} {row.number}, instead of {row.measured:.3g}.",
-                "return the loss of the training.",
-            )
-            for clue in self.clues(measured)
-            if clue.about == "loss"
-        ]
+        seen = (
+            f"at all checkpoints the measured loss is less than a fifth of what training logged: at most "
+            f"{row.measured / row.logged:.2g} of it."
+        )
+        expected = f"about {row.logged:.3g} at {self.unit} {row.number}, instead of {row.measured:.3g}."
+        texts = [f"{seen} {clue.text}" for clue in self.clues(measured) if clue.about == "loss"]
+        return [Finding("loss", text, expected, "return the loss of the training.") for text in texts]
 
     def clues(self, measured: MeasuredRun) -> list[Fact]:
         """Returns what else differs from what training recorded; that need not be wrong."""
@@ -108,17 +104,13 @@ class LossCheck:
         read = (description.datasets or (description,))[0].num_samples
         is_part = (self._size(measured) or read) > read
 
-        def misfit(other: MeasuredRun) -> float:
-            after = self.compare(other)
+        def misfit(trial: Trial) -> float:
+            how = {**self.chosen, "plan": description.plan, **trial.options}
+            after = self.compare(measure_run(trial.callback_fn, self.states, how))
             return after.misfit if after is not None and after.mends(found) else math.inf
 
-        mended = what_mends(
-            trials_of(self.callback_fn, self.result, description.space, self.chosen, is_part=is_part),
-            lambda callback_fn, changes: measure_run(
-                callback_fn, self.states, {**self.chosen, "plan": description.plan, **changes}
-            ),
-            misfit,
-        )
+        trials = trials_of(self.callback_fn, self.result, description.space, self.chosen, is_part=is_part)
+        mended = what_mends(trials, misfit)
         clues = self.clues(measured)
         seen = " ".join([seen, *(clue.text for clue in clues)])
         if mended:
@@ -126,6 +118,11 @@ class LossCheck:
             seen = f"{seen} But {'. Or: '.join(item.seen for item in mended)}."
             expected = f"{expected}; {'. Or: '.join(item.expected for item in mended)}."
             return Finding(mended[0].about, seen, expected, " Or: ".join(item.remedy for item in mended))
+        about = "samples" if found.does_not_fall or any(clue.about == "samples" for clue in clues) else "loss"
+        remedy = (
+            "give callback_fn the samples of the training (not a held-out part), its normalization of inputs, its loss "
+            "and its network's forward; check cannot tell which of them differs."
+        )
         if found.does_not_fall:
             first = found.rows[0]
             seen += (
@@ -136,12 +133,6 @@ class LossCheck:
                 "look whether inputs and targets are in the same order and of the training's data, and whether the "
                 "network's forward is that of the training."
             )
-            return Finding("samples", seen, f"{expected}.", remedy)
-        about = "samples" if any(clue.about == "samples" for clue in clues) else "loss"
-        remedy = (
-            "give callback_fn the samples of the training (not a held-out part), its normalization of inputs, its loss "
-            "and its network's forward; check cannot tell which of them differs."
-        )
         return Finding(about, seen, f"{expected}.", remedy)
 
     def _scale(self, measured: MeasuredRun, found: Comparison) -> Finding | None:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.weights.aligned import AlignedState, NetworkState
-from collectors.weights.safetensors_file import portable
+from collectors.weights.aligned import AlignedState
 from workers.errors import CallbackFunctionError
 from workers.evaluator import EvaluatorDescription
 from workers.measuring.checks import check_determinism
@@ -21,7 +20,7 @@ from workers.pool import StateTask
 from workers.pools.devices import WorkerLayout
 from workers.pools.open_pool import where_it_runs
 
-from ..curvature.experiment import find_out_how_losses_add_up
+from ..curvature.experiment import find_out_how_losses_add_up, openers
 from ..errors import error_message
 from ..record.workers import open_workers
 from .logged import MeasuredLoss
@@ -36,7 +35,7 @@ class MeasuredRun:
 
     Attributes:
         description: of what was measured.
-        losses: by the name of the data set and the checkpoint's number; of a sum, those of one sample.
+        losses: by the name of the data set, the main one first, and the checkpoint's number; of a sum, of one sample.
         weights: how much each sample of the main data set counts in its mean; None where it is a sum, or not known.
         is_sum: whether the loss is known to be a sum over samples.
     """
@@ -45,11 +44,6 @@ class MeasuredRun:
     losses: Mapping[str, Mapping[int, MeasuredLoss]]
     weights: Float64[np.ndarray, " samples"] | None
     is_sum: bool
-
-    @property
-    def main(self) -> Mapping[int, MeasuredLoss]:
-        """The losses of the main data set."""
-        return next(iter(self.losses.values()))
 
 
 def measure_run(
@@ -65,7 +59,7 @@ def measure_run(
         find_out_how_losses_add_up(pool, states)
         check_determinism(pool.measure_origin(), pool.description.options.precision)
         own = chosen["buffers"] != "recalibrate"
-        tasks = [_task(number, state, own_buffers=own) for number, state in states.items()]
+        tasks = [StateTask(number, *openers(state, own_buffers=own)) for number, state in states.items()]
         found: dict[Any, dict[str, float]] = {}
         for result in pool.run(tasks):
             if result.values is None:
@@ -76,10 +70,9 @@ def measure_run(
         sums = pool.sample_losses([(0.0,)])
         description = pool.description
     is_sum = sums is not None and sums.denominators is None
-    sets = [(item.name, item.num_samples) for item in description.datasets] or [("", description.num_samples)]
     losses = {
         name: {number: _loss(found[number], name if place else "", count if is_sum else 1) for number in states}
-        for place, (name, count) in enumerate(sets)
+        for place, (name, count) in enumerate(sample_counts(description))
     }
     return MeasuredRun(description, losses, None if sums is None else sums.denominators, is_sum)
 
@@ -102,13 +95,9 @@ def warnings_as_texts() -> Iterator[list[str]]:
     texts += dict.fromkeys(str(item.message) for item in caught if item.category is UserWarning)
 
 
-def _task(number: int, state: AlignedState, *, own_buffers: bool) -> StateTask:
-    elsewhere = portable(state)
-    return StateTask(
-        number,
-        NetworkState(lambda: state, state.space, own_buffers),
-        None if elsewhere is None else NetworkState(elsewhere, state.space, own_buffers),
-    )
+def sample_counts(description: EvaluatorDescription) -> list[tuple[str, int]]:
+    """Returns the name of each data set, "" where there is one alone, and how many samples are read of it."""
+    return [(item.name, item.num_samples) for item in description.datasets] or [("", description.num_samples)]
 
 
 def _loss(values: Mapping[str, float], data_set: str, parts: int) -> MeasuredLoss:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from collectors.errors import LandscapeError
@@ -13,26 +13,25 @@ from collectors.networks.weight_space import WeightSpace
 
 from .diagnosis import Finding
 from .facts import loss_of
-from .measuring import MeasuredRun, warnings_as_texts
+from .measuring import warnings_as_texts
 
 # Settings of losses, with what they are where they do nothing.
 _NEUTRAL = {"label_smoothing": 0.0, "weight": None, "pos_weight": None}
-_Scaling = Callable[[Any], Callable[[Any], Any]]
+_Scaling = Callable[[Any], tuple[float, float]]  # of inputs, to what becomes 0 and by what the rest is divided
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Another way to measure.
+class Trial(Finding):
+    """Another way to measure, and what is wrong if the losses then are those that training logged.
 
     Attributes:
+        seen: ends the sentence.
         callback_fn: the user's, changed.
         options: those that are changed.
-        finding: what is wrong if the losses then are those that training logged; ``seen`` ends the sentence.
     """
 
     callback_fn: Callable[[], Any]
-    options: Mapping[str, Any]
-    finding: Finding
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def trials_of(
@@ -49,14 +48,12 @@ def trials_of(
     """
     if is_part and chosen["samples"] == "first":
         yield Trial(
+            "samples",
+            "with as many samples that are drawn at random the losses fit, so the first ones are unlike the others",
+            "first samples that are like all of them; a data set in the order of its classes begins with one class",
+            'pass samples="random" to what measures too, or shuffle the data set once, with a seed.',
             callback_fn,
             {"samples": "random"},
-            Finding(
-                "samples",
-                "with as many samples that are drawn at random the losses fit, so the first ones are unlike the others",
-                "first samples that are like all of them; a data set in the order of its classes begins with one class",
-                'pass samples="random" to what measures too, or shuffle the data set once, with a seed.',
-            ),
         )
     if isinstance(result, tuple | list) and len(result) == 4:
         yield from _other_losses(callback_fn, result)
@@ -64,36 +61,29 @@ def trials_of(
             yield from _other_inputs(callback_fn)
     if any(tensor.name.endswith("running_var") for tensor in space.buffers) and chosen["buffers"] != "recalibrate":
         yield Trial(
+            "network",
+            "with the statistics of its normalization layers computed anew the losses fit, so the collected ones suit "
+            "neither these weights nor these samples",
+            "running statistics that follow the weights (momentum, train mode during training), on inputs that are "
+            "preprocessed as in training",
+            'pass buffers="recalibrate" to what measures too, if inputs are normalized as in training.',
             callback_fn,
             {"buffers": "recalibrate"},
-            Finding(
-                "network",
-                "with the statistics of its normalization layers computed anew the losses fit, so the collected ones "
-                "suit neither these weights nor these samples",
-                "running statistics that follow the weights (momentum, train mode during training), on inputs that "
-                "are preprocessed as in training",
-                'pass buffers="recalibrate" to what measures too, if inputs are normalized as in training.',
-            ),
         )
 
 
-def what_mends(
-    trials: Iterator[Trial],
-    measure: Callable[[Callable[[], Any], Mapping[str, Any]], MeasuredRun],
-    misfit: Callable[[MeasuredRun], float],
-) -> list[Finding]:
-    """Returns the finding with the smallest finite misfit of each kind (``about``), the best first."""
-    best: dict[str, tuple[float, Finding]] = {}
+def what_mends(trials: Iterator[Trial], misfit: Callable[[Trial], float]) -> list[Trial]:
+    """Returns the trial with the smallest finite misfit of each kind (``about``), the best first."""
+    best: dict[str, tuple[float, Trial]] = {}
     for trial in trials:
         try:
             with warnings_as_texts():
-                left = misfit(measure(trial.callback_fn, trial.options))
+                left = misfit(trial)
         except (LandscapeError, TypeError, ValueError):
             continue  # as where a framework cannot recalibrate
-        about = trial.finding.about
-        if left < best.get(about, (math.inf,))[0]:
-            best[about] = left, trial.finding
-    return [finding for _, finding in sorted(best.values(), key=lambda item: item[0])]
+        if left < best.get(trial.about, (math.inf,))[0]:
+            best[trial.about] = left, trial
+    return [trial for _, trial in sorted(best.values(), key=lambda item: item[0])]
 
 
 def _other_losses(callback_fn: Callable[[], Any], result: Any) -> Iterator[Trial]:
@@ -113,24 +103,21 @@ def _other_losses(callback_fn: Callable[[], Any], result: Any) -> Iterator[Trial
 
         shown = f"{type(loss).__name__}({name}={value if isinstance(value, float) else '...'})"
         yield Trial(
+            "loss",
+            f"callback_fn's loss is {shown}; with {name}={neutral} the losses fit",
+            f"the loss that was trained, which had no {name}",
+            f"return the loss without {name}, or the very loss of the training.",
             changed,
-            {},
-            Finding(
-                "loss",
-                f"callback_fn's loss is {shown}; with {name}={neutral} the losses fit",
-                f"the loss that was trained, which had no {name}",
-                f"return the loss without {name}, or the very loss of the training.",
-            ),
         )
 
 
 def _other_inputs(callback_fn: Callable[[], Any]) -> Iterator[Trial]:
     scalings: Mapping[str, _Scaling] = {
-        "standardized to mean 0 and standard deviation 1": lambda x: _affine(float(x.mean()), float(x.std())),
-        "scaled to lie between 0 and 1": lambda x: _affine(float(x.min()), float(x.max() - x.min())),
-        "scaled to lie between -1 and 1": lambda x: _affine(float(x.max() + x.min()) / 2, float(x.max() - x.min()) / 2),
-        "divided by 255": lambda _: _affine(0.0, 255.0),
-        "multiplied by 255": lambda _: _affine(0.0, 1 / 255),
+        "standardized to mean 0 and standard deviation 1": lambda x: (float(x.mean()), float(x.std())),
+        "scaled to lie between 0 and 1": lambda x: (float(x.min()), float(x.max() - x.min())),
+        "scaled to lie between -1 and 1": lambda x: (float(x.max() + x.min()) / 2, float(x.max() - x.min()) / 2),
+        "divided by 255": lambda _: (0.0, 255.0),
+        "multiplied by 255": lambda _: (0.0, 1 / 255),
     }
     for words, scaling in scalings.items():
 
@@ -141,14 +128,11 @@ def _other_inputs(callback_fn: Callable[[], Any]) -> Iterator[Trial]:
             return (model, network, *others)
 
         yield Trial(
+            "samples",
+            f"with inputs {words} the losses fit, so training seems to have normalized its inputs in another way",
+            "inputs that are normalized as in training",
+            f"give callback_fn's data set the transforms of the training; check tried inputs {words}.",
             changed,
-            {},
-            Finding(
-                "samples",
-                f"with inputs {words} the losses fit, so training seems to have normalized its inputs in another way",
-                "inputs that are normalized as in training",
-                f"give callback_fn's data set the transforms of the training; check tried inputs {words}.",
-            ),
         )
 
 
@@ -157,15 +141,12 @@ class _ScaledInputs:
 
     def __init__(self, scaling: _Scaling) -> None:
         self._scaling = scaling
-        self._scale: Callable[[Any], Any] | None = None
+        self._scale: tuple[float, float] | None = None
 
     def __call__(self, _network: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if not arguments or not getattr(arguments[0], "is_floating_point", lambda: False)():
             return None
         if self._scale is None:
             self._scale = self._scaling(arguments[0])
-        return (self._scale(arguments[0]), *arguments[1:])
-
-
-def _affine(middle: float, width: float) -> Callable[[Any], Any]:
-    return lambda inputs: (inputs - middle) / (width or 1.0)
+        middle, width = self._scale
+        return ((arguments[0] - middle) / (width or 1.0), *arguments[1:])

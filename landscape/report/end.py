@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..comparison.statistics import Estimate
 from ..curvature.data import CurvatureData
 from ..drawing.texts import unit_of
 from ..grid.data import LandscapeData
+from .measuring import Findings
 from .statement import BY_RESIDUAL, Answer, Evidence, Number, Statement, percent, plus_minus, too_few
 
 END, SHARPNESS = "end", "sharpness"
@@ -39,89 +40,69 @@ class _Bend:
         return not self.few and (self.number.low > 0 or self.number.high < 0)
 
 
-def answer_end(
-    curvature: CurvatureData | None,
-    path: LandscapeData | None,
-    bottom: LandscapeData | None,
-    missing: str = "",
-    without_bottom: str = "",
-) -> Answer:
-    """Answers from the curvature at the end, the path, and three points along the lowest eigenvector.
-
-    Args:
-        curvature: with one row, its columns the largest eigenvalue first and the lowest one last; None if not measured.
-        path: the landscape with the run's checkpoints; None if not measured.
-        bottom: the line along the lowest eigenvector, with the loss of each sample; None if not measured.
-        missing: why there is no curvature.
-        without_bottom: why there is no such line.
-    """
+def answer_end(findings: Findings) -> Answer:
+    """Answers from the curvature at the end, the path, and three points along the lowest eigenvector."""
+    curvature, path = findings.curvature, findings.path
     trend = None if path is None else _trend(path)
-    falls = trend is not None and _falls(trend.number, path)
+    falls = trend is not None and trend.number.high < -SHARE * _range(path)
     statements = [] if trend is None else [trend]
     if curvature is None or not np.isfinite(curvature.eigenvalues).all() or not math.isfinite(curvature.loss[0]):
-        reason = missing or "the curvature at the end is not finite"
-        verdict = _falling(trend) if falls else f"not known: {reason}"
-        return Answer(END, _QUESTION, verdict, known=falls, statements=tuple(statements))
-    evidence = Evidence.of_curvature(curvature)
-    largest, lowest = eigenvalue(evidence, 0), eigenvalue(evidence, -1)
-    bends = [] if bottom is None else _bends(bottom)
-    if largest.low > 0:
-        statements.append(_one_step(evidence, curvature))
-    text = f"The lowest eigenvalue of the Hessian is {plus_minus(lowest)}; the largest one is {largest.value:.4g}."
-    statements += [Statement(text, lowest, SHARPNESS), *_along(bends)]
-    verdict, known = _falling(trend), True
-    if not falls:
-        verdict, known = _stationary(curvature, path, trend, (largest, lowest), bends, without_bottom)
-    return Answer(END, _QUESTION, verdict, known=known, statements=tuple(statements))
+        verdict = f"not known: {findings.missing.get('end') or 'the curvature at the end is not finite'}"
+    else:
+        evidence = Evidence.of_curvature(curvature)
+        largest, lowest = eigenvalue(evidence, 0), eigenvalue(evidence, -1)
+        bends = [] if findings.bottom is None else _bends(findings.bottom)
+        if largest.low > 0:
+            statements.append(_one_step(evidence, curvature))
+        text = f"The lowest eigenvalue of the Hessian is {plus_minus(lowest)}; the largest one is {largest.value:.4g}."
+        statements += [Statement(text, lowest, SHARPNESS), *_along(bends)]
+        verdict = _stationary(findings, trend, float(curvature.gradient_norm[0]), largest, lowest, bends)
+    if trend is not None and falls:
+        ends = trend.text.partition(", by a straight line")[0]
+        verdict = f"still falling: {ends[:1].lower()}{ends[1:]}, which is more than {_OF_RANGE}"
+    return Answer.of(END, _QUESTION, [verdict], statements)
 
 
-def eigenvalue(evidence: Evidence, place: int, row: int = 0) -> Number:
-    """Returns an eigenvalue of a curvature with its residual."""
+def eigenvalue(evidence: Evidence, place: int, row: int = 0, form: str = "{}", kind: str = BY_RESIDUAL) -> Number:
+    """Returns an eigenvalue of a curvature, or a formula of it, with its residual."""
     value, residual = f"values[{row}, {place}]", f"residuals[{row}, {place}]"
-    places = {"values": "eigenvalues", "residuals": "residuals"}
-    return evidence.number(value, f"{value} - {residual}", f"{value} + {residual}", kind=BY_RESIDUAL, **places)
+    formulas = (form.format(text) for text in (value, f"{value} - {residual}", f"{value} + {residual}"))
+    return evidence.number(*formulas, kind=kind, values="eigenvalues", residuals="residuals")
 
 
 def _stationary(
-    curvature: CurvatureData,
-    path: LandscapeData | None,
-    trend: Statement | None,
-    ends: tuple[Number, Number],
-    bends: Sequence[_Bend],
-    without_bottom: str,
-) -> tuple[str, bool]:
-    """Returns the answer where the loss does not surely fall, and whether it is one."""
-    largest, lowest = ends
-    scale = math.nan if path is None else _range(path)
+    findings: Findings, trend: Statement | None, gradient: float, largest: Number, lowest: Number, bends: list[_Bend]
+) -> str:
+    """Returns the verdict where the loss does not surely fall."""
+    scale = _range(findings.path)
     if not math.isfinite(scale):
-        return "not known: the losses on the path do not differ, or were not measured", False
+        return "not known: the losses on the path do not differ, or were not measured"
     # A parabola that bends up in every direction falls by no more than this; of another one, a step tells the least.
     little = SHARE * max(abs(largest.value), abs(lowest.value))
     slowest = lowest.low if lowest.low > little else largest.value
-    gain = float(curvature.gradient_norm[0]) ** 2 / (2 * slowest) if largest.low > 0 else 0.0
+    gain = gradient**2 / (2 * slowest) if largest.low > 0 else 0.0
     if not gain <= SHARE * scale:
-        is_rising = trend is not None and trend.number.low > 0
-        moves = (
-            "the loss rises" if is_rising else "it is not sure that the loss falls: training or samples may be noisy"
-        )
-        return f"not known: the gradient is not zero there, and {moves}", False
+        moves = "it is not sure that the loss falls: training or samples may be noisy"
+        if trend is not None and trend.number.low > 0:
+            moves = "the loss rises"
+        return f"not known: the gradient is not zero there, and {moves}"
     if not bends:
-        reason = without_bottom or "the loss of each sample is not known, so that the curvature has no interval"
-        return f"not known: {reason}", False
+        without = "the loss of each sample is not known, so that the curvature has no interval"
+        return f"not known: {findings.missing.get('bottom') or without}"
     main = bends[0]
     if main.few:
-        return f"not known: {main.few}", False
+        return f"not known: {main.few}"
     if not abs(main.number.value - lowest.value) <= _AGREEMENT * abs(lowest.value) + little:
-        return "not known: the loss is no parabola as far as it was measured, and its curvature has no interval", False
+        return "not known: the loss is no parabola as far as it was measured, and its curvature has no interval"
+    by_chance = "not known: the lowest curvature may be chance, with so few samples"
     here = f"on these {main.name}"
     if lowest.low > -little and lowest.high < little:
-        if -little < main.number.low and main.number.high < little:
-            return f"flat {here}: in its lowest direction the loss bends by less than {_LITTLE}", True
-        return "not known: the lowest curvature may be chance, with so few samples", False
+        is_flat = -little < main.number.low and main.number.high < little
+        return f"flat {here}: in its lowest direction the loss bends by less than {_LITTLE}" if is_flat else by_chance
     if not (lowest.low > little or lowest.high < -little):
-        return "not known: the lowest eigenvalue is too uncertain to have a sign", False
+        return "not known: the lowest eigenvalue is too uncertain to have a sign"
     if not main.is_sure:
-        return "not known: the lowest curvature may be chance, with so few samples", False
+        return by_chance
     if lowest.value > 0:
         kind = f"a minimum {here}: the loss bends up in every direction"
     elif largest.high < 0:
@@ -130,9 +111,8 @@ def _stationary(
         kind = f"a saddle {here}: the loss bends down in at least one direction"
     others = [bend for bend in bends[1:] if not bend.is_sure or (bend.number.value > 0) != (lowest.value > 0)]
     if others:
-        return f"not known: {kind}, but the {others[0].name} do not confirm it", False
-    alone = "" if len(bends) > 1 else "; whether on others too, a second data set would tell"
-    return kind + alone, True
+        return f"not known: {kind}, but the {others[0].name} do not confirm it"
+    return kind if len(bends) > 1 else f"{kind}; whether on others too, a second data set would tell"
 
 
 def _trend(path: LandscapeData) -> Statement | None:
@@ -144,10 +124,9 @@ def _trend(path: LandscapeData) -> Statement | None:
     half, quarter = (int(np.searchsorted(numbers, numbers[-1] - (numbers[-1] - numbers[0]) / part)) for part in (2, 4))
     # Of few checkpoints, some more of the last half.
     begin = max(min(quarter, len(numbers) - _WANTED), half)
-    if (count := len(numbers) - begin) < _FEWEST:
-        return None
     first, last = int(found.paths[0][begin]), int(found.paths[0][-1])
-    if not np.isfinite(found.metrics["loss"][first : last + 1]).all():
+    count = len(numbers) - begin
+    if count < _FEWEST or not np.isfinite(found.metrics["loss"][first : last + 1]).all():
         return None
     number, loss = (f"{name}[{first}:{last + 1}]" for name in ("number", "loss"))
     away = f"({number} - {number}.mean())"
@@ -166,22 +145,12 @@ def _trend(path: LandscapeData) -> Statement | None:
     return Statement(text, change, "path")
 
 
-def _range(path: LandscapeData) -> float:
+def _range(path: LandscapeData | None) -> float:
     """Returns the range of the losses of a path; NaN where they do not differ."""
-    found = path.checkpoints
+    found = None if path is None else path.checkpoints
     losses = np.zeros(0) if found is None or not found.paths else found.metrics["loss"][found.paths[0]]
     losses = losses[np.isfinite(losses)]
     return float(np.ptp(losses)) or math.nan if len(losses) else math.nan
-
-
-def _falls(change: Number, path: LandscapeData | None) -> bool:
-    """Returns whether the loss surely fell by more than counts as no change."""
-    return path is not None and change.high < -SHARE * _range(path)
-
-
-def _falling(trend: Statement | None) -> str:
-    text = "" if trend is None else trend.text.partition(", by a straight line")[0]
-    return f"still falling: {text[:1].lower()}{text[1:]}, which is more than {_OF_RANGE}"
 
 
 def _one_step(evidence: Evidence, curvature: CurvatureData) -> Statement:
@@ -220,10 +189,8 @@ def _bends(bottom: LandscapeData) -> list[_Bend]:
     return bends
 
 
-def _along(bends: Sequence[_Bend]) -> list[Statement]:
-    statements = []
+def _along(bends: Sequence[_Bend]) -> Iterator[Statement]:
     for place, bend in enumerate(bends):
-        which = f"the {bend.name}" if place else f"these {bend.name}"
-        text = f"Along its eigenvector, the losses of {which} bend by {plus_minus(bend.number)}"
-        statements.append(Statement(f"{text}{'; it was not searched on them' if place else ''}.", bend.number))
-    return statements
+        which, searched = ("the", "; it was not searched on them") if place else ("these", "")
+        text = f"Along its eigenvector, the losses of {which} {bend.name} bend by {plus_minus(bend.number)}{searched}."
+        yield Statement(text, bend.number)

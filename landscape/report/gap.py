@@ -10,57 +10,52 @@ import numpy as np
 from workers.metric_names import MetricName, name_in_set, other_datasets
 
 from ..drawing.texts import main_dataset, unit_of
+from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
+from .measuring import Findings
 from .statement import Answer, Evidence, Number, Statement, few_samples, plus_minus, too_few
 
 GAP = "gap"
 _QUESTION = "How large is the gap between training and test?"
 
 
-def answer_gap(landscape: LandscapeData | None, end: LandscapeData | None = None) -> Answer:
-    """Answers from the losses of a run's checkpoints on every data set.
-
-    Args:
-        landscape: with the checkpoints; None if not measured.
-        end: a line through the end, in its middle, with the loss of each sample; None if not measured.
-    """
+def answer_gap(findings: Findings) -> Answer:
+    """Answers from the losses of a run's checkpoints on every data set."""
+    landscape = findings.path
     found = None if landscape is None else landscape.checkpoints
     names = () if landscape is None else tuple(other_datasets(landscape.metrics))
     if landscape is None or found is None or not found.paths or not names:
         reason = "callback_fn returns one data set" if landscape is not None else "the path was not measured"
-        return Answer(GAP, _QUESTION, f"not known: {reason}", known=False)
-    evidence, rows = Evidence.of_landscape(landscape, names), found.paths[0]
-    main, unit, last = main_dataset(landscape), unit_of(landscape), int(rows[-1])
-    statements, verdicts, known = [], [], False
+        return Answer.of(GAP, _QUESTION, [f"not known: {reason}"])
+    evidence, last = Evidence.of_landscape(landscape, names), int(found.paths[0][-1])
+    unit, main = unit_of(landscape), main_dataset(landscape)
+    others = main or "the training samples"
+    statements, verdicts = [], []
     for name in names:
-        loss = name_in_set("loss", name)
-        if not np.isfinite([found.metrics[loss][last], found.metrics["loss"][last]]).all():
+        loss = found.metrics[name_in_set("loss", name)]
+        if not np.isfinite([loss[last], found.metrics["loss"][last]]).all():
             verdicts.append(f"not known for {name}: its loss at the end is not finite")
             continue
         gap = _difference(evidence, [(name, last, 1), ("", last, -1)])
         text = (
-            f"At {unit} {found.number[last]} the loss on {name}, {found.metrics[loss][last]:.4g}, less that on "
-            f"{main or 'the training samples'}, {found.metrics['loss'][last]:.4g}, is {plus_minus(gap)}."
+            f"At {unit} {found.number[last]} the loss on {name}, {loss[last]:.4g}, less that on {others}, "
+            f"{found.metrics['loss'][last]:.4g}, is {plus_minus(gap)}."
         )
-        since, risen = _since_the_lowest(evidence, landscape, name)
+        since, has_risen = _since_the_lowest(evidence, found, name, unit, others)
         statements += [Statement(text, gap, GAP), *since]
-        few = _too_few(evidence, end, name, main)
-        if math.isnan(gap.low):
-            verdicts.append(f"not known on {name}: {gap.kind}")
-        elif few:
-            verdicts.append(f"not known on {name}: {few}")
-        elif gap.low <= 0 <= gap.high:
-            verdicts.append(f"not known on {name}: the interval of the difference holds 0")
+        few = _too_few(evidence, findings.bottom, name, main)
+        if math.isnan(gap.low) or few or gap.low <= 0 <= gap.high:
+            reason = gap.kind if math.isnan(gap.low) else few or "the interval of the difference holds 0"
+            verdicts.append(f"not known on {name}: {reason}")
         else:
             word = "higher" if gap.value > 0 else "lower"
-            whole = f"the loss on {name} is {abs(gap.value):.3g} {word} than on {main or 'the training samples'}"
-            verdicts.append(whole + (", and has risen while the other has not: it has overfitted" if risen else ""))
-            known = True
-    return Answer(GAP, _QUESTION, "; ".join(verdicts), known=known, statements=tuple(statements))
+            overfitted = ", and has risen while the other has not: it has overfitted" if has_risen else ""
+            verdicts.append(f"the loss on {name} is {abs(gap.value):.3g} {word} than on {others}{overfitted}")
+    return Answer.of(GAP, _QUESTION, verdicts, statements)
 
 
 def _too_few(evidence: Evidence, end: LandscapeData | None, name: str, main: str) -> str:
-    """Returns why the interval of a gap is not to be trusted."""
+    """Returns why the interval of a gap is not to be trusted; ``end`` has the losses of samples in its middle."""
     kept = {} if end is None else end.kept_samples
     for one in (name, main):
         losses = kept[one or next(iter(kept))].at(1).astype(np.float64) if kept else None
@@ -72,27 +67,27 @@ def _too_few(evidence: Evidence, end: LandscapeData | None, name: str, main: str
     return ""
 
 
-def _since_the_lowest(evidence: Evidence, landscape: LandscapeData, name: str) -> tuple[list[Statement], bool]:
+def _since_the_lowest(
+    evidence: Evidence, found: CheckpointsData, name: str, unit: str, others: str
+) -> tuple[list[Statement], bool]:
     """Returns how the loss on a data set changed since it was lowest, and whether it rose more than the main one."""
-    found, loss, unit = landscape.checkpoints, name_in_set("loss", name), unit_of(landscape)
-    if found is None:
-        return [], False
-    rows = found.paths[0][np.isfinite(found.metrics[loss][found.paths[0]])]
-    last, lowest = int(rows[-1]), int(rows[np.argmin(found.metrics[loss][rows])])
+    metric = name_in_set("loss", name)
+    losses = found.metrics[metric]
+    rows = found.paths[0][np.isfinite(losses[found.paths[0]])]
+    last, lowest = int(rows[-1]), int(rows[np.argmin(losses[rows])])
     if last == lowest:
-        number = evidence.exact(f"losses[{last}]", losses=f"checkpoints/{loss}")
+        number = evidence.exact(f"losses[{last}]", losses=f"checkpoints/{metric}")
         text = f"On {name} no checkpoint is lower than the last one, with {number.value:.4g}."
         return [Statement(text, number, GAP)], False
-    change = _difference(evidence, [(name, last, 1), (name, lowest, -1)])
+    parts = [(name, last, 1), (name, lowest, -1)]
+    change = _difference(evidence, parts)
     # By chance the lowest of many checkpoints is low; then that on the other samples has moved with it.
-    parts = [(name, last, 1), (name, lowest, -1), ("", last, -1), ("", lowest, 1)]
-    beyond = _difference(evidence, parts)
-    main = main_dataset(landscape) or "the training samples"
+    beyond = _difference(evidence, [*parts, ("", last, -1), ("", lowest, 1)])
     text = (
-        f"On {name} the loss was lowest at {unit} {found.number[lowest]}, {found.metrics[loss][lowest]:.4g}; it has "
-        f"changed by {plus_minus(change)} since."
+        f"On {name} the loss was lowest at {unit} {found.number[lowest]}, {losses[lowest]:.4g}; it has changed by "
+        f"{plus_minus(change)} since."
     )
-    more = f"That is {plus_minus(beyond)} more than the change on {main}."
+    more = f"That is {plus_minus(beyond)} more than the change on {others}."
     return [Statement(text, change, GAP), Statement(more, beyond, GAP)], change.low > 0 and beyond.low > 0
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -39,13 +40,8 @@ LATE = "the budget ended before it was measured"
 class MeasuresRun(Protocol):
     """What measures a run's landscapes and its curvature: a ``SummaryLandscape``."""
 
-    @property
-    def gen_landscapes_with_multi_process(self) -> Callable[..., list[Landscape]]:
-        """Measures its landscapes."""
-
-    @property
-    def gen_curvature(self) -> Callable[..., Curvature | None]:
-        """Measures its curvature."""
+    def gen_landscapes_with_multi_process(self, *arguments: Any, **options: Any) -> list[Landscape]: ...
+    def gen_curvature(self, *arguments: Any, **options: Any) -> Curvature | None: ...
 
 
 @dataclass(frozen=True)
@@ -70,11 +66,13 @@ class Findings:
     comparison: Comparison | None
     missing: Mapping[str, str]
 
+    @property
+    def compares(self) -> bool:
+        return self.comparison is not None or "comparison" in self.missing
+
 
 @dataclass
 class ReportMeasuring:
-    """Measures the parts of a report, one after another."""
-
     measures: MeasuresRun
     run: RunDirectory
     callback_fn: Callable[[], Any]
@@ -85,10 +83,9 @@ class ReportMeasuring:
     def __post_init__(self) -> None:
         self.clock, self.stem = Run.checked(self.chosen), self.chosen["name"] or DEFAULT_STEM
         self.numbers = self._finite(self.run.present(tuple(sorted(self.run.metadata.files))))
-        own = self.chosen["num_samples"]
-        self.samples = self.run.settings.num_samples if own is None else own
-        apart = ("num_samples", "device_ids", "name", "budget")
-        self.shared = {name: value for name, value in self.chosen.items() if name not in apart}
+        samples = self.chosen["num_samples"]
+        shared = {name: value for name, value in self.chosen.items() if name not in ("name", "budget")}
+        self.shared = {**shared, "num_samples": self.run.settings.num_samples if samples is None else samples}
 
     def findings(self, recipes: Mapping[str, Any] | None) -> Findings | None:
         """Returns what was measured, or what the budget allowed; None after a dry run.
@@ -114,77 +111,64 @@ class ReportMeasuring:
         while len(kept) > 1 and not _is_finite(self.run.checkpoint(kept[-1])):
             kept.pop()
         if len(kept) < len(numbers):
-            unit = self.run.settings.unit
-            later = (
-                f"{unit}s {kept[-1] + 1} to {numbers[-1]}" if numbers[-1] > kept[-1] + 1 else f"{unit} {numbers[-1]}"
-            )
-            self.missing["diverged"] = f"the weights of {later} are not finite, so {unit} {kept[-1]} counts as the end"
+            unit, end, last = self.run.settings.unit, kept[-1], numbers[-1]
+            later = f"{unit}s {end + 1} to {last}" if last > end + 1 else f"{unit} {last}"
+            self.missing["diverged"] = f"the weights of {later} are not finite, so {unit} {end} counts as the end"
         return kept
 
     def _planes(self) -> tuple[Landscape | None, Landscape | None]:
         """Measures both planes on the same workers; where one cannot be, the other one alone."""
         budget = self._left(0.5)
-        try:
+        with contextlib.suppress(PlaneError):
             found = self._landscapes(budget, train=True, result=True)
             return (found[0], found[1]) if found else (None, None)
-        except PlaneError:
-            path = self._plane("path", budget, train=True, result=False)
+        path = self._plane("path", budget, train=True, result=False)
         around = self._plane("around", budget, train=False, result=True)
         if around is None:
             around = self._plane("around", budget, train=False, result=True, perturb_one_dimensional=True)
         return path, around
 
-    def _plane(self, name: str, budget: float | None, **options: Any) -> Landscape | None:
+    @contextlib.contextmanager
+    def _missing_after(self, name: str, kind: type[LandscapeError]) -> Iterator[None]:
+        """Goes on after such an error, which says why a part is missing."""
         try:
-            found = self._landscapes(budget, **options)
-        except PlaneError as error:
+            yield
+        except kind as error:
             self.missing[name] = error_message(str(error)).rstrip(".")
-            return None
+
+    def _is_late(self, name: str) -> bool:
+        is_late = self.clock.is_late
+        if is_late:
+            self.missing[name] = LATE
+        return is_late
+
+    def _plane(self, name: str, budget: float | None, **options: Any) -> Landscape | None:
         self.missing.pop(name, None)
-        return found[0] if found else None
+        with self._missing_after(name, PlaneError):
+            return next(iter(self._landscapes(budget, **options)), None)
+        return None
 
     def _landscapes(self, budget: float | None, *, train: bool, result: bool, **options: Any) -> list[Landscape]:
+        shared = dict(self.shared)
         settings = {
             "intervals": [self.numbers],
-            "num_samples": self.samples,
+            "num_samples": shared.pop("num_samples"),
             "create_landscape": {"train": train, "result": result},
         }
-        return self.measures.gen_landscapes_with_multi_process(
-            self.callback_fn,
-            settings,
-            self.chosen["device_ids"],
-            str(self.folder),
-            **self.shared,
-            **options,
-            name=self.stem,
-            sampling="adaptive",
-            budget=budget,
-        )
+        options |= {"output": str(self.folder), "name": self.stem, "sampling": "adaptive", "budget": budget}
+        return self.measures.gen_landscapes_with_multi_process(self.callback_fn, settings, **shared, **options)
 
     def _curvature(self, name: str, numbers: Sequence[int], **options: Any) -> Curvature | None:
-        if self.clock.is_late:
-            self.missing[name] = LATE
+        if self._is_late(name):
             return None
-        try:
-            return self.measures.gen_curvature(
-                self.callback_fn,
-                numbers,
-                output=str(self.folder),
-                device_ids=self.chosen["device_ids"],
-                num_samples=self.samples,
-                **self.shared,
-                name=f"{self.stem}_{name}",
-                budget=self._left(),
-                **options,
-            )
-        except CurvatureError as error:
-            self.missing[name] = error_message(str(error)).rstrip(".")
-            return None
+        options |= {"output": str(self.folder), "name": f"{self.stem}_{name}", "budget": self._left()}
+        with self._missing_after(name, CurvatureError):
+            return self.measures.gen_curvature(self.callback_fn, numbers, **self.shared, **options)
+        return None
 
     def _bottom(self, curvature: Curvature) -> Landscape | None:
         """Measures three points along the lowest eigenvector, near enough for the loss to be a parabola."""
-        if self.clock.is_late:
-            self.missing["bottom"] = LATE
+        if self._is_late("bottom"):
             return None
         loss, lowest = float(curvature.loss[0]), float(curvature.eigenvalues[0, -1])
         if not (math.isfinite(loss) and loss and math.isfinite(lowest)) or abs(lowest) <= curvature.residuals[0, -1]:
@@ -192,10 +176,9 @@ class ReportMeasuring:
             return None
         line = curvature.plane(None, BOTTOM, rise=_RISE * abs(loss))
         place = self.folder / f"{self.stem}_bottom_{self.numbers[-1]}.h5"
+        options = self._options(GridOptions, keep_samples=True)
         try:
-            measured = measure_plane(
-                line, self.callback_fn, Grid(3), self._options(GridOptions, keep_samples=True), place
-            )
+            measured = measure_plane(line, self.callback_fn, Grid(3), options, place)
         except SampleLossesError:
             self.missing["bottom"] = "the loss has no value for each sample, without which it has no interval"
             return None
@@ -203,17 +186,15 @@ class ReportMeasuring:
 
     def _comparison(self, recipes: Mapping[str, Any]) -> Comparison | None:
         place = str(self.folder / f"{self.stem}_comparison.h5")
-        try:
+        with self._missing_after("comparison", LandscapeError):
             return compare_recipes(recipes, self.callback_fn, place, self._options(CompareOptions))
-        except LandscapeError as error:
-            self.missing["comparison"] = error_message(str(error)).rstrip(".")
-            return None
+        return None
 
     def _options(self, kind: type[Any], **more: Any) -> dict[str, Any]:
         """Returns all options of a measurement as ``Measure`` gives them."""
-        given = {**self.shared, **more, "num_samples": self.samples, "device_ids": self.chosen["device_ids"]}
+        given = {**self.shared, **more, "budget": self._left()}
         of_measure = {name: value for name, value in given.items() if name in options_of(MeasureOptions)}
-        options = {**checked(MeasureOptions, {**of_measure, "budget": self._left()}), **checked(kind, {})}
+        options = {**checked(MeasureOptions, of_measure), **checked(kind, {})}
         return {**options, "plan": given_plan(options)}
 
     def _left(self, share: float = 1.0) -> float | None:
@@ -221,6 +202,5 @@ class ReportMeasuring:
 
 
 def _is_finite(checkpoint: StateReader) -> bool:
-    """Returns whether all floating-point weights of a checkpoint are finite."""
     arrays = (checkpoint.read(name) for name in checkpoint.shapes)
     return all(np.isfinite(array.astype(np.float32)).all() for array in arrays if array.dtype.kind not in "biu")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from workers.metric_names import name_in_set, other_datasets
 
+from ..caption_sentences import capital
 from ..captions import Caption, multiples_captions
 from ..drawing.canvas import save_figure
 from ..figures.multiples import plot_multiples
@@ -43,7 +44,6 @@ figcaption { color: #444; font-size: 0.875rem; }
 
 
 def report_html(name: str, answers: Sequence[Answer], unknown: Sequence[str], findings: Findings) -> str:
-    """Returns the page's text."""
     pictures = {key: _picture(key, draw, caption) for key, (draw, caption) in _drawings(findings).items()}
     drawn: set[str] = set()
     sections = []
@@ -67,7 +67,7 @@ def report_html(name: str, answers: Sequence[Answer], unknown: Sequence[str], fi
 
 def _section(answer: Answer, pictures: Collection[str], figures: Sequence[str]) -> str:
     kind = "verdict" if answer.known else "verdict unknown"
-    verdict = html.escape(f"{answer.verdict[:1].upper()}{answer.verdict[1:]}.")
+    verdict = html.escape(f"{capital(answer.verdict)}.")
     sentences = "".join(_sentence(item, linked=item.picture in pictures) for item in answer.statements)
     return (
         f'<section id="{answer.name}"><h2>{html.escape(answer.question)}</h2><p class="{kind}">{verdict}</p>'

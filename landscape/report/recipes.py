@@ -7,19 +7,20 @@ import math
 from ..comparison.answers import EFFECT, INCONCLUSIVE, NO_INTERVAL
 from ..comparison.answers import Answer as PairAnswer
 from ..comparison.comparison import Comparison
+from .measuring import Findings
 from .statement import Answer, Number, Statement, plus_minus
 
 RECIPES = "recipes"
 _QUESTION = "Which recipe ends flatter?"
 
 
-def answer_recipes(comparison: Comparison | None, missing: str = "") -> Answer:
-    """Answers for each pair of recipes; ``missing`` says why there is no comparison."""
+def answer_recipes(findings: Findings) -> Answer:
+    comparison = findings.comparison
     if comparison is None:
-        return Answer(RECIPES, _QUESTION, f"not known: {missing}", known=False)
+        return Answer.of(RECIPES, _QUESTION, [f"not known: {findings.missing['comparison']}"])
     means = {item.recipe: item.mean for item in comparison.means()}
     radius = comparison.attributes["radius"]
-    statements, verdicts, known = [], [], False
+    statements, verdicts = [], []
     for place, answer in enumerate(comparison.table()):
         number = _number(comparison, answer, place)
         rises = " and ".join(f"{means[name]:.3g} around those of {name}" for name in (answer.first, answer.second))
@@ -32,11 +33,11 @@ def answer_recipes(comparison: Comparison | None, missing: str = "") -> Answer:
         if answer.needed is not None:
             needed = f" A difference of {100 * EFFECT:g} % would show in 4 of 5 cases with {answer.needed} of each."
         statements.append(Statement(f"{text}{reason}.{needed}", number, RECIPES))
-        decided = answer.verdict not in (INCONCLUSIVE, NO_INTERVAL)
-        known |= decided
-        pair = f"not known for {answer.first} and {answer.second}"
-        verdicts.append(answer.verdict if decided else f"{pair}: {_why(answer)}")
-    return Answer(RECIPES, _QUESTION, "; ".join(verdicts), known=known, statements=tuple(statements))
+        undecided = {INCONCLUSIVE: "the interval of the difference holds 0", NO_INTERVAL: answer.reason}
+        why = undecided.get(answer.verdict)
+        unknown = f"not known for {answer.first} and {answer.second}: {why}"
+        verdicts.append(answer.verdict if why is None else unknown)
+    return Answer.of(RECIPES, _QUESTION, verdicts, statements)
 
 
 def _number(comparison: Comparison, answer: PairAnswer, place: int) -> Number:
@@ -47,7 +48,3 @@ def _number(comparison: Comparison, answer: PairAnswer, place: int) -> Number:
     file = "" if comparison.path is None else comparison.path.name
     difference = (answer.difference, answer.low, answer.high)
     return Number(*difference, kind, file, {"loss": "loss"}, f"{call}.difference", *ends)
-
-
-def _why(answer: PairAnswer) -> str:
-    return "the interval of the difference holds 0" if answer.verdict == INCONCLUSIVE else answer.reason

@@ -14,6 +14,7 @@ from collectors.files.remote_path import RemotePath
 from collectors.run_directory.directory import RunDirectory
 from workers.metric_names import other_datasets
 
+from ..caption_sentences import capital
 from ..errors import LandscapeWriteError
 from ..record.checks import PointStatus
 from ..record.options import with_defaults
@@ -52,8 +53,7 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{self.run}"]
         for answer in self.answers:
-            verdict = f"{answer.verdict[:1].upper()}{answer.verdict[1:]}."
-            lines += ["", answer.question, _wrapped(verdict, "  ")]
+            lines += ["", answer.question, _wrapped(f"{capital(answer.verdict)}.", "  ")]
             lines += [_wrapped(item.text) for item in answer.statements]
         lines += ["", "What is not known", *(_wrapped(text) for text in self.unknown)]
         return "\n".join([*lines, "", f"With pictures: {self.page}"])
@@ -65,14 +65,11 @@ class Report:
         ``question``, ``verdict``, whether it is ``known``, and ``statements``: ``text``, ``picture`` and ``number``
         (the attributes of ``Number``).
         """
-        values = {
-            "report_version": REPORT_VERSION,
-            "run": str(self.run),
-            "page": str(self.page),
-            "answers": [asdict(answer) for answer in self.answers],
-            "unknown": list(self.unknown),
-        }
-        plain: dict[str, Any] = as_json(values)
+        places = {"run": str(self.run), "page": str(self.page)}
+        answers = [asdict(answer) for answer in self.answers]
+        plain: dict[str, Any] = as_json(
+            {"report_version": REPORT_VERSION, **places, "answers": answers, "unknown": self.unknown}
+        )
         return plain
 
 
@@ -91,8 +88,7 @@ def make_report(
     findings = ReportMeasuring(measures, run, callback_fn, folder, chosen).findings(recipes)
     if findings is None:
         return None
-    asked = RunCommands(run.path, findings)
-    report = Report(run.path, tuple(answers_of(findings, recipes)), tuple(_unknown(findings, asked)), page)
+    report = Report(run.path, tuple(answers_of(findings)), tuple(_unknown(findings, run.path)), page)
     text = report_html(report.run.name, report.answers, report.unknown, findings).encode()
     if isinstance(page, RemotePath):
         page.write_bytes(text)
@@ -112,32 +108,9 @@ def _check_page(page: AnyPath) -> None:
         )
 
 
-@dataclass(frozen=True)
-class RunCommands:
-    """What can be typed to know more of a run."""
-
-    run: AnyPath
-    findings: Findings
-
-    def __call__(self, command: str, *words: str) -> str:
-        measured = (self.findings.path, self.findings.around, self.findings.curvature)
-        named = (item.attributes.get("function") for item in measured if item is not None)
-        function = next((name for name in named if name), "module:callback_fn")
-        return shlex.join(["landscape", command, str(self.run), "--function", str(function), *words])
-
-
-def answers_of(findings: Findings, recipes: Mapping[str, Any] | None = None) -> list[Answer]:
-    """Returns the answer to each question."""
-    reasons = findings.missing
-    end, bottom = reasons.get("end", ""), reasons.get("bottom", "")
-    compared = [answer_recipes(findings.comparison, reasons.get("comparison", ""))] if recipes is not None else []
-    return [
-        answer_path(findings.path, reasons.get("path", "")),
-        answer_end(findings.curvature, findings.path, findings.bottom, end, bottom),
-        answer_flatness(findings.curvature, findings.along, findings.around, end),
-        answer_gap(findings.path, findings.bottom),
-        *compared,
-    ]
+def answers_of(findings: Findings) -> list[Answer]:
+    compared = [answer_recipes] if findings.compares else []
+    return [answer(findings) for answer in (answer_path, answer_end, answer_flatness, answer_gap, *compared)]
 
 
 _PARTS = {
@@ -151,13 +124,18 @@ _PARTS = {
 }
 
 
-def _unknown(findings: Findings, command: RunCommands) -> list[str]:
-    """Returns what no answer says, and what it would cost."""
+def _unknown(findings: Findings, run: AnyPath) -> list[str]:
+    """Returns what no answer says, what it would cost, and what to type to know it."""
     path, around, curvature = findings.path, findings.around, findings.curvature
+    named = (item.attributes.get("function") for item in (path, around, curvature) if item is not None)
+    function = next((name for name in named if name), "module:callback_fn")
+
+    def command(name: str, *words: str) -> str:
+        return shlex.join(["landscape", name, str(run), "--function", str(function), *words])
+
     texts = []
     for landscape, what in ((path, "the plane of the path"), (around, "the plane around the end")):
-        left = 0 if landscape is None else landscape.status_counts[PointStatus.PENDING]
-        if landscape is not None and left:
+        if landscape is not None and (left := landscape.status_counts[PointStatus.PENDING]):
             texts.append(
                 f"{left} of {landscape.status.size} points of {what} are not measured: the budget ended before. The "
                 "same call continues; it costs up to so many losses."
@@ -182,7 +160,7 @@ def _unknown(findings: Findings, command: RunCommands) -> list[str]:
             "The loss on test samples: let callback_fn return a dict of data sets, {'train': ..., 'test': ...}. Each "
             "point then costs one loss of the test samples more."
         )
-    if findings.comparison is None and "comparison" not in findings.missing:
+    if not findings.compares:
         texts.append(
             "Whether another seed or another optimizer ends elsewhere: this is one run. An interval needs three "
             "trained runs of each recipe: --recipe sgd=RUN,RUN,RUN --recipe adam=RUN,RUN,RUN."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -89,7 +89,14 @@ class Answer:
     question: str
     verdict: str
     known: bool
-    statements: tuple[Statement, ...] = ()
+    statements: tuple[Statement, ...]
+
+    @classmethod
+    def of(cls, name: str, question: str, verdicts: Iterable[str], statements: Iterable[Statement] = ()) -> Answer:
+        """Returns the answer, which is known where not every verdict begins with "not known"."""
+        texts = list(verdicts)
+        known = not all(text.startswith("not known") for text in texts)
+        return cls(name, question, "; ".join(texts), known, tuple(statements))
 
 
 @dataclass(frozen=True)
@@ -108,26 +115,23 @@ class Evidence:
 
     @classmethod
     def of_landscape(cls, landscape: LandscapeData, datasets: tuple[str, ...] = ()) -> Evidence:
-        """Returns the arrays of a landscape file."""
-        arrays: dict[str, Any] = {"x": landscape.x, "status": landscape.status, **landscape.metrics}
-        if landscape.y is not None:
-            arrays["y"] = landscape.y
-        if landscape.checkpoints is not None:
-            columns = checkpoint_columns(landscape.checkpoints)
-            arrays |= {f"checkpoints/{name}": values for name, values in columns.items()}
-        arrays |= {f"origin/{name}": np.float64(value) for name, value in landscape.origin.metrics.items()}
-        directions = {name: values for name, values in vars(landscape.directions).items() if values is not None}
-        arrays |= {f"directions/{name}": np.asarray(values) for name, values in directions.items()}
+        checkpoints = landscape.checkpoints
+        folders: dict[str, Mapping[str, Any]] = {
+            "checkpoints": {} if checkpoints is None else checkpoint_columns(checkpoints),
+            "origin": landscape.origin.metrics,
+            "directions": vars(landscape.directions),
+        }
         for name, kept in landscape.kept_samples.items():
-            arrays[f"samples/{name}/loss"] = kept.losses()
-            if kept.weights is not None:
-                arrays[f"samples/{name}/weight"] = kept.weights
+            folders[f"samples/{name}"] = {"loss": kept.losses(), "weight": kept.weights}
+        found = {"x": landscape.x, "y": landscape.y, "status": landscape.status, **landscape.metrics}
+        for folder, members in folders.items():
+            found |= {f"{folder}/{name}": values for name, values in members.items()}
+        arrays = {place: np.asarray(values) for place, values in found.items() if values is not None}
         counts = {name: samples_of(landscape.attributes, name) for name in ("", *datasets)}
         return cls(_name(landscape), arrays, counts)
 
     @classmethod
     def of_curvature(cls, curvature: CurvatureData) -> Evidence:
-        """Returns the arrays of a curvature file."""
         places = {curvature.schema.columns[name].place: values for name, values in curvature.columns.items()}
         return cls(_name(curvature), places, {"": curvature.attributes.get("num_samples")})
 
@@ -197,7 +201,6 @@ def too_few(values: NDArray[Any]) -> str:
 
 
 def percent(share: Number) -> str:
-    """Returns a share with its interval in per cent."""
     if 0 <= share.value < _NEGLIGIBLE:
         return f"less than {100 * _NEGLIGIBLE:g} %"
     scaled = replace(share, value=100 * share.value, low=100 * share.low, high=100 * share.high)

@@ -38,10 +38,6 @@ def recipes(small_batches, large_batches):
     return {"small": small_batches[:3], "large": large_batches[:3]}
 
 
-def never_called():
-    raise AssertionError
-
-
 def measure(recipes, callback=perceptron, **options):
     options = {"directions": 4, "points": 5, "device_ids": [0], "progress": False, "plan": PLAN, **options}
     return compare(recipes, callback, **options)
@@ -58,9 +54,8 @@ def test_the_loss_along_each_line_is_that_of_the_network_moved_by_hand(recipes):
         for number in range(4):
             direction = random_direction(space, state, seed=3, index=number)
             for place, t in enumerate(found.t):
-                moved.load_state_dict(
-                    {name: torch.tensor(weights[name] + t * direction[name]).float() for name in weights}
-                )
+                at = {name: torch.tensor(weights[name] + t * direction[name]).float() for name in weights}
+                moved.load_state_dict(at)
                 with torch.no_grad():
                     loss = float(nn.functional.cross_entropy(moved(INPUTS[:SAMPLES]), TARGETS[:SAMPLES]))
                 assert found.loss[row, number, place] == pytest.approx(loss, rel=2e-5)
@@ -237,9 +232,8 @@ def test_networks_that_are_not_finite_are_left_out_and_named(recipes, small_batc
     broken = {name: value.copy() for name, value in small_batches[3].items()}
     broken["0.weight"][0, 0] = np.nan
     huge = {name: value * np.float32(1e38) for name, value in small_batches[3].items()}
-    with pytest.warns(
-        UserWarning, match=r"left out of the comparison: small 4 \(.*NaN or infinite.*small 5 \(.*not a finite number"
-    ):
+    left_out = r"left out of the comparison: small 4 \(.*NaN or infinite.*small 5 \(.*not a finite number"
+    with pytest.warns(UserWarning, match=left_out):
         found = measure({"small": [*recipes["small"], broken, huge], "large": recipes["large"]})
     assert found.means()[0].networks == 3
     assert set(found.left_out) == {"small 4", "small 5"}

@@ -38,9 +38,8 @@ def build(count=3, density=(2, 4)):
     if all(density):
         data.density_nodes[0, 1, 3] = np.nan
         data.density_weights[:-1] /= data.density_weights[:-1].sum(axis=2, keepdims=True)
-    data.errors[f"number/{data.number[-1]}"] = (
-        "Traceback (most recent call last):\n  File\nCurvatureError: the loss is nan"
-    )
+    failed = "Traceback (most recent call last):\n  File\nCurvatureError: the loss is nan"
+    data.errors[f"number/{data.number[-1]}"] = failed
     return data
 
 
@@ -49,6 +48,11 @@ def path(tmp_path):
     target = tmp_path / "curvature_0-10.h5"
     target.write_bytes(record_bytes(build()))
     return target
+
+
+@pytest.fixture
+def found(path):
+    return Curvature.load(path)
 
 
 def replace(file, **dataset):
@@ -64,16 +68,10 @@ def replace(file, **dataset):
         (lambda file: file.attrs.modify("top", 7), "top and bottom must add up to 3"),
         (lambda file: file.attrs.modify("top", 2**62), "top and bottom"),
         (lambda file: file.__delitem__("errors"), "errors"),
-        (
-            lambda file: (file.pop("loss"), file.create_dataset("loss", data=np.zeros((3, 1)))),
-            "loss must be float64|Type-check error",
-        ),
+        (lambda file: replace(file, data=np.zeros((3, 1))), "loss must be float64|Type-check error"),
         (lambda file: file["status"].write_direct(np.array([9, 1, 1], np.uint8)), "status must hold"),
         (lambda file: (file.pop("loss"), file.__setitem__("loss", h5py.SoftLink("/trace"))), "link to another place"),
-        (
-            lambda file: (file.pop("loss"), file.create_dataset("loss", shape=(3, 2**40), dtype="f8")),
-            "claims|shape|stored",
-        ),
+        (lambda file: replace(file, shape=(3, 2**40), dtype="f8"), "claims|shape|stored"),
     ],
 )
 def test_wrong_contents(path, change, message):
@@ -92,8 +90,7 @@ def test_other_formats(path, tmp_path):
         Curvature.load(tmp_path / "absent.h5")
 
 
-def test_it_is_read_only_and_can_be_copied_and_pickled(path):
-    found = Curvature.load(path)
+def test_it_is_read_only_and_can_be_copied_and_pickled(found, path):
     with pytest.raises(AttributeError, match="read-only"):
         found.loss = found.trace
     with pytest.raises(ValueError, match="read-only"):
@@ -106,8 +103,7 @@ def test_it_is_read_only_and_can_be_copied_and_pickled(path):
     assert "2 of 3 measured" in repr(found)
 
 
-def test_rows_and_numbers(path):
-    found = Curvature.load(path)
+def test_rows_and_numbers(found):
     assert found.row() == 1  # the last one that is measured
     assert found.row(0) == 0
     with pytest.raises(ValueError, match=r"number must be one of \[0, 5, 10\], but got 3"):
@@ -116,8 +112,7 @@ def test_rows_and_numbers(path):
         found.row("last")
 
 
-def test_the_density_is_one_of_all_eigenvalues(path):
-    found = Curvature.load(path)
+def test_the_density_is_one_of_all_eigenvalues(found):
     for width in (None, 0.05):
         places, density = found.density(5, width)
         assert trapezoid(density, places) == pytest.approx(1, abs=1e-3)
@@ -129,8 +124,7 @@ def test_the_density_is_one_of_all_eigenvalues(path):
         found.density(5, width=0.0)
 
 
-def test_what_it_holds_in_words(path):
-    found = Curvature.load(path)
+def test_what_it_holds_in_words(found):
     text = curvature_text(found)
     for part in (
         "Hessian of the mean loss, 1210 trainable weights", "2 measured, 1 failed", "the 2 largest and the 1 lowest",
@@ -179,9 +173,8 @@ def test_the_caption_of_a_spectrum():
     data = build()
     data.eigenvalues[1], data.residuals[1] = [36.5, 2.0, -1.25], [0.004, 0.1, 0.02]
     caption = Curvature(data).caption("spectrum")
-    assert (
-        "at epoch 5. Density: stochastic Lanczos quadrature, 2 starts of 4 products. Ticks, with bars" in caption.text
-    )
+    density = "at epoch 5. Density: stochastic Lanczos quadrature, 2 starts of 4 products. Ticks, with bars"
+    assert density in caption.text
     assert caption.alt == (
         "A density over eigenvalues. The largest eigenvalue is 36.5 ± 0.004. The lowest eigenvalue is -1.25 ± 0.02."
     )

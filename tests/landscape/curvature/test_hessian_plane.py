@@ -145,37 +145,33 @@ class TestSaddle:
             plane = random_plane(network, seed=seed, perturb_one_dimensional=True)
             seen = evaluate(plane, callback_fn, size=5, plan=PLAN, limits=(-0.5, 0.5), **HERE)
             assert seen.loss[2, 2] == seen.loss.min()
-        shown = evaluate(
-            hessian_plane(network, callback_fn, which=("top", "bottom"), rise=0.01, **HERE), callback_fn, size=5,
-            plan=PLAN, **HERE,
-        )  # fmt: skip
+        plane = hessian_plane(network, callback_fn, which=("top", "bottom"), rise=0.01, **HERE)
+        shown = evaluate(plane, callback_fn, size=5, plan=PLAN, **HERE)
         centre = shown.loss[2, 2]
         assert (shown.loss[2, [0, 1, 3, 4]] > centre).all()
         assert (shown.loss[[1, 3], 2] < centre).all()
 
 
-def digits_network(activation, steps=40):
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(64, 16), activation(), nn.Linear(16, 16), activation(), nn.Linear(16, 10))
-    return trained(network, IMAGES, steps)
+def perceptron(activation):
+    return nn.Sequential(nn.Linear(64, 16), activation(), nn.Linear(16, 16), activation(), nn.Linear(16, 10))
 
 
-def convolutional(steps=40):
-    torch.manual_seed(0)
-    network = nn.Sequential(
-        nn.Conv2d(1, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 12, 3), nn.ReLU(), nn.Flatten(),
-        nn.Linear(48, 10),
+def convolutional():
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 12, 3),
+        nn.ReLU(), nn.Flatten(), nn.Linear(48, 10),
     )  # fmt: skip
-    return trained(network, IMAGES.reshape(-1, 1, 8, 8), steps)
 
 
-def trained(network, inputs, steps):
+def trained(build):
+    torch.manual_seed(0)
+    network = build()
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
-    for _ in range(steps):
+    for _ in range(40):
         optimizer.zero_grad()
-        nn.functional.cross_entropy(network(inputs), LABELS).backward()
+        nn.functional.cross_entropy(network(IMAGES), LABELS).backward()
         optimizer.step()
-    return network, inputs
+    return network
 
 
 class TestSurface:
@@ -185,17 +181,17 @@ class TestSurface:
     @pytest.mark.parametrize(
         ("build", "within"),
         [
-            (lambda: digits_network(nn.Tanh), 0.02),
-            pytest.param(lambda: digits_network(nn.GELU), 0.02, marks=pytest.mark.slow),
-            pytest.param(convolutional, 0.05, marks=pytest.mark.slow),
+            (lambda: perceptron(nn.Tanh), 0.02),
+            (lambda: perceptron(nn.GELU), 0.02),
+            (convolutional, 0.05),
         ],
         ids=["tanh", "gelu", "relu and pooling"],
     )
     def test_second_differences_are_the_eigenvalue(self, build, within):
-        network, inputs = build()
+        network = trained(build)
 
         def callback():
-            return nn.CrossEntropyLoss(), copy.deepcopy(network), (inputs, LABELS), {}
+            return nn.CrossEntropyLoss(), copy.deepcopy(network), (IMAGES, LABELS), {}
 
         line = hessian_plane(network, callback, which="top", **HERE)
         step = 1e-3 * line.longest

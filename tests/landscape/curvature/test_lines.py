@@ -2,16 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
-from sklearn.datasets import load_digits
-from torch import nn
+from many_perceptrons import perceptron, train
 
 from landscape.functions import measure_curvature, trace_by_lines
 from workers.errors import CurvatureError
 from workers.function_evaluator import FunctionEvaluator
 
-DIGITS = load_digits()
-INPUTS, TARGETS = torch.tensor(DIGITS.data[:300] / 16, dtype=torch.float32), torch.tensor(DIGITS.target[:300])
 MATRIX = np.random.default_rng(0).standard_normal((12, 12))
 MATRIX = MATRIX @ MATRIX.T
 POINT = {"x": np.linspace(-1, 1, 5), "y": np.linspace(1, 2, 7).reshape(1, 7)}
@@ -23,22 +19,6 @@ def bowl():
         return 0.5 * flat @ MATRIX @ flat
 
     return FunctionEvaluator(loss, POINT)
-
-
-def perceptron():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        network = nn.Sequential(nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 10))
-    optimizer = torch.optim.Adam(network.parameters(), 0.01)
-    for _ in range(30):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(network(INPUTS), TARGETS).backward()
-        optimizer.step()
-    return network
-
-
-def digits():
-    return nn.CrossEntropyLoss(), perceptron(), (INPUTS, TARGETS), {}
 
 
 def test_a_functions_trace_has_an_interval_that_covers_it():
@@ -61,8 +41,9 @@ def test_each_line_is_the_matrix_between_its_direction():
 
 @pytest.mark.slow
 def test_a_network_in_float32_beside_its_derivatives():
-    lines = trace_by_lines(perceptron(), digits, 60, device_ids=[0])
-    exact = measure_curvature(perceptron(), digits, top=1, trace_probes=60, device_ids=[0], progress=False)
+    (weights,) = train("large", 1, steps=30)
+    lines = trace_by_lines(weights, perceptron, 60, device_ids=[0])
+    exact = measure_curvature(weights, perceptron, top=1, trace_probes=60, device_ids=[0], progress=False)
     low, high = exact.trace_interval[0]
     assert lines.low < high
     assert low < lines.high

@@ -54,17 +54,42 @@ def plane_of(**options):
     return hessian_plane(saddle(), callback_fn, **{"which": ("top", "bottom"), "rise": 0.05, **HERE, **options})
 
 
-def copied(path, folder, *, pending=False):
-    """Copies a landscape and its vectors; with half of its points forgotten."""
-    for item in path.parent.glob(f"{path.stem}*"):
-        shutil.copy(item, folder)
-    target = folder / path.name
-    if pending:
-        data = read_landscape(target)
-        data.status[:2] = PointStatus.PENDING
-        data.metrics["loss"][:2] = np.nan
-        write_landscape(target, data)
-    return target
+def forget(path, rows):
+    data = read_landscape(path)
+    data.status[rows], data.metrics["loss"][rows] = PointStatus.PENDING, np.nan
+    write_landscape(path, data)
+    return data
+
+
+@pytest.fixture
+def path(measured, tmp_path):
+    """A copy of the landscape and its vectors."""
+    for item in measured.parent.glob(f"{measured.stem}*"):
+        shutil.copy(item, tmp_path)
+    return tmp_path / measured.name
+
+
+@pytest.fixture
+def kept(path):
+    return path.with_name("saddle_directions.safetensors")
+
+
+@pytest.fixture
+def elsewhere():
+    """The plane as another machine finds it, with other last digits."""
+    plane = plane_of()
+    plane.directions[0].update({name: array * (1 + 1e-7) for name, array in plane.directions[0].items()})
+    return plane
+
+
+def measure(plane, path, **options):
+    return evaluate(plane, callback_fn, size=5, output=path, **options, **HOW)
+
+
+def draw(run, output, collect_landscape=None, **options):
+    """Draws a run's landscapes."""
+    drawn = SummaryLandscape(run).gen_landscapes_with_multi_process
+    return drawn(regression, collect_landscape, output=output, **options, **HOW)
 
 
 def forbid_products(monkeypatch):
@@ -76,10 +101,9 @@ def forbid_products(monkeypatch):
 
 class TestRun:
     def test_the_result_goes_along_eigenvectors_and_lies_beside_the_others(self, run, tmp_path):
-        draw = SummaryLandscape(run).gen_landscapes_with_multi_process
-        train, result = draw(regression, output=tmp_path, directions="hessian", **HOW)
-        (other,) = draw(regression, RESULT, output=tmp_path, directions="hessian", which=("top", "bottom"), **HOW)
-        (plain,) = draw(regression, RESULT, output=tmp_path, **HOW)
+        train, result = draw(run, tmp_path, directions="hessian")
+        (other,) = draw(run, tmp_path, RESULT, directions="hessian", which=("top", "bottom"))
+        (plain,) = draw(run, tmp_path, RESULT)
         names = {item.name for item in tmp_path.glob("*.h5")}
         assert names == {
             "landscape_0-3_pca.h5", "landscape_3_hessian.h5", "landscape_3_hessian_top_bottom.h5",
@@ -99,30 +123,23 @@ class TestRun:
         np.testing.assert_allclose(result.x[-1] ** 2 * result.directions.eigenvalues[0] / 2, 1)
 
     def test_the_same_call_again_reads_the_vectors(self, run, tmp_path, monkeypatch):
-        draw = SummaryLandscape(run).gen_landscapes_with_multi_process
-        (first,) = draw(regression, RESULT, output=tmp_path, directions="ggn", **HOW)
-        path = tmp_path / "landscape_3_ggn.h5"
-        data = read_landscape(path)
-        data.status[1:] = PointStatus.PENDING
-        data.metrics["loss"][1:] = np.nan
-        write_landscape(path, data)
+        (first,) = draw(run, tmp_path, RESULT, directions="ggn")
+        data = forget(tmp_path / "landscape_3_ggn.h5", slice(1, None))
         forbid_products(monkeypatch)
-        (again,) = draw(regression, RESULT, output=tmp_path, directions="ggn", **HOW)
+        (again,) = draw(run, tmp_path, RESULT, directions="ggn")
         np.testing.assert_array_equal(again.loss, first.loss)
         assert again.report.measured == 1 + data.status[1:].size
         assert Plane.load(tmp_path / "landscape_3_ggn_directions.safetensors").decomposition == "ggn"
 
     def test_principal_directions_are_the_last_intervals_landscape(self, run, tmp_path):
-        draw = SummaryLandscape(run).gen_landscapes_with_multi_process
-        (only,) = draw(regression, RESULT, output=tmp_path, directions="pca", **HOW)
+        (only,) = draw(run, tmp_path, RESULT, directions="pca")
         assert only.path.name == "landscape_0-3_pca.h5"
-        (again,) = draw(regression, output=tmp_path, directions="pca", **HOW)
+        (again,) = draw(run, tmp_path, directions="pca")
         assert again.path == only.path
 
     def test_a_dry_run_says_what_the_vectors_cost_and_leaves_nothing(self, run, tmp_path, capsys, monkeypatch):
         forbid_products(monkeypatch)
-        draw = SummaryLandscape(run).gen_landscapes_with_multi_process
-        assert draw(regression, RESULT, output=tmp_path, directions="hessian", dry_run=True, **HOW) == []
+        assert draw(run, tmp_path, RESULT, directions="hessian", dry_run=True) == []
         said = capsys.readouterr().out
         assert "landscape_3_hessian.h5: 25 points" in said
         assert "before that its directions, the eigenvectors top and second: about" in said
@@ -133,63 +150,52 @@ class TestRun:
         [
             (
                 {"which": ("top", "bottom")},
-                r'^which must be left out where no eigenvectors are drawn; directions="hessian"',
+                '^which must be left out .* no eigenvectors are drawn; directions="hessian"',
             ),
             ({"rise": 2.0}, "^rise must be left out where no eigenvectors are drawn"),
         ],
     )
     def test_wrong_options_are_named(self, run, tmp_path, options, text):
         with pytest.raises(ValueError, match=text):
-            SummaryLandscape(run).gen_landscapes_with_multi_process(regression, output=tmp_path, **options, **HOW)
+            draw(run, tmp_path, **options)
 
 
 class TestFiles:
-    def test_what_is_missing_is_measured_along_the_kept_vectors(self, measured, tmp_path):
-        path = copied(measured, tmp_path, pending=True)
-        # Another machine finds other last digits.
-        plane = plane_of()
-        moved = {name: array * (1 + 1e-7) for name, array in plane.directions[0].items()}
-        before = Landscape.load(measured)
-        plane.directions[0].update(moved)
-        again = evaluate(plane, callback_fn, size=5, output=path, **HOW)
+    def test_what_is_missing_is_measured_along_the_kept_vectors(self, measured, path, elsewhere):
+        forget(path, slice(2))
+        before, again = Landscape.load(measured), measure(elsewhere, path)
         np.testing.assert_array_equal(again.loss, before.loss)
         assert again.report.measured < before.status.size
 
-    def test_lost_vectors_are_an_error_and_nothing_is_touched(self, measured, tmp_path):
-        path = copied(measured, tmp_path, pending=True)
-        (tmp_path / "saddle_directions.safetensors").unlink()
-        bits, plane = path.read_bytes(), plane_of()
-        plane.directions[0].update({name: array * (1 + 1e-7) for name, array in plane.directions[0].items()})
-        with pytest.raises(
-            LandscapeIdentityError, match=r"along other eigenvectors .* Put that file back, or pass overw"
-        ):
-            evaluate(plane, callback_fn, size=5, output=path, **HOW)
+    def test_lost_vectors_are_an_error_and_nothing_is_touched(self, path, kept, elsewhere):
+        forget(path, slice(2))
+        kept.unlink()
+        bits, error = path.read_bytes(), r"along other eigenvectors .* Put that file back, or pass overw"
+        with pytest.raises(LandscapeIdentityError, match=error):
+            measure(elsewhere, path)
         assert path.read_bytes() == bits
-        assert not (tmp_path / "saddle_directions.safetensors").exists()
-        anew = evaluate(plane, callback_fn, size=5, output=path, overwrite=True, **HOW)
-        assert anew.complete
-        assert (tmp_path / "saddle_directions.safetensors").exists()
+        assert not kept.exists()
+        assert measure(elsewhere, path, overwrite=True).complete
+        assert kept.exists()
 
-    def test_vectors_of_the_same_bits_are_kept_again(self, measured, tmp_path):
-        path = copied(measured, tmp_path, pending=True)
-        (tmp_path / "saddle_directions.safetensors").unlink()
+    def test_vectors_of_the_same_bits_are_kept_again(self, path, kept):
+        forget(path, slice(2))
         # One machine and one plan give the same bits.
-        kept = Plane.load(measured.with_name("saddle_directions.safetensors"))
-        assert evaluate(kept, callback_fn, size=5, output=path, **HOW).complete
-        assert (tmp_path / "saddle_directions.safetensors").exists()
+        plane = Plane.load(kept)
+        kept.unlink()
+        assert measure(plane, path).complete
+        assert kept.exists()
 
-    def test_another_plane_leaves_file_and_vectors_alone(self, measured, tmp_path):
-        path = copied(measured, tmp_path)
-        kept = (tmp_path / "saddle_directions.safetensors").read_bytes()
+    def test_another_plane_leaves_file_and_vectors_alone(self, path, kept):
+        bits = kept.read_bytes()
         with pytest.raises(LandscapeIdentityError, match=r"plane\.which"):
-            evaluate(plane_of(which=("top", "second")), callback_fn, size=5, output=path, **HOW)
-        assert (tmp_path / "saddle_directions.safetensors").read_bytes() == kept
+            measure(plane_of(which=("top", "second")), path)
+        assert kept.read_bytes() == bits
 
-    def test_a_file_that_is_being_written_is_not_disturbed(self, measured, tmp_path):
-        path = copied(measured, tmp_path)
+    def test_a_file_that_is_being_written_is_not_disturbed(self, path):
         plane = plane_of()
         with lock_landscape(path), pytest.raises(LandscapeLockedError):
-            evaluate(plane, callback_fn, size=5, output=path, overwrite=True, **HOW)
+            measure(plane, path, overwrite=True)
 
     def test_kept_vectors_are_read_instead_of_computed(self, measured, monkeypatch):
         plane = plane_of()
@@ -203,8 +209,7 @@ class TestFiles:
 
 
 class TestGrids:
-    def test_refined_and_widened_in_place_and_beside(self, measured, tmp_path, monkeypatch):
-        path = copied(measured, tmp_path)
+    def test_refined_and_widened_in_place_and_beside(self, path, tmp_path, monkeypatch):
         before = Landscape.load(path)
         forbid_products(monkeypatch)
         finer = refine(path, callback_fn, factor=2, **HERE)
@@ -215,9 +220,8 @@ class TestGrids:
         # Its vectors went with it, so that it can be refined in turn.
         assert refine(tmp_path / "wide.h5", callback_fn, factor=2, **HERE).complete
 
-    def test_without_its_vectors_a_file_says_where_they_belong(self, measured, tmp_path):
-        path = copied(measured, tmp_path)
-        (tmp_path / "saddle_directions.safetensors").unlink()
+    def test_without_its_vectors_a_file_says_where_they_belong(self, path, kept):
+        kept.unlink()
         with pytest.raises(PlaneError, match=r"saddle_directions\.safetensors, which .*Put that file back"):
             refine(path, callback_fn, factor=2, **HERE)
 
@@ -294,6 +298,5 @@ class TestTyped:
         found = typed(*command, "--kind", "hessian", "--normalization", "filter")
         assert "--normalization must be left out for --kind hessian" in str(found.exception)
         found = typed(*command, "--kind", "random", "--which", "top")
-        assert "--which must be left out for --kind random; it belongs to --kind hessian or --kind ggn" in str(
-            found.exception
-        )
+        error = "--which must be left out for --kind random; it belongs to --kind hessian or --kind ggn"
+        assert error in str(found.exception)

@@ -39,10 +39,6 @@ def run(trained, tmp_path):
     return tmp_path / "run"
 
 
-def never_called():
-    raise AssertionError
-
-
 def generate(folder, callback=small, numbers=None, **options):
     options = {"top": 1, "trace_probes": 2, "device_ids": [0], "progress": False, "plan": PLAN, **options}
     return SummaryLandscape(folder).gen_curvature(callback, numbers, **options)
@@ -54,7 +50,7 @@ def state_of(folder, number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("numbers", [[3], pytest.param([0, 1, 2], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("numbers", [[3], [0, 1, 2]])
 def test_checkpoints_against_their_whole_hessians(run, numbers):
     options = {"top": 4, "bottom": 2, "trace_probes": 8, "tolerance": 1e-9, "keep_vectors": True}
     found = generate(run, numbers=numbers, density_probes=1, density_steps=WEIGHTS, **options)
@@ -166,9 +162,7 @@ def test_the_plane_along_kept_vectors_is_that_of_hessian_plane(run, tmp_path):
     measured = evaluate(plane, small, size=3, device_ids=[0], progress=False)
     assert measured.loss[1, 1] == pytest.approx(found.loss[1], rel=1e-9)
     assert found.plane(0, "second").dimension == 1
-    with pytest.raises(
-        ValueError, match="which must be among the 2 largest and 1 lowest that are here, but got 'third'"
-    ):
+    with pytest.raises(ValueError, match=r"which must be among the 2 largest and 1 lowest that .* but got 'third'"):
         found.plane(0, ("top", "third"))
 
 

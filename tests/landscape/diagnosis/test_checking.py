@@ -3,6 +3,7 @@
 import copy
 import functools
 import json
+import re
 import shutil
 
 import numpy as np
@@ -34,15 +35,13 @@ class Plain(nn.Sequential):
         super().__init__(nn.Linear(FEATURES, 24), nn.ReLU(), nn.Linear(24, CLASSES))
 
 
-class Dropping(nn.Sequential):
-    def __init__(self):
-        super().__init__(nn.Linear(FEATURES, 24), nn.ReLU(), nn.Dropout(0.5), nn.Linear(24, CLASSES))
+def dropping():
+    return nn.Sequential(nn.Linear(FEATURES, 24), nn.ReLU(), nn.Dropout(0.5), nn.Linear(24, CLASSES))
 
 
-class Normalized(nn.Sequential):
-    def __init__(self, momentum=0.1):
-        norm = nn.BatchNorm1d(24, momentum=momentum)
-        super().__init__(nn.Linear(FEATURES, 24), norm, nn.ReLU(), nn.Linear(24, CLASSES))
+def normalized(momentum=0.1):
+    norm = nn.BatchNorm1d(24, momentum=momentum)
+    return nn.Sequential(nn.Linear(FEATURES, 24), norm, nn.ReLU(), nn.Linear(24, CLASSES))
 
 
 class Tied(nn.Module):
@@ -106,9 +105,8 @@ class Bent(Plain):
         return self[2](torch.relu(self[0](inputs)) / 3)
 
 
-class Wide(nn.Sequential):
-    def __init__(self):
-        super().__init__(nn.Linear(FEATURES, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+def wide():
+    return nn.Sequential(nn.Linear(FEATURES, 32), nn.ReLU(), nn.Linear(32, CLASSES))
 
 
 class Frozen(Plain):
@@ -178,6 +176,10 @@ summed = functools.partial(nn.CrossEntropyLoss, reduction="sum")
 weighted = functools.partial(nn.CrossEntropyLoss, torch.tensor([30.0, 1.0, 1.0, 1.0]))
 
 
+def unnamed():
+    return lambda outputs, targets: functional.cross_entropy(outputs, targets)
+
+
 def raises():
     raise KeyError("no such file")
 
@@ -185,71 +187,66 @@ def raises():
 PLANTED = {
     "dropout that its forward leaves on": (
         returns(network=Forced),
-        ("loss", "measured twice with the same weights and samples, but loss is", r"functional\.dropout"),
+        "loss", "measured twice with the same weights and samples, but loss is", r"functional\.dropout",
     ),
     "augmentation": (
         returns(data=functools.partial(Augmented, 0)),
-        ("samples", "sample 0 changed between two reads", "switch shuffling and random augmentation off"),
+        "samples", "sample 0 changed between two reads", "switch shuffling and random augmentation off",
     ),
     "augmentation of later samples": (
         returns(data=functools.partial(Augmented, 100)),
-        ("samples", "two passes over the data set of one call of callback_fn gave different", "augmentation"),
+        "samples", "two passes over the data set of one call of callback_fn gave different", "augmentation",
     ),
     "a split without a seed": (
-        returns(data=split),
-        ("callback_fn", "two calls of callback_fn returned different samples", "manual_seed"),
+        returns(data=split), "callback_fn", "two calls of callback_fn returned different samples", "manual_seed",
     ),
     "a stream that is another one in each call": (
         returns(data=lambda: (batch for batch in split())),
-        ("callback_fn", "two calls of callback_fn returned different samples", "manual_seed"),
+        "callback_fn", "two calls of callback_fn returned different samples", "manual_seed",
     ),
     "another loss at each call": (
-        Counted(),
-        ("loss", "epoch 8 was measured twice .* with the network and the loss of another call", "switch off"),
+        Counted(), "loss", "epoch 8 was measured twice .* with the network and the loss of another call", "switch off",
     ),
     "inputs that training had divided": (
         returns(data=functools.partial(scaled, 16)),
-        ("samples", "with inputs scaled to lie between 0 and 1 the losses fit", "the transforms of the training"),
+        "samples", "with inputs scaled to lie between 0 and 1 the losses fit", "the transforms of the training",
     ),
     "labels in another order": (
         returns(data=permuted),
-        ("samples", r"the measured loss does not fall \([\d.]+ to [\d.]+\), but the logged one does", "same order"),
+        "samples", r"the measured loss does not fall \([\d.]+ to [\d.]+\), but the logged one does", "same order",
     ),
     "other samples": (
         returns(data=held_out),
-        ("samples", "Training had 256 samples, callback_fn's data set has 150", "the samples of the training"),
+        "samples", "Training had 256 samples, callback_fn's data set has 150", "the samples of the training",
     ),
     "a sum in place of a mean": (
         returns(summed),
-        ("loss", "callback_fn's loss is a sum over samples, but training logged a mean", 'reduction="mean"'),
+        "loss", "callback_fn's loss is a sum over samples, but training logged a mean", 'reduction="mean"',
     ),
     "smoothed labels": (
         returns(smoothed),
-        ("loss", r"CrossEntropyLoss\(label_smoothing=0.3\); with label_smoothing=0.0 the losses fit", "without label"),
+        "loss", r"CrossEntropyLoss\(label_smoothing=0.3\); with label_smoothing=0.0 the losses fit", "without label",
     ),
     "the loss of something else": (
         returns(functools.partial(nn.MultiMarginLoss, margin=0.2)),
-        ("loss", "less than a fifth .* Training had the loss CrossEntropyLoss, callback_fn has MultiMargin", "return"),
+        "loss", "less than a fifth .* Training had the loss CrossEntropyLoss, callback_fn has MultiMargin", "return",
     ),
     "another network": (
-        returns(network=Wide),
-        ("checkpoint", r"0\.weight: the network has \(32, 12\), found \(24, 12\)", "the network that was trained"),
+        returns(network=wide),
+        "checkpoint", r"0\.weight: the network has \(32, 12\), found \(24, 12\)", "the network that was trained",
     ),
     "another forward": (
         returns(network=Bent),
-        ("loss", "Training had the network Plain, callback_fn has Bent", "cannot tell which of them differs"),
+        "loss", "Training had the network Plain, callback_fn has Bent", "cannot tell which of them differs",
     ),
     "layers that are frozen": (
         returns(network=Frozen),
-        ("network", r"'0\.weight', '0\.bias' are frozen in callback_fn, but training moved them", "requires_grad"),
+        "network", r"'0\.weight', '0\.bias' are frozen in callback_fn, but training moved them", "requires_grad",
     ),
-    "what raises": (
-        raises,
-        ("callback_fn", "callback_fn raised KeyError: 'no such file'", "mend callback_fn"),
-    ),
+    "what raises": (raises, "callback_fn", "callback_fn raised KeyError: 'no such file'", "mend callback_fn"),
     "what is no callback_fn": (
         lambda: (nn.CrossEntropyLoss(), Plain()),
-        ("callback_fn", "must return .* but returned a tuple of 2", "mend callback_fn"),
+        "callback_fn", "must return .* but returned a tuple of 2", "mend callback_fn",
     ),
 }  # fmt: skip
 
@@ -257,24 +254,21 @@ PLANTED = {
 def expect(found, about, seen, remedy):
     (finding,) = found.findings
     assert finding.about == about
-    with pytest.raises(AssertionError, match=f"(?s){seen}"):
-        raise AssertionError(finding.seen)
-    with pytest.raises(AssertionError, match=f"(?s){remedy}"):
-        raise AssertionError(finding.remedy)
+    assert re.search(seen, finding.seen, re.DOTALL)
+    assert re.search(remedy, finding.remedy, re.DOTALL)
     assert finding.expected
     assert not found
     assert " ".join(str(finding).split()) in " ".join(str(found).split())
 
 
-@pytest.mark.parametrize(("callback_fn", "sentence"), PLANTED.values(), ids=PLANTED)
-def test_a_planted_mistake_is_named_with_its_remedy(run, callback_fn, sentence):
-    expect(run.check(callback_fn), *sentence)
+@pytest.mark.parametrize(("callback_fn", "about", "seen", "remedy"), PLANTED.values(), ids=PLANTED)
+def test_a_planted_mistake_is_named_with_its_remedy(run, callback_fn, about, seen, remedy):
+    expect(run.check(callback_fn), about, seen, remedy)
 
 
 def test_a_damaged_checkpoint_is_named(damaged):
-    expect(
-        damaged.check(returns()), "checkpoint", r"Plain_8_epoch\.safetensors is not the file", "restore what is damaged"
-    )
+    seen = r"Plain_8_epoch\.safetensors is not the file"
+    expect(damaged.check(returns()), "checkpoint", seen, "restore what is damaged")
 
 
 def test_first_samples_that_are_unlike_the_others(run):
@@ -284,9 +278,8 @@ def test_first_samples_that_are_unlike_the_others(run):
 
 
 def test_statistics_that_do_not_follow_the_weights(tmp_path):
-    slow = functools.partial(Normalized, 1e-4)
-    run = train(tmp_path, slow, rate=0.05, data=functools.partial(scaled, 20.0))
-    callback_fn = returns(network=slow, data=functools.partial(scaled, 20.0))
+    slow, data = functools.partial(normalized, 1e-4), functools.partial(scaled, 20.0)
+    run, callback_fn = train(tmp_path, slow, rate=0.05, data=data), returns(network=slow, data=data)
     found = run.check(callback_fn)
     # Scaled inputs would hide it, too.
     expect(found, "samples", "statistics of its normalization layers computed anew the losses fit", 'buffers="recal')
@@ -330,52 +323,35 @@ def test_too_few_checkpoints(damaged):
 
 def test_layers_that_training_froze(tmp_path):
     run = train(tmp_path, Frozen)
-    expect(
-        run.check(returns()), "network", "are trainable in callback_fn, but were frozen in training", "requires_grad"
-    )
-
-
-def diverging(folder):
-    return train(folder, rate=30.0, epochs=6)
+    seen = "are trainable in callback_fn, but were frozen in training"
+    expect(run.check(returns()), "network", seen, "requires_grad")
 
 
 RIGHT = {
-    "plain": (train, returns()),
-    "batch normalization": (
-        functools.partial(train, network=Normalized, epochs=12),
-        returns(network=Normalized),
-    ),
-    "dropout": (functools.partial(train, network=Dropping), returns(network=Dropping)),
-    "weight decay": (functools.partial(train, decay=0.1), returns()),
-    "a sum on both sides": (functools.partial(train, loss=summed), returns(summed)),
-    "smoothed labels on both sides": (functools.partial(train, loss=smoothed), returns(smoothed)),
-    "class weights on both sides": (functools.partial(train, loss=weighted), returns(weighted)),
-    "a loader that shuffles": (
-        train,
-        returns(data=lambda: DataLoader(TensorDataset(*samples()), BATCH, shuffle=True)),
-    ),
-    "two data sets": (train, returns(data=lambda: {"test": held_out(), "train": samples()})),
-    "shared weights": (functools.partial(train, network=Tied), returns(network=Tied)),
-    "no logged losses": (functools.partial(train, collect={}), returns()),
-    "few logged losses": (functools.partial(train, collect_freq=100), returns()),
-    "few samples": (functools.partial(train, num_samples=8), returns()),
-    "a diverged run": (diverging, returns()),
-    "layers that are frozen on both sides": (functools.partial(train, network=Frozen), returns(network=Frozen)),
-    "dropout, and the same loss of another name": (
-        functools.partial(train, network=Dropping),
-        returns(lambda: lambda outputs, targets: functional.cross_entropy(outputs, targets), Dropping),
-    ),
-    "the same loss of another name": (
-        train,
-        returns(nn.NLLLoss, lambda: nn.Sequential(*Plain(), nn.LogSoftmax(1))),
-    ),
-    "a loss of our own": (train, returns(lambda: lambda outputs, targets: functional.cross_entropy(outputs, targets))),
-}  # fmt: skip
+    "plain": ({}, returns()),
+    "batch normalization": ({"network": normalized, "epochs": 12}, returns(network=normalized)),
+    "dropout": ({"network": dropping}, returns(network=dropping)),
+    "weight decay": ({"decay": 0.1}, returns()),
+    "a sum on both sides": ({"loss": summed}, returns(summed)),
+    "smoothed labels on both sides": ({"loss": smoothed}, returns(smoothed)),
+    "class weights on both sides": ({"loss": weighted}, returns(weighted)),
+    "a loader that shuffles": ({}, returns(data=lambda: DataLoader(TensorDataset(*samples()), BATCH, shuffle=True))),
+    "two data sets": ({}, returns(data=lambda: {"test": held_out(), "train": samples()})),
+    "shared weights": ({"network": Tied}, returns(network=Tied)),
+    "no logged losses": ({"collect": {}}, returns()),
+    "few logged losses": ({"collect_freq": 100}, returns()),
+    "few samples": ({"num_samples": 8}, returns()),
+    "a diverged run": ({"rate": 30.0, "epochs": 6}, returns()),
+    "layers that are frozen on both sides": ({"network": Frozen}, returns(network=Frozen)),
+    "dropout, and the same loss of another name": ({"network": dropping}, returns(unnamed, dropping)),
+    "the same loss of another name": ({}, returns(nn.NLLLoss, lambda: nn.Sequential(*Plain(), nn.LogSoftmax(1)))),
+    "a loss of our own": ({}, returns(unnamed)),
+}
 
 
-@pytest.mark.parametrize(("trained", "callback_fn"), RIGHT.values(), ids=RIGHT)
-def test_nothing_is_found_in_a_run_that_is_right(trained, callback_fn, tmp_path):
-    run = trained(tmp_path / "run")
+@pytest.mark.parametrize(("how", "callback_fn"), RIGHT.values(), ids=RIGHT)
+def test_nothing_is_found_in_a_run_that_is_right(how, callback_fn, tmp_path):
+    run = train(tmp_path / "run", **how)
     before = sorted(tmp_path.rglob("*"))
     found = run.check(callback_fn)
     assert found.findings == ()
@@ -419,34 +395,33 @@ def test_a_network_that_each_call_returns_is_left_as_it_was(run):
 
 
 def test_facts_say_which_samples_weights_and_buffers_there_are(tmp_path):
-    def tied():
-        return nn.CrossEntropyLoss(ignore_index=3), Tied(), {"train": samples(), "test": samples(64, 3)}, {}
-
     ours = functools.partial(nn.CrossEntropyLoss, ignore_index=3)
-    found = train(tmp_path, Tied, loss=ours).check(
-        tied, num_samples={"train": 100, "test": None}, samples="random", seed=3
-    )
+    tied = returns(ours, Tied, lambda: {"train": samples(), "test": samples(64, 3)})
+    options = {"num_samples": {"train": 100, "test": None}, "samples": "random", "seed": 3}
+    found = train(tmp_path, Tied, loss=ours).check(tied, **options)
     said = [str(fact) for fact in found.facts]
     assert "samples: 'train': 100 of 256 are read (random, seed 3). It is the main data set." in said
     assert "samples: 'test': 64 of 64 are read, which are all." in said
     assert "loss: a mean over the samples, which count from 0 to 1 each." in said
     assert "network: shared weights, which move as one: first.weight = second.weight." in said
-    summed_up = [
-        str(fact) for fact in train(tmp_path / "sum", Normalized, summed).check(returns(summed, Normalized)).facts
-    ]
+    found = train(tmp_path / "sum", normalized, summed).check(returns(summed, normalized))
+    summed_up = [str(fact) for fact in found.facts]
     assert "loss: a sum over the samples, so that it is larger the more of them are read." in summed_up
     assert any(text.startswith("network: buffers: '1.running_mean'") for text in summed_up)
 
 
 def test_what_cannot_be_compared_is_said(tmp_path, run):
     unlogged = train(tmp_path / "unlogged", collect={}).check(returns())
-    assert any("the measured losses were compared with nothing" in fact.text for fact in unlogged.facts)
     few = train(tmp_path / "few", collect_freq=100).check(returns())
-    assert any(fact.text.startswith("1 were logged, which is too few") for fact in few.facts)
     other = run.check(returns(data=split))
-    assert any("not compared before the samples are always the same" in fact.text for fact in other.facts)
     lower = train(tmp_path / "lower", loss=smoothed).check(returns())
-    assert any("check cannot tell which it is" in fact.text for fact in lower.facts)
+    for found, text in (
+        (unlogged, "the measured losses were compared with nothing"),
+        (few, "1 were logged, which is too few"),
+        (other, "not compared before the samples are always the same"),
+        (lower, "check cannot tell which it is"),
+    ):
+        assert any(text in fact.text for fact in found.facts)
     assert lower
 
 

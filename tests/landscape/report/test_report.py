@@ -34,6 +34,15 @@ def callback_fn():
     return bowl(1, 2, 3, 4), Point(4), SETS, {}
 
 
+def report_of(run, recipes=None, **options):
+    return SummaryLandscape(run).report(callback_fn, recipes, **{"device_ids": [0], "progress": False, **options})
+
+
+@pytest.fixture
+def run(tmp_path):
+    return train(tmp_path / "run", spiral(4))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
@@ -120,23 +129,21 @@ def test_the_landscapes_can_be_read_like_all_others(said, folder):
     assert Landscape.load(folder / "run/report_12_random.h5").complete
 
 
-def test_a_dry_run_writes_nothing(tmp_path, capsys):
-    run = train(tmp_path / "run", spiral(4))
+def test_a_dry_run_writes_nothing(run, tmp_path, capsys):
     before = sorted(tmp_path.rglob("*"))
-    assert SummaryLandscape(run).report(callback_fn, device_ids=[0], dry_run=True) is None
+    assert report_of(run, dry_run=True, progress=True) is None
     assert sorted(tmp_path.rglob("*")) == before
     said = capsys.readouterr().out
     assert "report_0-12_pca.h5" in said
     assert "products" in said
 
 
-def test_a_page_of_yours_is_not_replaced(tmp_path):
-    run = train(tmp_path / "run", spiral(4))
+def test_a_page_of_yours_is_not_replaced(run):
     (run / "report.html").write_text("<p>mine</p>")
     with pytest.raises(
         LandscapeWriteError, match=r"report.html is there and is no report; it was left as it is.*name="
     ):
-        SummaryLandscape(run).report(callback_fn, device_ids=[0], progress=False, overwrite=True)
+        report_of(run, overwrite=True)
     assert (run / "report.html").read_text() == "<p>mine</p>"
     assert not list(run.glob("*.h5"))
     with pytest.raises(LandscapeWriteError, match=r"or give another --name"):
@@ -144,23 +151,21 @@ def test_a_page_of_yours_is_not_replaced(tmp_path):
     (run / "report.html").unlink()
     (run / "report.html").mkdir()
     with pytest.raises(LandscapeWriteError, match=r"report.html is a directory.*name="):
-        SummaryLandscape(run).report(callback_fn, device_ids=[0], progress=False)
+        report_of(run)
 
 
-def test_unknown_options_are_refused(tmp_path):
-    run = train(tmp_path / "run", spiral(4))
+def test_unknown_options_are_refused(run):
     with pytest.raises(TypeError, match=r"SummaryLandscape.report\(\) got an unexpected keyword argument 'tolerance'"):
-        SummaryLandscape(run).report(callback_fn, tolerance=0.1)
+        report_of(run, tolerance=0.1)
     with pytest.raises(ValueError, match="budget must be a number of seconds above 0"):
-        SummaryLandscape(run).report(callback_fn, budget="soon")
+        report_of(run, budget="soon")
 
 
-def test_a_mistake_in_the_recipes_shows_before_anything_is_measured(tmp_path):
-    run = train(tmp_path / "run", spiral(4))
+def test_a_mistake_in_the_recipes_shows_before_anything_is_measured(run, tmp_path):
     with pytest.raises(CheckpointError, match="nowhere"):
-        SummaryLandscape(run).report(callback_fn, {"a": [tmp_path / "nowhere"], "b": [run]}, device_ids=[0])
+        report_of(run, {"a": [tmp_path / "nowhere"], "b": [run]})
     with pytest.raises(ValueError, match="recipes must be"):
-        SummaryLandscape(run).report(callback_fn, {"a": [run]}, device_ids=[0])
+        report_of(run, {"a": [run]})
     assert not list(run.glob("*.h5"))
 
 
@@ -173,7 +178,7 @@ def test_commands_that_the_page_names_work(said, folder):
     assert (folder / "run/seed1_12_random.h5").exists()
 
 
-def test_what_the_budget_leaves_out_is_said(tmp_path, monkeypatch):
+def test_what_the_budget_leaves_out_is_said(run, monkeypatch):
     measure = SummaryLandscape.gen_landscapes_with_multi_process
 
     def measure_until_late(self, *arguments, **options):
@@ -182,46 +187,36 @@ def test_what_the_budget_leaves_out_is_said(tmp_path, monkeypatch):
         return found
 
     monkeypatch.setattr(SummaryLandscape, "gen_landscapes_with_multi_process", measure_until_late)
-    run = train(tmp_path / "run", spiral(4))
-    report = SummaryLandscape(run).report(callback_fn, device_ids=[0], progress=False)
+    report = report_of(run)
     end = next(answer for answer in report.answers if answer.name == "end")
     assert not end.known
     assert "The curvature at the end: the budget ended before it was measured." in report.unknown
 
 
 @pytest.mark.filterwarnings("ignore:the budget of")
-def test_a_budget_that_ends_at_once_leaves_all_unknown_and_the_same_call_goes_on(tmp_path, monkeypatch):
-    run = train(tmp_path / "run", spiral(4))
+def test_a_budget_that_ends_at_once_leaves_all_unknown_and_the_same_call_goes_on(run, monkeypatch):
     with monkeypatch.context() as late:
         late.setattr(Run, "is_late", True)
-        report = SummaryLandscape(run).report(callback_fn, device_ids=[0], progress=False)
-    assert [answer.known for answer in report.answers] == [
-        True,
-        False,
-        False,
-        True,
-    ]  # the ends of the path are measured first
+        report = report_of(run)
+    # The ends of the path are measured first.
+    assert [answer.known for answer in report.answers] == [True, False, False, True]
     assert "121 of 121 points of the plane of the path are not measured" in report.unknown[0]
-    report = SummaryLandscape(run).report(callback_fn, device_ids=[0], progress=False)
+    report = report_of(run)
     assert all(answer.known for answer in report.answers)
 
 
-def test_where_there_is_no_curvature_its_reason_is_said(tmp_path, monkeypatch):
+def test_where_there_is_no_curvature_its_reason_is_said(run, monkeypatch):
     def fails(self, *_arguments, **_options):
         raise CurvatureError("the operator has no second derivative.")
 
     monkeypatch.setattr(SummaryLandscape, "gen_curvature", fails)
-    run = train(tmp_path / "run", spiral(4))
-    report = SummaryLandscape(run).report(callback_fn, device_ids=[0], progress=False)
+    report = report_of(run)
     assert "The curvature at the end: the operator has no second derivative." in report.unknown
     assert report.page.exists()
 
 
-def test_output_and_name_say_where_it_goes(tmp_path):
-    run = train(tmp_path / "run", spiral(4))
-    found = SummaryLandscape(run).report(
-        callback_fn, output=tmp_path / "elsewhere", name="said", device_ids=[0], progress=False
-    )
+def test_output_and_name_say_where_it_goes(run, tmp_path):
+    found = report_of(run, output=tmp_path / "elsewhere", name="said")
     assert found.page == tmp_path / "elsewhere/said.html"
     assert {path.name for path in (tmp_path / "elsewhere").glob("*.h5")} >= {"said_0-12_pca.h5", "said_end_12.h5"}
     assert not list(run.glob("*.h5"))
