@@ -46,24 +46,46 @@ def halve(rate, step):
     return rate / 2
 
 
-@pytest.mark.parametrize("wrong", [None, 0.1, "cosine", [0.1, 0.2]])
-def test_the_function_must_be_callable(wrong):
-    text = r"learning_rate_function must be a function of \(learning rate, number of steps done\).*but got"
+FUNCTION = r"learning_rate_function must be a function of \(learning rate, number of steps done\).*but got"
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "text"),
+    [
+        *((wrong, {}, FUNCTION) for wrong in (None, 0.1, "cosine", [0.1, 0.2])),
+        (max, {"before_first_step": 1}, "before_first_step must be a bool, but got int: 1"),
+    ],
+)
+def test_wrong_arguments(function, options, text):
     with pytest.raises(TypeError, match=text):
-        LearningRateScheduler(wrong)
+        LearningRateScheduler(function, **options)
 
 
-def test_before_first_step_is_a_bool():
-    with pytest.raises(TypeError, match="before_first_step must be a bool, but got int: 1"):
-        LearningRateScheduler(max, before_first_step=1)
+def warm_up(rate, step):
+    return 0.125 * (step + 1)
 
 
-def test_the_next_step_is_the_first_to_use_it():
-    halving, used = Calls(halve), UsedRates()
-    model().train(2, batches([1.0, 1.0]), [LearningRateScheduler(halving), used])
-    assert halving.calls == [(0.5, 1), (0.25, 2), (0.125, 3), (0.0625, 4)]
-    assert all(type(rate) is float and type(step) is int for rate, step in halving.calls)
-    assert used.rates == [[0.5], [0.25], [0.125], [0.0625]]
+@pytest.mark.parametrize(
+    ("build", "change", "before", "calls", "rates"),
+    [
+        (model, halve, False, [(0.5, 1), (0.25, 2), (0.125, 3)], [[0.5], [0.25], [0.125]]),
+        (model, warm_up, True, [(0.5, 0), (0.125, 1), (0.25, 2), (0.375, 3)], [[0.125], [0.25], [0.375]]),
+        (
+            two_groups,
+            halve,
+            False,
+            [(0.5, 1), (0.125, 1), (0.25, 2), (0.0625, 2), (0.125, 3), (0.03125, 3)],
+            [[0.5, 0.125], [0.25, 0.0625], [0.125, 0.03125]],
+        ),
+    ],
+    ids=["one group", "before the first step", "two groups"],
+)
+def test_the_next_step_is_the_first_to_use_it(build, change, before, calls, rates):
+    schedule, used = Calls(change), UsedRates()
+    build().train(3, batches([1.0]), [LearningRateScheduler(schedule, before_first_step=before), used])
+    assert schedule.calls == calls
+    assert all(type(rate) is float and type(step) is int for rate, step in schedule.calls)
+    assert used.rates == rates
 
 
 def test_the_weights_are_those_of_a_loop_with_these_rates():
@@ -90,24 +112,10 @@ def test_the_weights_are_those_of_a_loop_with_these_rates():
     torch.testing.assert_close(network.bias, oracle.bias, rtol=1e-12, atol=1e-12)
 
 
-def test_before_the_first_step():
-    warm_up, used = Calls(lambda rate, step: 0.125 * (step + 1)), UsedRates()
-    model().train(1, batches([1.0, 1.0]), [LearningRateScheduler(warm_up, before_first_step=True), used])
-    assert warm_up.calls == [(0.5, 0), (0.125, 1), (0.25, 2)]
-    assert used.rates == [[0.125], [0.25]]
-
-
 def test_a_resumed_run_goes_on_counting():
     keep = Calls()
     model().train(3, batches([1.0, 1.0]), LearningRateScheduler(keep, before_first_step=True), initial_epoch=2)
     assert keep.steps == [4, 5, 6]
-
-
-def test_each_parameter_group_has_its_own_rate():
-    halving, used = Calls(halve), UsedRates()
-    two_groups().train(1, batches([1.0, 1.0]), [LearningRateScheduler(halving), used])
-    assert used.rates == [[0.5, 0.125], [0.25, 0.0625]]
-    assert halving.calls == [(0.5, 1), (0.125, 1), (0.25, 2), (0.0625, 2)]
 
 
 def test_a_wrong_result_changes_no_group():
@@ -170,12 +178,12 @@ def test_wrong_results(result, error, got):
         model().train(1, batches([1.0]), LearningRateScheduler(lambda rate, step: result))
 
 
-@pytest.mark.parametrize("optimizer", [None, nn.Linear(1, 1), "SGD"])
-def test_a_trainer_without_a_usable_optimizer(optimizer):
+@pytest.mark.parametrize(
+    "params", [{}, {"optimizer": None}, {"optimizer": nn.Linear(1, 1)}, {"optimizer": "SGD"}], ids=str
+)
+def test_a_trainer_without_a_usable_optimizer(params):
     with pytest.raises(TypeError, match=r"cb_params\.optimizer must be an optimizer with param_groups.*but got"):
-        LearningRateScheduler(max).on_train_begin(context(optimizer=optimizer))
-    with pytest.raises(TypeError, match=r"cb_params\.optimizer must be an optimizer"):
-        LearningRateScheduler(max).on_train_begin(context())
+        LearningRateScheduler(max).on_train_begin(context(**params))
 
 
 def test_does_nothing_in_evaluation():

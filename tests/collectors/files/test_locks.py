@@ -8,8 +8,8 @@ import sys
 import tempfile
 import threading
 
-import fsspec.implementations.memory
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from own_processes import ended_process
 from remote_stores import empty_memory
 from waiting import PATIENCE, wait_until
@@ -297,16 +297,15 @@ def test_of_six_who_begin_at_the_same_moment_one_remains(memory):
 
 def test_a_server_that_is_away_does_not_end_it(memory, monkeypatch, short_beat):
     marker = hold(memory)
-    cat_file = fsspec.implementations.memory.MemoryFileSystem.cat_file
     failed = []
 
     def away(self, *arguments, **options):
         failed.append(1)
         raise TimeoutError("the network is down")
 
-    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "cat_file", away)
-    wait_until(lambda: len(failed) >= 3, what="three renewals")
-    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "cat_file", cat_file)
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFileSystem, "cat_file", away)
+        wait_until(lambda: len(failed) >= 3, what="three renewals")
     marker.check()
     marker.release()
     assert not memory.exists(PATH)
@@ -318,7 +317,7 @@ def test_without_the_right_to_remove(memory, monkeypatch):
     def forbidden(self, path):
         raise PermissionError("no right to remove")
 
-    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "rm_file", forbidden)
+    monkeypatch.setattr(MemoryFileSystem, "rm_file", forbidden)
     marker.release()
     assert memory.cat_file(PATH) == b"{}"
     hold(memory).release()

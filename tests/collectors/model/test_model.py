@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torchmetrics
-from monitored_runs import Hearing, OldStyle
+from monitored_runs import Hearing, OldStyle, WithoutLength
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, TensorDataset
 
@@ -65,9 +65,8 @@ def plain_training(net, data, epochs, learning_rate=0.1):
     return net
 
 
-def assert_equal_weights(first, second, **tolerances):
-    for a, b in zip(first.state_dict().values(), second.state_dict().values(), strict=True):
-        torch.testing.assert_close(a, b, **(tolerances or {"rtol": 0, "atol": 0}))
+def assert_equal_weights(first, second, rtol=0, atol=0):
+    torch.testing.assert_close(first.state_dict(), second.state_dict(), rtol=rtol, atol=atol)
 
 
 class Recorder(Hearing):
@@ -290,19 +289,14 @@ def test_parameters_in_train():
     data = batches((4, 4, 2))
     model.train(5, data, snapshots, initial_epoch=3)
     (begin,) = snapshots.taken["on_train_begin"]
-    assert set(begin) == TRAIN_KEYS
-    assert begin.network is begin.train_network is model.network
-    assert begin.loss_fn is model.loss_fn
-    assert begin.optimizer is model.optimizer
     assert begin.train_dataset is data
-    assert begin.train_dataset_element is None
-    assert begin.list_callback == [snapshots]
-    assert begin.mode == "train"
-    assert (begin.epoch_num, begin.cur_epoch_num, begin.batch_num) == (5, 3, 3)
-    assert begin.cur_step_num == begin.initial_step == 9
-    assert (begin.parallel_mode, begin.device_number) == ("stand_alone", 1)
     assert begin.dataset_sink_mode is False
-    assert begin.loss_scale_manager is begin.loss_scale_mananger is None
+    whole = {"mode": "train", "network": model.network, "train_network": model.network, "loss_fn": model.loss_fn}
+    whole |= {"optimizer": model.optimizer, "train_dataset": data, "train_dataset_element": None}
+    whole |= {"list_callback": [snapshots], "epoch_num": 5, "cur_epoch_num": 3, "batch_num": 3, "cur_step_num": 9}
+    whole |= {"initial_step": 9, "parallel_mode": "stand_alone", "device_number": 1, "dataset_sink_mode": False}
+    assert begin == {**begin, **whole, "loss_scale_manager": None, "loss_scale_mananger": None}
+    assert set(begin) == TRAIN_KEYS
     steps = snapshots.taken["on_train_step_end"]
     assert [step.cur_step_num for step in steps] == [10, 11, 12, 13, 14, 15]
     assert [step.cur_epoch_num for step in steps] == [4, 4, 4, 5, 5, 5]
@@ -381,19 +375,9 @@ def test_the_raw_network_of_a_wrapped_one():
     assert model.network is wrapped
 
 
-class Unsized:
-    """Re-iterable, of unknown length."""
-
-    def __init__(self, items):
-        self.items = items
-
-    def __iter__(self):
-        return iter(self.items)
-
-
 class Stream(IterableDataset):
     def __iter__(self):
-        yield from zip(*(torch.cat(part) for part in zip(*batches((4, 4, 2)), strict=True)), strict=True)
+        yield from zip(*joined(batches((4, 4, 2))), strict=True)
 
 
 class MapStyle(Dataset):
@@ -408,12 +392,19 @@ class MapStyle(Dataset):
         return batches((4, 4, 2))[index]
 
 
+def joined(data):
+    """Returns the inputs and the targets of all batches."""
+    return tuple(torch.cat(part) for part in zip(*data, strict=True))
+
+
+def split(sizes, inputs, targets):
+    return list(zip(inputs.split(list(sizes)), targets.split(list(sizes)), strict=True))
+
+
 DATA_SETS = {
     "list": lambda: batches((4, 4, 2)),
-    "loader": lambda: DataLoader(
-        TensorDataset(*(torch.cat(part) for part in zip(*batches((4, 4, 2)), strict=True))), batch_size=4
-    ),
-    "unsized": lambda: Unsized(batches((4, 4, 2))),
+    "loader": lambda: DataLoader(TensorDataset(*joined(batches((4, 4, 2)))), batch_size=4),
+    "unsized": lambda: WithoutLength(batches((4, 4, 2))),
     "stream": lambda: DataLoader(Stream(), batch_size=4),
     "map-style": MapStyle,
 }
@@ -445,24 +436,21 @@ def test_resuming_equals_going_on():
 )
 def test_accumulated_gradients_equal_the_big_batch(sizes, groups, reduction, sized):
     data = batches(sizes)
-    inputs, targets = (torch.cat(part) for part in zip(*data, strict=True))
-    big = list(zip(inputs.split(list(groups)), targets.split(list(groups)), strict=True))
     accumulated = build(gradient_accumulation_steps=2, loss_fn=reduction)
     reference = build(loss_fn=reduction)
-    accumulated.train(3, data if sized else Unsized(data))
-    reference.train(3, big)
+    accumulated.train(3, data if sized else WithoutLength(data))
+    reference.train(3, split(groups, *joined(data)))
     assert_equal_weights(accumulated.network, reference.network, rtol=1e-12, atol=1e-14)
 
 
 def test_hooks_see_the_weights_after_the_last_group():
     class Weights(Callback):
         def on_train_step_end(self, run_context):
-            self.last = copy.deepcopy(run_context.original_args().network.state_dict())
+            self.last = copy.deepcopy(run_context.original_args().network)
 
     weights, model = Weights(), build(gradient_accumulation_steps=2)
     model.train(1, batches((4, 4, 4)), weights)
-    for name, tensor in model.network.state_dict().items():
-        assert torch.equal(weights.last[name], tensor)
+    assert_equal_weights(weights.last, model.network)
 
 
 def test_clipping_sees_complete_gradients_and_changes_the_step():
@@ -475,7 +463,7 @@ def test_clipping_sees_complete_gradients_and_changes_the_step():
     model = build(clip_gradients=clip, gradient_accumulation_steps=2)
     model.train(1, batches((4, 4, 4, 4)))
     net = network()
-    inputs, targets = (torch.cat(part) for part in zip(*batches((4, 4)), strict=True))
+    inputs, targets = joined(batches((4, 4)))
     nn.functional.cross_entropy(net(inputs), targets).backward()
     expected = torch.linalg.vector_norm(torch.cat([parameter.grad.reshape(-1) for parameter in net.parameters()]))
     assert len(norms) == 2
@@ -541,8 +529,7 @@ def test_several_inputs(kind):
 
 
 def test_a_distributed_sampler_hears_the_epoch():
-    inputs, targets = (torch.cat(part) for part in zip(*batches(), strict=True))
-    data = TensorDataset(inputs, targets)
+    data = TensorDataset(*joined(batches()))
     sampler = DistributedSampler(data, num_replicas=1, rank=0, shuffle=True)
     orders = []
 
@@ -578,8 +565,8 @@ def test_nan_stays_nan():
 
 @pytest.mark.parametrize("batch_sizes", [(10,), (4, 4, 2), (7, 3), (1,) * 10])
 def test_results_do_not_depend_on_the_batch_size(batch_sizes):
-    inputs, targets = (torch.cat(part) for part in zip(*batches((10,)), strict=True))
-    data = list(zip(inputs.split(list(batch_sizes)), targets.split(list(batch_sizes)), strict=True))
+    inputs, targets = joined(batches((10,)))
+    data = split(batch_sizes, inputs, targets)
     metrics = {
         "function": accuracy,
         "number": lambda outputs, targets: float((outputs.argmax(1) == targets).double().mean()),
@@ -625,14 +612,13 @@ def test_metrics_in_a_set_and_a_collection():
 def test_evaluation_changes_nothing():
     net = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, 2)).double()
     net[1].eval()
-    before = copy.deepcopy(net.state_dict())
+    before = copy.deepcopy(net)
     modes = [module.training for module in net.modules()]
     model = build(net=net)
     assert model.eval(batches()) == model.eval(batches())
     model.predict(batches()[0][0])
     assert [module.training for module in net.modules()] == modes
-    for name, tensor in net.state_dict().items():
-        assert torch.equal(tensor, before[name])
+    assert_equal_weights(net, before)
     assert all(parameter.grad is None for parameter in net.parameters())
 
 
@@ -734,7 +720,7 @@ def test_the_progress_bar_shows_epochs_and_steps(capsys):
     assert "epoch 3/3" in shown
     assert "6/6" in shown
     build().train(3, batches())
-    build().fit(2, Unsized(batches()), progress=True)
+    build().fit(2, WithoutLength(batches()), progress=True)
     assert "4 steps, " in capsys.readouterr().err
 
 
@@ -796,7 +782,7 @@ def test_constructor_errors(arguments, error, match):
         ({"callbacks": [3]}, TypeError, r"callbacks\[0\] must be a Callback"),
         ({"callbacks": "x"}, TypeError, "callbacks must be a Callback, a list or tuple of them, or None"),
         ({"train_dataset": []}, ValueError, "train_dataset must yield at least one batch, but got none"),
-        ({"train_dataset": Unsized([])}, ValueError, "train_dataset must yield at least one batch"),
+        ({"train_dataset": WithoutLength([])}, ValueError, "train_dataset must yield at least one batch"),
         ({"train_dataset": DataLoader([0], 4, drop_last=True)}, ValueError, "at least one batch.*drop_last=True"),
         ({"train_dataset": 3}, TypeError, "train_dataset must be a DataLoader or another iterable"),
         (
@@ -815,7 +801,7 @@ def test_constructor_errors(arguments, error, match):
             "train_dataset must yield .* but its batch 2 is a tuple of 3. Several inputs go into one tuple or dict",
         ),
         (
-            {"train_dataset": Unsized(batches()), "initial_epoch": 1},
+            {"train_dataset": WithoutLength(batches()), "initial_epoch": 1},
             ValueError,
             "train_dataset must have a length when initial_epoch is not 0",
         ),
@@ -855,7 +841,7 @@ def test_validation_needs_metrics_and_batches():
     with pytest.raises(ValueError, match="metrics must be given to evaluate on valid_dataset"):
         model.eval(batches())
     model.fit(1, batches())
-    for empty in ([], Unsized([])):
+    for empty in ([], WithoutLength([])):
         with pytest.raises(ValueError, match="valid_dataset must yield at least one batch"):
             build().eval(empty)
         with pytest.raises(ValueError, match="valid_dataset must yield at least one batch"):

@@ -123,15 +123,10 @@ class Schedule(Callback):
 def loader(kind):
     data = Noisy()
     own = torch.Generator().manual_seed(6)
-    if kind == "shuffled":
-        return DataLoader(data, batch_size=5, shuffle=True)
-    if kind == "own generator":
-        return DataLoader(data, batch_size=5, shuffle=True, generator=own)
-    if kind == "workers":
-        return DataLoader(data, batch_size=5, shuffle=True, num_workers=2)
     if kind == "batch sampler":
         return DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data, True, generator=own), 5, False))
-    return Unsized()
+    options = {"shuffled": {}, "own generator": {"generator": own}, "workers": {"num_workers": 2}}
+    return DataLoader(data, batch_size=5, shuffle=True, **options[kind]) if kind in options else Unsized()
 
 
 def accumulation(kind):
@@ -220,9 +215,8 @@ def test_resuming_after_an_error_in_any_hook(hook, step, tmp_path):
     fail = At(hook, 0 if hook == "on_eval_begin" else step, disturb)
     with contextlib.suppress(Disturbed):
         run("own generator", tmp_path, disturbance=fail)
-    assert run("own generator", tmp_path, latest_checkpoint(tmp_path, "run")) == reference(
-        "own generator", tmp_path / "r"
-    )
+    resumed = run("own generator", tmp_path, latest_checkpoint(tmp_path, "run"))
+    assert resumed == reference("own generator", tmp_path / "r")
 
 
 @pytest.mark.parametrize("steps", [1, 4])
@@ -314,6 +308,7 @@ def test_an_optimizer_step_that_is_interrupted_is_said(fails_at, tmp_path):
 def test_a_stop_is_a_place_to_resume_from(step, tmp_path):
     run("shuffled", tmp_path, disturbance=stop_after(step), steps=100)
     (file,) = tmp_path.iterdir()
+    assert file.stem == f"run-{step // BATCHES + (step % BATCHES > 0)}_{step % BATCHES or BATCHES}"
     assert run("shuffled", tmp_path, file) == reference("shuffled", tmp_path / "r")
 
 
@@ -427,10 +422,6 @@ def checkpoint(tmp_path):
     return load_checkpoint(latest_checkpoint(tmp_path, "run"))
 
 
-def callbacks_for(scheduler, folder):
-    return [ModelCheckpoint("run", folder, stateful={"scheduler": scheduler}), Schedule(scheduler, 2)]
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
@@ -474,19 +465,18 @@ def test_other_data(checkpoint):
 
 def test_another_model(checkpoint, tmp_path):
     _, data, _ = training("own generator")
-    network = Network()
-    other = nn.Linear(4, 3)
-    with pytest.raises(CheckpointError, match=r"does not fit the network Linear:\n  weight \(3, 4\): missing"):
-        Model(other, LearntLoss(), torch.optim.Adam(other.parameters())).train(EPOCHS, data, resume_from=checkpoint)
-    with pytest.raises(CheckpointError, match="does not fit the optimizer SGD: it is of Adam, not of SGD"):
-        Model(network, LearntLoss(), torch.optim.SGD(network.parameters())).train(EPOCHS, data, resume_from=checkpoint)
-    adam = torch.optim.Adam(list(network.parameters())[:2])
-    with pytest.raises(CheckpointError, match="does not fit the optimizer Adam"):
-        Model(network, LearntLoss(), adam).train(EPOCHS, data, resume_from=checkpoint)
-    adam = torch.optim.Adam(network.parameters(), amsgrad=True)
-    plain = Model(network, nn.functional.cross_entropy, adam, gradient_accumulation_steps=2)
-    with pytest.raises(CheckpointError, match="does not fit this Model"):
-        plain.train(EPOCHS, data, resume_from=checkpoint)
+    network, other = Network(), nn.Linear(4, 3)
+    parameters = list(network.parameters())
+    adam = torch.optim.Adam
+    for trained, loss_fn, optimizer, match in (
+        (other, LearntLoss(), adam(other.parameters()), r"the network Linear:\n  weight \(3, 4\): missing"),
+        (network, LearntLoss(), torch.optim.SGD(parameters), "the optimizer SGD: it is of Adam, not of SGD"),
+        (network, LearntLoss(), adam(parameters[:2]), "the optimizer Adam"),
+        (network, nn.functional.cross_entropy, adam(parameters, amsgrad=True), "this Model"),
+    ):
+        model = Model(trained, loss_fn, optimizer, gradient_accumulation_steps=2)
+        with pytest.raises(CheckpointError, match=f"does not fit {match}"):
+            model.train(EPOCHS, data, resume_from=checkpoint)
 
 
 def test_weights_alone_cannot_be_resumed(tmp_path):
@@ -498,9 +488,8 @@ def test_weights_alone_cannot_be_resumed(tmp_path):
 
 def test_callbacks_that_are_missing(checkpoint, tmp_path):
     model, data, scheduler = training("own generator")
-    with pytest.warns(
-        UserWarning, match=r"states of the callbacks \['ModelCheckpoint', 'Schedule'\], but callbacks has"
-    ):
+    text = r"states of the callbacks \['ModelCheckpoint', 'Schedule'\], but callbacks has"
+    with pytest.warns(UserWarning, match=text):
         model.train(EPOCHS, data, resume_from=checkpoint)
     unnamed = ModelCheckpoint("run", tmp_path)
     with pytest.raises(ValueError, match=r"stateful must have the names \['scheduler'\], .* but has \[\]"):
@@ -511,8 +500,9 @@ def test_persistent_workers_are_warned_of(checkpoint, tmp_path):
     model, data, scheduler = training("own generator")
     # Without workers PyTorch refuses it; what counts here is that we see it.
     vars(data)["persistent_workers"] = True
+    callbacks = [ModelCheckpoint("run", tmp_path, stateful={"scheduler": scheduler}), Schedule(scheduler, 2)]
     with pytest.warns(UserWarning, match="train_dataset has persistent_workers=True"):
-        model.train(EPOCHS, data, callbacks_for(scheduler, tmp_path), resume_from=checkpoint)
+        model.train(EPOCHS, data, callbacks, resume_from=checkpoint)
 
 
 def kill(run_context):

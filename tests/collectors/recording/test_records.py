@@ -73,6 +73,17 @@ def convolutional():
     return seeded(lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(72, 2)))
 
 
+class Around(nn.Module):
+    """A network whose outputs are those of another, changed."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.inner, self.change = convolutional(), change
+
+    def forward(self, images, *others):
+        return self.change(self.inner(images), *others)
+
+
 def model(network=None, lr=0.1, **arguments):
     network = convolutional() if network is None else network
     metrics = {"largest": lambda outputs, targets: outputs.max()}
@@ -187,12 +198,18 @@ def watched_tensors(tmp_path, steps, freq=10, tensor_freq=None):
     return network
 
 
-def test_the_documents_example_of_600_steps(tmp_path):
-    watched_tensors(tmp_path, 600)
-    assert steps_of(tmp_path, "activation") == [1, *range(31, 590, 31)]
-    assert len(steps_of(tmp_path, "activation")) == 20
-    assert steps_of(tmp_path, "loss/auto") == steps_of(tmp_path, "mean") == [1, *range(10, 601, 10)]
-    assert len(steps_of(tmp_path, "loss/auto")) == 61
+@pytest.mark.parametrize(
+    ("steps", "options", "tensors", "scalars"),
+    [
+        (600, {}, [1, *range(31, 590, 31)], [1, *range(10, 601, 10)]),
+        (40, {"freq": 20, "tensor_freq": 15}, [1, 15, 30], [1, 20, 40]),
+    ],
+    ids=["the document's example of 600 steps", "collect_tensor_freq"],
+)
+def test_tensors_have_steps_of_their_own(tmp_path, steps, options, tensors, scalars):
+    watched_tensors(tmp_path, steps, **options)
+    assert steps_of(tmp_path, "activation") == tensors
+    assert steps_of(tmp_path, "loss/auto") == steps_of(tmp_path, "mean") == scalars
 
 
 def test_the_documents_example_of_20_steps(tmp_path):
@@ -202,12 +219,6 @@ def test_the_documents_example_of_20_steps(tmp_path):
     before = tags(tmp_path)
     network(torch.ones(2, 1))
     assert tags(tmp_path) == before
-
-
-def test_collect_tensor_freq(tmp_path):
-    watched_tensors(tmp_path, 40, freq=20, tensor_freq=15)
-    assert steps_of(tmp_path, "activation") == [1, 15, 30]
-    assert steps_of(tmp_path, "loss/auto") == steps_of(tmp_path, "mean") == [1, 20, 40]
 
 
 @pytest.mark.parametrize(
@@ -263,18 +274,10 @@ def test_the_learning_rate_is_the_one_that_the_step_used(tmp_path):
 
 
 def test_input_images(tmp_path):
-    class Turned(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = convolutional()
-
-        def forward(self, images, scale):
-            return self.inner(images) * scale
-
     images = torch.zeros(3, 1, 8, 8)
     images[1] = 1.0
     data = [((images, torch.ones(1)), torch.tensor([0, 1, 0]))]
-    model(Turned()).train(1, data, only(tmp_path, "collect_input_data"))
+    model(Around(torch.mul)).train(1, data, only(tmp_path, "collect_input_data"))
     (found,) = accumulated(tmp_path).Images("input_data/auto")
     pixels = np.asarray(Image.open(io.BytesIO(found.encoded_image_string)))
     assert pixels.shape[2] == 3
@@ -324,16 +327,8 @@ def test_histograms_are_of_the_parameters_that_the_optimizer_moves(tmp_path):
 
 
 def test_a_parameter_that_is_one_number_has_a_histogram(tmp_path):
-    class Scaled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.scale = nn.Parameter(torch.tensor(2.0))
-            self.inner = convolutional()
-
-        def forward(self, images):
-            return self.scale * self.inner(images)
-
-    network = Scaled()
+    network = Around(lambda outputs: network.scale * outputs)
+    network.scale = nn.Parameter(torch.tensor(2.0))
     model(network).train(1, pictures(), collector(tmp_path, {"histogram_regular": "scale|inner.0.bias"}))
     assert {"scale/auto", "inner.0.bias/auto"} <= tags(tmp_path)
     value = accumulated(tmp_path).Histograms("scale/auto")[-1].histogram_value
@@ -348,15 +343,8 @@ def test_the_graph_shows_the_network(tmp_path):
 
 
 def test_hooks_see_no_symbols_of_the_graph(tmp_path):
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = nn.Linear(4, 4)
-
-        def forward(self, inputs):
-            return inputs + self.inner(inputs)
-
-    seen, network = [], nn.Sequential(nn.Flatten(), nn.Linear(64, 4), Block(), nn.Linear(4, 2))
+    seen, network = [], nn.Sequential(nn.Flatten(), nn.Linear(64, 4), Around(torch.tanh), nn.Linear(4, 2))
+    network[2].inner = nn.Linear(4, 4)
     recording = only(tmp_path, "collect_graph", collect_freq=1)
     network[2].register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0].mean().item()))
     network[2].register_forward_hook(lambda layer, inputs, outputs: recording.capture("scalar", "mean", outputs.mean()))
@@ -367,18 +355,10 @@ def test_hooks_see_no_symbols_of_the_graph(tmp_path):
 
 
 def test_training_is_the_same_with_and_without_a_collector(tmp_path):
-    class Noisy(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = convolutional()
-
-        def forward(self, images):
-            return self.inner(images) + torch.rand(2) + np.random.random()  # noqa: NPY002
-
     def run(*callbacks):
         torch.manual_seed(5)
         np.random.seed(5)  # noqa: NPY002
-        network = Noisy()
+        network = Around(lambda outputs: outputs + torch.rand(2) + np.random.random())  # noqa: NPY002
         recorder = Recorder()
         model(network).fit(2, pictures(shuffle=True), pictures(), callbacks=[recorder, *callbacks])
         return recorder.losses, network.state_dict(), torch.get_rng_state(), np.random.get_state()[1]  # noqa: NPY002
@@ -424,21 +404,12 @@ def test_train_lineage(tmp_path, first):
 
 
 def test_what_a_training_does_not_know_is_none(tmp_path):
-    model().train(1, batches_without_a_place(), [only(tmp_path, "collect_train_lineage")])
+    data = DataLoader(TensorDataset(Pictures().images, Pictures().labels), batch_size=4)
+    halving = LearningRateScheduler(lambda rate, step: rate / 2)
+    model().train(1, data, [halving, only(tmp_path, "collect_train_lineage")])
     (found,) = facts(tmp_path, "train_lineage")
-    assert found["train_dataset_path"] is None
-    assert found["model_path"] == '{"ckpt": null}'
-    assert found["model_size"] is None
-
-
-def batches_without_a_place():
-    return DataLoader(TensorDataset(Pictures().images, Pictures().labels), batch_size=4)
-
-
-def test_a_learning_rate_that_changed_is_none(tmp_path):
-    watching = only(tmp_path, "collect_train_lineage")
-    model().train(1, pictures(), [LearningRateScheduler(lambda rate, step: rate / 2), watching])
-    assert facts(tmp_path, "train_lineage")[0]["learning_rate"] is None
+    unknown = {"train_dataset_path": None, "model_path": '{"ckpt": null}', "model_size": None, "learning_rate": None}
+    assert found == {**found, **unknown}
 
 
 class Stream(IterableDataset):
@@ -571,10 +542,9 @@ def test_overwriting_removes_what_collectors_recorded_and_nothing_else(tmp_path)
 
 
 def test_a_training_that_raises_leaves_its_records(tmp_path):
+    callbacks = [collector(tmp_path, collect_freq=1), raise_after(3, ArithmeticError("in step 3"))]
     with pytest.raises(ArithmeticError, match="in step 3"):
-        model().train(
-            2, pictures(), [collector(tmp_path, collect_freq=1), raise_after(3, ArithmeticError("in step 3"))]
-        )
+        model().train(2, pictures(), callbacks)
     assert steps_of(tmp_path, "loss/auto") == [1, 2, 3]
     assert "train_lineage" not in tags(tmp_path)
 

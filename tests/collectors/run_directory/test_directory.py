@@ -75,9 +75,8 @@ def test_metadata_truncated_anywhere(directory):
     end = len(whole.rstrip())
     for length in range(0, end, 7):
         metadata_path(directory).write_bytes(whole[:length])
-        with pytest.raises(
-            RunDirectoryError, match=r"is not valid JSON \(.*\); it is truncated or damaged. Restore it"
-        ):
+        text = r"is not valid JSON \(.*\); it is truncated or damaged. Restore it"
+        with pytest.raises(RunDirectoryError, match=text):
             RunDirectory(directory)
     metadata_path(directory).write_text("[]")
     with pytest.raises(RunDirectoryError, match="is not usable: the metadata must be a dict"):

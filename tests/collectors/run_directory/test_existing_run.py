@@ -140,10 +140,9 @@ def test_a_file_that_cannot_be_read_stops_the_resume(tmp_path, monkeypatch):
         return original(path, *arguments)
 
     monkeypatch.setattr(io, "FileIO", broken)
+    text = rf"cannot be used: .*{name_of(6)} cannot be read: Input/output err"
     for existing in ("resume", "overwrite"):
-        with pytest.raises(
-            RunDirectoryError, match=rf"cannot be used: .*{name_of(6)} cannot be read: Input/output err"
-        ):
+        with pytest.raises(RunDirectoryError, match=text):
             writer(tmp_path, existing=existing, start=8)
     monkeypatch.undo()
     assert contents(tmp_path) == before
@@ -182,20 +181,20 @@ def test_an_overwritten_run_leaves_nothing_that_could_pass_for_the_new_one(place
     assert names(folder / "ckpt_dir") == ["best.safetensors", "train_metadata.json"]
 
 
-def test_checkpoints_without_metadata_are_not_mixed_with_a_new_run(place):
+@pytest.mark.parametrize("last", ["overwrite", "resume"])
+def test_checkpoints_without_metadata_are_not_mixed_with_a_new_run(place, last):
+    """An overwriting that was killed leaves such checkpoints too: a resume from the start begins it again."""
     folder, given = place
     collected(folder)
     metadata_path(folder).unlink()
     before = contents(folder)
+    text = r"holds 9 checkpoints of SmallNetwork, such as SmallNetwork_0_step.safetensors, but no "
+    text += r'train_metadata.json .*existing="overwrite"'
     for existing, start in (("error", 0), ("resume", 3)):
-        with pytest.raises(
-            RunDirectoryError,
-            match=r"holds 9 checkpoints of SmallNetwork, such as SmallNetwork_0_step.safetensors, but no "
-            r'train_metadata.json .*existing="overwrite"',
-        ):
+        with pytest.raises(RunDirectoryError, match=text):
             writer(given, existing=existing, start=start)
         assert contents(folder) == before
-    writer(given, existing="overwrite").close()
+    writer(given, existing=last).close()
     assert names(folder / "ckpt_dir") == ["train_metadata.json"]
 
 
@@ -208,14 +207,6 @@ def test_a_resume_from_the_start_says_what_it_removes(tmp_path):
     # Nothing is left that would be removed.
     writer(tmp_path, existing="resume").close()
     assert sorted(RunDirectory(tmp_path).metadata.files) == [0]
-
-
-def test_an_overwriting_that_was_killed_is_begun_again_by_a_resume_from_the_start(place):
-    folder, given = place
-    collected(folder)
-    metadata_path(folder).unlink()
-    writer(given, existing="resume").close()
-    assert names(folder / "ckpt_dir") == ["train_metadata.json"]
 
 
 @pytest.mark.parametrize("existing", ["error", "resume", "overwrite"])
@@ -345,11 +336,8 @@ def test_numbers_after_a_resume_are_those_of_an_undisturbed_run(tmp_path):
     forget_all_after(tmp_path / "run", 2)
     network = seeded(SmallNetwork)
     network.load_state_dict(steps[6])
-    landscape = {"intervals": [range(9)]}
-    again = SummaryCollector(
-        tmp_path / "run", keep_default_action=False, collect_landscape=landscape, existing="resume"
-    )
-    with again.watch(network, start_step=6) as run:
+    options = {"keep_default_action": False, "collect_landscape": {"intervals": [range(9)]}, "existing": "resume"}
+    with SummaryCollector(tmp_path / "run", **options).watch(network, start_step=6) as run:
         train(network, run, 1, data=[(torch.ones(6, 3), torch.zeros(6, dtype=torch.long))] * 2, first_step=6)
     assert sorted(RunDirectory(tmp_path / "run").metadata.files) == list(range(9))
     for number in range(7):

@@ -2,10 +2,10 @@ import os
 import pickle
 import resource
 
-import fsspec
 import numpy as np
 import pytest
 import torch
+from remote_stores import empty_memory
 from runs import SmallNetwork, TiedNetwork, assert_holds, names, seeded, snapshot
 from safetensors.torch import save_file
 from torch import nn
@@ -206,9 +206,8 @@ def test_missing_and_truncated_files(tmp_path, states, place, suffix):
     whole = paths[place].read_bytes()
     for length in (1, 3, 8, 100, len(whole) // 2, len(whole) - 1):
         paths[place].write_bytes(whole[:length])
-        with pytest.raises(
-            CheckpointError, match=rf"epoch-{place + 1}\{suffix} (is damaged|is not a whole|cannot be read)"
-        ):
+        text = rf"epoch-{place + 1}\{suffix} (is damaged|is not a whole|cannot be read)"
+        with pytest.raises(CheckpointError, match=text):
             import_checkpoints(tmp_path / "new", paths)
     paths[place].unlink()
     with pytest.raises(CheckpointError, match=rf"epoch-{place + 1}\{suffix} (does not exist|cannot be read)"):
@@ -284,13 +283,11 @@ def test_files_of_the_run_that_would_be_replaced_are_refused(tmp_path, states, e
 
 
 def test_into_a_url(tmp_path, states):
-    system = fsspec.filesystem("memory")
-    system.store.clear()
     paths = saved(tmp_path / "old", states)
     here = import_checkpoints(tmp_path / "new", paths)
-    there = import_checkpoints("memory://imported/run", paths)
-    assert there.metadata == here.metadata
-    assert there.checkpoint(3).sha256() == here.checkpoint(3).sha256()
-    with pytest.raises(RunDirectoryError, match=r"memory:///imported/run already holds a run"):
-        import_checkpoints("memory://imported/run", paths)
-    system.store.clear()
+    with empty_memory():
+        there = import_checkpoints("memory://imported/run", paths)
+        assert there.metadata == here.metadata
+        assert there.checkpoint(3).sha256() == here.checkpoint(3).sha256()
+        with pytest.raises(RunDirectoryError, match=r"memory:///imported/run already holds a run"):
+            import_checkpoints("memory://imported/run", paths)

@@ -5,9 +5,9 @@ import pickle
 import re
 import warnings
 
-import fsspec
 import pytest
 import torch
+from remote_stores import empty_memory
 from runs import SmallNetwork, assert_holds, names, seeded, snapshot
 from safetensors.torch import save_file
 from torch.optim.swa_utils import AveragedModel
@@ -24,6 +24,17 @@ from collectors.weights.safetensors_file import MemoryState
 @pytest.fixture
 def states():
     return [snapshot(seeded(SmallNetwork, seed)) for seed in range(4)]
+
+
+@pytest.fixture
+def upload():
+    """Copies a folder to a place in memory."""
+    with empty_memory() as system:
+        yield lambda folder, place: system.put(f"{folder}/", place, recursive=True)
+
+
+def prefixed(prefix, state):
+    return {prefix + name: tensor for name, tensor in state.items()}
 
 
 def write(folder, contents, save=torch.save):
@@ -152,7 +163,7 @@ class TestNumbers:
 
     @pytest.mark.parametrize("suffix", [".t7", ".net", ".weights", ".pkl", ".model", ".pth.tar"])
     @pytest.mark.parametrize("new", [True, False], ids=["archive", "before 1.6"])
-    def test_endings_that_other_programs_use_too(self, tmp_path, states, suffix, new):
+    def test_endings_that_other_programs_use_too(self, tmp_path, states, suffix, new, upload):
         def save(content, path):
             torch.save(content, path, _use_new_zipfile_serialization=new)
 
@@ -163,15 +174,12 @@ class TestNumbers:
         (tmp_path / "old" / "history.pkl").write_bytes(pickle.dumps([1, 2]))
         run, _ = imported(tmp_path, tmp_path / "old")
         assert_run(run, "epoch", dict(enumerate(states[:3])))
-        system = fsspec.filesystem("memory")
-        system.store.clear()
-        for path in (tmp_path / "old").iterdir():
-            system.put_file(str(path), f"/there/{path.name}")
+        upload(tmp_path / "old", "/there")
         assert import_checkpoints(tmp_path / "again", "memory://there").metadata == run.metadata
 
     @pytest.mark.parametrize("name", ["lr[1]", "lr=0.1", "a*b", "lr=[0-1]"])
     @pytest.mark.parametrize("pattern", [False, True])
-    def test_folders_whose_names_look_like_patterns(self, tmp_path, states, name, pattern):
+    def test_folders_whose_names_look_like_patterns(self, tmp_path, states, name, pattern, upload):
         # What the names would match.
         for other in ("lr1", "ab", "lr=0"):
             write(tmp_path / other, {f"ep_{number}.pt": states[3] for number in range(3)})
@@ -179,9 +187,7 @@ class TestNumbers:
         inside = "/ep_[0-9].pt" if pattern else ""
         run = import_checkpoints(tmp_path / name / "run", f"{tmp_path / name}{inside}")
         assert_run(run, "epoch", dict(enumerate(states[:3])))
-        system = fsspec.filesystem("memory")
-        system.store.clear()
-        system.put(str(tmp_path) + "/", "/bucket", recursive=True)
+        upload(tmp_path, "/bucket")
         run = import_checkpoints(f"memory://bucket/{name}/run", f"memory://bucket/{name}{inside}", existing="overwrite")
         assert_run(run, "epoch", dict(enumerate(states[:3])))
 
@@ -199,12 +205,9 @@ class TestNumbers:
         with pytest.raises(CheckpointError, match=r"gone\.pt does not exist"):
             import_checkpoints(tmp_path / "run", [tmp_path / "gone.pt", *(tmp_path / "two").iterdir()])
 
-    def test_behind_urls(self, tmp_path, states):
-        system = fsspec.filesystem("memory")
-        system.store.clear()
+    def test_behind_urls(self, tmp_path, states, upload):
         write(tmp_path / "old", {f"ep_{number}.pt": states[number] for number in range(3)})
-        for path in (tmp_path / "old").iterdir():
-            system.put_file(str(path), f"/there/{path.name}")
+        upload(tmp_path / "old", "/there")
         whole, _ = imported(tmp_path, "memory://there")
         assert_run(whole, "epoch", dict(enumerate(states[:3])))
         for paths in ("memory://there/ep_*.pt", [f"memory://there/ep_{number}.pt" for number in (2, 0, 1)]):
@@ -212,17 +215,13 @@ class TestNumbers:
             assert run.metadata == whole.metadata
         with pytest.raises(CheckpointError, match=r"checkpoint memory:///there/gone.pt does not exist\."):
             import_checkpoints(tmp_path / "more", ["memory://there/gone.pt"] * 3)
-        system.store.clear()
 
 
 class TestNames:
     def test_a_prefix_is_removed_and_the_rest_left_out(self, tmp_path, states):
         contents = {
             f"{number}.pt": {
-                "state_dict": {
-                    **{f"encoder.net.{name}": tensor for name, tensor in states[number].items()},
-                    "criterion.weight": torch.ones(2),
-                }
+                "state_dict": {**prefixed("encoder.net.", states[number]), "criterion.weight": torch.ones(2)}
             }
             for number in range(3)
         }
@@ -237,10 +236,7 @@ class TestNames:
             import_checkpoints(tmp_path / "run", paths, strip_prefix="model", existing="overwrite")
 
     def test_wrappers_are_said(self, tmp_path, states):
-        contents = {
-            f"{number}.pt": {f"module._orig_mod.{name}": tensor for name, tensor in states[number].items()}
-            for number in range(3)
-        }
+        contents = {f"{number}.pt": prefixed("module._orig_mod.", states[number]) for number in range(3)}
         run, said = imported(tmp_path, write(tmp_path / "old", contents))
         assert_run(run, "epoch", dict(enumerate(states[:3])))
         assert said.splitlines()[-1] == "'module._orig_mod.' is removed from the tensors' names: a wrapper added it."
@@ -267,15 +263,13 @@ class TestNames:
                 self.model = SmallNetwork()
 
         inner, outer = describe_network(SmallNetwork()), describe_network(Outer())
-        longer = {
-            f"{number}.pt": {f"model.{name}": value for name, value in states[number].items()} for number in range(3)
-        }
+        longer = {f"{number}.pt": prefixed("model.", states[number]) for number in range(3)}
         plain = {f"{number}.pt": states[number] for number in range(3)}
         for files, folder in ((longer, "longer"), (plain, "plain")):
             import_checkpoints(tmp_path / f"run {folder}", write(tmp_path / folder, files))
             for space, prefix in ((inner, ""), (outer, "model.")):
                 held = RunDirectory(tmp_path / f"run {folder}").checkpoint(2, space)
-                assert_holds(held, {prefix + name: value for name, value in states[2].items()})
+                assert_holds(held, prefixed(prefix, states[2]))
         with pytest.raises(CheckpointError, match=r"does not fit the network Linear:[\s\S]*model.0.weight .* unknown"):
             RunDirectory(tmp_path / "run longer").checkpoint(2, describe_network(torch.nn.Linear(3, 5)))
 
@@ -283,7 +277,7 @@ class TestNames:
         extras = {"criterion.weight": torch.ones(3), "train_acc.total": torch.tensor(7)}
         contents = {
             f"epoch={number}.ckpt": {
-                "state_dict": {**{f"model.{name}": value for name, value in states[number].items()}, **extras},
+                "state_dict": {**prefixed("model.", states[number]), **extras},
                 "pytorch-lightning_version": "2.5",
                 "epoch": number,
             }
@@ -312,7 +306,7 @@ class TestNames:
             run.checkpoint(1, describe_network(SmallNetwork()))
 
     def test_a_network_and_its_average_are_not_guessed_between(self, tmp_path, states):
-        both = {f"{prefix}.{name}": value for prefix in ("model", "ema") for name, value in states[0].items()}
+        both = {**prefixed("model.", states[0]), **prefixed("ema.", states[0])}
         with pytest.raises(CheckpointError, match=r"several times, under 'ema.', 'model.'. Choose one"):
             align(as_reader("weights", both), describe_network(SmallNetwork()))
 
@@ -335,9 +329,8 @@ class TestNames:
         with pytest.warns(UserWarning, match=r"left out: '0._extra_state'"):
             assert_holds(as_reader("origin", tmp_path / "1.safetensors"), states[0])
         # As earlier versions imported them.
-        held = MemoryState(
-            {name: to_array(value) for name, value in {**states[0], "0._extra_state": states[0]["0.bias"]}.items()}
-        )
+        earlier = {**states[0], "0._extra_state": states[0]["0.bias"]}
+        held = MemoryState({name: to_array(value) for name, value in earlier.items()})
         with pytest.warns(UserWarning, match=r"left out, beside .*: '0._extra_state'"):
             assert_holds(align(held, describe_network(SmallNetwork())), states[0])
 

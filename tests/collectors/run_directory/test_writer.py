@@ -13,7 +13,7 @@ import pytest
 import torch
 from own_processes import ended_process
 from places import ROOT, SUPPORT
-from runs import SmallNetwork, assert_holds, collected, contents, metadata_path, names, seeded, writer
+from runs import SmallNetwork, assert_holds, collected, contents, metadata_path, names, seeded, snapshot, writer
 from torch import nn
 from waiting import wait_until
 
@@ -104,18 +104,12 @@ def test_links_are_removed_and_not_what_they_point_to(tmp_path):
     assert outside.exists()
 
 
-@pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"intervals": [range(8)]}, "cannot be resumed: it was collected with LandscapeSettings.*now it is"),
-        ({"create_landscape": {"train": False}}, "cannot be resumed: it was collected with"),
-    ],
-)
-def test_resuming_with_other_settings(tmp_path, changes, match):
+@pytest.mark.parametrize("changes", [{"intervals": [range(8)]}, {"create_landscape": {"train": False}}])
+def test_resuming_with_other_settings(tmp_path, changes):
     collected(tmp_path)
     before = contents(tmp_path)
     other = LandscapeSettings.from_dict({"intervals": [range(9)], **changes})
-    with pytest.raises(RunDirectoryError, match=match):
+    with pytest.raises(RunDirectoryError, match=r"cannot be resumed: it was collected with Landsc.*now it is"):
         RunWriter(tmp_path, other, describe_network(SmallNetwork()), existing="resume", start=3)
     assert contents(tmp_path) == before
 
@@ -265,13 +259,13 @@ def test_a_full_disk_stops_training_and_a_resume_goes_on(tmp_path):
 
 def remembering(network, run, states, step=0):
     """Moves the network up to step 8, keeping every state."""
-    states[step] = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    states[step] = snapshot(network)
     with run:
         for number in range(step + 1, 9):
             with torch.no_grad():
                 for tensor in network.parameters():
                     tensor.add_(0.125)
-            states[number] = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+            states[number] = snapshot(network)
             run.step()
 
 
@@ -292,15 +286,10 @@ class LimitAt(Callback):
         self.step, self.states, self.stack = step, {}, contextlib.ExitStack()
 
     def on_train_begin(self, run_context):
-        self.keep(run_context)
-
-    def on_train_step_end(self, run_context):
-        self.keep(run_context)
-
-    def keep(self, run_context):
         params = run_context.original_args()
-        state = params.network.state_dict()
-        self.states[params.cur_step_num] = {name: tensor.clone() for name, tensor in state.items()}
+        self.states[params.cur_step_num] = snapshot(params.network)
+
+    on_train_step_end = on_train_begin
 
     def on_train_step_begin(self, run_context):
         if run_context.original_args().cur_step_num == self.step:

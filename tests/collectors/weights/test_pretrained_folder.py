@@ -2,10 +2,10 @@
 
 import json
 
-import fsspec
 import numpy as np
 import pytest
 import torch
+from remote_stores import empty_memory
 from runs import SmallNetwork, seeded, snapshot
 from safetensors.torch import save_file
 
@@ -39,9 +39,7 @@ def trainers_checkpoint(folder, state, step):
 
 
 def assert_equal(arrays, state):
-    assert arrays.keys() == state.keys()
-    for name, tensor in state.items():
-        np.testing.assert_array_equal(arrays[name], tensor.numpy())
+    np.testing.assert_equal(dict(arrays), {name: tensor.numpy() for name, tensor in state.items()})
 
 
 @pytest.fixture
@@ -138,20 +136,18 @@ def test_the_folders_of_a_trainer(tmp_path, state):
     assert again.metadata == run.metadata
 
 
-def test_a_trainers_folders_behind_a_url(tmp_path, state):
-    system = fsspec.filesystem("memory")
-    system.store.clear()
+def test_a_trainers_folders_behind_a_url(tmp_path):
     for step in (5, 10, 15):
         trainers_checkpoint(tmp_path / "output", snapshot(seeded(SmallNetwork, step)), step)
-    system.put(str(tmp_path / "output"), "/", recursive=True)
     here = import_checkpoints(tmp_path / "here", tmp_path / "output")
-    there = import_checkpoints(tmp_path / "there", "memory://output")
-    assert there.metadata == here.metadata
-    one = as_reader("origin", "memory://output/checkpoint-10/model.safetensors.index.json")
-    held = here.checkpoint(10)
-    for name in held.shapes:
-        np.testing.assert_array_equal(one.read(name), held.read(name))
-    system.store.clear()
+    with empty_memory() as system:
+        system.put(str(tmp_path / "output"), "/", recursive=True)
+        there = import_checkpoints(tmp_path / "there", "memory://output")
+        assert there.metadata == here.metadata
+        one = as_reader("origin", "memory://output/checkpoint-10/model.safetensors.index.json")
+        held = here.checkpoint(10)
+        for name in held.shapes:
+            np.testing.assert_array_equal(one.read(name), held.read(name))
 
 
 def test_a_folder_with_an_adapter_alone(tmp_path):

@@ -1,5 +1,6 @@
 """What is computed before the first point: counted in samples, because at a minute for a pass each one is long."""
 
+import contextlib
 import itertools
 import re
 from types import SimpleNamespace
@@ -20,6 +21,14 @@ from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pools.in_process import InProcessPool
 from workers.pools.open_pool import open_pool
+
+
+@contextlib.contextmanager
+def in_process(callback_fn, plane, plan=None):
+    """A pool that has loaded a plane."""
+    with InProcessPool(callback_fn, MeasurementOptions(), plan=plan) as pool:
+        pool.load(plane.origin, plane.directions, plane.buffers)
+        yield pool
 
 
 def start(folder, device_ids, *, with_metric=False, buffers="fixed"):
@@ -76,10 +85,7 @@ def test_padding_that_a_few_batches_do_not_show(padded, recwarn):
     network = nn.Linear(32, 10)
     plane = random_plane(network, seed=0)
     loader = DataLoader(TensorDataset(features, targets), batch_size=BATCH_SIZE)
-    with InProcessPool(
-        lambda: (mean_of_what_counts, network, loader, {}), MeasurementOptions(), plan=MeasurementPlan(1024)
-    ) as pool:
-        pool.load(plane.origin, plane.directions, plane.buffers)
+    with in_process(lambda: (mean_of_what_counts, network, loader, {}), plane, MeasurementPlan(1024)) as pool:
         description = pool.description
     assert description.partition_dependent is (padded is not None)
     assert description.plan.batch_size == (None if padded is not None else 1024)
@@ -107,10 +113,7 @@ class Drifting(nn.Module):
 def test_a_network_that_changes_in_a_whole_pass_is_found_out():
     network = Drifting()
     plane = random_plane(network, seed=0)
-    with InProcessPool(
-        lambda: (nn.CrossEntropyLoss(), network, large_data(), {}), MeasurementOptions(), plan=MeasurementPlan(256)
-    ) as pool:
-        pool.load(plane.origin, plane.directions, plane.buffers)
+    with in_process(lambda: (nn.CrossEntropyLoss(), network, large_data(), {}), plane, MeasurementPlan(256)) as pool:
         origins = pool.measure_origin()
     with pytest.raises(NondeterministicLossError, match="a network that changes its own state"):
         check_determinism(origins)
@@ -128,8 +131,7 @@ def test_the_origin_that_is_kept_is_that_of_the_points(tmp_path, monkeypatch):
     monkeypatch.setattr("workers.measuring.network_evaluator.time", clock_that_goes_on_by(of_a_batch))
     network = counted_network(tmp_path)
     plane = random_plane(network, seed=0)
-    with InProcessPool(counted_callback(tmp_path, with_metric=True), MeasurementOptions()) as pool:
-        pool.load(plane.origin, plane.directions, plane.buffers)
+    with in_process(counted_callback(tmp_path, with_metric=True), plane) as pool:
         (found,) = pool.measure_origin()
         again = pool._worker.evaluator.measure(np.zeros((1, 2)))
         assert found.measured.values[0] == {name: column[0] for name, column in again.items()}
