@@ -49,24 +49,6 @@ def run_context():
     return RunContext(CallbackParameters(mode="train"))
 
 
-def test_keys_are_attributes_and_a_missing_one_is_an_attribute_error():
-    params = CallbackParameters(mode="train")
-    params.cur_step_num = 3
-    assert params["cur_step_num"] == 3
-    assert params.mode == "train"
-    del params.mode
-    assert dict(params) == {"cur_step_num": 3}
-    params = CallbackParameters(mode="train")
-    assert not hasattr(params, "metrics")
-    assert getattr(params, "metrics", 7) == 7
-    with pytest.raises(AttributeError, match=r"cb_params has no 'metrics' at this moment; it has \['mode'\]"):
-        params.metrics
-    with pytest.raises(AttributeError, match="cb_params has no 'metrics'"):
-        del params.metrics
-    with pytest.raises(KeyError):
-        params["metrics"]
-
-
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda params: pickle.loads(pickle.dumps(params))])
 def test_parameters_survive_copy_and_pickle(copied):
     params = CallbackParameters(mode="train", losses=[1, 2])
@@ -76,21 +58,25 @@ def test_parameters_survive_copy_and_pickle(copied):
 
 
 @pytest.mark.parametrize("kind", [dict, CallbackParameters])
-def test_our_callbacks_see_attributes_also_of_a_plain_dictionary(kind):
+def test_keys_are_attributes_also_of_a_plain_dictionary(kind):
     original = kind(mode="train", old=1)
     run_context = RunContext(original)
     assert run_context.original_args() is original
     params = parameters_of(run_context)
     assert params.mode == "train"
     params.cur_step_num = 3
+    assert params["cur_step_num"] == 3
     del params.old
     assert run_context.original_args() == {"mode": "train", "cur_step_num": 3} == dict(params)
-    assert params.get("none", 5) == 5
+    assert params.get("none", 5) == getattr(params, "none", 5) == 5
     assert not hasattr(params, "none")
-    with pytest.raises(
-        AttributeError, match=r"cb_params has no 'none' at this moment; it has \['cur_step_num', 'mode'\]"
-    ):
+    text = r"cb_params has no 'none' at this moment; it has \['cur_step_num', 'mode'\]"
+    with pytest.raises(AttributeError, match=text):
+        params.none
+    with pytest.raises(AttributeError, match=text):
         del params.none
+    with pytest.raises(KeyError):
+        params["none"]
 
 
 @pytest.mark.parametrize("wrong", [None, [("mode", "train")], "train", 3])

@@ -71,6 +71,7 @@ def made(name, folder, names=LEGACY_HOOKS):
         (TimeMonitor, "data_size=None, data_time=False", True),
         (History, "", False),
         (LearningRateScheduler, "learning_rate_function, *, before_first_step=False", False),
+        (ModelCheckpoint, "prefix='CKP', directory=None, config=None, *, stateful=None", False),
     ],
 )
 def test_arguments_their_order_and_their_defaults(kind, arguments, in_fit_evaluations):

@@ -11,8 +11,9 @@ from monitored_runs import Hearing, OldStyle, WithoutLength
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, TensorDataset
 
-from collectors.callbacks.callback import EVAL_HOOKS, LEGACY_HOOKS, TRAIN_HOOKS, BuiltInCallback, Callback
+from collectors.callbacks.callback import EVAL_HOOKS, LEGACY_HOOKS, TRAIN_HOOKS, BuiltInCallback
 from collectors.callbacks.callback_manager import CallbackManager
+from collectors.callbacks.function_callbacks import LambdaCallback
 from collectors.model.model import Model
 from collectors.networks.batches import sample_count
 
@@ -125,12 +126,8 @@ def test_the_order_of_hooks():
 )
 def test_epochs_that_are_evaluated(frequency, evaluated):
     seen = []
-
-    class Epochs(Callback):
-        def on_eval_begin(self, run_context):
-            seen.append(run_context.original_args().cur_epoch_num)
-
-    build().fit(5, batches(), batches(), frequency, Epochs(), initial_epoch=2)
+    epochs = LambdaCallback(on_eval_begin=lambda context: seen.append(context.original_args().cur_epoch_num))
+    build().fit(5, batches(), batches(), frequency, epochs, initial_epoch=2)
     assert seen == evaluated
 
 
@@ -444,13 +441,10 @@ def test_accumulated_gradients_equal_the_big_batch(sizes, groups, reduction, siz
 
 
 def test_hooks_see_the_weights_after_the_last_group():
-    class Weights(Callback):
-        def on_train_step_end(self, run_context):
-            self.last = copy.deepcopy(run_context.original_args().network)
-
-    weights, model = Weights(), build(gradient_accumulation_steps=2)
-    model.train(1, batches((4, 4, 4)), weights)
-    assert_equal_weights(weights.last, model.network)
+    seen, model = [], build(gradient_accumulation_steps=2)
+    keep = LambdaCallback(on_train_step_end=lambda context: seen.append(copy.deepcopy(context.original_args().network)))
+    model.train(1, batches((4, 4, 4)), keep)
+    assert_equal_weights(seen[-1], model.network)
 
 
 def test_clipping_sees_complete_gradients_and_changes_the_step():
@@ -513,15 +507,20 @@ class TwoInputs(nn.Module):
         return self.inner(left + right)
 
 
-@pytest.mark.parametrize("kind", ["tuple", "list", "dict", "named tuple"])
-def test_several_inputs(kind):
-    pair = namedtuple("pair", "left right")
-    make = {
-        "tuple": lambda half: (half, half),
-        "list": lambda half: [half, half],
-        "dict": lambda half: {"right": half, "left": half},
-        "named tuple": lambda half: pair(half, half),
-    }[kind]
+PAIR = namedtuple("PAIR", "left right")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda half: (half, half),
+        lambda half: [half, half],
+        lambda half: {"right": half, "left": half},
+        lambda half: PAIR(half, half),
+    ],
+    ids=["tuple", "list", "dict", "named tuple"],
+)
+def test_several_inputs(make):
     data = [(make(inputs / 2), targets) for inputs, targets in batches()]
     model = build(net=TwoInputs())
     model.train(2, data)
@@ -532,25 +531,20 @@ def test_a_distributed_sampler_hears_the_epoch():
     data = TensorDataset(*joined(batches()))
     sampler = DistributedSampler(data, num_replicas=1, rank=0, shuffle=True)
     orders = []
-
-    class Order(Callback):
-        def on_train_step_end(self, run_context):
-            orders.append(run_context.original_args().train_dataset_element[0])
-
-    build().train(3, DataLoader(data, batch_size=8, sampler=sampler), Order(), initial_epoch=1)
+    keep = LambdaCallback(on_train_step_end=lambda run: orders.append(run.original_args().train_dataset_element[0]))
+    build().train(3, DataLoader(data, batch_size=8, sampler=sampler), keep, initial_epoch=1)
     assert sampler.epoch == 2
     assert not torch.equal(orders[0], orders[1])
 
 
 def test_training_puts_the_network_in_train_mode_before_callbacks_begin():
-    class Freeze(Callback):
-        def on_train_begin(self, run_context):
-            assert run_context.original_args().network.training
-            run_context.original_args().network[1].eval()
+    def freeze(run_context):
+        assert run_context.original_args().network.training
+        run_context.original_args().network[1].eval()
 
     net = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 2)).double()
     net.eval()
-    build(net=net).fit(2, batches(), batches(), callbacks=Freeze())
+    build(net=net).fit(2, batches(), batches(), callbacks=LambdaCallback(on_train_begin=freeze))
     assert [module.training for module in net] == [True, False, True]
     assert torch.equal(net[1].running_mean, torch.zeros(5, dtype=torch.float64))
 
@@ -623,14 +617,12 @@ def test_evaluation_changes_nothing():
 
 
 def test_gradients_can_be_taken_in_evaluation_hooks():
-    class Sharpness(Callback):
-        def on_eval_step_end(self, run_context):
-            params = run_context.original_args()
-            inputs, _ = params.eval_dataset_element
-            params.network(inputs).sum().backward()
+    def differentiate(run_context):
+        params = run_context.original_args()
+        params.network(params.eval_dataset_element[0]).sum().backward()
 
     model = build()
-    model.eval(batches(), Sharpness())
+    model.eval(batches(), LambdaCallback(on_eval_step_end=differentiate))
     assert all(parameter.grad is not None for parameter in model.network.parameters())
 
 
@@ -696,20 +688,19 @@ def test_training_on_cuda(level):
 
 
 def test_batches_follow_the_network_to_its_device():
-    class Inputs(Callback):
-        def on_train_step_begin(self, run_context):
-            self.element = run_context.original_args().train_dataset_element
-            raise InterruptedError
+    def look(run_context):
+        seen.append(run_context.original_args().train_dataset_element)
+        raise InterruptedError
 
-    seen = Inputs()
+    seen = []
     loss = nn.CrossEntropyLoss(weight=torch.ones(2, dtype=torch.float64))
     model = build(loss_fn=loss, device="meta")
     assert next(model.network.parameters()).device.type == "meta"
     assert loss.weight.device.type == "meta"
     inputs, targets = batches()[0]
     with pytest.raises(InterruptedError):
-        model.train(1, [(({"a": [inputs], "b": (inputs, "text")},), targets)], seen)
-    (moved,), moved_targets = seen.element
+        model.train(1, [(({"a": [inputs], "b": (inputs, "text")},), targets)], LambdaCallback(on_train_step_begin=look))
+    (((moved,), moved_targets),) = seen
     assert moved["a"][0].device.type == moved["b"][0].device.type == moved_targets.device.type == "meta"
     assert moved["b"][1] == "text"
 

@@ -1,6 +1,5 @@
 """ModelCheckpoint: which files there are, what they hold, and when they go."""
 
-import inspect
 import os
 import random
 import threading
@@ -16,6 +15,7 @@ from torch import nn
 from waiting import PATIENCE
 
 from collectors.callbacks.callback import Callback
+from collectors.callbacks.function_callbacks import LambdaCallback
 from collectors.errors import CheckpointError, CheckpointWriteError
 from collectors.files import system
 from collectors.model.model import Model
@@ -55,17 +55,6 @@ def train(folder, epochs=2, callbacks=(), prefix="CKP", data=None, model=None, s
 
 def fail(run_context):
     raise ArithmeticError("failed")
-
-
-def test_the_arguments_their_order_and_their_defaults():
-    parameters = inspect.signature(ModelCheckpoint).parameters
-    assert {name: parameter.default for name, parameter in parameters.items()} == {
-        "prefix": "CKP",
-        "directory": None,
-        "config": None,
-        "stateful": None,
-    }
-    assert parameters["stateful"].kind is inspect.Parameter.KEYWORD_ONLY
 
 
 @pytest.mark.parametrize(
@@ -217,14 +206,12 @@ def test_functions_as_prefix_and_directory(tmp_path):
 
 
 def test_cb_params_name_the_latest_file(folder):
+    def look(run_context):
+        params = run_context.original_args()
+        seen.append((params.last_save_ckpt_step, params.latest_ckpt_file))
+
     seen = []
-
-    class Look(Callback):
-        def on_train_step_begin(self, run_context):
-            params = run_context.original_args()
-            seen.append((params.last_save_ckpt_step, params.latest_ckpt_file))
-
-    train(folder, 1, [Look()], save_checkpoint_steps=2)
+    train(folder, 1, [LambdaCallback(on_train_step_begin=look)], save_checkpoint_steps=2)
     assert seen == [(None, None), (None, None), (2, str(folder / "CKP-1_2.safetensors")), *seen[2:3]]
 
 
@@ -416,8 +403,7 @@ def refuse(folder):
 def test_a_failed_write_stops_training(asynchronous, step, folder):
     model = build()
     reached = []
-    count = Callback()
-    count.on_train_step_begin = lambda run_context: reached.append(1)
+    count = LambdaCallback(on_train_step_begin=lambda run_context: reached.append(1))
     with pytest.raises(CheckpointWriteError, match=r"CKP-\d_\d\.safetensors could not be written: .*free some space"):
         train(folder, 2, [At("on_train_step_begin", step, refuse(folder)), count], model=model, async_save=asynchronous)
     assert step <= len(reached) <= min(8, step + asynchronous)
@@ -434,15 +420,10 @@ def test_a_failed_write_does_not_hide_the_error_of_the_run(folder):
 
 
 def test_old_files_go_only_after_the_new_one_is_there(folder):
-    class Guard(Callback):
-        def on_train_step_begin(self, run_context):
-            step = run_context.original_args().cur_step_num
-            if step == 3:
-                # The next file's place is taken by a folder, which no file can replace.
-                (folder / "CKP-1_3.safetensors").mkdir()
-
+    # The next file's place is taken by a folder, which no file can replace.
+    guard = At("on_train_step_begin", 3, lambda run_context: (folder / "CKP-1_3.safetensors").mkdir())
     with pytest.raises(CheckpointWriteError, match=r"CKP-1_3\.safetensors could not be written"):
-        train(folder, 2, [Guard()], keep_checkpoint_max=1)
+        train(folder, 2, [guard], keep_checkpoint_max=1)
     assert load_checkpoint(folder / "CKP-1_2.safetensors").training_state.step == 2
     assert names(folder) == ["CKP-1_2", "CKP-1_3"]
 

@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from collectors import Callback, Model, SummaryCollector
-from collectors.callbacks.function_callbacks import LearningRateScheduler
+from collectors.callbacks.function_callbacks import LambdaCallback, LearningRateScheduler
 from collectors.model_checkpoint.model_checkpoint import ModelCheckpoint
 from collectors.recording.plan import CollectionSteps, tensor_steps
 from collectors.run_directory import RunDirectory
@@ -326,15 +326,6 @@ def test_histograms_are_of_the_parameters_that_the_optimizer_moves(tmp_path):
     assert {tag for tag in tags(tmp_path) if tag.startswith(("0.", "3."))} == {"3.weight/auto", "3.bias/auto"}
 
 
-def test_a_parameter_that_is_one_number_has_a_histogram(tmp_path):
-    network = Around(lambda outputs: network.scale * outputs)
-    network.scale = nn.Parameter(torch.tensor(2.0))
-    model(network).train(1, pictures(), collector(tmp_path, {"histogram_regular": "scale|inner.0.bias"}))
-    assert {"scale/auto", "inner.0.bias/auto"} <= tags(tmp_path)
-    value = accumulated(tmp_path).Histograms("scale/auto")[-1].histogram_value
-    assert (value.num, value.sum) == (1, pytest.approx(network.scale.item(), rel=0.1))
-
-
 def test_the_graph_shows_the_network(tmp_path):
     model().train(1, pictures(), only(tmp_path, "collect_graph"))
     nodes = {node.name: node.op for node in accumulated(tmp_path).Graph().node}
@@ -457,15 +448,9 @@ def test_the_path_of_a_data_set_that_is_a_file_or_wrapped(tmp_path):
 
 
 def test_fit_records_the_lineage_of_each_evaluation(tmp_path):
-    seen = []
-
-    class Results(Callback):
-        def on_train_epoch_end(self, run_context):
-            seen.append(dict(run_context.original_args().eval_results))
-
-    trained = model()
-    watching = only(tmp_path, "collect_eval_lineage")
-    trained.fit(2, pictures(), pictures(5, 2, str(tmp_path)), callbacks=[watching, Results()])
+    seen, watching = [], only(tmp_path, "collect_eval_lineage")
+    keep = LambdaCallback(on_train_epoch_end=lambda run: seen.append(dict(run.original_args().eval_results)))
+    model().fit(2, pictures(), pictures(5, 2, str(tmp_path)), callbacks=[watching, keep])
     assert set(seen[0]) == {"largest", "eval_loss"}
     expected = [{"metrics": m, "valid_dataset_path": str(tmp_path), "valid_dataset_size": 5} for m in seen]
     assert facts(tmp_path, "eval_lineage") == expected
@@ -550,14 +535,10 @@ def test_a_training_that_raises_leaves_its_records(tmp_path):
 
 
 def test_a_directory_that_vanishes_costs_the_records_not_the_training(tmp_path):
-    class Vandal(Callback):
-        def on_train_begin(self, run_context):
-            shutil.rmtree(tmp_path / "run")
-
-    recorder = Recorder()
+    recorder, vandal = Recorder(), LambdaCallback(on_train_begin=lambda _: shutil.rmtree(tmp_path / "run"))
     watching = only(tmp_path / "run", "collect_metric", collect_freq=1)
     with pytest.warns(RuntimeWarning, match="summaries cannot be written to") as told:
-        model().train(1, pictures(), [watching, Vandal(), recorder])
+        model().train(1, pictures(), [watching, vandal, recorder])
     assert len(told) == 1
     assert sorted(recorder.losses) == [1, 2, 3]
 

@@ -125,18 +125,12 @@ def test_the_address(memory, options):
     assert memory.store == {}
 
 
-def test_an_existing_run_is_an_error_and_stays(memory):
+def test_a_run_that_is_there_and_is_another_one_stays(memory):
     collected(URL)
     before = stored(memory)
     text = r"memory:///bucket/run already holds a run .*train_metadata.json exists"
     with pytest.raises(RunDirectoryError, match=text):
         collected(URL)
-    assert stored(memory) == before
-
-
-def test_resuming_with_another_network_or_other_settings(memory):
-    collected(URL)
-    before = stored(memory)
     with pytest.raises(RunDirectoryError, match="cannot be resumed: it holds the network"):
         remote_writer(network=SmallNetwork(width=6), existing="resume", start=3)
     with pytest.raises(RunDirectoryError, match="cannot be resumed: it was collected with"):

@@ -1,4 +1,4 @@
-"""What a training finds in its directory: checkpoints that a killed one wrote and did not list, leftovers, links."""
+"""What a training finds in its directory: checkpoints that a killed one did not list, leftovers, links, other files."""
 
 import errno
 import io
@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ from fsspec.implementations.local import LocalFileSystem
 from own_processes import ended_process
 from places import ROOT, SUPPORT
 from runs import SmallNetwork, assert_holds, batches, collected, contents, metadata_path, names, seeded, train, writer
+from safetensors.numpy import save
 from waiting import wait_until
 
-from collectors import CheckpointConfig, Model, ModelCheckpoint, SummaryCollector, load_checkpoint
+from collectors import CheckpointConfig, Model, ModelCheckpoint, SummaryCollector, import_checkpoints, load_checkpoint
 from collectors.errors import RunDirectoryError
 from collectors.files import locks
 from collectors.files.remote_path import RemotePath
@@ -343,3 +345,49 @@ def test_numbers_after_a_resume_are_those_of_an_undisturbed_run(tmp_path):
     for number in range(7):
         assert contents(tmp_path / "run")[name_of(number)] == contents(tmp_path / "whole")[name_of(number)]
     assert isinstance(RunDirectory(Path(tmp_path / "run")).checkpoint(8).sha256(), str)
+
+
+def test_an_import_replaces_no_run_of_a_training(tmp_path):
+    collected(tmp_path / "run")
+    kept = names(tmp_path / "run" / "ckpt_dir")
+    other, _, _ = collected(tmp_path / "other")
+    files = [other.checkpoint_path(number) for number in range(3)]
+    with pytest.raises(RunDirectoryError, match=r"holds a run that no import wrote, and was left as it is"):
+        import_checkpoints(tmp_path / "run", files, existing="overwrite")
+    assert names(tmp_path / "run" / "ckpt_dir") == kept
+
+
+@pytest.mark.parametrize("existing", ["overwrite", "resume"])
+def test_a_foreign_file_map_removes_nothing_else(tmp_path, existing):
+    collected(tmp_path / "run")
+    folder, metadata = tmp_path / "run" / "ckpt_dir", metadata_path(tmp_path / "run")
+    (folder / "notes.txt").write_text("mine")
+    content = json.loads(metadata.read_text())
+    content["model_params_file_map"]["7"] = "notes.txt"
+    metadata.write_text(json.dumps(content))
+    with warnings.catch_warnings(action="ignore"):
+        collected(tmp_path / "run", existing=existing)
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("existing", ["error", "overwrite", "resume"])
+@pytest.mark.parametrize(
+    "content",
+    [b"my notes " * 20, save({"weight": np.ones(3, np.float32)}), b"        {"],
+    ids=["notes", "weights", "broken off"],
+)
+def test_what_has_the_name_of_a_checkpoint_stays(tmp_path, existing, content):
+    collected(tmp_path / "run")
+    folder = tmp_path / "run" / "ckpt_dir"
+    (file,) = folder.glob("*_1_*.safetensors")
+    (folder / "train_metadata.json").unlink()
+    for path in folder.glob("*.safetensors"):
+        path.unlink()
+    file.write_bytes(content)
+    if existing == "overwrite" and content.endswith(b"{"):
+        collected(tmp_path / "run", existing=existing)
+        assert len(file.read_bytes()) > 100
+        return
+    with pytest.raises(RunDirectoryError, match=rf"{file.name} has the name of a checkpoint that this run writes, but"):
+        collected(tmp_path / "run", existing=existing)
+    assert file.read_bytes() == content

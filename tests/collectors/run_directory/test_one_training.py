@@ -91,11 +91,9 @@ def test_the_error_names_the_other_training_and_a_kill_frees_the_directory(tmp_p
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    collected(tmp_path / "run", existing="resume")
-    assert names(tmp_path / "run" / "ckpt_dir") == [
-        *(f"SmallNetwork_{number}_step.safetensors" for number in range(9)),
-        "train_metadata.json",
-    ]
+    run, _, _ = collected(tmp_path / "run", existing="resume")
+    assert sorted(run.metadata.files) == list(range(9))
+    assert names(tmp_path / "run" / "ckpt_dir") == sorted([*run.metadata.files.values(), "train_metadata.json"])
 
 
 @pytest.fixture

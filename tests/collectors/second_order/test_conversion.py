@@ -102,6 +102,7 @@ def test_the_frequency_counts_optimizer_steps_over_epochs_and_groups(frequency, 
     refreshes = Refreshes(model.optimizer, model.network.first.weight)
     model.fit(3, batches(4), batches(1, seed=4), callbacks=LambdaCallback(on_train_step_end=refreshes.look))
     assert refreshes.steps == list(range(0, 12 // accumulation, frequency))
+    assert model.optimizer.get_frequency() == frequency
 
 
 @pytest.mark.parametrize("loss", ["mean", "sum"])

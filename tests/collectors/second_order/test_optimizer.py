@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from thor_networks import Refreshes, assert_same_bits, batches, differentiate, mixed, train, weights
+from thor_networks import assert_same_bits, batches, differentiate, mixed, train, weights
 from torch import nn
 
 from collectors import thor
@@ -139,17 +139,6 @@ def test_weight_decay_clipping_and_nesterov_follow_the_preconditioning():
         update = update / max(1.0, float(update.detach().norm()))
         # Nesterov's first step: g + m v with v = g.
         torch.testing.assert_close(before[name] - value, 0.5 * 1.75 * update, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("frequency", [2, 4, 100])
-def test_factors_are_refreshed_at_the_first_step_and_every_nth(frequency):
-    network, optimizer = build(frequency=frequency)
-    refreshes = Refreshes(optimizer, network.first.weight)
-    for batch in batches(9):
-        train(network, optimizer, [batch])
-        refreshes.look()
-    assert refreshes.steps == list(range(0, 9, frequency))
-    assert optimizer.get_frequency() == frequency
 
 
 def test_micro_batches_record_the_factors_of_the_whole_batch():

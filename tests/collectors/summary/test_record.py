@@ -355,15 +355,12 @@ def test_landscape_is_an_image_and_a_tensor(tmp_path, plugin):
     np.testing.assert_array_equal(tensors(tmp_path, "landscape_[1, 9]/tensor")[0], loss)
 
 
-class Branching(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(2, 2)
-        self.calls = 0
+class Branching(nn.Sequential):
+    calls = 0
 
     def forward(self, inputs):
         self.calls += 1
-        return self.first(inputs) if inputs.sum() > 0 else inputs
+        return super().forward(inputs) if inputs.sum() > 0 else inputs
 
 
 class Residual(nn.Module):
@@ -396,9 +393,9 @@ def test_graph_shows_layers_and_data_flow(tmp_path):
 
 
 def test_graph_of_a_network_that_cannot_be_traced_is_its_layers(tmp_path):
-    network = Branching()
+    network = Branching(nn.Linear(2, 2))
     written(tmp_path, ("graph", "g", network))
-    assert list(graph_nodes(tmp_path)) == ["Branching/first"]
+    assert list(graph_nodes(tmp_path)) == ["Branching/0"]
     assert network.calls == 0
 
 
@@ -507,9 +504,8 @@ def test_closed_record(tmp_path):
     assert scalars(tmp_path, "loss") == [(1, 1.0)]
     record = SummaryRecord(tmp_path, raise_exception=True)
     record.close()
-    for call in (lambda: record.record(1), lambda: record.add_value("scalar", "loss", 1.0)):
-        with pytest.raises(ValueError, match=r"the SummaryRecord of .* is closed; open a new one"):
-            call()
+    with pytest.raises(ValueError, match="is closed; open a new one"):
+        record.record(1)
 
 
 def test_record_without_values_leaves_no_file(tmp_path):

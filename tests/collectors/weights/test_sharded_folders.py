@@ -198,7 +198,7 @@ class TestHostileFolders:
             read_state_dict(folder)
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("trials", [10, pytest.param(100, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("trials", [10, 100])
     def test_changed_bytes_are_refused_or_read(self, folder, trials):
         """Only documented errors, whatever the bytes are."""
         random_numbers = random.Random(5)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from little_memory import little_memory
+from runs import SmallNetwork
 from torch import nn
 
 from collectors.errors import CheckpointError
@@ -344,6 +345,9 @@ def test_objects_beside_the_weights_are_passed_over(tmp_path, nested, new):
     np.testing.assert_array_equal(read_state_dict(tmp_path / "a.pt")["weight"], weight.numpy())
 
 
+REMEDY = "which only code can .* load it yourself where its classes can be imported, and save its state dict alone"
+
+
 @FORMATS
 @pytest.mark.parametrize(
     ("content", "match"),
@@ -351,6 +355,8 @@ def test_objects_beside_the_weights_are_passed_over(tmp_path, nested, new):
         ({"a": torch.ones(2), "b": np.ones(2)}, r"its 'b' is an object of numpy.*_reconstruct, which only code"),
         ({"model": Settings(Kind.ONE, []), "step": torch.ones(1)}, r"its 'model' is an object of .*Settings, which"),
         (Settings(Kind.ONE, []), r"it is an object of .*Settings, which only code can make\)\. If you trust the file"),
+        ({"model": SmallNetwork(), "epoch": 3}, rf"its 'model' is an object of .*SmallNetwork, {REMEDY}"),
+        (SmallNetwork(), rf"it is an object of .*SmallNetwork, {REMEDY}"),
     ],
 )
 def test_objects_that_may_hold_weights_are_refused(tmp_path, content, match, new):

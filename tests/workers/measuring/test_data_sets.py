@@ -308,18 +308,14 @@ def test_samples_that_memory_does_not_hold_are_refused():
 
 
 def test_a_point_at_which_one_set_raises_names_it():
-    class Fragile(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body = mlp()
-
+    class Fragile(nn.Sequential):
         def forward(self, inputs):
-            if len(inputs) == 7 and self.body[0].weight.abs().max() > 5:
+            if len(inputs) == 7 and self[0][0].weight.abs().max() > 5:
                 raise RuntimeError("too far")
-            return self.body(inputs)
+            return super().forward(inputs)
 
-    evaluator = opened(nn.CrossEntropyLoss(), Fragile(), {"train": pair(32, 1), "test": pair(7, 7)})
-    evaluator.load(*plane_of(Fragile()))
+    evaluator = opened(nn.CrossEntropyLoss(), Fragile(mlp()), {"train": pair(32, 1), "test": pair(7, 7)})
+    evaluator.load(*plane_of(Fragile(mlp())))
     evaluator.measure(np.zeros((1, 2)))
     with pytest.raises(RuntimeError, match="data set 'test': too far"):
         evaluator.measure(np.array([[50.0, 50.0]]))

@@ -56,12 +56,12 @@ def undisturbed(plane):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices", [[0], pytest.param([0, 1], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("devices", [[0], [0, 1]])
 @pytest.mark.parametrize(
     "callback",
     [
-        pytest.param(hungry_network.hungry_from_the_start, marks=pytest.mark.slow),
-        pytest.param(hungry_network.hungry_at_the_origin, marks=pytest.mark.slow),
+        hungry_network.hungry_from_the_start,
+        hungry_network.hungry_at_the_origin,
         hungry_network.hungry_after_some_points,
     ],
 )
@@ -127,7 +127,7 @@ def get_ready_without_memory():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["in this process", pytest.param("in an actor of Ray", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("where", ["in this process", "in an actor of Ray"])
 def test_a_plane_that_does_not_fit_beside_the_network(where):
     text = elsewhere(load_without_memory, where)
     assert re.match(r"memory ran out while a plane was loaded: beside the network, each worker holds the origin", text)

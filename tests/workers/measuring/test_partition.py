@@ -138,10 +138,15 @@ def everything(dataset):
     return dataset[0] if isinstance(dataset, list) else dataset
 
 
+def of_each(change, batch):
+    """Returns a batch whose tensors are changed."""
+    if isinstance(batch, dict):
+        return {key: change(item) for key, item in batch.items()}
+    return tuple(map(change, batch))
+
+
 def cut(batch, part):
-    return (
-        {key: item[part] for key, item in batch.items()} if isinstance(batch, dict) else [item[part] for item in batch]
-    )
+    return of_each(lambda item: item[part], batch)
 
 
 def is_text(dataset):
@@ -165,12 +170,7 @@ def as_type(loss, dtype):
 
 
 def wide(batch, dtype):
-    def convert(item):
-        return item.to(dtype) if item.is_floating_point() else item
-
-    return (
-        {key: convert(item) for key, item in batch.items()} if isinstance(batch, dict) else tuple(map(convert, batch))
-    )
+    return of_each(lambda item: item.to(dtype) if item.is_floating_point() else item, batch)
 
 
 def learnable(name):

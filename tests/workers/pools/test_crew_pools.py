@@ -122,9 +122,7 @@ def in_process():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "actors", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("actors", [1, 2, 3])
 def test_numbers_are_those_of_one_process(workers_on, in_process, actors, monkeypatch):
     expected, description = in_process
     loss, network, dataset = case("batchnorm")

@@ -84,19 +84,15 @@ def test_the_network_is_put_back_when_the_caller_raises():
     assert found(network) == before
 
 
-class Forgetful(nn.Module):
+class Forgetful(nn.Linear):
     """Drops values in eval mode too."""
 
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(6, 4)
-
     def forward(self, inputs):
-        return nn.functional.dropout(self.layer(inputs), 0.5, training=True)
+        return nn.functional.dropout(super().forward(inputs), 0.5, training=True)
 
 
 def test_a_network_with_randomness_is_found_out():
-    network = Forgetful().train()
+    network = Forgetful(6, 4).train()
     before = found(network)
     text = r"same weights and samples, but loss is .* draws random numbers in eval mode"
     with pytest.raises(NondeterministicLossError, match=text):
@@ -104,17 +100,16 @@ def test_a_network_with_randomness_is_found_out():
     assert found(network) == before
 
 
-class Drifting(nn.Module):
+class Drifting(nn.Linear):
     """Changes its own state a little with each pass, in a buffer that no checkpoint holds."""
 
     def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(6, 4)
+        super().__init__(6, 4)
         self.register_buffer("scale", torch.ones(()), persistent=False)
 
     def forward(self, inputs):
         self.scale += 1e-5
-        return self.layer(inputs) * self.scale
+        return super().forward(inputs) * self.scale
 
 
 def test_a_network_that_drifts_is_found_out_at_the_origin():
@@ -122,7 +117,7 @@ def test_a_network_that_drifts_is_found_out_at_the_origin():
     network = Drifting()
     with opened(nn.MSELoss(), network, (features(), features(inputs=4))) as pool:
         origin, directions, buffers = plane_of(network)
-        origin["layer.weight"] *= 30
+        origin["weight"] *= 30
         with pytest.raises(NondeterministicLossError, match="changes its own state while it is evaluated"):
             pool.load(origin, directions, buffers)
 

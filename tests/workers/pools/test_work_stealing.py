@@ -40,6 +40,18 @@ def chunk_to_steal(thief, workers, now):
     return stolen[0][1] if stolen else None
 
 
+# Seconds per point, the chunk that a worker has, seconds per point of the thief, and when it is taken.
+CHOICES = {
+    "of equally fast workers nothing is taken": (0.1, chunk_of(5), 0.1, dict.fromkeys((0.0, 0.3, 0.5, 0.9), False)),
+    "what is late will take as long again": (0.1, chunk_of(5), 0.1, {1.0: False, 1.2: True}),
+    "what is settled stays": (1.0, chunk_of(5, settled=True), 0.1, {100.0: False}),
+    "what killed stays unless the next hangs": (1.0, chunk_of(5, kills=1), 0.1, {60.0: False, 70.0: True}),
+    "a short gain is not worth it": (0.01, chunk_of(5), 0.0001, {0.0: False}),
+    "nobody knows how long a first point takes": (None, chunk_of(1), None, {15.0: False, 21.0: True}),
+    "it is known of the thief": (None, chunk_of(1), 0.1, {1.0: True}),
+}
+
+
 class TestChoice:
     def test_two_idle_workers_share_what_a_slow_one_has(self):
         first, second = chunk_of(5), chunk_of(5)
@@ -51,28 +63,9 @@ class TestChoice:
         slow, thief = worker(1.0, first, second), worker(0.1)
         assert chunk_to_steal(thief, [slow, thief], now=1.0) is second
 
-    @pytest.mark.parametrize(
-        ("seconds", "chunk", "of_the_thief", "taken"),
-        [
-            (0.1, chunk_of(5), 0.1, {0.0: False, 0.3: False, 0.5: False, 0.9: False}),
-            (0.1, chunk_of(5), 0.1, {1.0: False, 1.2: True}),
-            (1.0, chunk_of(5, settled=True), 0.1, {100.0: False}),
-            (1.0, chunk_of(5, kills=1), 0.1, {60.0: False, 70.0: True}),
-            (0.01, chunk_of(5), 0.0001, {0.0: False}),
-            (None, chunk_of(1), None, {15.0: False, 21.0: True}),
-            (None, chunk_of(1), 0.1, {1.0: True}),
-        ],
-        ids=[
-            "of equally fast workers nothing is taken",
-            "what is late will take as long again",
-            "what is settled stays",
-            "what killed a worker stays unless the next one hangs",
-            "a short gain is not worth it",
-            "nobody knows how long a first point takes",
-            "but it is known of the thief",
-        ],
-    )
-    def test_when_it_is_taken(self, seconds, chunk, of_the_thief, taken):
+    @pytest.mark.parametrize("case", CHOICES)
+    def test_when_it_is_taken(self, case):
+        seconds, chunk, of_the_thief, taken = CHOICES[case]
         other, thief = worker(seconds, chunk), worker(of_the_thief)
         for now, is_taken in taken.items():
             assert chunk_to_steal(thief, [other, thief], now) is (chunk if is_taken else None)

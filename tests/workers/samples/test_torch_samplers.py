@@ -8,7 +8,6 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -21,9 +20,7 @@ from torch.utils.data import (
     TensorDataset,
     WeightedRandomSampler,
 )
-from worker_cases import mlp
 
-from landscape import evaluate, random_plane
 from workers.measurement_options import MeasurementOptions
 from workers.samples.array_samples import read_array_samples
 from workers.samples.torch_samples import read_samples
@@ -192,12 +189,6 @@ def endless(_):
 
 
 RANDOM = {
-    "weights": (
-        lambda: {"sampler": WeightedRandomSampler([0.0] * 20 + [1.0] * 10, 5)},
-        range(20, COUNT),
-        "WeightedRandomSampler draws 5 at random by their weights",
-    ),
-    "part": (lambda: {"sampler": RandomSampler(DATA, num_samples=7)}, range(COUNT), "RandomSampler draws 7 at random"),
     "replacement": (
         lambda: {"sampler": RandomSampler(DATA, replacement=True)},
         range(COUNT),
@@ -229,11 +220,6 @@ RANDOM = {
         lambda: {"batch_sampler": Bucketed(SubsetRandomSampler(range(20, COUNT)), 2, False)},
         range(20, COUNT),
         "Bucketed visits other samples each time",
-    ),
-    "drop_last, shuffled": (
-        lambda: {"batch_size": 8, "shuffle": True, "drop_last": True},
-        range(COUNT),
-        "BatchSampler visits other samples each time",
     ),
     "keys": (lambda: {"sampler": Of(lambda _: ["a", "b"])}, range(COUNT), r"Of cannot be asked .*TypeError"),
     "failing": (lambda: {"sampler": Of(lambda _: 1 // 0)}, range(COUNT), r"Of cannot be asked .*ZeroDivisionError"),
@@ -306,20 +292,3 @@ def test_a_sampler_of_a_training_stays_as_it_is():
     assert sampler.order == list(range(10))
     assert sampler.rounds == 0
     assert torch.equal(sampler.generator.get_state(), before)
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_landscape_of_a_subset():
-    network, part = mlp(2), range(20, 25)
-    plane = random_plane(network, seed=0)
-
-    def callback_fn():
-        data = TensorDataset(INPUTS / COUNT, torch.arange(COUNT) % 4)
-        return nn.CrossEntropyLoss(), network, DataLoader(data, 2, sampler=Of(lambda _: part)), {}
-
-    landscape = evaluate(plane, callback_fn, size=3, device_ids=[0], progress=False)
-    rows = torch.tensor(part)
-    with torch.no_grad():
-        expected = nn.functional.cross_entropy(network(INPUTS[rows] / COUNT), rows % 4)
-    np.testing.assert_allclose(landscape.loss[1, 1], expected, rtol=1e-6)
-    assert landscape.attributes["num_samples"] == 5
