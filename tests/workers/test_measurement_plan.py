@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -272,20 +273,10 @@ def test_a_gpus_precision_is_full_whichever_way_the_user_set_it(run_python):
 
 
 def test_settings_come_back_after_an_exception():
-    class Failing(nn.Linear):
-        broken = False
-
-        def forward(self, inputs):
-            if self.broken:
-                raise RuntimeError("broken")
-            return super().forward(inputs)
-
-    network = Failing(6, 4)
-    evaluator = evaluator_of(
-        nn.CrossEntropyLoss(), network, (features(), classes()), plan=MeasurementPlan(20, threads=3)
-    )
+    network, plan = nn.Linear(6, 4), MeasurementPlan(20, threads=3)
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes()), plan=plan)
     evaluator.load(*plane_of(network))
-    network.broken = True
+    network.forward = Mock(side_effect=RuntimeError("broken"))
     with pytest.raises(RuntimeError, match="broken"):
         evaluator.measure(POINTS)
     assert torch.get_num_threads() == 1

@@ -237,10 +237,8 @@ def test_warn_goes_on_and_warns_once_for_each_stretch(capsys):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model().train(1, batches([NAN, NAN, 1.0, INFINITY, 2.0]), [LossMonitor(non_finite_action="warn"), hooks])
-    assert [str(warning.message).split(" (")[0] for warning in caught] == [
-        "In epoch: 1 step: 1, loss is NAN or INF",
-        "In epoch: 1 step: 4, loss is NAN or INF",
-    ]
+    told = [str(warning.message).split(" (")[0] for warning in caught]
+    assert told == [f"In epoch: 1 step: {step}, loss is NAN or INF" for step in (1, 4)]
     assert hooks.calls == ["step_end"] * 5 + ["epoch_end", "end"]
     losses = [line.split()[-1] for line in capsys.readouterr().out.splitlines()]
     assert losses == ["nan", "nan", "1.0", "inf", "2.0"]

@@ -3,6 +3,7 @@
 import itertools
 import os
 import threading
+from unittest.mock import Mock
 
 import pytest
 from waiting import PATIENCE, wait_until
@@ -68,12 +69,9 @@ def test_the_first_error_ends_the_work_and_is_raised_by_every_call():
 
 @pytest.mark.parametrize("make", [lambda: OrderedJobs("jobs", 3), lambda: NewestState("state", fail, 0.0)])
 def test_a_thread_that_the_system_refuses_is_not_waited_for(make, monkeypatch):
-    def refuse(thread):
-        raise RuntimeError("can't start new thread")
-
     writer = make()
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
+        patch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
         with pytest.raises(RuntimeError, match="can't start new thread"):
             writer.submit(fail) if isinstance(writer, OrderedJobs) else writer.touch()
     writer.close()

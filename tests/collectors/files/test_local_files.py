@@ -59,9 +59,7 @@ def test_an_error_while_writing_leaves_the_old_file(tmp_path, spoil, error, text
 def test_of_files_that_belong_together_all_are_replaced_or_none(tmp_path):
     first, second = tmp_path / "first", tmp_path / "missing" / "second"
     first.write_bytes(b"old")
-    with pytest.raises(
-        FileWriteError, match=r"second cannot be written: No such file or directory\. What was there is"
-    ):
+    with pytest.raises(FileWriteError, match=r"second cannot be written: No such file or directory\. What was there"):
         write_files({first: b"new", second: b"new"})
     assert {item.name: item.read_bytes() for item in tmp_path.iterdir()} == {"first": b"old"}
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from unittest.mock import Mock
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -313,11 +314,7 @@ def test_a_server_that_is_away_does_not_end_it(memory, monkeypatch, short_beat):
 
 def test_without_the_right_to_remove(memory, monkeypatch):
     marker = hold(memory)
-
-    def forbidden(self, path):
-        raise PermissionError("no right to remove")
-
-    monkeypatch.setattr(MemoryFileSystem, "rm_file", forbidden)
+    monkeypatch.setattr(MemoryFileSystem, "rm_file", Mock(side_effect=PermissionError("no right to remove")))
     marker.release()
     assert memory.cat_file(PATH) == b"{}"
     hold(memory).release()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from own_processes import ended_process
+from scripts import run_script
 
 from collectors.errors import FileWriteError
 from collectors.files import system
@@ -170,8 +171,7 @@ class TestWho:
 
     def test_two_processes_of_this_boot_have_one_machine(self):
         script = "from collectors.files.system import machine_identity; print(machine_identity())"
-        other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-        assert other.strip() == system.machine_identity() != ""
+        assert run_script(script).strip() == system.machine_identity() != ""
 
     def test_where_nobody_knows_the_machine(self, root):
         assert system.machine_identity() == ""

@@ -5,6 +5,7 @@ import random
 import threading
 from collections import Counter
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -380,11 +381,9 @@ def test_an_exception_leaves_the_steps_that_were_done_if_asked_for(hook, step, s
 
 
 def test_an_interrupt_is_an_exception(folder):
-    def interrupt(run_context):
-        raise KeyboardInterrupt
-
+    interrupt = At("on_train_step_begin", 3, Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        train(folder, 2, [At("on_train_step_begin", 3, interrupt)], exception_save=True, async_save=True)
+        train(folder, 2, [interrupt], exception_save=True, async_save=True)
     assert names(folder) == ["CKP-1_1", "CKP-1_2", "CKP-1_2_breakpoint"]
 
 

@@ -12,14 +12,14 @@ import os
 import random
 import secrets
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from monitored_runs import At, stop_after
+from monitored_runs import At, WithoutLength, stop_after
+from scripts import run_python
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
@@ -237,20 +237,9 @@ def test_resuming_from_what_an_exception_left(steps, step, tmp_path):
 @pytest.mark.parametrize("accumulation_steps", [1, 2, 3])
 @pytest.mark.parametrize("fails_at", ["backward", "clipping"])
 def test_gradients_of_an_unfinished_step_are_not_resumed(fails_at, accumulation_steps, tmp_path):
-    class Fragile(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, inputs):
-            return inputs.clone()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            calls["backward"] += 1
-            disturb_at("backward")
-            return gradient
-
-    class Passing(nn.Module):
-        def forward(self, inputs):
-            return Fragile.apply(inputs)
+    def count_backward(*_):
+        calls["backward"] += 1
+        disturb_at("backward")
 
     def disturb_at(place):
         if calls["fail"] and place == fails_at and calls["backward"] == 6:
@@ -260,7 +249,8 @@ def test_gradients_of_an_unfinished_step_are_not_resumed(fails_at, accumulation_
         torch.manual_seed(0)
         data = TensorDataset(torch.randn(24, 4), torch.arange(24) % 3)
         # The last layer's gradients are there when the backward pass fails.
-        network = nn.Sequential(nn.Linear(4, 5), Passing(), nn.Linear(5, 3))
+        network = nn.Sequential(nn.Linear(4, 5), nn.Identity(), nn.Linear(5, 3))
+        network[1].register_full_backward_hook(count_backward)
         optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
         model = Model(
             network,
@@ -452,15 +442,12 @@ def test_other_data(checkpoint):
     with pytest.raises(CheckpointError, match=r"train_dataset has no generators \['generator', 'sampler.generator'\]"):
         model.train(EPOCHS, other, resume_from=checkpoint)
 
-    class Short:
-        def __iter__(self):
-            yield torch.ones(2, 4), torch.zeros(2, dtype=torch.long)
-
+    short = WithoutLength([(torch.ones(2, 4), torch.zeros(2, dtype=torch.long))])
     state = copy.copy(checkpoint.training_state)
     object.__setattr__(state, "epoch_random", {**state.epoch_random, "dataset": {}})
     object.__setattr__(checkpoint, "training_state", state)
     with pytest.raises(ValueError, match=r"train_dataset must be the one .* \(3 batches\), but it has 1"):
-        model.train(EPOCHS, Short(), resume_from=checkpoint)
+        model.train(EPOCHS, short, resume_from=checkpoint)
 
 
 def test_another_model(checkpoint, tmp_path):
@@ -560,14 +547,11 @@ def main(folder):
 @pytest.mark.timeout(300)  # 35 trainings in processes of their own
 def test_killed_at_ten_random_steps(tmp_path):
     """The seeds are the numbers of the trials."""
-    command = [sys.executable, "-W", "error", __file__, str(tmp_path)]
     places = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=places)
-    assert done.returncode == 0, done.stderr
-    outcomes = json.loads(done.stdout)
+    outcomes = json.loads(run_python("-W", "error", __file__, tmp_path, patience=300, env=places))
     assert len(outcomes) == 10
     for *what, statuses, equal in outcomes:
-        assert statuses == [-signal.SIGKILL, -signal.SIGKILL, 0], (what, done.stderr)
+        assert statuses == [-signal.SIGKILL, -signal.SIGKILL, 0], what
         assert equal, what
 
 

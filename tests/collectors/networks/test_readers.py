@@ -370,9 +370,7 @@ def test_programs_of_torchscript_are_refused(read):
     network = nn.Sequential(nn.Linear(3, 2))
     for program in (torch.jit.script(network), torch.jit.trace(network, torch.ones(1, 3))):
         for whole in (program, nn.DataParallel(program)):
-            with pytest.raises(
-                TypeError, match=r"network is a program of TorchScript .*load_state_dict\(program.state_di"
-            ):
+            with pytest.raises(TypeError, match=r"network is a program of TorchScript .*load_state_dict\(program"):
                 read(whole)
         with pytest.raises(TypeError, match="network's '1' is a program of TorchScript"):
             read(nn.Sequential(nn.ReLU(), program))

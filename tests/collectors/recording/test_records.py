@@ -3,8 +3,6 @@
 import io
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +13,7 @@ from monitored_runs import raise_after
 from PIL import Image
 from places import ROOT
 from runs import SmallNetwork, batches, names, seeded
+from scripts import run_python
 from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
@@ -121,12 +120,8 @@ def facts(directory, tag):
 
 def steps_of(directory, tag):
     found = accumulated(directory)
-    reader = next(
-        getattr(found, kind.capitalize())
-        for kind in ("scalars", "images", "histograms", "tensors")
-        if tag in found.Tags()[kind]
-    )
-    return [item.step for item in reader(tag)]
+    kind = next(kind for kind in ("scalars", "images", "histograms", "tensors") if tag in found.Tags()[kind])
+    return [item.step for item in getattr(found, kind.capitalize())(tag)]
 
 
 @pytest.mark.parametrize(
@@ -606,18 +601,6 @@ def test_a_loop_without_optimizer_and_loss(tmp_path):
     assert tags(tmp_path) == {"graph", "train_lineage", "3.weight/auto", "3.bias/auto"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "match"),
-    [
-        ({"optimizer": 3}, TypeError, "optimizer must be an optimizer with param_groups, .* but got int"),
-        ({"epochs": 0}, ValueError, "epochs must be an int of at least 1, but got 0"),
-    ],
-)
-def test_wrong_arguments_of_watch(tmp_path, arguments, error, match):
-    with pytest.raises(error, match=match):
-        collector(tmp_path).watch(nn.Linear(1, 1), **arguments)
-
-
 WITHOUT = """
 import json, sys, warnings
 sys.path.insert(0, sys.argv[1])
@@ -655,10 +638,8 @@ NEEDED = (
 
 @pytest.mark.slow
 def test_landscapes_need_no_tensorboard_and_records_that_are_asked_for_do(tmp_path):
-    command = [sys.executable, "-W", "error", "-c", WITHOUT, str(ROOT), str(tmp_path), *QUIET, *TOLD, *NEEDED]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    *quiet, first, second, needed, also_needed = json.loads(result.stdout)
+    printed = run_python("-W", "error", "-c", WITHOUT, ROOT, tmp_path, *QUIET, *TOLD, *NEEDED)
+    *quiet, first, second, needed, also_needed = json.loads(printed)
     assert quiet == [[], []]
     for (text,) in (first, second):
         assert text.count("pip install 'summary-landscape[tensorboard]'") == 1

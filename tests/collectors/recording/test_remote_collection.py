@@ -9,6 +9,8 @@ import tempfile
 import threading
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -60,10 +62,6 @@ def stored(memory, folder="/bucket/run/ckpt_dir"):
     return {path.rsplit("/", 1)[-1]: memory.cat_file(path) for path in memory.find(folder)}
 
 
-def remote_writer(**arguments):
-    return writer(URL, **arguments)
-
-
 def of_metrics():
     """A collector of each step's loss and nothing else."""
     return SummaryCollector(URL, 1, {"collect_metric": True}, keep_default_action=False)
@@ -77,12 +75,7 @@ def of_landscapes():
 def failing(monkeypatch):
     """Makes uploads fail: ``failing.times = 2`` the next two, of files whose path holds ``failing.where``."""
 
-    class Failing:
-        times = 0
-        where = ""
-        tried = 0
-
-    state = Failing()
+    state = SimpleNamespace(times=0, where="", tried=0)
 
     def patched(original, place):
         def replacement(self, *arguments, **options):
@@ -132,12 +125,12 @@ def test_a_run_that_is_there_and_is_another_one_stays(memory):
     with pytest.raises(RunDirectoryError, match=text):
         collected(URL)
     with pytest.raises(RunDirectoryError, match="cannot be resumed: it holds the network"):
-        remote_writer(network=SmallNetwork(width=6), existing="resume", start=3)
+        writer(URL, network=SmallNetwork(width=6), existing="resume", start=3)
     with pytest.raises(RunDirectoryError, match="cannot be resumed: it was collected with"):
         collected(URL, existing="resume", intervals=[range(8)])
     memory.rm("/bucket/run/ckpt_dir/SmallNetwork_3_step.safetensors")
     with pytest.raises(RunDirectoryError, match=r"cannot be resumed.*SmallNetwork_3_step.safetensors cannot be read"):
-        remote_writer(existing="resume", start=3)
+        writer(URL, existing="resume", start=3)
     del before["SmallNetwork_3_step.safetensors"]
     assert stored(memory) == before
 
@@ -150,7 +143,7 @@ def test_a_hostile_file_map_removes_nothing_outside(memory):
     changed = json.loads(memory.cat_file(path))
     changed["model_params_file_map"].update({"7": "../../secret", "8": "?", "98": "train_metadata.json", "99": "["})
     memory.pipe_file(path, json.dumps(changed).encode())
-    remote_writer(existing="overwrite").close()
+    writer(URL, existing="overwrite").close()
     assert set(stored(memory)) == {"*.safetensors", "train_metadata.json"}
     assert memory.cat_file("/bucket/secret") == b"mine"
 
@@ -179,7 +172,7 @@ def test_a_file_system_with_folders_moves_whole_files_into_their_place(tmp_path,
 
 def test_discarding(memory):
     memory.pipe_file("/bucket/run/ckpt_dir/notes.txt", b"mine")
-    started = remote_writer()
+    started = writer(URL)
     started.save(0, read_network(SmallNetwork()))
     started.close()
     assert len(stored(memory)) == 3
@@ -190,7 +183,7 @@ def test_discarding(memory):
 @pytest.mark.parametrize("where", ["_4_step", "train_metadata", "ckpt_dir"])
 def test_uploads_that_fail_are_tried_again(memory, tmp_path, failing, where):
     collected(tmp_path)
-    started = remote_writer()
+    started = writer(URL)
     failing.where, failing.times = where, 3
     steps, _ = train(seeded(SmallNetwork))
     for number in range(9):
@@ -216,7 +209,7 @@ def test_uploads_that_always_fail_stop_the_training(memory, failing):
 
 
 def test_after_all_attempts_the_end_does_not_wait_for_more(memory, failing):
-    started = remote_writer()
+    started = writer(URL)
     failing.where, failing.times, failing.tried = "ckpt_dir", 10**9, 0
     started.save(0, read_network(SmallNetwork()))
     with pytest.raises(CheckpointWriteError, match="the network is down"):
@@ -236,7 +229,7 @@ def test_memory_is_bounded_while_the_network_is_slow(memory, monkeypatch, wait_u
         return original(self, *arguments, **options)
 
     monkeypatch.setattr(MemoryFileSystem, "put_file", put_file)
-    started = remote_writer()
+    started = writer(URL)
 
     def save():
         for number in range(9):
@@ -264,11 +257,7 @@ def test_memory_is_bounded_while_the_network_is_slow(memory, monkeypatch, wait_u
     ],
 )
 def test_it_is_said_before_the_first_step(items, error, message, monkeypatch):
-    def pipe_file(self, *arguments, **options):
-        if error is not None:
-            raise error
-
-    monkeypatch.setattr(MemoryFileSystem, "pipe_file", pipe_file)
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", Mock(side_effect=error))
     run = SummaryCollector(URL, **items).watch(SmallNetwork())
     with pytest.raises(RunDirectoryError, match=f"summary_dir memory:///bucket/run cannot be written: {message}"):
         run.__enter__()
@@ -289,15 +278,12 @@ def test_folders_that_may_not_be_looked_at_may_be_written(memory, monkeypatch):
 
 
 def test_what_may_not_be_removed_is_collected_all_the_same(memory, monkeypatch):
-    def refuse(self, *arguments, **options):
-        raise PermissionError("Access Denied")
-
-    monkeypatch.setattr(MemoryFileSystem, "rm_file", refuse)
+    monkeypatch.setattr(MemoryFileSystem, "rm_file", Mock(side_effect=PermissionError("Access Denied")))
     collected(URL)
     # A marker that names nobody stands for one that was removed.
     assert stored(memory).pop(".landscape-writer") == b"{}"
     assert len(stored(memory)) == 11
-    remote_writer(existing="resume", start=8).close()
+    writer(URL, existing="resume", start=8).close()
 
 
 @pytest.mark.parametrize(
@@ -305,18 +291,8 @@ def test_what_may_not_be_removed_is_collected_all_the_same(memory, monkeypatch):
     [
         ("nosuch://a/b", {}, ValueError, r"summary_dir must be a path or a URL that fsspec knows .*'nosuch://a/b'"),
         # This server is asked at once.
-        (
-            "zip://run::memory://no.zip",
-            {},
-            RunDirectoryError,
-            r"'zip://run::memory://no.zip' cannot be reached: Fil",
-        ),
-        (
-            URL,
-            {"export_options": {"tensor_format": "npy"}},
-            ValueError,
-            r"export_options writes tensors into a folder .* the URL memory:///bucket/run",
-        ),
+        ("zip://run::memory://no.zip", {}, RunDirectoryError, "'zip://run::memory://no.zip' cannot be reached: Fil"),
+        (URL, {"export_options": {"tensor_format": "npy"}}, ValueError, "^export_options .* the URL memory:///bucket"),
     ],
 )
 def test_places_that_are_refused(place, options, error, match):
@@ -516,9 +492,7 @@ def test_a_forked_process_leaves_what_is_not_its_own(memory):
 
 
 def test_a_record_that_cannot_begin_leaves_nothing(monkeypatch):
-    def missing():
-        raise ImportError("no TensorBoard any more")
-
+    missing = Mock(side_effect=ImportError("no TensorBoard any more"))
     monkeypatch.setattr("collectors.summary.event_files.require_tensorboard", missing)
     run = of_metrics().watch(SmallNetwork())
     with pytest.raises(ImportError, match="no TensorBoard any more"):

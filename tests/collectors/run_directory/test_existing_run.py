@@ -154,10 +154,7 @@ def test_files_of_other_numbers_units_and_networks_are_not_taken_in(tmp_path):
     collected(tmp_path / "a", intervals=[range(9)])
     collected(tmp_path / "b", intervals=[range(3)], unit="epoch")
 
-    class OtherNetwork(SmallNetwork):
-        pass
-
-    collected(tmp_path / "c", OtherNetwork(), intervals=[range(9)])
+    collected(tmp_path / "c", type("OtherNetwork", (SmallNetwork,), {})(), intervals=[range(9)])
     collected(tmp_path / "d", intervals=[[2, 4, 6]])
     target = tmp_path / "d" / "ckpt_dir"
     foreign = {
@@ -267,19 +264,16 @@ def test_a_killed_training_that_resumes_loses_no_checkpoint(tmp_path):
     step = int(restart.stem.rsplit("_", 1)[-1])
     assert step >= 5
 
-    class Stop(Exception):
-        pass
-
     class StopAtOnce(SummaryCollector):
         def on_train_begin(self, run_context):
             super().on_train_begin(run_context)
-            raise Stop
+            raise InterruptedError
 
     network, landscape = seeded(SmallNetwork), {"intervals": [range(4001)]}
     collector = StopAtOnce(directory, keep_default_action=False, collect_landscape=landscape, existing="resume")
     model = Model(network, torch.nn.CrossEntropyLoss(), torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9))
     checkpoint = ModelCheckpoint("saved", directory / "saved", CheckpointConfig(save_checkpoint_steps=5))
-    with pytest.raises(Stop):
+    with pytest.raises(InterruptedError):
         model.train(1, batches(4000), [checkpoint, collector], resume_from=restart)
     run = RunDirectory(directory)
     numbers = sorted(run.metadata.files)

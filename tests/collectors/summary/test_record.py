@@ -17,6 +17,7 @@ import torch
 from event_reading import accumulated, event_files, events, scalars, tensors
 from PIL import Image
 from places import ROOT
+from scripts import run_python
 from torch import nn
 
 from collectors.files import system
@@ -182,7 +183,7 @@ with SummaryRecord({str(tmp_path)!r}, raise_exception=True) as record:
 heavy = {{"torch", "ray", "matplotlib", "sklearn", "scipy", "h5py", "tensorflow"}} & set(sys.modules)
 assert not heavy, heavy
 """
-    subprocess.run([sys.executable, "-W", "error", "-c", script], check=True)
+    run_python("-W", "error", "-c", script)
     assert scalars(tmp_path, "loss") == [(3, 0.5)]
 
 
@@ -216,12 +217,7 @@ assert not heavy, heavy
         ("custom_lineage_data", None, TypeError, "must be a dict from str"),
         ("landscape", np.zeros(3), TypeError, r"must be an object with a method summary_values\(\)"),
         ("landscape", Drawn({"contour": np.zeros(3)}), ValueError, r"a key of summary_values\(\) .* must be one of"),
-        (
-            "landscape",
-            Drawn({"image": np.zeros(3)}),
-            ValueError,
-            r"image of summary_values\(\) .* must be an image batch",
-        ),
+        ("landscape", Drawn({"image": np.zeros(3)}), ValueError, r"image of summary_values\(\) .* be an image batch"),
         ("landscape", Drawn([1]), TypeError, "must be a dict from plugin to array"),
     ],
 )
@@ -592,9 +588,7 @@ class TestValuesWithoutAStep:
         for number in range(7):
             record.add_value("scalar", f"loss {number}", 1.0)
         record.flush()
-        with pytest.warns(
-            UserWarning, match=r"not written, 7 in all: scalar 'loss 0', .*'loss 5' and 1 more.*record\(step\)"
-        ):
+        with pytest.warns(UserWarning, match=r"written, 7 in all: scalar 'loss 0', .*'loss 5' and 1 more.*record\("):
             record.close()
 
     def test_flushing_keeps_them_for_a_step(self, tmp_path):

@@ -101,11 +101,9 @@ def load_without_memory(where):
     vectors = (plane.origin, plane.directions, plane.buffers)
     if where == "in this process":
         pool = InProcessPool(hungry_network.wide, MeasurementOptions(), plan=PLAN)
-        with hungry_network.memory_limit(24):
-            try:
-                pool.load(*vectors)
-            except MemoryShortageError as error:
-                return str(error)
+        with hungry_network.memory_limit(24), pytest.raises(MemoryShortageError) as raised:
+            pool.load(*vectors)
+        return str(raised.value)
     worker = MeasurementActor(None, 1, ["cpu"], [])
     assert worker.prepare(pickle.dumps(hungry_network.wide), ()) is None
     assert worker.call() is None
@@ -118,12 +116,9 @@ def load_without_memory(where):
 
 def get_ready_without_memory():
     built = hungry_network.wide()
-    with hungry_network.memory_limit(8):
-        try:
-            make_evaluator(built, MeasurementSetup(plan=PLAN))
-        except MemoryShortageError as error:
-            return str(error)
-    raise AssertionError("there was enough memory")
+    with hungry_network.memory_limit(8), pytest.raises(MemoryShortageError) as raised:
+        make_evaluator(built, MeasurementSetup(plan=PLAN))
+    return str(raised.value)
 
 
 @pytest.mark.slow

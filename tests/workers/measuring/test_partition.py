@@ -292,8 +292,8 @@ def pair_surface(loss, dataset, **choices):
 
 
 @pytest.mark.filterwarnings("ignore:the samples take more memory")
-@pytest.mark.parametrize("sample_memory", ["auto", "1 kB"])
-def test_a_loss_that_raises_far_away_fails_at_those_points_only(sample_memory):
+@pytest.mark.parametrize("memory", ["auto", "1 kB"])
+def test_a_loss_that_raises_far_away_fails_at_those_points_only(memory):
     network, inputs, targets = seeded(mlp), features(60), classes(60)
     largest = float(network(inputs).detach().abs().max()) * 1.3
 
@@ -307,9 +307,7 @@ def test_a_loss_that_raises_far_away_fails_at_those_points_only(sample_memory):
 
     plane, axis = random_plane(network, seed=1), np.linspace(-3, 3, 3)
     with pytest.warns(UserWarning, match="points failed"):
-        found = evaluate(
-            plane, callback_fn, x=axis, y=axis, device_ids=[0], progress=False, sample_memory=sample_memory
-        )
+        found = evaluate(plane, callback_fn, x=axis, y=axis, device_ids=[0], progress=False, sample_memory=memory)
     assert np.isfinite(found.loss).tolist() == [[False] * 3, [False, True, False], [False] * 3]
 
 

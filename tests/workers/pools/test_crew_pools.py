@@ -260,12 +260,8 @@ class TestCallbacks:
     @pytest.mark.slow
     @on_ray
     def test_what_the_evaluator_notes_the_user_hears(self, workers_on):
-        def callback():
-            loss, network, dataset = case("plain")
-            return loss, network, dataset, {}
-
         with pytest.warns(UserWarning, match="num_samples is 99, but the data set has 50; all of them are used"):
-            pool = open_pool(callback, MeasurementOptions(num_samples=99), device_ids=[0])
+            pool = open_pool(lambda: (*case("plain"), {}), MeasurementOptions(num_samples=99), device_ids=[0])
         assert isinstance(pool, RayPool)  # because Ray runs
         assert pool.description.plan.threads == 1
         pool.close()
@@ -387,18 +383,11 @@ def test_workers_settle_on_the_plane(workers_on):
 
 @pytest.mark.slow
 def test_a_language_model_with_tied_weights(workers_on):
-    def callback():
-        loss, network, dataset = case("transformer")
-        return loss, network, dataset, {}
-
-    plane = plane_of(seeded(TinyTransformer))
+    callback, plane = lambda: (*case("transformer"), {}), plane_of(seeded(TinyTransformer))
     points = [PointTask(index, point) for index, point in enumerate(GRID[:6])]
     results = []
-    for make in (
-        lambda: workers_on(callback, MeasurementOptions(), device_ids=(0,)),
-        lambda: InProcessPool(callback, MeasurementOptions(), plan=MeasurementPlan(None, 1)),
-    ):
-        with make() as pool:
+    for make, more in ((workers_on, {"device_ids": (0,)}), (InProcessPool, {"plan": MeasurementPlan(None, 1)})):
+        with make(callback, MeasurementOptions(), **more) as pool:
             assert pool.description.plan.batch_size is None
             pool.load(*plane)
             results.append(values(pool.run(points)))
@@ -450,9 +439,7 @@ def let_the_late_one_come(workers_on, request, tmp_path, monkeypatch):
 def test_a_late_worker_joins_when_it_comes(workers_on, let_the_late_one_come, monkeypatch):
     """It was left out for the whole run."""
     monkeypatch.setattr(chunks, "CHUNK_SECONDS", 0.01)
-    with pytest.warns(
-        UserWarning, match="1 of 2 workers found no place soon after the others; the run begins, and each"
-    ):
+    with pytest.warns(UserWarning, match="1 of 2 workers found no place soon after the others; the run begins, and"):
         pool = workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1))
 
     def until_both_measure():

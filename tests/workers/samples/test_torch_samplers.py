@@ -11,7 +11,6 @@ import torch
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
-    Dataset,
     DistributedSampler,
     RandomSampler,
     Sampler,
@@ -28,6 +27,7 @@ from workers.samples.torch_samples import read_samples
 COUNT = 30
 INPUTS = torch.arange(COUNT * 2.0).reshape(COUNT, 2)
 DATA = TensorDataset(INPUTS, torch.arange(COUNT))
+EVERY, OTHERS = range(COUNT), "Of visits other samples each time"
 
 
 def read(loader, **options):
@@ -189,40 +189,20 @@ def endless(_):
 
 
 RANDOM = {
-    "replacement": (
-        lambda: {"sampler": RandomSampler(DATA, replacement=True)},
-        range(COUNT),
-        "RandomSampler draws 30 at random",
-    ),
-    "random part of other data": (
-        lambda: {"sampler": RandomSampler(range(10), num_samples=7)},
-        range(10),
-        "RandomSampler draws 7 at random",
-    ),
-    "own random part": (
-        lambda: {"sampler": Of(lambda _: random.sample(range(COUNT), 15))},
-        range(COUNT),
-        "Of visits other samples each time",
-    ),
-    "counted rounds": (
-        lambda: {"sampler": Of(lambda number: range(number, number + 5))},
-        range(COUNT),
-        "Of visits other samples each time",
-    ),
-    "repeated": (lambda: {"sampler": Of(lambda _: [1, 2, 2])}, range(COUNT), "Of visits samples more than once"),
-    "endless": (lambda: {"sampler": Of(endless)}, range(COUNT), "Of visits samples more than once"),
-    "random batches": (
-        lambda: {"batch_sampler": Of(lambda _: [random.sample(range(COUNT), 15)])},
-        range(COUNT),
-        "Of visits other samples each time",
-    ),
+    "replacement": (lambda: {"sampler": RandomSampler(DATA, replacement=True)}, EVERY, "Sampler draws 30 at random"),
+    "part of other data": (lambda: {"sampler": RandomSampler(range(10), num_samples=7)}, range(10), "Sampler draws 7"),
+    "own random part": (lambda: {"sampler": Of(lambda _: random.sample(EVERY, 15))}, EVERY, OTHERS),
+    "counted rounds": (lambda: {"sampler": Of(lambda number: range(number, number + 5))}, EVERY, OTHERS),
+    "repeated": (lambda: {"sampler": Of(lambda _: [1, 2, 2])}, EVERY, "Of visits samples more than once"),
+    "endless": (lambda: {"sampler": Of(endless)}, EVERY, "Of visits samples more than once"),
+    "random batches": (lambda: {"batch_sampler": Of(lambda _: [random.sample(EVERY, 15)])}, EVERY, OTHERS),
     "batches left out": (
         lambda: {"batch_sampler": Bucketed(SubsetRandomSampler(range(20, COUNT)), 2, False)},
         range(20, COUNT),
         "Bucketed visits other samples each time",
     ),
-    "keys": (lambda: {"sampler": Of(lambda _: ["a", "b"])}, range(COUNT), r"Of cannot be asked .*TypeError"),
-    "failing": (lambda: {"sampler": Of(lambda _: 1 // 0)}, range(COUNT), r"Of cannot be asked .*ZeroDivisionError"),
+    "keys": (lambda: {"sampler": Of(lambda _: ["a", "b"])}, EVERY, r"Of cannot be asked .*TypeError"),
+    "failing": (lambda: {"sampler": Of(lambda _: 1 // 0)}, EVERY, r"Of cannot be asked .*ZeroDivisionError"),
 }
 
 
@@ -259,16 +239,10 @@ def test_indices_that_are_listed_twice_count_twice():
 
 
 def test_items_that_are_batches():
-    class Batches(Dataset):
-        def __len__(self):
-            return 3
-
-        def __getitem__(self, index):
-            return DATA[10 * index : 10 * index + 10]
-
-    loader = DataLoader(Batches(), batch_size=None, sampler=Of(lambda _: [2, 1]))
+    batches = [DATA[start : start + 10] for start in range(0, COUNT, 10)]
+    loader = DataLoader(batches, batch_size=None, sampler=Of(lambda _: [2, 1]))
     assert read(loader) == (list(range(10, 30)), [])
-    loader = DataLoader(Batches(), batch_size=None, sampler=RandomSampler(range(3), num_samples=2))
+    loader = DataLoader(batches, batch_size=None, sampler=RandomSampler(range(3), num_samples=2))
     with pytest.warns(UserWarning, match="draws 2 at random.* all 3 batches"):
         assert read(loader)[0] == list(range(30))
 

@@ -44,8 +44,11 @@ def read(dataset, **options):
 
 
 class Stream(IterableDataset):
+    def __init__(self, inputs=INPUTS, targets=TARGETS):
+        self.inputs, self.targets = inputs, targets
+
     def __iter__(self):
-        return iter([(INPUTS[index], TARGETS[index]) for index in range(COUNT)])
+        return iter(zip(self.inputs, self.targets, strict=True))
 
 
 class Plain(Dataset):
@@ -157,20 +160,9 @@ def test_what_comes_without_batches_is_one():
     """A batch size of our own choice must not decide a result."""
     count = 300
     inputs = torch.randn(count, 3)
-
-    class Numbered(torch.utils.data.IterableDataset):
-        def __iter__(self):
-            return iter(zip(inputs, inputs, strict=True))
-
-    class Sampler:
-        def __iter__(self):
-            return iter([range(2), range(2, count)])
-
-        def __len__(self):
-            return 2
-
     data = TensorDataset(inputs, inputs)
-    for dataset in ((inputs, inputs), data, Numbered(), DataLoader(data, batch_sampler=Sampler())):
+    of_own_batches = DataLoader(data, batch_sampler=[range(2), range(2, count)])
+    for dataset in ((inputs, inputs), data, Stream(inputs, inputs), of_own_batches):
         samples = read(dataset)[2]
         assert [batch.size for batch in samples.own_batches] == [count]
         assert max(batch.size for (batch,), _ in samples.regrouped()) == 128
@@ -301,9 +293,7 @@ def few_are_endless(monkeypatch):
 @pytest.mark.filterwarnings("ignore:Length of IterableDataset")
 def test_a_stream_that_goes_on_behind_its_length_is_an_error(few_are_endless, make):
     """It filled the memory."""
-    match = (
-        r"more than 50 samples and more batches than its length says \(3\), so it may never end\. .* num_samples=10_000"
-    )
+    match = r"more than 50 samples and more batches than its length says \(3\), so it may never end\. .*=10_000"
     with pytest.raises(SamplesError, match=match):
         read_samples(make(), MeasurementOptions())
     assert read_samples(make(), MeasurementOptions(num_samples=20))[0].count == 20
@@ -312,9 +302,7 @@ def test_a_stream_that_goes_on_behind_its_length_is_an_error(few_are_endless, ma
 @pytest.mark.parametrize("make", [lambda: Ones(0), lambda: OnesLoader(DATA)])
 @pytest.mark.parametrize("count", [None, 20])
 def test_batches_without_samples_that_have_no_end_are_an_error(few_are_endless, make, count):
-    with pytest.raises(
-        SamplesError, match=r"more than 50 batches without any sample, so it may never end\. Leave such"
-    ):
+    with pytest.raises(SamplesError, match=r"more than 50 batches without any sample, so it .* Leave such"):
         read_samples(make(), MeasurementOptions(num_samples=count))
 
 
@@ -449,7 +437,7 @@ class Noisy(Dataset):
         return INPUTS[index] + (torch.rand(2) if index >= self.from_index else 0), TARGETS[index]
 
 
-class Changing(IterableDataset):
+class Changing(Stream):
     def __iter__(self):
         return iter([(torch.rand(2), TARGETS[0])] * COUNT)
 
@@ -517,12 +505,8 @@ def test_what_cannot_be_measured(dataset, error, text):
 
 
 def test_a_data_set_without_length():
-    class Endless(Dataset):
-        def __getitem__(self, index):
-            return INPUTS[0], TARGETS[0]
-
-    with pytest.raises(TypeError, match="dataset must have a length to be read by index, but Endless has none"):
-        read(Endless())
+    with pytest.raises(TypeError, match="dataset must have a length to be read by index, but Dataset has none"):
+        read(Dataset())
 
 
 def test_targets_of_any_shape_for_each_sample():
