@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
-import sys
 
 import pytest
+from scripts import run_script
 
 from collectors.files import system
 from workers import hardware
@@ -41,9 +40,8 @@ print(sorted(os.sched_getaffinity(0)), of_child())
 
 @pinning
 def test_a_thread_and_its_processes_may_leave_the_cores_to_which_the_process_is_pinned():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     every, first = sorted(os.sched_getaffinity(0)), sorted(os.sched_getaffinity(0))[:1]
-    assert done.stdout.splitlines() == [f"{every} {every}", f"{every} {every}", f"{first} {first}"]
+    assert run_script(PROGRAM).splitlines() == [f"{every} {every}", f"{every} {every}", f"{first} {first}"]
 
 
 @pinning
@@ -52,8 +50,7 @@ def test_a_process_that_was_restricted_by_its_user_stays_so():
     program = f"import os; os.sched_setaffinity(0, {first}); " + (
         "from workers.hardware import unpin_thread; unpin_thread(); print(sorted(os.sched_getaffinity(0)))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(first)
+    assert run_script(program).strip() == str(first)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -26,6 +27,14 @@ PLANS = st.builds(
     compile=st.booleans(),
     reason=st.text(),
 )
+
+
+def measured(evaluator, network):
+    """Returns the values of the points on a plane of a network; closes the evaluator."""
+    evaluator.load(*plane_of(network))
+    values = evaluator.measure(POINTS)
+    evaluator.close()
+    return values
 
 
 @given(PLANS)
@@ -84,14 +93,11 @@ def test_a_plan_in_words(plan, details, text):
     "plan", [MeasurementPlan(7, 2), MeasurementPlan(64, 1, channels_last=True), MeasurementPlan(None, 1)]
 )
 def test_a_plan_changes_no_value(name, plan):
-    plane = plane_of(case(name)[1])
     results = []
     for chosen in (MeasurementPlan(16, 1), plan, plan):
         evaluator = evaluator_of(*case(name), plan=chosen)
         assert evaluator.description.plan.threads == chosen.threads
-        evaluator.load(*plane)
-        results.append(evaluator.measure(POINTS))
-        evaluator.close()
+        results.append(measured(evaluator, case(name)[1]))
     for key in results[0]:
         np.testing.assert_allclose(results[1][key], results[0][key], rtol=1e-4 if "stderr" in key else 1e-5, atol=1e-7)
         assert results[1][key].tobytes() == results[2][key].tobytes()
@@ -108,15 +114,9 @@ def test_tuning_chooses_a_plan_that_works(name):
         assert plan.batch_size is None
     else:
         assert 1 <= plan.batch_size <= evaluator.description.num_samples
-    evaluator.load(*plane_of(network))
-    tuned = evaluator.measure(POINTS)["loss"]
-    evaluator.close()
-    reference = evaluator_of(*case(name), batch_size=11)
-    reference.load(*plane_of(case(name)[1]))
-    np.testing.assert_allclose(
-        tuned, reference.measure(POINTS)["loss"], rtol=1e-5 if "16" not in name else 1e-2, atol=1e-7
-    )
-    reference.close()
+    tuned = measured(evaluator, network)["loss"]
+    expected = measured(evaluator_of(*case(name), batch_size=11), case(name)[1])["loss"]
+    np.testing.assert_allclose(tuned, expected, rtol=1e-5 if "16" not in name else 1e-2, atol=1e-7)
 
 
 def test_tuning_bears_batches_of_padding():
@@ -126,30 +126,20 @@ def test_tuning_bears_batches_of_padding():
     loader = DataLoader(TensorDataset(features(), targets), batch_size=4)
     network = mlp()
     evaluator = TorchEvaluator(nn.CrossEntropyLoss(), network, loader, {}, MeasurementSetup())
-    evaluator.load(*plane_of(network))
-    assert np.isfinite(evaluator.measure(POINTS)["loss"]).all()
-    evaluator.close()
+    assert np.isfinite(measured(evaluator, network)["loss"]).all()
 
 
-class Watching(nn.Module):
+class Watching(nn.Linear):
     """Records the settings under which it runs."""
 
     def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(6, 4)
+        super().__init__(6, 4)
         self.seen = []
 
     def forward(self, inputs):
-        self.seen.append(
-            (
-                torch.get_num_threads(),
-                torch.is_grad_enabled(),
-                torch.is_autocast_enabled("cpu"),
-                self.training,
-                torch.backends.mkldnn.matmul.fp32_precision,
-            )
-        )
-        return self.layer(inputs)
+        threads, grad, autocast = torch.get_num_threads(), torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
+        self.seen.append((threads, grad, autocast, self.training, torch.backends.mkldnn.matmul.fp32_precision))
+        return super().forward(inputs)
 
 
 def watched(plan):
@@ -283,23 +273,10 @@ def test_a_gpus_precision_is_full_whichever_way_the_user_set_it(run_python):
 
 
 def test_settings_come_back_after_an_exception():
-    class Failing(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(6, 4)
-            self.broken = False
-
-        def forward(self, inputs):
-            if self.broken:
-                raise RuntimeError("broken")
-            return self.layer(inputs)
-
-    network = Failing()
-    evaluator = evaluator_of(
-        nn.CrossEntropyLoss(), network, (features(), classes()), plan=MeasurementPlan(20, threads=3)
-    )
+    network, plan = nn.Linear(6, 4), MeasurementPlan(20, threads=3)
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes()), plan=plan)
     evaluator.load(*plane_of(network))
-    network.broken = True
+    network.forward = Mock(side_effect=RuntimeError("broken"))
     with pytest.raises(RuntimeError, match="broken"):
         evaluator.measure(POINTS)
     assert torch.get_num_threads() == 1
@@ -352,10 +329,6 @@ def test_without_a_compiler_it_is_eager_and_says_so(tools, monkeypatch, tmp_path
         )
     assert "runs eagerly" in evaluator.description.notes[0]
     assert "C++" in evaluator.description.notes[0] or tools
-    evaluator.load(*plane_of(network))
-    values = evaluator.measure(POINTS)["loss"]
-    evaluator.close()
+    values = measured(evaluator, network)["loss"]
     eager = evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes(number=3)), batch_size=13)
-    eager.load(*plane_of(network))
-    assert eager.measure(POINTS)["loss"].tobytes() == values.tobytes()
-    eager.close()
+    assert measured(eager, network)["loss"].tobytes() == values.tobytes()

@@ -1,6 +1,5 @@
 import copy
 import pickle
-import warnings
 
 import pytest
 from monitored_runs import OldStyle
@@ -50,48 +49,34 @@ def run_context():
     return RunContext(CallbackParameters(mode="train"))
 
 
-def test_keys_are_attributes_and_a_missing_one_is_an_attribute_error():
-    params = CallbackParameters(mode="train")
-    params.cur_step_num = 3
-    assert params["cur_step_num"] == 3
-    assert params.mode == "train"
-    del params.mode
-    assert dict(params) == {"cur_step_num": 3}
-    params = CallbackParameters(mode="train")
-    assert not hasattr(params, "metrics")
-    assert getattr(params, "metrics", 7) == 7
-    with pytest.raises(AttributeError, match=r"cb_params has no 'metrics' at this moment; it has \['mode'\]"):
-        params.metrics
-    with pytest.raises(AttributeError, match="cb_params has no 'metrics'"):
-        del params.metrics
-    with pytest.raises(KeyError):
-        params["metrics"]
-
-
-def test_parameters_survive_copy_and_pickle():
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda params: pickle.loads(pickle.dumps(params))])
+def test_parameters_survive_copy_and_pickle(copied):
     params = CallbackParameters(mode="train", losses=[1, 2])
-    for other in (copy.copy(params), copy.deepcopy(params), pickle.loads(pickle.dumps(params))):
-        assert isinstance(other, CallbackParameters)
-        assert other == params
-        assert other.losses == [1, 2]
+    other = copied(params)
+    assert isinstance(other, CallbackParameters)
+    assert other == params
 
 
 @pytest.mark.parametrize("kind", [dict, CallbackParameters])
-def test_our_callbacks_see_attributes_also_of_a_plain_dictionary(kind):
+def test_keys_are_attributes_also_of_a_plain_dictionary(kind):
     original = kind(mode="train", old=1)
     run_context = RunContext(original)
     assert run_context.original_args() is original
     params = parameters_of(run_context)
     assert params.mode == "train"
     params.cur_step_num = 3
+    assert params["cur_step_num"] == 3
     del params.old
     assert run_context.original_args() == {"mode": "train", "cur_step_num": 3} == dict(params)
-    assert params.get("none", 5) == 5
+    assert params.get("none", 5) == getattr(params, "none", 5) == 5
     assert not hasattr(params, "none")
-    with pytest.raises(
-        AttributeError, match=r"cb_params has no 'none' at this moment; it has \['cur_step_num', 'mode'\]"
-    ):
+    text = r"cb_params has no 'none' at this moment; it has \['cur_step_num', 'mode'\]"
+    with pytest.raises(AttributeError, match=text):
+        params.none
+    with pytest.raises(AttributeError, match=text):
         del params.none
+    with pytest.raises(KeyError):
+        params["none"]
 
 
 @pytest.mark.parametrize("wrong", [None, [("mode", "train")], "train", 3])
@@ -139,21 +124,21 @@ def test_the_new_hook_wins_for_its_phase_alone(run_context):
     assert callback.calls == ["on_train_step_end", "on_eval_step_end", ("train", "step_end"), ("train", "end")]
 
 
-@pytest.mark.parametrize("wrong", [3, "callback", {"a": Callback()}, Callback, iter([])])
-def test_the_manager_takes_callbacks_only(wrong):
-    with pytest.raises(TypeError, match="callbacks must be a Callback, a list or tuple of them, or None, but got"):
-        CallbackManager(wrong)
+LISTED = "callbacks must be a Callback, a list or tuple of them, or None, but got"
+NAMED = r"callbacks\[1\] must be a Callback \(an object, not its class\), but got"
 
 
-@pytest.mark.parametrize("wrong", [Callback, None, 3])
-def test_an_item_that_is_no_callback_is_named(wrong):
-    with pytest.raises(TypeError, match=r"callbacks\[1\] must be a Callback \(an object, not its class\), but got"):
-        CallbackManager([Callback(), wrong])
-
-
-def test_strict_is_a_bool():
-    with pytest.raises(TypeError, match="strict must be a bool"):
-        CallbackManager(strict=1)
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        *(({"callbacks": wrong}, LISTED) for wrong in (3, "callback", {"a": Callback()}, Callback, iter([]))),
+        *(({"callbacks": [Callback(), wrong]}, NAMED) for wrong in (Callback, None, 3)),
+        ({"strict": 1}, "strict must be a bool"),
+    ],
+)
+def test_the_manager_takes_callbacks_only(arguments, text):
+    with pytest.raises(TypeError, match=text):
+        CallbackManager(**arguments)
 
 
 def test_one_a_list_a_tuple_or_none():
@@ -224,23 +209,15 @@ def test_an_exit_that_raises_the_runs_error_again_adds_no_note():
     assert not hasattr(caught.value, "__notes__")
 
 
-def test_entering_again_inside_does_nothing():
-    diary = []
-    manager = CallbackManager([Diary("a", diary)])
-    with manager:
-        with manager:
-            diary.append("body")
-        diary.append("still inside")
-    assert diary == ["a.enter", "body", "still inside", "a.exit"]
-
-
-def test_a_manager_can_be_used_again():
+def test_entering_again_inside_does_nothing_and_afterwards_all():
     diary = []
     manager = CallbackManager([Diary("a", diary)])
     for _ in range(2):
         with manager:
-            pass
-    assert diary == ["a.enter", "a.exit"] * 2
+            with manager:
+                diary.append("body")
+            diary.append("still inside")
+    assert diary == ["a.enter", "body", "still inside", "a.exit"] * 2
 
 
 def test_enter_may_replace_the_callback(run_context):
@@ -276,12 +253,11 @@ def test_enter_that_returns_no_callback_warns_and_keeps_it(run_context):
     assert diary == ["a.enter", "a.on_train_begin", "a.exit"]
 
 
+@pytest.mark.filterwarnings("error")
 def test_that_warning_as_an_error_still_leaves_the_callback():
     diary = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(UserWarning, match="Forgetful"), CallbackManager([Forgetful("a", diary)]):
-            pass
+    with pytest.raises(UserWarning, match="Forgetful"), CallbackManager([Forgetful("a", diary)]):
+        pass
     assert [entry.split(":")[0] for entry in diary] == ["a.enter", "a.exit"]
 
 

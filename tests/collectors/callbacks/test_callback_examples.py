@@ -58,9 +58,8 @@ def test_stops_after_the_step_in_which_the_time_is_up(stop_at_time, seconds, sto
         assert max(weights.after) == (stopped_at or (2, 6))
 
 
-def test_the_file_stops_a_training_that_would_take_hours(capsys):
-    names = runpy.run_path(str(EXAMPLES / "stop_at_time.py"))
-    callback = names["main"](0.2)
+def test_the_file_stops_a_training_that_would_take_hours(stop_at_time):
+    callback = stop_at_time["main"](0.2)
     # A million epochs end by the stop alone.
     assert callback.stopped_at is not None
     assert callback.seconds == 0.2

@@ -17,23 +17,45 @@ from monitored_runs import (
 
 from collectors import CheckpointConfig, History, Model, ModelCheckpoint
 
+WEIGHTED = batches([1.0, 2.0, 6.0], [4, 3, 1])
+MEAN = float(np.average([1.0, 2.0, 6.0], weights=[4, 3, 1]))
 
-@pytest.mark.parametrize("has_length", [True, False])
-def test_the_mean_of_an_epoch_is_weighted_by_samples(has_length):
-    losses, sizes = [1.0, 2.0, 6.0], [4, 3, 1]
-    data = batches(losses, sizes)
+
+@pytest.mark.parametrize(
+    ("run", "epochs", "outputs"),
+    [
+        (lambda history: model().train(2, WEIGHTED, history), [1, 2], {"net_output": [MEAN, MEAN]}),
+        (lambda history: model().train(2, WithoutLength(WEIGHTED), history), [1, 2], {"net_output": [MEAN, MEAN]}),
+        (
+            lambda history: model().eval(batches([1.0, 4.0], [2, 1]), history),
+            [1],
+            {"net_output": [2.0], "mean_target": [2.0]},
+        ),
+        (
+            lambda history: model().train(9, batches([1.0, 2.0, 6.0]), [history, stop_after(5)]),
+            [1, 2],
+            {"net_output": [3.0, 1.5]},
+        ),
+        (lambda history: model().train(1, batches([1.0, NAN]), history), [1], {"net_output": [NAN]}),
+    ],
+    ids=["weighted by samples", "of unknown length", "an evaluation of its own", "cut short", "nan stays"],
+)
+def test_the_mean_of_an_epoch(run, epochs, outputs):
     history = History()
-    model().train(2, data if has_length else WithoutLength(data), history)
-    expected = float(np.average(losses, weights=sizes))
-    assert history.epoch == {"epoch": [1, 2]}
-    assert history.history == {"net_output": [expected, expected]}
+    run(history)
+    assert history.epoch == {"epoch": epochs}
+    np.testing.assert_equal(history.history, outputs)
 
 
-def test_fit_notes_metrics_and_eval_loss():
+def test_fit_notes_metrics_and_eval_loss_for_each_run_anew():
     history = History()
     model().fit(2, batches([1.0, 2.0]), batches([7.0, 10.0], [2, 1]), callbacks=history)
-    assert history.epoch == {"epoch": [1, 2]}
-    assert history.history == {"net_output": [1.5, 1.5], "mean_target": [8.0, 8.0], "eval_loss": [8.0, 8.0]}
+    first_epoch, first = history.epoch, history.history
+    model().train(3, batches([2.0]), history, initial_epoch=1)
+    assert history.epoch == {"epoch": [2, 3]}
+    assert history.history == {"net_output": [2.0, 2.0]}
+    assert first_epoch == {"epoch": [1, 2]}
+    assert first == {"net_output": [1.5, 1.5], "mean_target": [8.0, 8.0], "eval_loss": [8.0, 8.0]}
 
 
 @pytest.mark.parametrize(
@@ -69,31 +91,6 @@ def test_metrics_of_a_trainer_without_eval_results():
     assert history.history == {"net_output": [3.0], "accuracy": [0.5]}
 
 
-def test_an_evaluation_of_its_own():
-    history = History()
-    model().eval(batches([1.0, 4.0], [2, 1]), history)
-    assert history.epoch == {"epoch": [1]}
-    assert history.history == {"net_output": [2.0], "mean_target": [2.0]}
-
-
-def test_each_run_has_lists_of_its_own():
-    history = History()
-    model().fit(2, batches([1.0]), batches([7.0]), callbacks=history)
-    first_epoch, first = history.epoch, history.history
-    model().train(3, batches([2.0]), history, initial_epoch=1)
-    assert history.epoch == {"epoch": [2, 3]}
-    assert history.history == {"net_output": [2.0, 2.0]}
-    assert first_epoch == {"epoch": [1, 2]}
-    assert first == {"net_output": [1.0, 1.0], "mean_target": [7.0, 7.0], "eval_loss": [7.0, 7.0]}
-
-
-def test_an_epoch_cut_short_has_the_mean_of_its_steps():
-    history = History()
-    model().train(9, batches([1.0, 2.0, 6.0]), [history, stop_after(5)])
-    assert history.epoch == {"epoch": [1, 2]}
-    assert history.history == {"net_output": [3.0, 1.5]}
-
-
 def test_a_failed_run_leaves_nothing_for_the_next():
     history = History()
     with pytest.raises(ValueError, match="train_dataset must yield"):
@@ -102,10 +99,7 @@ def test_a_failed_run_leaves_nothing_for_the_next():
     assert history.history == {"net_output": [2.0]}
 
 
-def test_nan_stays_and_an_epoch_without_a_step_has_no_mean():
-    history = History()
-    model().train(1, batches([1.0, NAN]), history)
-    assert math.isnan(history.history["net_output"][0])
+def test_an_epoch_without_a_step_has_no_mean():
     history = History()
     history.on_train_epoch_begin(context())
     history.on_train_epoch_end(context(cur_epoch_num=1))

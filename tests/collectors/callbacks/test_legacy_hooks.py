@@ -24,21 +24,18 @@ from collectors.callbacks.callback import LEGACY_HOOKS, BuiltInCallback, Callbac
 from collectors.run_directory import RunDirectory
 
 LANDSCAPE = {"intervals": [[1, 2, 3]], "unit": "step"}
-CLASSES = {
-    "LossMonitor": lambda kind, folder: kind(0),
-    "TimeMonitor": lambda kind, folder: kind(),
-    "History": lambda kind, folder: kind(),
-    "LambdaCallback": lambda kind, folder: kind(step_begin=lambda run_context: None),
-    "LearningRateScheduler": lambda kind, folder: kind(lambda rate, step: rate),
-    "ModelCheckpoint": lambda kind, folder: kind(directory=folder),
-    "SummaryCollector": lambda kind, folder: kind(folder, collect_landscape=LANDSCAPE, keep_default_action=False),
-}
 KINDS = {
-    kind.__name__: kind
-    for kind in (
-        LossMonitor, TimeMonitor, History, LambdaCallback, LearningRateScheduler, ModelCheckpoint, SummaryCollector
+    kind.__name__: (kind, arguments)
+    for kind, *arguments in (
+        (LossMonitor, 0),
+        (TimeMonitor,),
+        (History,),
+        (LambdaCallback, lambda run_context: None),
+        (LearningRateScheduler, lambda rate, step: rate),
+        (ModelCheckpoint,),
+        (SummaryCollector,),
     )
-}  # fmt: skip
+}
 IN_FIT_EVALUATIONS = {"TimeMonitor", "LambdaCallback", "SummaryCollector"}
 
 
@@ -57,7 +54,12 @@ def counting(kind, names=LEGACY_HOOKS):
 
 
 def made(name, folder, names=LEGACY_HOOKS):
-    callback = CLASSES[name](counting(KINDS[name], names), folder)
+    kind, arguments = KINDS[name]
+    options = {
+        "ModelCheckpoint": {"directory": folder},
+        "SummaryCollector": {"summary_dir": folder, "collect_landscape": LANDSCAPE, "keep_default_action": False},
+    }
+    callback = counting(kind, names)(*arguments, **options.get(name, {}))
     callback.calls = []
     return callback
 
@@ -69,6 +71,7 @@ def made(name, folder, names=LEGACY_HOOKS):
         (TimeMonitor, "data_size=None, data_time=False", True),
         (History, "", False),
         (LearningRateScheduler, "learning_rate_function, *, before_first_step=False", False),
+        (ModelCheckpoint, "prefix='CKP', directory=None, config=None, *, stateful=None", False),
     ],
 )
 def test_arguments_their_order_and_their_defaults(kind, arguments, in_fit_evaluations):
@@ -79,7 +82,7 @@ def test_arguments_their_order_and_their_defaults(kind, arguments, in_fit_evalua
     assert kind.called_in_fit_evaluation == in_fit_evaluations
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", KINDS)
 @pytest.mark.filterwarnings("error")
 def test_an_overridden_hook_runs_once_in_each_phase(name, tmp_path):
     callback = made(name, tmp_path)
@@ -94,7 +97,7 @@ def test_an_overridden_hook_runs_once_in_each_phase(name, tmp_path):
     assert callback.calls == evaluation
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", KINDS)
 def test_both_spellings_overridden_run_once_each(name, tmp_path):
     both = [*LEGACY_HOOKS, *(f"on_train_{hook}" for hook in LEGACY_HOOKS)]
     callback = made(name, tmp_path, both)
@@ -164,17 +167,24 @@ def test_history_by_its_two_documented_hooks():
         assert history.history == {"net_output": [3.0, 6.0], "accuracy": [0.5, 0.5]}  # an epoch's last loss
 
 
-def test_history_by_hand_with_the_steps():
+@pytest.mark.parametrize(
+    ("hooks", "params", "epochs", "outputs"),
+    [
+        (("begin", "step_end", "epoch_end"), {"epochs": 2}, [1, 2], {"net_output": [2.0, 5.0]}),
+        (
+            LEGACY_HOOKS,
+            {"epochs": 1, "mode": "eval", "metrics": {"accuracy": 0.5}},
+            [1],
+            {"net_output": [2.0], "accuracy": [0.5]},
+        ),
+    ],
+    ids=["training", "evaluation"],
+)
+def test_history_by_hand_with_the_steps(hooks, params, epochs, outputs):
     history = History()
-    hand_written_loop(history, ("begin", "step_end", "epoch_end"))
-    assert history.history == {"net_output": [2.0, 5.0]}
-
-
-def test_history_of_an_evaluation_by_hand():
-    history = History()
-    hand_written_loop(history, LEGACY_HOOKS, epochs=1, mode="eval", metrics={"accuracy": 0.5})
-    assert history.epoch == {"epoch": [1]}
-    assert history.history == {"net_output": [2.0], "accuracy": [0.5]}
+    hand_written_loop(history, hooks, **params)
+    assert history.epoch == {"epoch": epochs}
+    assert history.history == outputs
 
 
 def test_learning_rate_scheduler_by_its_documented_hook():

@@ -20,7 +20,7 @@ from monitored_runs import (
 )
 from torch import nn
 
-from collectors.callbacks.callback import step_loss
+from collectors.callbacks.callback import RunContext, step_loss
 from collectors.callbacks.loss_monitor import LossMonitor
 from collectors.model.model import Model
 
@@ -66,17 +66,16 @@ def test_wrong_arguments(arguments, error, text):
         (((5.0, 1.0), 2.0), 5.0),
         (INFINITY, INFINITY),
         (torch.tensor([-INFINITY, 1.0]), -INFINITY),
+        (NAN, NAN),
+        ((torch.tensor(NAN), 1.0), NAN),
+        (torch.tensor([1.0, NAN]), NAN),
+        (np.array([NAN]), NAN),
     ],
 )
 def test_the_loss_of_a_step(net_outputs, expected):
     loss = step_loss(net_outputs)
     assert isinstance(loss, float)
-    assert loss == expected
-
-
-@pytest.mark.parametrize("net_outputs", [NAN, (torch.tensor(NAN), 1.0), torch.tensor([1.0, NAN]), np.array([NAN])])
-def test_nan_stays(net_outputs):
-    assert np.isnan(step_loss(net_outputs))
+    np.testing.assert_equal(loss, expected)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +109,10 @@ sys.exit('torch' in sys.modules)"""
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def printed_lines(*printed):
+    return "".join(f"epoch: {epoch} step: {step}, loss is {loss}\n" for epoch, step, loss in printed)
+
+
 @pytest.mark.parametrize(
     ("per_print_times", "printed"),
     [
@@ -125,26 +128,36 @@ sys.exit('torch' in sys.modules)"""
 def test_prints_the_loss(per_print_times, printed, has_length, capsys):
     data = batches([1.0, 2.0, 3.0])
     model().train(2, data if has_length else WithoutLength(data), LossMonitor(per_print_times))
-    expected = "".join(f"epoch: {epoch} step: {step}, loss is {loss}\n" for epoch, step, loss in printed)
-    assert capsys.readouterr().out == expected
+    assert capsys.readouterr().out == printed_lines(*printed)
 
 
-def test_epochs_of_unequal_lengths(capsys):
-    data = WithoutLength(batches([1.0, 2.0]), batches([3.0, 4.0, 5.0]))
-    model().train(2, data, LossMonitor())
-    assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()] == [
-        "epoch: 1 step: 1",
-        "epoch: 1 step: 2",
-        "epoch: 2 step: 1",
-        "epoch: 2 step: 2",
-        "epoch: 2 step: 3",
-    ]
-
-
-def test_prints_in_an_evaluation_of_its_own(capsys):
-    network = model()
-    network.eval(batches([1.0, 2.0]), LossMonitor())
-    assert capsys.readouterr().out == "epoch: 1 step: 1, loss is 1.0\nepoch: 1 step: 2, loss is 2.0\n"
+@pytest.mark.parametrize(
+    ("per_print_times", "run", "printed"),
+    [
+        (
+            1,
+            lambda monitor: model().train(2, WithoutLength(batches([1.0, 2.0]), batches([3.0, 4.0, 5.0])), monitor),
+            [(1, 1, 1.0), (1, 2, 2.0), (2, 1, 3.0), (2, 2, 4.0), (2, 3, 5.0)],
+        ),
+        (1, lambda monitor: model().eval(batches([1.0, 2.0]), monitor), [(1, 1, 1.0), (1, 2, 2.0)]),
+        (
+            2,
+            lambda monitor: model().train(3, batches([1.0, 2.0, 3.0]), monitor, initial_epoch=1),
+            [(2, 2, 2.0), (3, 1, 1.0), (3, 3, 3.0)],
+        ),
+        (
+            1,
+            lambda monitor: monitor.step_end(
+                RunContext({"cur_step_num": 3, "batch_num": 2, "cur_epoch_num": 2, "net_outputs": [0.5, 1]})
+            ),
+            [(2, 1, 0.5)],
+        ),
+    ],
+    ids=["epochs of unequal lengths", "an evaluation", "a resumed run", "a plain dict and no begin hook"],
+)
+def test_steps_are_counted_within_their_epoch(per_print_times, run, printed, capsys):
+    run(LossMonitor(per_print_times))
+    assert capsys.readouterr().out == printed_lines(*printed)
 
 
 def test_prints_the_metrics_of_evaluated_epochs_in_fit(capsys):
@@ -159,26 +172,12 @@ def test_prints_the_metrics_of_evaluated_epochs_in_fit(capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_a_resumed_run_counts_from_its_beginning(capsys):
-    model().train(3, batches([1.0, 2.0, 3.0]), LossMonitor(2), initial_epoch=1)
-    assert capsys.readouterr().out == "".join(
-        f"epoch: {epoch} step: {step}, loss is {loss}\n"
-        for epoch, step, loss in [(2, 2, 2.0), (3, 1, 1.0), (3, 3, 3.0)]
-    )
-
-
 def test_the_rhythm_survives_going_back_to_an_earlier_step(capsys):
     monitor = LossMonitor(3)
     monitor.begin(context(cur_step_num=0, batch_num=100))
     for step in [1, 2, 3, 4, 5, 6, 7, 8, 4, 5, 6, 7, 1, 2, 3]:
         monitor.step_end(context(cur_step_num=step, cur_epoch_num=1, batch_num=100, net_outputs=float(step)))
     assert [line.split()[3] for line in capsys.readouterr().out.splitlines()] == ["3,", "6,", "6,", "3,"]
-
-
-def test_works_without_a_begin_hook_and_with_a_plain_dict(capsys):
-    run_context = type(context())({"cur_step_num": 3, "batch_num": 2, "cur_epoch_num": 2, "net_outputs": [0.5, 1]})
-    LossMonitor().step_end(run_context)
-    assert capsys.readouterr().out == "epoch: 2 step: 1, loss is 0.5\n"
 
 
 @pytest.mark.parametrize("loss", [NAN, INFINITY, -INFINITY])
@@ -238,10 +237,8 @@ def test_warn_goes_on_and_warns_once_for_each_stretch(capsys):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model().train(1, batches([NAN, NAN, 1.0, INFINITY, 2.0]), [LossMonitor(non_finite_action="warn"), hooks])
-    assert [str(warning.message).split(" (")[0] for warning in caught] == [
-        "In epoch: 1 step: 1, loss is NAN or INF",
-        "In epoch: 1 step: 4, loss is NAN or INF",
-    ]
+    told = [str(warning.message).split(" (")[0] for warning in caught]
+    assert told == [f"In epoch: 1 step: {step}, loss is NAN or INF" for step in (1, 4)]
     assert hooks.calls == ["step_end"] * 5 + ["epoch_end", "end"]
     losses = [line.split()[-1] for line in capsys.readouterr().out.splitlines()]
     assert losses == ["nan", "nan", "1.0", "inf", "2.0"]
@@ -280,18 +277,13 @@ def test_losses_on_an_accelerator_are_read_when_printed_and_at_the_end_of_the_ep
     assert OnAccelerator.reads == 1
 
 
-@pytest.mark.parametrize("hook", ["on_train_epoch_end", "on_eval_epoch_end"])
-def test_nan_on_an_accelerator_is_found_by_the_end_of_the_epoch(hook):
-    monitor = LossMonitor(0)
-    steps(monitor, [on_accelerator(loss) for loss in (1.0, NAN, 3.0)])
-    with pytest.raises(ValueError, match="In epoch: 1 step: 2, loss is NAN"):
-        getattr(monitor, hook)(context(cur_epoch_num=1))
-
-
-def test_nan_on_an_accelerator_is_found_before_a_later_loss_is_printed(capsys):
+@pytest.mark.parametrize("hook", ["on_train_epoch_end", "on_eval_epoch_end", "on_train_step_end"])
+def test_nan_on_an_accelerator_is_found_by_the_end_of_the_epoch_and_before_a_later_loss_is_printed(hook, capsys):
     monitor = LossMonitor(3)
+    steps(monitor, [on_accelerator(1.0), on_accelerator(NAN)])
+    third = context(cur_step_num=3, cur_epoch_num=1, batch_num=1000, net_outputs=on_accelerator(3.0))
     with pytest.raises(ValueError, match="In epoch: 1 step: 2, loss is NAN"):
-        steps(monitor, [on_accelerator(loss) for loss in (1.0, NAN, 3.0)])
+        getattr(monitor, hook)(third)
     assert capsys.readouterr().out == ""
 
 

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from monitored_runs import WithoutLength, batches, context, model
+from monitored_runs import WithoutLength, batches, context, model, stop_after
 from torch import nn
 
 from collectors.callbacks.callback import Callback
@@ -45,20 +45,22 @@ class SlowData:
 
 
 class SlowSteps(Callback):
-    """Steps that take their time; a stop after some of them."""
+    """Steps that take their time."""
 
-    def __init__(self, clock, train=0.0, evaluate=0.0, stop_after=None):
-        self.clock, self.train, self.evaluate, self.stop_after = clock, train, evaluate, stop_after
+    def __init__(self, clock, train=0.0, evaluate=0.0):
+        self.clock, self.train, self.evaluate = clock, train, evaluate
 
     def on_train_step_begin(self, run_context):
         self.clock.spend(self.train)
 
-    def on_train_step_end(self, run_context):
-        if run_context.original_args().cur_step_num == self.stop_after:
-            run_context.request_stop()
-
     def on_eval_step_begin(self, run_context):
         self.clock.spend(self.evaluate)
+
+
+def line(phase, epoch, step, data=None):
+    """Returns what is printed of an epoch; the times are in milliseconds."""
+    text = f"{phase} epoch time: {epoch:.3f} ms, per step time: {step:.3f} ms"
+    return text + ("\n" if data is None else f" (data time: {data:.3f} ms)\n")
 
 
 @pytest.mark.parametrize(
@@ -81,22 +83,12 @@ def test_training(clock, capsys, data_size, has_length):
     if not has_length:
         data = WithoutLength(data)
     model().train(2, data, [TimeMonitor(data_size), SlowSteps(clock, train=1.0)])
-    assert capsys.readouterr().out == "Train epoch time: 5000.000 ms, per step time: 1250.000 ms\n" * 2
-
-
-def test_data_time(clock, capsys):
-    model().train(1, SlowData(clock, 0.25, 4), [TimeMonitor(data_time=True), SlowSteps(clock, train=1.0)])
-    assert capsys.readouterr().out == (
-        "Train epoch time: 5000.000 ms, per step time: 1250.000 ms (data time: 250.000 ms)\n"
-    )
+    assert capsys.readouterr().out == line("Train", 5000, 1250) * 2
 
 
 def test_an_evaluation_of_its_own(clock, capsys):
-    callbacks = [TimeMonitor(data_time=True), SlowSteps(clock, evaluate=0.5)]
-    model().eval(SlowData(clock, 0.125, 2), callbacks)
-    assert capsys.readouterr().out == (
-        "Eval epoch time: 1250.000 ms, per step time: 625.000 ms (data time: 125.000 ms)\n"
-    )
+    model().eval(SlowData(clock, 0.125, 2), [TimeMonitor(data_time=True), SlowSteps(clock, evaluate=0.5)])
+    assert capsys.readouterr().out == line("Eval", 1250, 625, 125)
 
 
 @pytest.mark.parametrize("slow_callback_first", [True, False])
@@ -107,38 +99,30 @@ def test_fit_separates_training_and_evaluation(clock, capsys, slow_callback_firs
         callbacks.reverse()
     training, evaluation = SlowData(clock, 0.25, 4), SlowData(clock, 0.125, 2)
     model().fit(3, training, evaluation, valid_frequency=2, callbacks=callbacks)
-    waiting = "1250.000" if slow_callback_first else "250.000"
-    train = f"Train epoch time: 5000.000 ms, per step time: 1250.000 ms (data time: {waiting} ms)"
-    waiting = "16125.000" if slow_callback_first else "125.000"
-    evaluate = f"Eval epoch time: 32250.000 ms, per step time: 16125.000 ms (data time: {waiting} ms)"
-    assert capsys.readouterr().out.splitlines() == [train, evaluate, train, train]
+    train = line("Train", 5000, 1250, 1250 if slow_callback_first else 250)
+    evaluate = line("Eval", 32250, 16125, 16125 if slow_callback_first else 125)
+    assert capsys.readouterr().out == train + evaluate + train + train
 
 
-def test_an_epoch_cut_short_divides_by_its_steps(clock, capsys):
-    callbacks = [TimeMonitor(), SlowSteps(clock, train=1.0, stop_after=6)]
-    model().train(9, SlowData(clock, 0.25, 4), callbacks)
-    assert capsys.readouterr().out.splitlines() == [
-        "Train epoch time: 5000.000 ms, per step time: 1250.000 ms",
-        "Train epoch time: 2500.000 ms, per step time: 1250.000 ms",
-    ]
-
-
-def test_a_resumed_run_divides_by_its_own_steps(clock, capsys):
-    model().train(3, SlowData(clock, 0.25, 4), [TimeMonitor(), SlowSteps(clock, train=1.0)], initial_epoch=2)
-    assert capsys.readouterr().out == "Train epoch time: 5000.000 ms, per step time: 1250.000 ms\n"
+@pytest.mark.parametrize(
+    ("epochs", "first", "expected"),
+    [(9, 0, line("Train", 5000, 1250) + line("Train", 2500, 1250)), (3, 2, line("Train", 5000, 1250))],
+    ids=["stopped after six steps", "resumed"],
+)
+def test_a_run_that_is_not_whole_divides_by_its_own_steps(clock, capsys, epochs, first, expected):
+    callbacks = [TimeMonitor(), SlowSteps(clock, train=1.0), stop_after(6)]
+    model().train(epochs, SlowData(clock, 0.25, 4), callbacks, initial_epoch=first)
+    assert capsys.readouterr().out == expected
 
 
 def test_several_runs_with_one_monitor(clock, capsys):
     callbacks = [TimeMonitor(data_time=True), SlowSteps(clock, train=1.0)]
-    expected = "Train epoch time: 5000.000 ms, per step time: 1250.000 ms (data time: 250.000 ms)\n"
     for _ in range(2):
         model().train(1, SlowData(clock, 0.25, 4), callbacks)
         clock.spend(100.0)
-        assert capsys.readouterr().out == expected
+        assert capsys.readouterr().out == line("Train", 5000, 1250, 250)
     model().eval(SlowData(clock, 0.125, 1), callbacks)
-    assert capsys.readouterr().out == (
-        "Eval epoch time: 125.000 ms, per step time: 125.000 ms (data time: 125.000 ms)\n"
-    )
+    assert capsys.readouterr().out == line("Eval", 125, 125, 125)
 
 
 def test_a_failed_run_leaves_nothing_for_the_next(clock, capsys):
@@ -153,39 +137,26 @@ def test_a_failed_run_leaves_nothing_for_the_next(clock, capsys):
     clock.spend(50.0)
     model().eval(SlowData(clock, 1.0, 1), monitor)
     model().train(1, SlowData(clock, 2.0, 1), monitor)
-    assert capsys.readouterr().out.splitlines() == [
-        "Eval epoch time: 1000.000 ms, per step time: 1000.000 ms",
-        "Train epoch time: 2000.000 ms, per step time: 2000.000 ms",
-    ]
+    assert capsys.readouterr().out == line("Eval", 1000, 1000) + line("Train", 2000, 2000)
 
 
 def test_an_evaluation_in_the_middle_of_an_epoch_is_no_waiting_for_data(clock, capsys):
     monitor = TimeMonitor(data_time=True)
-    step = 0
-
-    def hear(name, **params):
+    for seconds, step, name in (
+        (0.0, 0, "on_train_begin"),
+        (0.0, 0, "on_train_epoch_begin"),
+        (0.25, 0, "on_train_step_begin"),
+        (1.0, 1, "on_train_step_end"),
+        (0.0, 1, "on_eval_begin"),
+        (64.0, 1, "on_eval_end"),
+        (0.25, 1, "on_train_step_begin"),
+        (1.0, 2, "on_train_step_end"),
+        (0.0, 2, "on_train_epoch_end"),
+    ):
+        clock.spend(seconds)
         mode = "eval" if "eval" in name else "train"
-        getattr(monitor, name)(context(cur_step_num=step, batch_num=2, mode=mode, **params))
-
-    hear("on_train_begin")
-    hear("on_train_epoch_begin")
-    clock.spend(0.25)
-    hear("on_train_step_begin")
-    clock.spend(1.0)
-    step = 1
-    hear("on_train_step_end")
-    hear("on_eval_begin")
-    clock.spend(64.0)
-    hear("on_eval_end")
-    clock.spend(0.25)
-    hear("on_train_step_begin")
-    clock.spend(1.0)
-    step = 2
-    hear("on_train_step_end")
-    hear("on_train_epoch_end")
-    assert capsys.readouterr().out == (
-        "Train epoch time: 2500.000 ms, per step time: 1250.000 ms (data time: 250.000 ms)\n"
-    )
+        getattr(monitor, name)(context(cur_step_num=step, batch_num=2, mode=mode))
+    assert capsys.readouterr().out == line("Train", 2500, 1250, 250)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +175,7 @@ def test_what_the_time_is_divided_by(clock, capsys, at_begin, at_end, data_size,
     monitor.on_train_epoch_begin(context(**at_begin))
     clock.spend(4.0)
     monitor.on_train_epoch_end(context(**at_end))
-    assert capsys.readouterr().out == f"Train epoch time: 4000.000 ms, per step time: {4000 / steps:.3f} ms\n"
+    assert capsys.readouterr().out == line("Train", 4000, 4000 / steps)
 
 
 @pytest.mark.parametrize("params", [{}, {"batch_num": None}, {"batch_num": -1}])

@@ -3,6 +3,7 @@
 import itertools
 import os
 import threading
+from unittest.mock import Mock
 
 import pytest
 from waiting import PATIENCE, wait_until
@@ -47,43 +48,6 @@ def test_jobs_run_in_order_on_one_thread_that_ends():
         jobs.submit(fail)
 
 
-def test_closing_does_all_that_was_submitted(wait_until_blocked):
-    may_go, done = threading.Event(), []
-    jobs = OrderedJobs("jobs", 10, last=lambda: done.append("last"))
-    jobs.submit(lambda: may_go.wait(PATIENCE))
-    for number in range(3):
-        jobs.submit(lambda number=number: done.append(number))
-    closing = threading.Thread(target=jobs.close)
-    closing.start()
-    wait_until_blocked(closing)
-    assert closing.is_alive()
-    assert done == []
-    may_go.set()
-    closing.join()
-    assert done == [0, 1, 2, "last"]
-
-
-@pytest.mark.parametrize(("most", "most_bytes", "accepted"), [(2, float("inf"), 2), (9, 30, 3), (9, 5, 1)])
-def test_the_caller_waits_where_memory_is_full(most, most_bytes, accepted, wait_until_blocked):
-    may_go, submitted = threading.Event(), []
-    jobs = OrderedJobs("jobs", most, most_bytes=most_bytes)
-
-    def submit():
-        for number in range(6):
-            jobs.submit(lambda: may_go.wait(PATIENCE), size=10)
-            submitted.append(number)
-
-    caller = threading.Thread(target=submit)
-    caller.start()
-    wait_until_blocked(caller)
-    assert caller.is_alive()
-    assert len(submitted) == accepted
-    may_go.set()
-    caller.join()
-    jobs.close()
-    assert submitted == list(range(6))
-
-
 def test_the_first_error_ends_the_work_and_is_raised_by_every_call():
     done = []
     jobs = OrderedJobs(
@@ -103,21 +67,11 @@ def test_the_first_error_ends_the_work_and_is_raised_by_every_call():
     assert jobs.error_was_raised
 
 
-def test_an_error_at_the_end_is_raised_by_close():
-    jobs = OrderedJobs("jobs", 1, last=fail)
-    jobs.submit(lambda: None)
-    with pytest.raises(OSError, match="No space left"):
-        jobs.close()
-
-
 @pytest.mark.parametrize("make", [lambda: OrderedJobs("jobs", 3), lambda: NewestState("state", fail, 0.0)])
 def test_a_thread_that_the_system_refuses_is_not_waited_for(make, monkeypatch):
-    def refuse(thread):
-        raise RuntimeError("can't start new thread")
-
     writer = make()
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
+        patch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
         with pytest.raises(RuntimeError, match="can't start new thread"):
             writer.submit(fail) if isinstance(writer, OrderedJobs) else writer.touch()
     writer.close()
@@ -248,14 +202,6 @@ class Blips:
         if self.calls <= len(self.errors):
             raise self.errors[self.calls - 1]
         return self.calls
-
-
-def test_what_fails_now_and_then_is_tried_again():
-    assert retry(Blips(OSError("1"), OSError("2")), (0.0, 0.0)) == 3
-    stays = Blips(OSError("1"), OSError("2"), OSError("3"))
-    with pytest.raises(OSError, match="3"):
-        retry(stays, (0.0, 0.0))
-    assert stays.calls == 3
 
 
 def test_other_errors_are_raised_at_once():

@@ -28,16 +28,30 @@ def test_a_file_is_replaced_and_nothing_is_beside_it(tmp_path):
     assert {item.name: item.read_bytes() for item in tmp_path.iterdir()} == {"file": b"new", "other": b"onetwo"}
 
 
-def test_an_error_of_the_user_leaves_the_old_file(tmp_path):
+def interrupt(folder):
+    raise KeyError("mine")
+
+
+def lose_bytes(folder):
+    """As some network file systems do, which say that all is well while a file is cut short."""
+    (temporary,) = folder.glob(".file.*.tmp")
+    os.truncate(temporary, 1)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "text"),
+    [(interrupt, KeyError, "mine"), (lose_bytes, FileWriteError, "4 bytes were written, but it has 1")],
+)
+def test_an_error_while_writing_leaves_the_old_file(tmp_path, spoil, error, text):
     path = tmp_path / "file"
     path.write_bytes(b"old")
 
     def write():
         with writing(path) as file:
             file.write(b"half")
-            raise KeyError("mine")
+            spoil(tmp_path)
 
-    with pytest.raises(KeyError, match="mine"):
+    with pytest.raises(error, match=text):
         write()
     assert {item.name: item.read_bytes() for item in tmp_path.iterdir()} == {"file": b"old"}
 
@@ -45,9 +59,7 @@ def test_an_error_of_the_user_leaves_the_old_file(tmp_path):
 def test_of_files_that_belong_together_all_are_replaced_or_none(tmp_path):
     first, second = tmp_path / "first", tmp_path / "missing" / "second"
     first.write_bytes(b"old")
-    with pytest.raises(
-        FileWriteError, match=r"second cannot be written: No such file or directory\. What was there is"
-    ):
+    with pytest.raises(FileWriteError, match=r"second cannot be written: No such file or directory\. What was there"):
         write_files({first: b"new", second: b"new"})
     assert {item.name: item.read_bytes() for item in tmp_path.iterdir()} == {"first": b"old"}
 
@@ -64,23 +76,6 @@ def test_the_error_names_the_file_the_reason_and_the_remedy(tmp_path):
     assert isinstance(caught.value, OSError)
     assert caught.value.reason == "Is a directory"
     assert [item.name for item in tmp_path.iterdir()] == ["folder"]
-
-
-def test_a_file_that_lost_bytes_does_not_take_the_place(tmp_path):
-    """A file system that says that all is well while a file is cut short, as some network file systems do."""
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-
-    def write():
-        with writing(path) as file:
-            file.write(b"new")
-            (temporary,) = tmp_path.glob(".file.*.tmp")
-            os.truncate(temporary, 1)
-
-    with pytest.raises(FileWriteError, match="3 bytes were written, but it has 1"):
-        write()
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_discarding_twice_and_an_array_of_numbers(tmp_path):

@@ -7,9 +7,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+from unittest.mock import Mock
 
-import fsspec.implementations.memory
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from own_processes import ended_process
 from remote_stores import empty_memory
 from waiting import PATIENCE, wait_until
@@ -297,16 +298,15 @@ def test_of_six_who_begin_at_the_same_moment_one_remains(memory):
 
 def test_a_server_that_is_away_does_not_end_it(memory, monkeypatch, short_beat):
     marker = hold(memory)
-    cat_file = fsspec.implementations.memory.MemoryFileSystem.cat_file
     failed = []
 
     def away(self, *arguments, **options):
         failed.append(1)
         raise TimeoutError("the network is down")
 
-    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "cat_file", away)
-    wait_until(lambda: len(failed) >= 3, what="three renewals")
-    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "cat_file", cat_file)
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFileSystem, "cat_file", away)
+        wait_until(lambda: len(failed) >= 3, what="three renewals")
     marker.check()
     marker.release()
     assert not memory.exists(PATH)
@@ -314,11 +314,7 @@ def test_a_server_that_is_away_does_not_end_it(memory, monkeypatch, short_beat):
 
 def test_without_the_right_to_remove(memory, monkeypatch):
     marker = hold(memory)
-
-    def forbidden(self, path):
-        raise PermissionError("no right to remove")
-
-    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "rm_file", forbidden)
+    monkeypatch.setattr(MemoryFileSystem, "rm_file", Mock(side_effect=PermissionError("no right to remove")))
     marker.release()
     assert memory.cat_file(PATH) == b"{}"
     hold(memory).release()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from own_processes import ended_process
+from scripts import run_script
 
 from collectors.errors import FileWriteError
 from collectors.files import system
@@ -65,18 +66,13 @@ class TestReplace:
         assert source.asked == 3
         assert len(on_windows) == 2
 
-    def test_a_file_that_stays_open_is_named_with_what_to_do(self, on_windows):
-        with pytest.raises(PermissionError, match=r"Windows replaces no open file; close it there: 'target'"):
-            system.replace(Refused(1000), Path("target"))
-        assert sum(on_windows) < 3
-
-    def test_the_users_error_says_it_too_and_nothing_is_left(self, on_windows, monkeypatch, tmp_path):
+    def test_the_error_of_a_file_that_stays_open_says_what_to_do(self, on_windows, monkeypatch, tmp_path):
         (tmp_path / "file").write_bytes(b"old")
         monkeypatch.setattr(Path, "replace", Refused(1000).replace)
-        with pytest.raises(
-            FileWriteError, match=r"file cannot be written: .* close it there\. What was there is untouched"
-        ):
+        text = "file cannot be written: .*Windows replaces no open file; close it there. What was there is untouched"
+        with pytest.raises(FileWriteError, match=text):
             write_bytes(tmp_path / "file", b"new")
+        assert sum(on_windows) < 3
         assert [item.name for item in tmp_path.iterdir()] == ["file"]
         assert (tmp_path / "file").read_bytes() == b"old"
 
@@ -111,19 +107,15 @@ def test_a_file_is_protected_where_it_can_be_removed_again(monkeypatch, tmp_path
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["a:b", "a<b", "what?", 'say "x"', "a|b", "a*", "a\\b", "a/b", "a\nb", "end.", "end ", "con", "NUL.txt", "lpt1",
-     "COM².h5", "aux .png", "CONOUT$"],
-)  # fmt: skip
-def test_windows_refuses_a_name(on_windows, name):
-    assert system.refuses_name(name)
-
-
-@pytest.mark.parametrize(
-    "name", [".", "..", "a b", "épée", "console", "com", "com10", "conin", "auxiliary.txt", ".hidden", "a.b.h5"]
+    ("refused", "names"),
+    [
+        (True, ["a:b", "a<b", "what?", 'say "x"', "a|b", "a*", "a\\b", "a/b", "a\nb", "end.", "end "]),
+        (True, ["con", "NUL.txt", "lpt1", "COM².h5", "aux .png", "CONOUT$"]),
+        (False, [".", "..", "a b", "épée", "console", "com", "com10", "conin", "auxiliary.txt", ".hidden", "a.b.h5"]),
+    ],
 )
-def test_windows_takes_a_name(on_windows, name):
-    assert not system.refuses_name(name)
+def test_windows_refuses_a_name(on_windows, refused, names):
+    assert {name: system.refuses_name(name) for name in names} == dict.fromkeys(names, refused)
 
 
 def test_linux_takes_any_name():
@@ -135,8 +127,7 @@ class TestWho:
         assert system.process_is_alive(os.getpid())
         assert system.process_is_alive(os.getppid())
         assert not system.process_is_alive(ended_process())
-
-    def test_a_number_that_no_process_can_have_is_not_called_dead(self):
+        # A number that no process can have is not called dead.
         assert system.process_is_alive(2**80)
 
     def test_windows_asks_its_kernel_and_never_sends_a_signal(self, on_windows, monkeypatch):
@@ -166,24 +157,21 @@ class TestWho:
         monkeypatch.setattr(getpass, "getuser", lambda: "Zoë / admin")
         assert system.user_name() == hashlib.sha256("Zoë / admin".encode()).hexdigest()[:12]
 
-    def test_a_private_folder(self, tmp_path, monkeypatch):
-        tmp_path.chmod(0o700)
-        assert system.is_private(tmp_path.stat())
-        tmp_path.chmod(0o720)
-        assert not system.is_private(tmp_path.stat())
-        monkeypatch.setattr(system, "WINDOWS", True)
-        assert system.is_private(tmp_path.stat())
-
-    def test_another_users_folder_is_not(self, tmp_path, monkeypatch):
-        tmp_path.chmod(0o700)
-        monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
-        assert not system.is_private(tmp_path.stat())
-        assert not system.is_private(tmp_path.stat(), forbidden=0)
+    @pytest.mark.parametrize(
+        ("mode", "windows", "other", "private"),
+        [(0o700, False, 0, True), (0o720, False, 0, False), (0o720, True, 0, True), (0o700, False, 1, False)],
+        ids=["private", "of a group", "on Windows", "another user's"],
+    )
+    def test_a_private_folder(self, tmp_path, monkeypatch, mode, windows, other, private):
+        tmp_path.chmod(mode)
+        monkeypatch.setattr(system, "WINDOWS", windows)
+        monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + other)
+        assert system.is_private(tmp_path.stat()) == private
+        assert not other or not system.is_private(tmp_path.stat(), forbidden=0)
 
     def test_two_processes_of_this_boot_have_one_machine(self):
         script = "from collectors.files.system import machine_identity; print(machine_identity())"
-        other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-        assert other.strip() == system.machine_identity() != ""
+        assert run_script(script).strip() == system.machine_identity() != ""
 
     def test_where_nobody_knows_the_machine(self, root):
         assert system.machine_identity() == ""
@@ -200,12 +188,9 @@ class TestWho:
     def test_processes_that_have_lost_it_have_files_open(self, tmp_path):
         folder = tmp_path / "session-with-files"
         folder.mkdir()
-        program = [
-            sys.executable,
-            "-c",
-            "import sys; file = open(sys.argv[1], 'w'); print('open', flush=True); input()",
-        ]
-        with subprocess.Popen([*program, folder / "log"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        script = "import sys; file = open(sys.argv[1], 'w'); print('open', flush=True); input()"
+        program = [sys.executable, "-c", script, folder / "log"]
+        with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdout.readline() == b"open\n"
             title = os.fsencode(sys.executable)
             assert system.processes_with("TEST_SESSION", "session-with-files", title) == [process.pid]

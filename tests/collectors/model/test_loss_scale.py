@@ -19,9 +19,13 @@ def data(steps=4):
     return [(torch.randn(8, 4), torch.randint(0, 3, (8,))) for _ in range(steps)]
 
 
+def model_of(net=None, loss_fn=None, **settings):
+    net = net or network()
+    return Model(net, loss_fn or nn.CrossEntropyLoss(), torch.optim.SGD(net.parameters(), 0.1), **settings)
+
+
 def train(loss_fn=None, batches=None, **settings):
-    net = network()
-    model = Model(net, loss_fn or nn.CrossEntropyLoss(), torch.optim.SGD(net.parameters(), 0.1), **settings)
+    model = model_of(None, loss_fn, **settings)
     model.train(1, batches or data())
     return model
 
@@ -38,8 +42,7 @@ def train(loss_fn=None, batches=None, **settings):
 )
 def test_a_scale_that_is_a_power_of_two_leaves_every_bit(manager):
     plain, scaled = train(), train(loss_scale_manager=manager())
-    for name, value in plain.network.state_dict().items():
-        assert torch.equal(scaled.network.state_dict()[name], value), name
+    torch.testing.assert_close(scaled.network.state_dict(), plain.network.state_dict(), rtol=0, atol=0)
 
 
 class Overflowing(nn.Module):
@@ -71,12 +74,9 @@ def test_a_dynamic_scale_grows_and_shrinks():
 
 def test_a_resumed_training_goes_on_with_the_scale_that_it_had(tmp_path):
     saving = ModelCheckpoint("run", tmp_path, CheckpointConfig(save_checkpoint_steps=3, training_state=True))
-    net = network()
     settings = {"loss_scale_manager": DynamicLossScaleManager(64, 4, 2)}
-    model = Model(net, nn.CrossEntropyLoss(), torch.optim.SGD(net.parameters(), 0.1), **settings)
-    model.train(1, data(3), saving)
-    other = network()
-    resumed = Model(other, nn.CrossEntropyLoss(), torch.optim.SGD(other.parameters(), 0.1), **settings)
+    model_of(**settings).train(1, data(3), saving)
+    resumed = model_of(**settings)
     scales = []
     watching = LambdaCallback(on_train_step_begin=lambda _: scales.append(resumed._scaler.get_scale()))
     resumed.train(2, data(3), watching, resume_from=latest_checkpoint(tmp_path, "run"))
@@ -100,32 +100,22 @@ def test_batch_norm_computes_in_the_precision_that_is_asked_for(level, kept, exp
     seen = []
     net = network()
     net[1].register_forward_hook(lambda module, inputs, outputs: seen.append(outputs.dtype))
-    model = Model(
-        net, nn.CrossEntropyLoss(), torch.optim.SGD(net.parameters(), 0.1), amp_level=level, keep_batchnorm_fp32=kept
-    )
-    model.train(1, data(1))
+    model_of(net, amp_level=level, keep_batchnorm_fp32=kept).train(1, data(1))
     assert [str(dtype).removeprefix("torch.") for dtype in seen] == [expected]
     assert not net[1]._forward_pre_hooks
 
 
 @pytest.mark.parametrize(
-    ("settings", "error", "text"),
+    ("call", "error", "text"),
     [
-        ({"loss_scale_manager": 128}, TypeError, "loss_scale_manager must be a FixedLossScaleManager"),
-        ({"keep_batchnorm_fp32": 1}, TypeError, "keep_batchnorm_fp32 must be a bool"),
+        (lambda: train(loss_scale_manager=128), TypeError, "loss_scale_manager must be a FixedLossScaleManager"),
+        (lambda: train(keep_batchnorm_fp32=1), TypeError, "keep_batchnorm_fp32 must be a bool"),
+        (lambda: FixedLossScaleManager(0), ValueError, r"loss_scale must be a finite number of at least 1.0"),
+        (lambda: FixedLossScaleManager(2, 1), TypeError, "drop_overflow_update must be a bool"),
+        (lambda: DynamicLossScaleManager(scale_window=0), ValueError, "scale_window must be an int of at least 1"),
+        (lambda: DynamicLossScaleManager(scale_factor=1), ValueError, "scale_factor must be a finite number"),
     ],
 )
-def test_wrong_arguments(settings, error, text):
+def test_wrong_arguments(call, error, text):
     with pytest.raises(error, match=text):
-        train(**settings)
-
-
-def test_wrong_scales():
-    with pytest.raises(ValueError, match=r"loss_scale must be a finite number of at least 1.0"):
-        FixedLossScaleManager(0)
-    with pytest.raises(TypeError, match="drop_overflow_update must be a bool"):
-        FixedLossScaleManager(2, 1)
-    with pytest.raises(ValueError, match="scale_window must be an int of at least 1"):
-        DynamicLossScaleManager(scale_window=0)
-    with pytest.raises(ValueError, match="scale_factor must be a finite number"):
-        DynamicLossScaleManager(scale_factor=1)
+        call()

@@ -1,22 +1,22 @@
 """ModelCheckpoint: which files there are, what they hold, and when they go."""
 
-import inspect
 import os
 import random
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
-from monitored_runs import At, stop_after
+from monitored_runs import At, WithoutLength
+from own_processes import ended_process
 from torch import nn
 from waiting import PATIENCE
 
 from collectors.callbacks.callback import Callback
+from collectors.callbacks.function_callbacks import LambdaCallback
 from collectors.errors import CheckpointError, CheckpointWriteError
 from collectors.files import system
 from collectors.model.model import Model
@@ -56,17 +56,6 @@ def train(folder, epochs=2, callbacks=(), prefix="CKP", data=None, model=None, s
 
 def fail(run_context):
     raise ArithmeticError("failed")
-
-
-def test_the_arguments_their_order_and_their_defaults():
-    parameters = inspect.signature(ModelCheckpoint).parameters
-    assert {name: parameter.default for name, parameter in parameters.items()} == {
-        "prefix": "CKP",
-        "directory": None,
-        "config": None,
-        "stateful": None,
-    }
-    assert parameters["stateful"].kind is inspect.Parameter.KEYWORD_ONLY
 
 
 @pytest.mark.parametrize(
@@ -218,20 +207,13 @@ def test_functions_as_prefix_and_directory(tmp_path):
 
 
 def test_cb_params_name_the_latest_file(folder):
+    def look(run_context):
+        params = run_context.original_args()
+        seen.append((params.last_save_ckpt_step, params.latest_ckpt_file))
+
     seen = []
-
-    class Look(Callback):
-        def on_train_step_begin(self, run_context):
-            params = run_context.original_args()
-            seen.append((params.last_save_ckpt_step, params.latest_ckpt_file))
-
-    train(folder, 1, [Look()], save_checkpoint_steps=2)
+    train(folder, 1, [LambdaCallback(on_train_step_begin=look)], save_checkpoint_steps=2)
     assert seen == [(None, None), (None, None), (2, str(folder / "CKP-1_2.safetensors")), *seen[2:3]]
-
-
-def test_a_stop_is_saved(folder):
-    train(folder, 2, [stop_after(2)], save_checkpoint_steps=100)
-    assert names(folder) == ["CKP-1_2"]
 
 
 def test_evaluations_do_nothing(folder):
@@ -249,11 +231,7 @@ def test_other_ranks_write_nothing(rank, folder, monkeypatch):
 
 
 def test_a_data_set_of_unknown_length(folder):
-    class Unsized:
-        def __iter__(self):
-            return iter(batches())
-
-    train(folder, 2, data=Unsized(), save_checkpoint_steps=3)
+    train(folder, 2, data=WithoutLength(batches()), save_checkpoint_steps=3)
     assert names(folder) == ["CKP-1_3", "CKP-2_2", "CKP-2_4"]
 
 
@@ -278,8 +256,7 @@ def test_weights_go_into_a_file_and_back(config, folder):
     other = Everything()
     untouched = other.layers[0].weight.data_ptr()
     loaded.load_into(nn.DataParallel(other))
-    for name, tensor in model.network.state_dict().items():
-        assert torch.equal(other.state_dict()[name], tensor), name
+    torch.testing.assert_close(other.state_dict(), model.network.state_dict(), rtol=0, atol=0)
     assert other.layers[0].weight.data_ptr() == other.layers[2].weight.data_ptr() == untouched
     assert not other.frozen.requires_grad
 
@@ -386,33 +363,28 @@ def test_what_cannot_be_stored_is_named(folder):
         train(folder, 1, model=network)
 
 
-def test_an_exception_leaves_the_steps_that_were_done(folder):
-    for hook, step, expected in [
-        ("on_train_step_begin", 1, []),
-        ("on_train_step_begin", 7, ["a-2_2_breakpoint"]),
-        ("on_train_step_end", 7, ["b-2_3_breakpoint"]),
-        ("on_train_epoch_begin", 4, ["c-1_4_breakpoint"]),
-    ]:
-        prefix = expected[0][0] if expected else "none"
-        with pytest.raises(ArithmeticError) as caught:
-            train(folder, 2, [At(hook, step, fail)], prefix, exception_save=True, save_checkpoint_steps=100)
-        assert not hasattr(caught.value, "__notes__")
-        assert [name for name in names(folder) if name.startswith(f"{prefix}-")] == expected
+@pytest.mark.parametrize(
+    ("hook", "step", "saves", "expected"),
+    [
+        ("on_train_step_begin", 1, True, []),
+        ("on_train_step_begin", 7, True, ["CKP-2_2_breakpoint"]),
+        ("on_train_step_end", 7, True, ["CKP-2_3_breakpoint"]),
+        ("on_train_epoch_begin", 4, True, ["CKP-1_4_breakpoint"]),
+        ("on_train_step_begin", 3, False, []),
+    ],
+)
+def test_an_exception_leaves_the_steps_that_were_done_if_asked_for(hook, step, saves, expected, folder):
+    with pytest.raises(ArithmeticError) as caught:
+        train(folder, 2, [At(hook, step, fail)], exception_save=saves, save_checkpoint_steps=100)
+    assert not hasattr(caught.value, "__notes__")
+    assert names(folder) == expected
 
 
 def test_an_interrupt_is_an_exception(folder):
-    def interrupt(run_context):
-        raise KeyboardInterrupt
-
+    interrupt = At("on_train_step_begin", 3, Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        train(folder, 2, [At("on_train_step_begin", 3, interrupt)], exception_save=True, async_save=True)
+        train(folder, 2, [interrupt], exception_save=True, async_save=True)
     assert names(folder) == ["CKP-1_1", "CKP-1_2", "CKP-1_2_breakpoint"]
-
-
-def test_without_being_asked_for_an_exception_leaves_nothing(folder):
-    with pytest.raises(ArithmeticError):
-        train(folder, 2, [At("on_train_step_begin", 3, fail)], save_checkpoint_steps=100)
-    assert names(folder) == []
 
 
 def refuse(folder):
@@ -430,8 +402,7 @@ def refuse(folder):
 def test_a_failed_write_stops_training(asynchronous, step, folder):
     model = build()
     reached = []
-    count = Callback()
-    count.on_train_step_begin = lambda run_context: reached.append(1)
+    count = LambdaCallback(on_train_step_begin=lambda run_context: reached.append(1))
     with pytest.raises(CheckpointWriteError, match=r"CKP-\d_\d\.safetensors could not be written: .*free some space"):
         train(folder, 2, [At("on_train_step_begin", step, refuse(folder)), count], model=model, async_save=asynchronous)
     assert step <= len(reached) <= min(8, step + asynchronous)
@@ -448,35 +419,29 @@ def test_a_failed_write_does_not_hide_the_error_of_the_run(folder):
 
 
 def test_old_files_go_only_after_the_new_one_is_there(folder):
-    class Guard(Callback):
-        def on_train_step_begin(self, run_context):
-            step = run_context.original_args().cur_step_num
-            if step == 3:
-                # The next file's place is taken by a folder, which no file can replace.
-                (folder / "CKP-1_3.safetensors").mkdir()
-
+    # The next file's place is taken by a folder, which no file can replace.
+    guard = At("on_train_step_begin", 3, lambda run_context: (folder / "CKP-1_3.safetensors").mkdir())
     with pytest.raises(CheckpointWriteError, match=r"CKP-1_3\.safetensors could not be written"):
-        train(folder, 2, [Guard()], keep_checkpoint_max=1)
+        train(folder, 2, [guard], keep_checkpoint_max=1)
     assert load_checkpoint(folder / "CKP-1_2.safetensors").training_state.step == 2
     assert names(folder) == ["CKP-1_2", "CKP-1_3"]
 
 
 def test_leftovers_of_killed_writers_go(folder):
     folder.mkdir()
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    gone = folder / f".CKP-1_1.safetensors.{process.pid}.00000000.tmp"
+    ended = ended_process()
+    gone = folder / f".CKP-1_1.safetensors.{ended}.00000000.tmp"
     alive = folder / f".CKP-1_2.safetensors.{os.getppid()}.00000000.tmp"
-    foreign = folder / f".notes.safetensors.{process.pid}.00000000.tmp"
+    foreign = folder / f".notes.safetensors.{ended}.00000000.tmp"
     for path in (gone, alive, foreign):
         path.write_text("half")
     train(folder, 1, data=batches(1))
     assert sorted(path.name for path in folder.iterdir()) == [alive.name, foreign.name, "CKP-1_1.safetensors"]
 
 
-def resume(folder, config, directory=None, prefix="CKP"):
+def resume(folder, config, directory=None, prefix="CKP", resume_from=None):
     checkpoint = ModelCheckpoint(prefix, directory or folder, config)
-    build().train(3, batches(), checkpoint, resume_from=latest_checkpoint(folder))
+    build().train(3, batches(), checkpoint, resume_from=resume_from or latest_checkpoint(folder))
 
 
 @pytest.fixture
@@ -487,14 +452,17 @@ def interrupted(folder):
     return folder
 
 
-def test_a_resumed_run_goes_on_with_its_prefix_and_files(interrupted):
-    resume(interrupted, CheckpointConfig(keep_checkpoint_max=5))
-    assert names(interrupted) == ["CKP-2_4", "CKP-3_1", "CKP-3_2", "CKP-3_3", "CKP-3_4"]
-
-
-def test_a_smaller_maximum_shrinks_a_resumed_run(interrupted):
-    resume(interrupted, CheckpointConfig(6, keep_checkpoint_max=2))
-    assert names(interrupted) == ["CKP-2_2", "CKP-3_4"]
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (CheckpointConfig(keep_checkpoint_max=5), ["CKP-2_4", "CKP-3_1", "CKP-3_2", "CKP-3_3", "CKP-3_4"]),
+        (CheckpointConfig(6, keep_checkpoint_max=2), ["CKP-2_2", "CKP-3_4"]),
+    ],
+    ids=["as before", "with a smaller maximum"],
+)
+def test_a_resumed_run_goes_on_with_its_prefix_and_files(interrupted, config, expected):
+    resume(interrupted, config)
+    assert names(interrupted) == expected
 
 
 def test_elsewhere_or_under_another_name_a_resumed_run_has_no_old_files(interrupted, tmp_path):
@@ -514,9 +482,7 @@ def test_a_changed_checkpoint_cannot_have_foreign_files_deleted(interrupted, tmp
     loaded = load_checkpoint(latest_checkpoint(interrupted))
     (_, state, _), *_ = loaded.training_state.callbacks
     state["run"]["files"] = ["precious.safetensors", "../CKP-9_9.safetensors", str(outside), *state["run"]["files"]]
-    build().train(
-        3, batches(), ModelCheckpoint("CKP", interrupted, CheckpointConfig(keep_checkpoint_max=1)), resume_from=loaded
-    )
+    resume(interrupted, CheckpointConfig(keep_checkpoint_max=1), resume_from=loaded)
     assert names(interrupted) == ["CKP-3_4", "precious"]
     assert outside.exists()
 
@@ -556,9 +522,7 @@ def test_nested_states_go_through_json(tmp_path):
         assert back[key] == tree[key]
     assert type(back["3"]) is Counter
     assert type(back["numpy"][2]) is bool
-    for one, other in zip(back["tensors"][:3], tree["tensors"][:3], strict=True):
-        assert one.dtype == other.dtype
-        assert torch.equal(one, other)
+    torch.testing.assert_close(back["tensors"][:3], tree["tensors"][:3], rtol=0, atol=0)
     assert np.array_equal(back["tensors"][3], np.arange(3))
 
 

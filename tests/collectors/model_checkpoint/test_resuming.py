@@ -12,14 +12,14 @@ import os
 import random
 import secrets
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from monitored_runs import At, stop_after
+from monitored_runs import At, WithoutLength, stop_after
+from scripts import run_python
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
@@ -123,15 +123,10 @@ class Schedule(Callback):
 def loader(kind):
     data = Noisy()
     own = torch.Generator().manual_seed(6)
-    if kind == "shuffled":
-        return DataLoader(data, batch_size=5, shuffle=True)
-    if kind == "own generator":
-        return DataLoader(data, batch_size=5, shuffle=True, generator=own)
-    if kind == "workers":
-        return DataLoader(data, batch_size=5, shuffle=True, num_workers=2)
     if kind == "batch sampler":
         return DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data, True, generator=own), 5, False))
-    return Unsized()
+    options = {"shuffled": {}, "own generator": {"generator": own}, "workers": {"num_workers": 2}}
+    return DataLoader(data, batch_size=5, shuffle=True, **options[kind]) if kind in options else Unsized()
 
 
 def accumulation(kind):
@@ -220,9 +215,8 @@ def test_resuming_after_an_error_in_any_hook(hook, step, tmp_path):
     fail = At(hook, 0 if hook == "on_eval_begin" else step, disturb)
     with contextlib.suppress(Disturbed):
         run("own generator", tmp_path, disturbance=fail)
-    assert run("own generator", tmp_path, latest_checkpoint(tmp_path, "run")) == reference(
-        "own generator", tmp_path / "r"
-    )
+    resumed = run("own generator", tmp_path, latest_checkpoint(tmp_path, "run"))
+    assert resumed == reference("own generator", tmp_path / "r")
 
 
 @pytest.mark.parametrize("steps", [1, 4])
@@ -243,20 +237,9 @@ def test_resuming_from_what_an_exception_left(steps, step, tmp_path):
 @pytest.mark.parametrize("accumulation_steps", [1, 2, 3])
 @pytest.mark.parametrize("fails_at", ["backward", "clipping"])
 def test_gradients_of_an_unfinished_step_are_not_resumed(fails_at, accumulation_steps, tmp_path):
-    class Fragile(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, inputs):
-            return inputs.clone()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            calls["backward"] += 1
-            disturb_at("backward")
-            return gradient
-
-    class Passing(nn.Module):
-        def forward(self, inputs):
-            return Fragile.apply(inputs)
+    def count_backward(*_):
+        calls["backward"] += 1
+        disturb_at("backward")
 
     def disturb_at(place):
         if calls["fail"] and place == fails_at and calls["backward"] == 6:
@@ -266,7 +249,8 @@ def test_gradients_of_an_unfinished_step_are_not_resumed(fails_at, accumulation_
         torch.manual_seed(0)
         data = TensorDataset(torch.randn(24, 4), torch.arange(24) % 3)
         # The last layer's gradients are there when the backward pass fails.
-        network = nn.Sequential(nn.Linear(4, 5), Passing(), nn.Linear(5, 3))
+        network = nn.Sequential(nn.Linear(4, 5), nn.Identity(), nn.Linear(5, 3))
+        network[1].register_full_backward_hook(count_backward)
         optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
         model = Model(
             network,
@@ -314,6 +298,7 @@ def test_an_optimizer_step_that_is_interrupted_is_said(fails_at, tmp_path):
 def test_a_stop_is_a_place_to_resume_from(step, tmp_path):
     run("shuffled", tmp_path, disturbance=stop_after(step), steps=100)
     (file,) = tmp_path.iterdir()
+    assert file.stem == f"run-{step // BATCHES + (step % BATCHES > 0)}_{step % BATCHES or BATCHES}"
     assert run("shuffled", tmp_path, file) == reference("shuffled", tmp_path / "r")
 
 
@@ -427,10 +412,6 @@ def checkpoint(tmp_path):
     return load_checkpoint(latest_checkpoint(tmp_path, "run"))
 
 
-def callbacks_for(scheduler, folder):
-    return [ModelCheckpoint("run", folder, stateful={"scheduler": scheduler}), Schedule(scheduler, 2)]
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
@@ -461,32 +442,28 @@ def test_other_data(checkpoint):
     with pytest.raises(CheckpointError, match=r"train_dataset has no generators \['generator', 'sampler.generator'\]"):
         model.train(EPOCHS, other, resume_from=checkpoint)
 
-    class Short:
-        def __iter__(self):
-            yield torch.ones(2, 4), torch.zeros(2, dtype=torch.long)
-
+    short = WithoutLength([(torch.ones(2, 4), torch.zeros(2, dtype=torch.long))])
     state = copy.copy(checkpoint.training_state)
     object.__setattr__(state, "epoch_random", {**state.epoch_random, "dataset": {}})
     object.__setattr__(checkpoint, "training_state", state)
     with pytest.raises(ValueError, match=r"train_dataset must be the one .* \(3 batches\), but it has 1"):
-        model.train(EPOCHS, Short(), resume_from=checkpoint)
+        model.train(EPOCHS, short, resume_from=checkpoint)
 
 
 def test_another_model(checkpoint, tmp_path):
     _, data, _ = training("own generator")
-    network = Network()
-    other = nn.Linear(4, 3)
-    with pytest.raises(CheckpointError, match=r"does not fit the network Linear:\n  weight \(3, 4\): missing"):
-        Model(other, LearntLoss(), torch.optim.Adam(other.parameters())).train(EPOCHS, data, resume_from=checkpoint)
-    with pytest.raises(CheckpointError, match="does not fit the optimizer SGD: it is of Adam, not of SGD"):
-        Model(network, LearntLoss(), torch.optim.SGD(network.parameters())).train(EPOCHS, data, resume_from=checkpoint)
-    adam = torch.optim.Adam(list(network.parameters())[:2])
-    with pytest.raises(CheckpointError, match="does not fit the optimizer Adam"):
-        Model(network, LearntLoss(), adam).train(EPOCHS, data, resume_from=checkpoint)
-    adam = torch.optim.Adam(network.parameters(), amsgrad=True)
-    plain = Model(network, nn.functional.cross_entropy, adam, gradient_accumulation_steps=2)
-    with pytest.raises(CheckpointError, match="does not fit this Model"):
-        plain.train(EPOCHS, data, resume_from=checkpoint)
+    network, other = Network(), nn.Linear(4, 3)
+    parameters = list(network.parameters())
+    adam = torch.optim.Adam
+    for trained, loss_fn, optimizer, match in (
+        (other, LearntLoss(), adam(other.parameters()), r"the network Linear:\n  weight \(3, 4\): missing"),
+        (network, LearntLoss(), torch.optim.SGD(parameters), "the optimizer SGD: it is of Adam, not of SGD"),
+        (network, LearntLoss(), adam(parameters[:2]), "the optimizer Adam"),
+        (network, nn.functional.cross_entropy, adam(parameters, amsgrad=True), "this Model"),
+    ):
+        model = Model(trained, loss_fn, optimizer, gradient_accumulation_steps=2)
+        with pytest.raises(CheckpointError, match=f"does not fit {match}"):
+            model.train(EPOCHS, data, resume_from=checkpoint)
 
 
 def test_weights_alone_cannot_be_resumed(tmp_path):
@@ -498,9 +475,8 @@ def test_weights_alone_cannot_be_resumed(tmp_path):
 
 def test_callbacks_that_are_missing(checkpoint, tmp_path):
     model, data, scheduler = training("own generator")
-    with pytest.warns(
-        UserWarning, match=r"states of the callbacks \['ModelCheckpoint', 'Schedule'\], but callbacks has"
-    ):
+    text = r"states of the callbacks \['ModelCheckpoint', 'Schedule'\], but callbacks has"
+    with pytest.warns(UserWarning, match=text):
         model.train(EPOCHS, data, resume_from=checkpoint)
     unnamed = ModelCheckpoint("run", tmp_path)
     with pytest.raises(ValueError, match=r"stateful must have the names \['scheduler'\], .* but has \[\]"):
@@ -511,8 +487,9 @@ def test_persistent_workers_are_warned_of(checkpoint, tmp_path):
     model, data, scheduler = training("own generator")
     # Without workers PyTorch refuses it; what counts here is that we see it.
     vars(data)["persistent_workers"] = True
+    callbacks = [ModelCheckpoint("run", tmp_path, stateful={"scheduler": scheduler}), Schedule(scheduler, 2)]
     with pytest.warns(UserWarning, match="train_dataset has persistent_workers=True"):
-        model.train(EPOCHS, data, callbacks_for(scheduler, tmp_path), resume_from=checkpoint)
+        model.train(EPOCHS, data, callbacks, resume_from=checkpoint)
 
 
 def kill(run_context):
@@ -570,14 +547,11 @@ def main(folder):
 @pytest.mark.timeout(300)  # 35 trainings in processes of their own
 def test_killed_at_ten_random_steps(tmp_path):
     """The seeds are the numbers of the trials."""
-    command = [sys.executable, "-W", "error", __file__, str(tmp_path)]
     places = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=places)
-    assert done.returncode == 0, done.stderr
-    outcomes = json.loads(done.stdout)
+    outcomes = json.loads(run_python("-W", "error", __file__, tmp_path, patience=300, env=places))
     assert len(outcomes) == 10
     for *what, statuses, equal in outcomes:
-        assert statuses == [-signal.SIGKILL, -signal.SIGKILL, 0], (what, done.stderr)
+        assert statuses == [-signal.SIGKILL, -signal.SIGKILL, 0], what
         assert equal, what
 
 

@@ -73,13 +73,10 @@ def test_tied_weights_are_one_tensor_with_an_alias():
     assert "mask" not in state
 
 
-def test_weights_tied_by_storage_alone_are_found():
+def test_weights_tied_by_storage_alone_are_found_and_empty_tensors_are_not_taken_for_tied():
     network = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False))
     network[1].weight = nn.Parameter(network[0].weight.detach())
     assert [(t.name, t.aliases) for t in describe_network(network).tensors] == [("0.weight", ("1.weight",))]
-
-
-def test_empty_tensors_are_not_taken_for_tied():
     network = with_parameters(a=torch.empty(0, 3), b=torch.empty(0, 3))
     assert [tensor.name for tensor in describe_network(network).tensors] == ["a", "b"]
 
@@ -87,10 +84,8 @@ def test_empty_tensors_are_not_taken_for_tied():
 def test_filter_axes():
     network = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ConvTranspose2d(3, 4, 2), nn.Linear(5, 6), nn.BatchNorm2d(4))
     axes = {tensor.name: tensor.filter_axes for tensor in describe_network(network).tensors}
-    assert axes["0.weight"] == (0,)
-    assert axes["1.weight"] == (1,)
-    assert axes["2.weight"] == (0,)
-    assert {axes[name] for name in ("0.bias", "1.bias", "3.weight", "3.running_mean")} == {()}
+    assert {"0.bias", "1.bias", "3.weight", "3.running_mean"} < set(axes)
+    assert axes == dict.fromkeys(axes, ()) | {"0.weight": (0,), "1.weight": (1,), "2.weight": (0,)}
 
 
 @pytest.mark.parametrize("wrap", [nn.DataParallel, lambda network: torch.compile(network, backend="eager")])
@@ -375,9 +370,7 @@ def test_programs_of_torchscript_are_refused(read):
     network = nn.Sequential(nn.Linear(3, 2))
     for program in (torch.jit.script(network), torch.jit.trace(network, torch.ones(1, 3))):
         for whole in (program, nn.DataParallel(program)):
-            with pytest.raises(
-                TypeError, match=r"network is a program of TorchScript .*load_state_dict\(program.state_di"
-            ):
+            with pytest.raises(TypeError, match=r"network is a program of TorchScript .*load_state_dict\(program"):
                 read(whole)
         with pytest.raises(TypeError, match="network's '1' is a program of TorchScript"):
             read(nn.Sequential(nn.ReLU(), program))

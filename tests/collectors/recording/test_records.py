@@ -3,8 +3,6 @@
 import io
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +13,12 @@ from monitored_runs import raise_after
 from PIL import Image
 from places import ROOT
 from runs import SmallNetwork, batches, names, seeded
+from scripts import run_python
 from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from collectors import Callback, Model, SummaryCollector
-from collectors.callbacks.function_callbacks import LearningRateScheduler
+from collectors.callbacks.function_callbacks import LambdaCallback, LearningRateScheduler
 from collectors.model_checkpoint.model_checkpoint import ModelCheckpoint
 from collectors.recording.plan import CollectionSteps, tensor_steps
 from collectors.run_directory import RunDirectory
@@ -73,6 +72,17 @@ def convolutional():
     return seeded(lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(72, 2)))
 
 
+class Around(nn.Module):
+    """A network whose outputs are those of another, changed."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.inner, self.change = convolutional(), change
+
+    def forward(self, images, *others):
+        return self.change(self.inner(images), *others)
+
+
 def model(network=None, lr=0.1, **arguments):
     network = convolutional() if network is None else network
     metrics = {"largest": lambda outputs, targets: outputs.max()}
@@ -110,12 +120,8 @@ def facts(directory, tag):
 
 def steps_of(directory, tag):
     found = accumulated(directory)
-    reader = next(
-        getattr(found, kind.capitalize())
-        for kind in ("scalars", "images", "histograms", "tensors")
-        if tag in found.Tags()[kind]
-    )
-    return [item.step for item in reader(tag)]
+    kind = next(kind for kind in ("scalars", "images", "histograms", "tensors") if tag in found.Tags()[kind])
+    return [item.step for item in getattr(found, kind.capitalize())(tag)]
 
 
 @pytest.mark.parametrize(
@@ -187,12 +193,18 @@ def watched_tensors(tmp_path, steps, freq=10, tensor_freq=None):
     return network
 
 
-def test_the_documents_example_of_600_steps(tmp_path):
-    watched_tensors(tmp_path, 600)
-    assert steps_of(tmp_path, "activation") == [1, *range(31, 590, 31)]
-    assert len(steps_of(tmp_path, "activation")) == 20
-    assert steps_of(tmp_path, "loss/auto") == steps_of(tmp_path, "mean") == [1, *range(10, 601, 10)]
-    assert len(steps_of(tmp_path, "loss/auto")) == 61
+@pytest.mark.parametrize(
+    ("steps", "options", "tensors", "scalars"),
+    [
+        (600, {}, [1, *range(31, 590, 31)], [1, *range(10, 601, 10)]),
+        (40, {"freq": 20, "tensor_freq": 15}, [1, 15, 30], [1, 20, 40]),
+    ],
+    ids=["the document's example of 600 steps", "collect_tensor_freq"],
+)
+def test_tensors_have_steps_of_their_own(tmp_path, steps, options, tensors, scalars):
+    watched_tensors(tmp_path, steps, **options)
+    assert steps_of(tmp_path, "activation") == tensors
+    assert steps_of(tmp_path, "loss/auto") == steps_of(tmp_path, "mean") == scalars
 
 
 def test_the_documents_example_of_20_steps(tmp_path):
@@ -202,12 +214,6 @@ def test_the_documents_example_of_20_steps(tmp_path):
     before = tags(tmp_path)
     network(torch.ones(2, 1))
     assert tags(tmp_path) == before
-
-
-def test_collect_tensor_freq(tmp_path):
-    watched_tensors(tmp_path, 40, freq=20, tensor_freq=15)
-    assert steps_of(tmp_path, "activation") == [1, 15, 30]
-    assert steps_of(tmp_path, "loss/auto") == steps_of(tmp_path, "mean") == [1, 20, 40]
 
 
 @pytest.mark.parametrize(
@@ -263,18 +269,10 @@ def test_the_learning_rate_is_the_one_that_the_step_used(tmp_path):
 
 
 def test_input_images(tmp_path):
-    class Turned(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = convolutional()
-
-        def forward(self, images, scale):
-            return self.inner(images) * scale
-
     images = torch.zeros(3, 1, 8, 8)
     images[1] = 1.0
     data = [((images, torch.ones(1)), torch.tensor([0, 1, 0]))]
-    model(Turned()).train(1, data, only(tmp_path, "collect_input_data"))
+    model(Around(torch.mul)).train(1, data, only(tmp_path, "collect_input_data"))
     (found,) = accumulated(tmp_path).Images("input_data/auto")
     pixels = np.asarray(Image.open(io.BytesIO(found.encoded_image_string)))
     assert pixels.shape[2] == 3
@@ -323,23 +321,6 @@ def test_histograms_are_of_the_parameters_that_the_optimizer_moves(tmp_path):
     assert {tag for tag in tags(tmp_path) if tag.startswith(("0.", "3."))} == {"3.weight/auto", "3.bias/auto"}
 
 
-def test_a_parameter_that_is_one_number_has_a_histogram(tmp_path):
-    class Scaled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.scale = nn.Parameter(torch.tensor(2.0))
-            self.inner = convolutional()
-
-        def forward(self, images):
-            return self.scale * self.inner(images)
-
-    network = Scaled()
-    model(network).train(1, pictures(), collector(tmp_path, {"histogram_regular": "scale|inner.0.bias"}))
-    assert {"scale/auto", "inner.0.bias/auto"} <= tags(tmp_path)
-    value = accumulated(tmp_path).Histograms("scale/auto")[-1].histogram_value
-    assert (value.num, value.sum) == (1, pytest.approx(network.scale.item(), rel=0.1))
-
-
 def test_the_graph_shows_the_network(tmp_path):
     model().train(1, pictures(), only(tmp_path, "collect_graph"))
     nodes = {node.name: node.op for node in accumulated(tmp_path).Graph().node}
@@ -348,15 +329,8 @@ def test_the_graph_shows_the_network(tmp_path):
 
 
 def test_hooks_see_no_symbols_of_the_graph(tmp_path):
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = nn.Linear(4, 4)
-
-        def forward(self, inputs):
-            return inputs + self.inner(inputs)
-
-    seen, network = [], nn.Sequential(nn.Flatten(), nn.Linear(64, 4), Block(), nn.Linear(4, 2))
+    seen, network = [], nn.Sequential(nn.Flatten(), nn.Linear(64, 4), Around(torch.tanh), nn.Linear(4, 2))
+    network[2].inner = nn.Linear(4, 4)
     recording = only(tmp_path, "collect_graph", collect_freq=1)
     network[2].register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0].mean().item()))
     network[2].register_forward_hook(lambda layer, inputs, outputs: recording.capture("scalar", "mean", outputs.mean()))
@@ -367,18 +341,10 @@ def test_hooks_see_no_symbols_of_the_graph(tmp_path):
 
 
 def test_training_is_the_same_with_and_without_a_collector(tmp_path):
-    class Noisy(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = convolutional()
-
-        def forward(self, images):
-            return self.inner(images) + torch.rand(2) + np.random.random()  # noqa: NPY002
-
     def run(*callbacks):
         torch.manual_seed(5)
         np.random.seed(5)  # noqa: NPY002
-        network = Noisy()
+        network = Around(lambda outputs: outputs + torch.rand(2) + np.random.random())  # noqa: NPY002
         recorder = Recorder()
         model(network).fit(2, pictures(shuffle=True), pictures(), callbacks=[recorder, *callbacks])
         return recorder.losses, network.state_dict(), torch.get_rng_state(), np.random.get_state()[1]  # noqa: NPY002
@@ -424,21 +390,12 @@ def test_train_lineage(tmp_path, first):
 
 
 def test_what_a_training_does_not_know_is_none(tmp_path):
-    model().train(1, batches_without_a_place(), [only(tmp_path, "collect_train_lineage")])
+    data = DataLoader(TensorDataset(Pictures().images, Pictures().labels), batch_size=4)
+    halving = LearningRateScheduler(lambda rate, step: rate / 2)
+    model().train(1, data, [halving, only(tmp_path, "collect_train_lineage")])
     (found,) = facts(tmp_path, "train_lineage")
-    assert found["train_dataset_path"] is None
-    assert found["model_path"] == '{"ckpt": null}'
-    assert found["model_size"] is None
-
-
-def batches_without_a_place():
-    return DataLoader(TensorDataset(Pictures().images, Pictures().labels), batch_size=4)
-
-
-def test_a_learning_rate_that_changed_is_none(tmp_path):
-    watching = only(tmp_path, "collect_train_lineage")
-    model().train(1, pictures(), [LearningRateScheduler(lambda rate, step: rate / 2), watching])
-    assert facts(tmp_path, "train_lineage")[0]["learning_rate"] is None
+    unknown = {"train_dataset_path": None, "model_path": '{"ckpt": null}', "model_size": None, "learning_rate": None}
+    assert found == {**found, **unknown}
 
 
 class Stream(IterableDataset):
@@ -486,15 +443,9 @@ def test_the_path_of_a_data_set_that_is_a_file_or_wrapped(tmp_path):
 
 
 def test_fit_records_the_lineage_of_each_evaluation(tmp_path):
-    seen = []
-
-    class Results(Callback):
-        def on_train_epoch_end(self, run_context):
-            seen.append(dict(run_context.original_args().eval_results))
-
-    trained = model()
-    watching = only(tmp_path, "collect_eval_lineage")
-    trained.fit(2, pictures(), pictures(5, 2, str(tmp_path)), callbacks=[watching, Results()])
+    seen, watching = [], only(tmp_path, "collect_eval_lineage")
+    keep = LambdaCallback(on_train_epoch_end=lambda run: seen.append(dict(run.original_args().eval_results)))
+    model().fit(2, pictures(), pictures(5, 2, str(tmp_path)), callbacks=[watching, keep])
     assert set(seen[0]) == {"largest", "eval_loss"}
     expected = [{"metrics": m, "valid_dataset_path": str(tmp_path), "valid_dataset_size": 5} for m in seen]
     assert facts(tmp_path, "eval_lineage") == expected
@@ -571,23 +522,18 @@ def test_overwriting_removes_what_collectors_recorded_and_nothing_else(tmp_path)
 
 
 def test_a_training_that_raises_leaves_its_records(tmp_path):
+    callbacks = [collector(tmp_path, collect_freq=1), raise_after(3, ArithmeticError("in step 3"))]
     with pytest.raises(ArithmeticError, match="in step 3"):
-        model().train(
-            2, pictures(), [collector(tmp_path, collect_freq=1), raise_after(3, ArithmeticError("in step 3"))]
-        )
+        model().train(2, pictures(), callbacks)
     assert steps_of(tmp_path, "loss/auto") == [1, 2, 3]
     assert "train_lineage" not in tags(tmp_path)
 
 
 def test_a_directory_that_vanishes_costs_the_records_not_the_training(tmp_path):
-    class Vandal(Callback):
-        def on_train_begin(self, run_context):
-            shutil.rmtree(tmp_path / "run")
-
-    recorder = Recorder()
+    recorder, vandal = Recorder(), LambdaCallback(on_train_begin=lambda _: shutil.rmtree(tmp_path / "run"))
     watching = only(tmp_path / "run", "collect_metric", collect_freq=1)
     with pytest.warns(RuntimeWarning, match="summaries cannot be written to") as told:
-        model().train(1, pictures(), [watching, Vandal(), recorder])
+        model().train(1, pictures(), [watching, vandal, recorder])
     assert len(told) == 1
     assert sorted(recorder.losses) == [1, 2, 3]
 
@@ -655,18 +601,6 @@ def test_a_loop_without_optimizer_and_loss(tmp_path):
     assert tags(tmp_path) == {"graph", "train_lineage", "3.weight/auto", "3.bias/auto"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "match"),
-    [
-        ({"optimizer": 3}, TypeError, "optimizer must be an optimizer with param_groups, .* but got int"),
-        ({"epochs": 0}, ValueError, "epochs must be an int of at least 1, but got 0"),
-    ],
-)
-def test_wrong_arguments_of_watch(tmp_path, arguments, error, match):
-    with pytest.raises(error, match=match):
-        collector(tmp_path).watch(nn.Linear(1, 1), **arguments)
-
-
 WITHOUT = """
 import json, sys, warnings
 sys.path.insert(0, sys.argv[1])
@@ -704,10 +638,8 @@ NEEDED = (
 
 @pytest.mark.slow
 def test_landscapes_need_no_tensorboard_and_records_that_are_asked_for_do(tmp_path):
-    command = [sys.executable, "-W", "error", "-c", WITHOUT, str(ROOT), str(tmp_path), *QUIET, *TOLD, *NEEDED]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    *quiet, first, second, needed, also_needed = json.loads(result.stdout)
+    printed = run_python("-W", "error", "-c", WITHOUT, ROOT, tmp_path, *QUIET, *TOLD, *NEEDED)
+    *quiet, first, second, needed, also_needed = json.loads(printed)
     assert quiet == [[], []]
     for (text,) in (first, second):
         assert text.count("pip install 'summary-landscape[tensorboard]'") == 1

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from monitored_runs import raise_after, stop_after
+from monitored_runs import WithoutLength, raise_after, stop_after
 from runs import SmallNetwork, TiedNetwork, assert_holds, batches, collected, names, raw_bytes, seeded, snapshot, train
 from torch import nn
 from torch.nn import functional
@@ -24,6 +24,10 @@ def model(network=None, **arguments):
     network = seeded(SmallNetwork) if network is None else network
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
     return Model(network, nn.CrossEntropyLoss(), optimizer, {"outputs": lambda o, t: o.mean()}, **arguments)
+
+
+def collecting(directory, *intervals, unit="step", **options):
+    return SummaryCollector(directory, collect_landscape={"intervals": list(intervals), "unit": unit}, **options)
 
 
 class Snapshots(Callback):
@@ -114,7 +118,7 @@ def move(network, factor):
 )
 def test_networks_of_all_kinds_are_saved_bit_for_bit(tmp_path, build):
     network = seeded(build)
-    states, collector = [snapshot(network)], SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+    states, collector = [snapshot(network)], collecting(tmp_path, range(3))
     with collector.watch(network) as run:
         for train in (True, False):
             network.train(train)
@@ -131,8 +135,7 @@ def test_networks_of_all_kinds_are_saved_bit_for_bit(tmp_path, build):
 
 def test_gradients_survive_a_checkpoint(tmp_path):
     network = seeded(SmallNetwork)
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
-    with collector.watch(network) as run:
+    with collecting(tmp_path, range(3)).watch(network) as run:
         for inputs, targets in batches(2):
             functional.cross_entropy(network(inputs), targets).backward()
             before = [p.grad.clone() for p in network.parameters()]
@@ -141,15 +144,8 @@ def test_gradients_survive_a_checkpoint(tmp_path):
             assert all(p.requires_grad for p in network.parameters())
 
 
-class Stream:
-    """Batches of unknown number."""
-
-    def __iter__(self):
-        return iter(batches())
-
-
 @pytest.mark.parametrize("unit", ["step", "epoch"])
-@pytest.mark.parametrize("data", [batches(), Stream()], ids=["list", "stream"])
+@pytest.mark.parametrize("data", [batches(), WithoutLength(batches())], ids=["list", "stream"])
 def test_a_model(tmp_path, data, unit):
     trained, snapshots = model(), Snapshots()
     landscape = {"intervals": [range(9 if unit == "step" else 3)], "unit": unit}
@@ -163,9 +159,7 @@ def test_a_model(tmp_path, data, unit):
 
 
 def test_nothing_is_written_in_an_evaluation_or_without_collect_landscape(tmp_path):
-    landscape = {"intervals": [range(9)]}
-    collector = SummaryCollector(tmp_path / "a", keep_default_action=False, collect_landscape=landscape)
-    model().eval(batches(), collector)
+    model().eval(batches(), collecting(tmp_path / "a", range(9), keep_default_action=False))
     silent = SummaryCollector(tmp_path / "b", keep_default_action=False)
     model().train(1, batches(), silent)
     with silent.watch(SmallNetwork()) as run:
@@ -175,19 +169,15 @@ def test_nothing_is_written_in_an_evaluation_or_without_collect_landscape(tmp_pa
 
 
 def test_resuming_a_model(tmp_path):
-    landscape = {"intervals": [[0, 2, 4, 6, 8, 12]]}
-    first, snapshots = model(), Snapshots()
+    wanted, first, snapshots = [0, 2, 4, 6, 8, 12], model(), Snapshots()
     with pytest.warns(UserWarning, match=r"training ended at step 8 without saving \[12\]"):
-        first.train(2, batches(), [SummaryCollector(tmp_path, collect_landscape=landscape), snapshots])
+        first.train(2, batches(), [collecting(tmp_path, wanted), snapshots])
     old = snapshots.steps
-    second = SummaryCollector(tmp_path, collect_landscape=landscape, existing="resume")
+    second = collecting(tmp_path, wanted, existing="resume")
     first.train(3, batches(), [second, snapshots], initial_epoch=1)
     run = RunDirectory(tmp_path)
-    assert sorted(run.metadata.files) == [0, 2, 4, 6, 8, 12]
-    assert names(tmp_path / "ckpt_dir") == [
-        *sorted(f"SmallNetwork_{number}_step.safetensors" for number in run.metadata.files),
-        "train_metadata.json",
-    ]
+    assert sorted(run.metadata.files) == wanted
+    assert names(tmp_path / "ckpt_dir") == sorted([*run.metadata.files.values(), "train_metadata.json"])
     for number in (0, 2):
         assert_holds(run.checkpoint(number), old[number])
     for number in (4, 6, 8, 12):
@@ -198,7 +188,7 @@ def test_resuming_a_model(tmp_path):
 @pytest.mark.parametrize("error", [ArithmeticError, KeyboardInterrupt, SystemExit])
 def test_a_model_that_raises_leaves_what_was_reached(tmp_path, error):
     snapshots = Snapshots()
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(9)]})
+    collector = collecting(tmp_path, range(9))
     with pytest.raises(error, match="in step 6"):
         model().train(2, batches(), [snapshots, collector, raise_after(6, error("in step 6"))])
     run = RunDirectory(tmp_path)
@@ -218,56 +208,51 @@ def test_a_loop_that_raises_leaves_what_was_reached(tmp_path):
         assert_holds(RunDirectory(tmp_path).checkpoint(number), steps[number])
 
 
+@pytest.mark.filterwarnings("ignore:training ended at epoch")
 @pytest.mark.parametrize(("last_step", "epochs"), [(3, [0]), (4, [0, 1]), (6, [0, 1]), (8, [0, 1, 2])])
 def test_an_epoch_that_is_stopped_early_is_none(tmp_path, last_step, epochs):
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)], "unit": "epoch"})
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "training ended at epoch")
-        model().train(2, batches(), [collector, stop_after(last_step)])
+    collector = collecting(tmp_path, range(3), unit="epoch")
+    model().train(2, batches(), [collector, stop_after(last_step)])
     assert sorted(RunDirectory(tmp_path).metadata.files) == epochs
     # After step 6, the weights are no longer those of epoch 1.
     assert RunDirectory(tmp_path).metadata.trained_to == {4: 1, 8: 2}.get(last_step)
 
 
+@pytest.mark.filterwarnings("ignore:training ended at epoch")
 @pytest.mark.parametrize(
     ("interval", "final"), [([0, 1, 3], 3), ([0, 1, 2], None), ([5, 6, 7], None)], ids=["whole", "early", "none saved"]
 )
 def test_the_final_weights_are_those_that_training_ended_with(tmp_path, interval, final):
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "training ended at epoch")
-        run, _, epochs = collected(tmp_path, intervals=[interval], unit="epoch", epochs=3)
+    run, _, epochs = collected(tmp_path, intervals=[interval], unit="epoch", epochs=3)
     assert (run.metadata.trained_to, run.metadata.final_number) == (3, final)
     if final is not None:
         assert_holds(run.checkpoint(final), epochs[3])
 
 
+@pytest.mark.filterwarnings("ignore:training ended at step")
 def test_a_resumed_run_has_the_final_weights_of_its_last_training(tmp_path):
-    arguments = {"collect_landscape": {"intervals": [range(9)]}, "existing": "resume", "keep_default_action": False}
-
     def part(start, steps):
-        with SummaryCollector(tmp_path, **arguments).watch(SmallNetwork(), start_step=start) as run:
+        collector = collecting(tmp_path, range(9), existing="resume", keep_default_action=False)
+        with collector.watch(SmallNetwork(), start_step=start) as run:
             before = RunDirectory(tmp_path).metadata.trained_to
             for _ in range(steps):
                 run.step()
         return before
 
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "training ended at step")
-        assert part(0, 4) is None
-        assert RunDirectory(tmp_path).metadata.final_number == 4
-        assert part(4, 2) is None
-        assert RunDirectory(tmp_path).metadata.final_number == 6
-        assert part(6, 4) is None
+    assert part(0, 4) is None
+    assert RunDirectory(tmp_path).metadata.final_number == 4
+    assert part(4, 2) is None
+    assert RunDirectory(tmp_path).metadata.final_number == 6
+    assert part(6, 4) is None
     metadata = RunDirectory(tmp_path).metadata
     assert (max(metadata.files), metadata.trained_to, metadata.final_number) == (8, 10, None)
 
 
 def test_a_training_that_was_resumed_inside_an_epoch_and_ends_there(tmp_path):
-    landscape = {"intervals": [[0, 1, 2]], "unit": "epoch"}
     with pytest.warns(UserWarning, match=r"without saving \[2\]"):
-        collected(tmp_path, epochs=1, **landscape)
+        collected(tmp_path, epochs=1, intervals=[[0, 1, 2]], unit="epoch")
     assert RunDirectory(tmp_path).metadata.final_number == 1
-    collector = SummaryCollector(tmp_path, collect_landscape=landscape, existing="resume")
+    collector = collecting(tmp_path, [0, 1, 2], unit="epoch", existing="resume")
     with pytest.warns(UserWarning, match="training ended at epoch 1"):
         with collector.watch(SmallNetwork(), steps_per_epoch=4, start_epoch=1, start_step=5):
             pass
@@ -277,7 +262,7 @@ def test_a_training_that_was_resumed_inside_an_epoch_and_ends_there(tmp_path):
 @pytest.mark.parametrize(("last_step", "known"), [(3, False), (4, True)])
 def test_gradients_that_are_used_after_the_last_step_move_the_network_once_more(tmp_path, last_step, known):
     network = seeded(SmallNetwork)
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(last_step + 1)]})
+    collector = collecting(tmp_path, range(last_step + 1))
     model(network, gradient_accumulation_steps=2).train(2, batches(), [collector, stop_after(last_step)])
     run, ended_with = RunDirectory(tmp_path), snapshot(network)
     assert run.metadata.trained_to == (last_step if known else None)
@@ -297,7 +282,7 @@ def test_a_trainer_that_does_not_say_its_end_has_failed(tmp_path, says_its_end):
 
 
 def test_snapshots_do_not_say_whether_training_went_on(tmp_path):
-    with SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]}) as collector:
+    with collecting(tmp_path, range(3)) as collector:
         for number in range(3):
             collector.snapshot(number, {"weight": np.full(3, float(number))})
     assert RunDirectory(tmp_path).metadata.trained_to is None
@@ -305,8 +290,7 @@ def test_snapshots_do_not_say_whether_training_went_on(tmp_path):
 
 def test_a_network_that_changes_while_it_trains_is_a_warning(tmp_path):
     network = nn.Sequential(nn.Linear(4, 3))
-    wanted = {"intervals": [range(5)], "unit": "epoch"}
-    with SummaryCollector(tmp_path, collect_landscape=wanted).watch(network) as run:
+    with collecting(tmp_path, range(5), unit="epoch").watch(network) as run:
         run.end_epoch()
         # Another element type, and values in another place, do not change what a landscape is drawn through.
         network.bfloat16()
@@ -325,14 +309,14 @@ def test_numbers_that_are_never_reached_are_named(tmp_path):
 
 
 def test_two_collectors_in_one_training_are_refused(tmp_path):
-    two = [SummaryCollector(tmp_path / name, collect_landscape={"intervals": [range(9)]}) for name in "ab"]
+    two = [collecting(tmp_path / name, range(9)) for name in "ab"]
     with pytest.raises(ValueError, match="callbacks must hold at most one SummaryCollector"):
         model().train(1, batches(), two)
     assert names(tmp_path) == []
 
 
 def test_a_collector_watches_one_training_at_a_time_and_another_afterwards(tmp_path):
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]}, existing="overwrite")
+    collector = collecting(tmp_path, range(3), existing="overwrite")
     with collector.watch(SmallNetwork()) as run:
         with pytest.raises(RuntimeError, match="already watches a training"):
             collector.watch(SmallNetwork()).__enter__()
@@ -345,7 +329,7 @@ def test_a_collector_watches_one_training_at_a_time_and_another_afterwards(tmp_p
 
 
 def test_the_loop_must_be_inside_the_context(tmp_path):
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+    collector = collecting(tmp_path, range(3))
     run = collector.watch(SmallNetwork())
     for call in (run.step, run.end_epoch):
         with pytest.raises(RuntimeError, match=r"write `with collector.watch\(network\) as run:` around the loop"):
@@ -358,32 +342,27 @@ def test_the_loop_must_be_inside_the_context(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "match"),
+    ("network", "arguments", "error", "match"),
     [
-        ({"steps_per_epoch": 0}, ValueError, "steps_per_epoch must be an int of at least 1, but got 0"),
-        ({"start_epoch": -1}, ValueError, "start_epoch must be an int of at least 0, but got -1"),
-        ({"start_epoch": 2}, ValueError, "start_step must be given with start_epoch=2"),
+        (SmallNetwork(), {"steps_per_epoch": 0}, ValueError, "steps_per_epoch must be an int of at least 1, but got 0"),
+        (SmallNetwork(), {"start_epoch": -1}, ValueError, "start_epoch must be an int of at least 0, but got -1"),
+        (SmallNetwork(), {"start_epoch": 2}, ValueError, "start_step must be given with start_epoch=2"),
+        ({}, {}, TypeError, r"network must be a network of a supported framework .* but got dict"),
+        (nn.Linear(1, 1, dtype=torch.complex128), {}, TypeError, "'weight' is complex128, .* cannot hold; convert"),
+        (SmallNetwork(), {"optimizer": 3}, TypeError, "optimizer must be an optimizer with .* but got int"),
+        (SmallNetwork(), {"epochs": 0}, ValueError, "epochs must be an int of at least 1, but got 0"),
     ],
 )
-def test_wrong_arguments_of_watch(tmp_path, arguments, error, match):
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+def test_wrong_arguments_of_watch(tmp_path, network, arguments, error, match):
+    collector = collecting(tmp_path, range(3))
     with pytest.raises(error, match=match):
-        collector.watch(SmallNetwork(), **arguments)
-
-
-def test_only_networks_are_watched(tmp_path):
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
-    with pytest.raises(TypeError, match=r"network must be a network of a supported framework .* but got dict"):
-        collector.watch({}).__enter__()
-    with pytest.raises(TypeError, match="network's 'weight' is complex128, which checkpoints cannot hold; convert"):
-        collector.watch(nn.Linear(2, 2, dtype=torch.complex128)).__enter__()
+        collector.watch(network, **arguments).__enter__()
     assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("given", [7, None])
 def test_steps_per_epoch_that_are_given_are_kept_and_are_unknown_before_the_first_epoch_ends(tmp_path, given):
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
-    with collector.watch(SmallNetwork(), steps_per_epoch=given) as run:
+    with collecting(tmp_path, range(3)).watch(SmallNetwork(), steps_per_epoch=given) as run:
         for _ in range(2):
             run.step()
         if given:
@@ -392,8 +371,7 @@ def test_steps_per_epoch_that_are_given_are_kept_and_are_unknown_before_the_firs
 
 
 def test_steps_per_epoch_are_learnt_from_the_first_whole_epoch(tmp_path):
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(12, 15)]})
-    with collector.watch(SmallNetwork(), start_epoch=2, start_step=11) as run:
+    with collecting(tmp_path, range(12, 15)).watch(SmallNetwork(), start_epoch=2, start_step=11) as run:
         for steps in (1, 3, 2):
             for _ in range(steps):
                 run.step()
@@ -420,7 +398,7 @@ def test_resuming_a_loop_in_epochs(tmp_path):
 def test_a_process_of_another_rank_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     network = SmallNetwork()
-    collector = SummaryCollector(tmp_path / "run", collect_landscape={"intervals": [range(30)]})
+    collector = collecting(tmp_path / "run", range(30))
     with warnings.catch_warnings(), collector.watch(network) as run:
         train(network, run)
     assert names(tmp_path) == []

@@ -1,5 +1,8 @@
+"""Run directories as they are read: moved, damaged, of an earlier program, and hostile ones."""
+
 import json
 import ntpath
+import os
 import shutil
 
 import pytest
@@ -19,7 +22,15 @@ def original(tmp_path_factory):
 
 @pytest.fixture
 def directory(original, tmp_path):
-    return shutil.copytree(original[0].path, tmp_path / "moved")
+    return shutil.copytree(original[0].path, tmp_path / "run")
+
+
+@pytest.fixture
+def secret(directory):
+    """Another run's checkpoint that must never be read lies beside the directory, and in it."""
+    other, _, _ = collected(directory.parent / "other", seeded(SmallNetwork, 1), intervals=[range(3)])
+    for folder in (directory.parent, directory):
+        shutil.copy(other.checkpoint_path(1), folder / "secret.safetensors")
 
 
 def change(directory, **changes):
@@ -27,6 +38,11 @@ def change(directory, **changes):
     path = metadata_path(directory)
     content = {**json.loads(path.read_text()), **changes}
     path.write_text(json.dumps({key: value for key, value in content.items() if value is not ...}))
+
+
+def name_first(directory, text):
+    """Makes the file map say that checkpoint 1 lies somewhere; without hashes, which would catch it later."""
+    change(directory, model_params_file_map={**RunDirectory(directory).metadata.files, 1: text}, sha256=...)
 
 
 def file_of(directory, number):
@@ -75,9 +91,8 @@ def test_metadata_truncated_anywhere(directory):
     end = len(whole.rstrip())
     for length in range(0, end, 7):
         metadata_path(directory).write_bytes(whole[:length])
-        with pytest.raises(
-            RunDirectoryError, match=r"is not valid JSON \(.*\); it is truncated or damaged. Restore it"
-        ):
+        text = r"is not valid JSON \(.*\); it is truncated or damaged. Restore it"
+        with pytest.raises(RunDirectoryError, match=text):
             RunDirectory(directory)
     metadata_path(directory).write_text("[]")
     with pytest.raises(RunDirectoryError, match="is not usable: the metadata must be a dict"):
@@ -197,3 +212,124 @@ def test_a_checkpoint_of_another_network_lists_names_and_shapes(directory, tmp_p
 def test_checkpoints_without_a_hash_are_taken_as_they_are(directory, original):
     change(directory, sha256=...)
     assert_holds(RunDirectory(directory).checkpoint(2), original[1][2])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "../secret.safetensors",
+        "a/../../secret.safetensors",
+        "..\\..\\secret.safetensors",
+        "C:\\Users\\someone\\secret.safetensors",
+        "\\\\server\\share\\secret.safetensors",
+        "~/secret.safetensors",
+        "{outside}/secret.safetensors",
+        "{outside}/run/ckpt_dir/../../secret.safetensors",
+    ],
+)
+def test_only_the_name_of_a_path_counts(directory, secret, text):
+    name_first(directory, text.format(outside=directory.parent))
+    run = RunDirectory(directory)
+    assert run.metadata.files[1] == "secret.safetensors"
+    assert run.missing((0, 1, 2)) == [1]
+    with pytest.raises(CheckpointError, match=r"ckpt_dir/secret.safetensors of step 1 is missing"):
+        run.checkpoint(1)
+    found = file_of(directory, 2).rename(directory / "ckpt_dir" / "secret.safetensors")
+    assert run.checkpoint_path(1) == found
+
+
+@pytest.mark.parametrize("prefix", ["/gone/", "C:\\gone\\", "../../", "\\\\server\\share\\", ""])
+def test_a_moved_checkpoint_is_found_by_its_name(original, directory, prefix):
+    name_first(directory, prefix + "SmallNetwork_1_step.safetensors")
+    assert_holds(RunDirectory(directory).checkpoint(1), original[1][1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", ".", "..", "/", "a/", "..\\", "C:", "C:\\", "a\0b.safetensors", "x" * 256, "ä" * 128,
+        "\ud800.safetensors", "dir/..",
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_what_is_no_name_of_a_file(directory, text):
+    name_first(directory, text)
+    with pytest.raises(RunDirectoryError, match=r"model_params_file_map\['1'\] must name a file, but got"):
+        RunDirectory(directory)
+
+
+@pytest.mark.parametrize("text", ["train_metadata.json", "x" * 255, "*", "-rf", " ", "\n", "%00", "con"])
+def test_odd_names_are_just_names(directory, text):
+    name_first(directory, text)
+    run = RunDirectory(directory)
+    with pytest.raises(CheckpointError, match=r"is missing; restore it|only .safetensors can be read here"):
+        run.checkpoint(1)
+
+
+@pytest.mark.parametrize("target", ["../secret.safetensors", "{outside}/secret.safetensors"])
+def test_links_that_leave_the_directory_are_refused(directory, secret, target):
+    link = file_of(directory, 1)
+    link.unlink()
+    link.symlink_to(target.format(outside=directory.parent))
+    name_first(directory, link.name)
+    with pytest.raises(CheckpointError, match=r"SmallNetwork_1_step.safetensors links out of the run directory; copy"):
+        RunDirectory(directory).checkpoint(1)
+
+
+def test_chains_and_loops_of_links(directory, secret):
+    first, second = file_of(directory, 1), file_of(directory, 2)
+    first.unlink()
+    first.symlink_to(second)
+    name_first(directory, first.name)
+    assert RunDirectory(directory).checkpoint(1).sha256() == RunDirectory(directory).checkpoint(2).sha256()
+    second.unlink()
+    second.symlink_to("../../secret.safetensors")
+    with pytest.raises(CheckpointError, match="links out of the run directory"):
+        RunDirectory(directory).checkpoint(1)
+    second.unlink()
+    second.symlink_to(first)
+    with pytest.raises(CheckpointError, match="is missing"):
+        RunDirectory(directory).checkpoint(1)
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_a_checkpoint_that_is_no_regular_file(directory, make):
+    file_of(directory, 1).unlink()
+    make(file_of(directory, 1))
+    with pytest.raises(CheckpointError, match="is missing"):
+        RunDirectory(directory).checkpoint(1)
+
+
+def test_metadata_that_is_no_regular_file_of_the_directory(directory, tmp_path):
+    path = metadata_path(directory)
+    elsewhere = path.rename(tmp_path / "train_metadata.json")
+    for make, match in (
+        (os.mkfifo, "is not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "links out of the run directory"),
+        (lambda path: path.symlink_to(elsewhere), r"train_metadata.json links out of the run directory; copy"),
+        (lambda path: path.symlink_to(path), r"cannot be read|does not exist"),
+    ):
+        make(path)
+        with pytest.raises(RunDirectoryError, match=match):
+            RunDirectory(directory)
+        path.unlink()
+
+
+def test_metadata_larger_than_any_of_ours(directory):
+    with metadata_path(directory).open("r+b") as file:
+        file.truncate(65 * 2**20)
+    with pytest.raises(RunDirectoryError, match="is larger than 67108864 bytes and cannot be ours"):
+        RunDirectory(directory)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 100_000, "9" * 100_000, '{"epoch_group": ' + "9" * 5000 + "}", "\ufeff{}", "NaN"]
+)
+def test_json_that_strains_the_parser(directory, text):
+    whole = metadata_path(directory).read_text()
+    metadata_path(directory).write_text(text, encoding="utf-8")
+    with pytest.raises(RunDirectoryError, match=r"is not valid JSON|is not usable"):
+        RunDirectory(directory)
+    metadata_path(directory).write_text(whole, encoding="utf-16")
+    with pytest.raises(RunDirectoryError, match="is not valid JSON"):
+        RunDirectory(directory)

@@ -1,4 +1,4 @@
-"""What a training finds in its directory: checkpoints that a killed one wrote and did not list, leftovers, links."""
+"""What a training finds in its directory: checkpoints that a killed one did not list, leftovers, links, other files."""
 
 import errno
 import io
@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ from fsspec.implementations.local import LocalFileSystem
 from own_processes import ended_process
 from places import ROOT, SUPPORT
 from runs import SmallNetwork, assert_holds, batches, collected, contents, metadata_path, names, seeded, train, writer
+from safetensors.numpy import save
 from waiting import wait_until
 
-from collectors import CheckpointConfig, Model, ModelCheckpoint, SummaryCollector, load_checkpoint
+from collectors import CheckpointConfig, Model, ModelCheckpoint, SummaryCollector, import_checkpoints, load_checkpoint
 from collectors.errors import RunDirectoryError
 from collectors.files import locks
 from collectors.files.remote_path import RemotePath
@@ -140,10 +142,9 @@ def test_a_file_that_cannot_be_read_stops_the_resume(tmp_path, monkeypatch):
         return original(path, *arguments)
 
     monkeypatch.setattr(io, "FileIO", broken)
+    text = rf"cannot be used: .*{name_of(6)} cannot be read: Input/output err"
     for existing in ("resume", "overwrite"):
-        with pytest.raises(
-            RunDirectoryError, match=rf"cannot be used: .*{name_of(6)} cannot be read: Input/output err"
-        ):
+        with pytest.raises(RunDirectoryError, match=text):
             writer(tmp_path, existing=existing, start=8)
     monkeypatch.undo()
     assert contents(tmp_path) == before
@@ -153,10 +154,7 @@ def test_files_of_other_numbers_units_and_networks_are_not_taken_in(tmp_path):
     collected(tmp_path / "a", intervals=[range(9)])
     collected(tmp_path / "b", intervals=[range(3)], unit="epoch")
 
-    class OtherNetwork(SmallNetwork):
-        pass
-
-    collected(tmp_path / "c", OtherNetwork(), intervals=[range(9)])
+    collected(tmp_path / "c", type("OtherNetwork", (SmallNetwork,), {})(), intervals=[range(9)])
     collected(tmp_path / "d", intervals=[[2, 4, 6]])
     target = tmp_path / "d" / "ckpt_dir"
     foreign = {
@@ -182,20 +180,20 @@ def test_an_overwritten_run_leaves_nothing_that_could_pass_for_the_new_one(place
     assert names(folder / "ckpt_dir") == ["best.safetensors", "train_metadata.json"]
 
 
-def test_checkpoints_without_metadata_are_not_mixed_with_a_new_run(place):
+@pytest.mark.parametrize("last", ["overwrite", "resume"])
+def test_checkpoints_without_metadata_are_not_mixed_with_a_new_run(place, last):
+    """An overwriting that was killed leaves such checkpoints too: a resume from the start begins it again."""
     folder, given = place
     collected(folder)
     metadata_path(folder).unlink()
     before = contents(folder)
+    text = r"holds 9 checkpoints of SmallNetwork, such as SmallNetwork_0_step.safetensors, but no "
+    text += r'train_metadata.json .*existing="overwrite"'
     for existing, start in (("error", 0), ("resume", 3)):
-        with pytest.raises(
-            RunDirectoryError,
-            match=r"holds 9 checkpoints of SmallNetwork, such as SmallNetwork_0_step.safetensors, but no "
-            r'train_metadata.json .*existing="overwrite"',
-        ):
+        with pytest.raises(RunDirectoryError, match=text):
             writer(given, existing=existing, start=start)
         assert contents(folder) == before
-    writer(given, existing="overwrite").close()
+    writer(given, existing=last).close()
     assert names(folder / "ckpt_dir") == ["train_metadata.json"]
 
 
@@ -208,14 +206,6 @@ def test_a_resume_from_the_start_says_what_it_removes(tmp_path):
     # Nothing is left that would be removed.
     writer(tmp_path, existing="resume").close()
     assert sorted(RunDirectory(tmp_path).metadata.files) == [0]
-
-
-def test_an_overwriting_that_was_killed_is_begun_again_by_a_resume_from_the_start(place):
-    folder, given = place
-    collected(folder)
-    metadata_path(folder).unlink()
-    writer(given, existing="resume").close()
-    assert names(folder / "ckpt_dir") == ["train_metadata.json"]
 
 
 @pytest.mark.parametrize("existing", ["error", "resume", "overwrite"])
@@ -274,19 +264,16 @@ def test_a_killed_training_that_resumes_loses_no_checkpoint(tmp_path):
     step = int(restart.stem.rsplit("_", 1)[-1])
     assert step >= 5
 
-    class Stop(Exception):
-        pass
-
     class StopAtOnce(SummaryCollector):
         def on_train_begin(self, run_context):
             super().on_train_begin(run_context)
-            raise Stop
+            raise InterruptedError
 
     network, landscape = seeded(SmallNetwork), {"intervals": [range(4001)]}
     collector = StopAtOnce(directory, keep_default_action=False, collect_landscape=landscape, existing="resume")
     model = Model(network, torch.nn.CrossEntropyLoss(), torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9))
     checkpoint = ModelCheckpoint("saved", directory / "saved", CheckpointConfig(save_checkpoint_steps=5))
-    with pytest.raises(Stop):
+    with pytest.raises(InterruptedError):
         model.train(1, batches(4000), [checkpoint, collector], resume_from=restart)
     run = RunDirectory(directory)
     numbers = sorted(run.metadata.files)
@@ -345,13 +332,56 @@ def test_numbers_after_a_resume_are_those_of_an_undisturbed_run(tmp_path):
     forget_all_after(tmp_path / "run", 2)
     network = seeded(SmallNetwork)
     network.load_state_dict(steps[6])
-    landscape = {"intervals": [range(9)]}
-    again = SummaryCollector(
-        tmp_path / "run", keep_default_action=False, collect_landscape=landscape, existing="resume"
-    )
-    with again.watch(network, start_step=6) as run:
+    options = {"keep_default_action": False, "collect_landscape": {"intervals": [range(9)]}, "existing": "resume"}
+    with SummaryCollector(tmp_path / "run", **options).watch(network, start_step=6) as run:
         train(network, run, 1, data=[(torch.ones(6, 3), torch.zeros(6, dtype=torch.long))] * 2, first_step=6)
     assert sorted(RunDirectory(tmp_path / "run").metadata.files) == list(range(9))
     for number in range(7):
         assert contents(tmp_path / "run")[name_of(number)] == contents(tmp_path / "whole")[name_of(number)]
     assert isinstance(RunDirectory(Path(tmp_path / "run")).checkpoint(8).sha256(), str)
+
+
+def test_an_import_replaces_no_run_of_a_training(tmp_path):
+    collected(tmp_path / "run")
+    kept = names(tmp_path / "run" / "ckpt_dir")
+    other, _, _ = collected(tmp_path / "other")
+    files = [other.checkpoint_path(number) for number in range(3)]
+    with pytest.raises(RunDirectoryError, match=r"holds a run that no import wrote, and was left as it is"):
+        import_checkpoints(tmp_path / "run", files, existing="overwrite")
+    assert names(tmp_path / "run" / "ckpt_dir") == kept
+
+
+@pytest.mark.parametrize("existing", ["overwrite", "resume"])
+def test_a_foreign_file_map_removes_nothing_else(tmp_path, existing):
+    collected(tmp_path / "run")
+    folder, metadata = tmp_path / "run" / "ckpt_dir", metadata_path(tmp_path / "run")
+    (folder / "notes.txt").write_text("mine")
+    content = json.loads(metadata.read_text())
+    content["model_params_file_map"]["7"] = "notes.txt"
+    metadata.write_text(json.dumps(content))
+    with warnings.catch_warnings(action="ignore"):
+        collected(tmp_path / "run", existing=existing)
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("existing", ["error", "overwrite", "resume"])
+@pytest.mark.parametrize(
+    "content",
+    [b"my notes " * 20, save({"weight": np.ones(3, np.float32)}), b"        {"],
+    ids=["notes", "weights", "broken off"],
+)
+def test_what_has_the_name_of_a_checkpoint_stays(tmp_path, existing, content):
+    collected(tmp_path / "run")
+    folder = tmp_path / "run" / "ckpt_dir"
+    (file,) = folder.glob("*_1_*.safetensors")
+    (folder / "train_metadata.json").unlink()
+    for path in folder.glob("*.safetensors"):
+        path.unlink()
+    file.write_bytes(content)
+    if existing == "overwrite" and content.endswith(b"{"):
+        collected(tmp_path / "run", existing=existing)
+        assert len(file.read_bytes()) > 100
+        return
+    with pytest.raises(RunDirectoryError, match=rf"{file.name} has the name of a checkpoint that this run writes, but"):
+        collected(tmp_path / "run", existing=existing)
+    assert file.read_bytes() == content

@@ -5,9 +5,9 @@ import pickle
 import re
 import warnings
 
-import fsspec
 import pytest
 import torch
+from remote_stores import empty_memory
 from runs import SmallNetwork, assert_holds, names, seeded, snapshot
 from safetensors.torch import save_file
 from torch.optim.swa_utils import AveragedModel
@@ -24,6 +24,17 @@ from collectors.weights.safetensors_file import MemoryState
 @pytest.fixture
 def states():
     return [snapshot(seeded(SmallNetwork, seed)) for seed in range(4)]
+
+
+@pytest.fixture
+def upload():
+    """Copies a folder to a place in memory."""
+    with empty_memory() as system:
+        yield lambda folder, place: system.put(f"{folder}/", place, recursive=True)
+
+
+def prefixed(prefix, state):
+    return {prefix + name: tensor for name, tensor in state.items()}
 
 
 def write(folder, contents, save=torch.save):
@@ -128,9 +139,7 @@ class TestNumbers:
 
     def test_unclear_numbers_are_an_error_that_says_what_to_do(self, tmp_path, states):
         paths = write(tmp_path / "old", {f"{name}.pt": state for name, state in zip("abc", states, strict=False)})
-        with pytest.raises(
-            ValueError, match=r"paths must say which epoch or step each .* no one number differs"
-        ) as told:
+        with pytest.raises(ValueError, match=r"must say which epoch or step each .* no one number differs") as told:
             import_checkpoints(tmp_path / "run", paths)
         assert "\n  a.pt\n" in str(told.value)
         assert "Pass numbers= with one number for each of them in this order (such as 1,2,3)" in str(told.value)
@@ -152,7 +161,7 @@ class TestNumbers:
 
     @pytest.mark.parametrize("suffix", [".t7", ".net", ".weights", ".pkl", ".model", ".pth.tar"])
     @pytest.mark.parametrize("new", [True, False], ids=["archive", "before 1.6"])
-    def test_endings_that_other_programs_use_too(self, tmp_path, states, suffix, new):
+    def test_endings_that_other_programs_use_too(self, tmp_path, states, suffix, new, upload):
         def save(content, path):
             torch.save(content, path, _use_new_zipfile_serialization=new)
 
@@ -163,15 +172,12 @@ class TestNumbers:
         (tmp_path / "old" / "history.pkl").write_bytes(pickle.dumps([1, 2]))
         run, _ = imported(tmp_path, tmp_path / "old")
         assert_run(run, "epoch", dict(enumerate(states[:3])))
-        system = fsspec.filesystem("memory")
-        system.store.clear()
-        for path in (tmp_path / "old").iterdir():
-            system.put_file(str(path), f"/there/{path.name}")
+        upload(tmp_path / "old", "/there")
         assert import_checkpoints(tmp_path / "again", "memory://there").metadata == run.metadata
 
     @pytest.mark.parametrize("name", ["lr[1]", "lr=0.1", "a*b", "lr=[0-1]"])
     @pytest.mark.parametrize("pattern", [False, True])
-    def test_folders_whose_names_look_like_patterns(self, tmp_path, states, name, pattern):
+    def test_folders_whose_names_look_like_patterns(self, tmp_path, states, name, pattern, upload):
         # What the names would match.
         for other in ("lr1", "ab", "lr=0"):
             write(tmp_path / other, {f"ep_{number}.pt": states[3] for number in range(3)})
@@ -179,17 +185,13 @@ class TestNumbers:
         inside = "/ep_[0-9].pt" if pattern else ""
         run = import_checkpoints(tmp_path / name / "run", f"{tmp_path / name}{inside}")
         assert_run(run, "epoch", dict(enumerate(states[:3])))
-        system = fsspec.filesystem("memory")
-        system.store.clear()
-        system.put(str(tmp_path) + "/", "/bucket", recursive=True)
+        upload(tmp_path, "/bucket")
         run = import_checkpoints(f"memory://bucket/{name}/run", f"memory://bucket/{name}{inside}", existing="overwrite")
         assert_run(run, "epoch", dict(enumerate(states[:3])))
 
     def test_places_without_checkpoints(self, tmp_path, states):
         (tmp_path / "empty").mkdir()
-        with pytest.raises(
-            CheckpointError, match=r"empty is a folder without checkpoints: no file there ends with \.pt"
-        ):
+        with pytest.raises(CheckpointError, match=r"empty is a folder without checkpoints: no file there ends"):
             import_checkpoints(tmp_path / "run", tmp_path / "empty")
         with pytest.raises(CheckpointError, match=r"nothing matches .*ep_\*\.pt; check the pattern"):
             import_checkpoints(tmp_path / "run", str(tmp_path / "empty" / "ep_*.pt"))
@@ -199,12 +201,9 @@ class TestNumbers:
         with pytest.raises(CheckpointError, match=r"gone\.pt does not exist"):
             import_checkpoints(tmp_path / "run", [tmp_path / "gone.pt", *(tmp_path / "two").iterdir()])
 
-    def test_behind_urls(self, tmp_path, states):
-        system = fsspec.filesystem("memory")
-        system.store.clear()
+    def test_behind_urls(self, tmp_path, states, upload):
         write(tmp_path / "old", {f"ep_{number}.pt": states[number] for number in range(3)})
-        for path in (tmp_path / "old").iterdir():
-            system.put_file(str(path), f"/there/{path.name}")
+        upload(tmp_path / "old", "/there")
         whole, _ = imported(tmp_path, "memory://there")
         assert_run(whole, "epoch", dict(enumerate(states[:3])))
         for paths in ("memory://there/ep_*.pt", [f"memory://there/ep_{number}.pt" for number in (2, 0, 1)]):
@@ -212,17 +211,13 @@ class TestNumbers:
             assert run.metadata == whole.metadata
         with pytest.raises(CheckpointError, match=r"checkpoint memory:///there/gone.pt does not exist\."):
             import_checkpoints(tmp_path / "more", ["memory://there/gone.pt"] * 3)
-        system.store.clear()
 
 
 class TestNames:
     def test_a_prefix_is_removed_and_the_rest_left_out(self, tmp_path, states):
         contents = {
             f"{number}.pt": {
-                "state_dict": {
-                    **{f"encoder.net.{name}": tensor for name, tensor in states[number].items()},
-                    "criterion.weight": torch.ones(2),
-                }
+                "state_dict": {**prefixed("encoder.net.", states[number]), "criterion.weight": torch.ones(2)}
             }
             for number in range(3)
         }
@@ -237,10 +232,7 @@ class TestNames:
             import_checkpoints(tmp_path / "run", paths, strip_prefix="model", existing="overwrite")
 
     def test_wrappers_are_said(self, tmp_path, states):
-        contents = {
-            f"{number}.pt": {f"module._orig_mod.{name}": tensor for name, tensor in states[number].items()}
-            for number in range(3)
-        }
+        contents = {f"{number}.pt": prefixed("module._orig_mod.", states[number]) for number in range(3)}
         run, said = imported(tmp_path, write(tmp_path / "old", contents))
         assert_run(run, "epoch", dict(enumerate(states[:3])))
         assert said.splitlines()[-1] == "'module._orig_mod.' is removed from the tensors' names: a wrapper added it."
@@ -267,15 +259,13 @@ class TestNames:
                 self.model = SmallNetwork()
 
         inner, outer = describe_network(SmallNetwork()), describe_network(Outer())
-        longer = {
-            f"{number}.pt": {f"model.{name}": value for name, value in states[number].items()} for number in range(3)
-        }
+        longer = {f"{number}.pt": prefixed("model.", states[number]) for number in range(3)}
         plain = {f"{number}.pt": states[number] for number in range(3)}
         for files, folder in ((longer, "longer"), (plain, "plain")):
             import_checkpoints(tmp_path / f"run {folder}", write(tmp_path / folder, files))
             for space, prefix in ((inner, ""), (outer, "model.")):
                 held = RunDirectory(tmp_path / f"run {folder}").checkpoint(2, space)
-                assert_holds(held, {prefix + name: value for name, value in states[2].items()})
+                assert_holds(held, prefixed(prefix, states[2]))
         with pytest.raises(CheckpointError, match=r"does not fit the network Linear:[\s\S]*model.0.weight .* unknown"):
             RunDirectory(tmp_path / "run longer").checkpoint(2, describe_network(torch.nn.Linear(3, 5)))
 
@@ -283,7 +273,7 @@ class TestNames:
         extras = {"criterion.weight": torch.ones(3), "train_acc.total": torch.tensor(7)}
         contents = {
             f"epoch={number}.ckpt": {
-                "state_dict": {**{f"model.{name}": value for name, value in states[number].items()}, **extras},
+                "state_dict": {**prefixed("model.", states[number]), **extras},
                 "pytorch-lightning_version": "2.5",
                 "epoch": number,
             }
@@ -312,7 +302,7 @@ class TestNames:
             run.checkpoint(1, describe_network(SmallNetwork()))
 
     def test_a_network_and_its_average_are_not_guessed_between(self, tmp_path, states):
-        both = {f"{prefix}.{name}": value for prefix in ("model", "ema") for name, value in states[0].items()}
+        both = {**prefixed("model.", states[0]), **prefixed("ema.", states[0])}
         with pytest.raises(CheckpointError, match=r"several times, under 'ema.', 'model.'. Choose one"):
             align(as_reader("weights", both), describe_network(SmallNetwork()))
 
@@ -335,26 +325,17 @@ class TestNames:
         with pytest.warns(UserWarning, match=r"left out: '0._extra_state'"):
             assert_holds(as_reader("origin", tmp_path / "1.safetensors"), states[0])
         # As earlier versions imported them.
-        held = MemoryState(
-            {name: to_array(value) for name, value in {**states[0], "0._extra_state": states[0]["0.bias"]}.items()}
-        )
+        earlier = {**states[0], "0._extra_state": states[0]["0.bias"]}
+        held = MemoryState({name: to_array(value) for name, value in earlier.items()})
         with pytest.warns(UserWarning, match=r"left out, beside .*: '0._extra_state'"):
             assert_holds(align(held, describe_network(SmallNetwork())), states[0])
 
-    @pytest.mark.parametrize(
-        ("old", "new"),
-        [
-            (torch.nn.utils.weight_norm, torch.nn.utils.parametrizations.weight_norm),
-            (torch.nn.utils.spectral_norm, torch.nn.utils.parametrizations.spectral_norm),
-        ],
-        ids=["weight", "spectral"],
-    )
+    @pytest.mark.parametrize("kind", ["weight_norm", "spectral_norm"])
     @pytest.mark.parametrize("prefix", ["", "model."])
     @pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated")
-    def test_the_names_of_normalized_weights_of_either_kind_fit_the_other(self, old, new, prefix):
-        older, newer = (
-            seeded(lambda make=make: torch.nn.Sequential(make(torch.nn.Linear(2, 3)))) for make in (old, new)
-        )
+    def test_the_names_of_normalized_weights_of_either_kind_fit_the_other(self, kind, prefix):
+        makers = (getattr(module, kind) for module in (torch.nn.utils, torch.nn.utils.parametrizations))
+        older, newer = (seeded(lambda make=make: torch.nn.Sequential(make(torch.nn.Linear(2, 3)))) for make in makers)
         inputs = torch.arange(8.0).reshape(4, 2)
         for source, target in ((older, newer), (newer, older)):
             state = {f"{prefix}{name}": value for name, value in source.state_dict().items()}
@@ -367,16 +348,11 @@ class TestWhatIsNoNetwork:
     def test_an_optimizer(self, tmp_path, states):
         optimizer = torch.optim.Adam(SmallNetwork().parameters())
         paths = write(tmp_path / "old", {"1.pt": optimizer.state_dict(), "2.pt": states[1], "3.pt": states[2]})
-        with pytest.raises(
-            CheckpointError, match=r"1.pt is an optimizer's state \(it has 'param_groups'\), without the"
-        ):
+        with pytest.raises(CheckpointError, match=r"1.pt is an optimizer's state \(it has 'param_groups'\), without"):
             import_checkpoints(tmp_path / "run", paths)
 
     def test_adapters_alone(self, tmp_path, states):
-        adapter = {
-            "base_model.model.0.lora_A.weight": torch.ones(2, 3),
-            "base_model.model.0.lora_B.weight": torch.ones(5, 2),
-        }
+        adapter = {f"base_model.model.0.lora_{part}.weight": torch.ones(2, 3) for part in "AB"}
         paths = write(tmp_path / "old", {f"{number}.pt": adapter for number in range(3)})
         with pytest.raises(CheckpointError, match=r"0.pt holds LoRA adapters alone \('base_model.*merge_and_unload"):
             import_checkpoints(tmp_path / "run", paths)

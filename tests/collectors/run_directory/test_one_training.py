@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 from places import ROOT, SUPPORT
@@ -81,21 +82,16 @@ def test_the_error_names_the_other_training_and_a_kill_frees_the_directory(tmp_p
     try:
         assert process.stdout.readline() == "ready\n"
         for existing in ("error", "resume", "overwrite"):
-            with pytest.raises(
-                RunDirectoryError,
-                match=rf"run is being written by process {process.pid}\. Wait for it or end it, or choose another summ",
-            ):
+            with pytest.raises(RunDirectoryError, match=rf"written by process {process.pid}\. Wait for it or end it"):
                 collected(tmp_path / "run", existing=existing)
         # Reading is not kept out.
         assert RunDirectory(tmp_path / "run").settings.intervals == (tuple(range(9)),)
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    collected(tmp_path / "run", existing="resume")
-    assert names(tmp_path / "run" / "ckpt_dir") == [
-        *(f"SmallNetwork_{number}_step.safetensors" for number in range(9)),
-        "train_metadata.json",
-    ]
+    run, _, _ = collected(tmp_path / "run", existing="resume")
+    assert sorted(run.metadata.files) == list(range(9))
+    assert names(tmp_path / "run" / "ckpt_dir") == sorted([*run.metadata.files.values(), "train_metadata.json"])
 
 
 @pytest.fixture
@@ -156,10 +152,7 @@ def test_a_training_that_was_taken_for_dead_stops_and_spoils_nothing(memory, mon
 
             wait_until(go_on, what="the training to see who has taken over")
 
-    with pytest.raises(
-        CheckpointWriteError,
-        match=r"memory:///bucket/run has been taken over by process 7 of eve on moon since now\. T",
-    ):
+    with pytest.raises(CheckpointWriteError, match="has been taken over by process 7 of eve on moon since now"):
         train_until_it_stops()
     assert memory.cat_file("/bucket/run/ckpt_dir/train_metadata.json") == b"the other's"
     assert b"moon" in memory.cat_file(marker)
@@ -180,10 +173,7 @@ def test_what_was_taken_over_is_not_discarded(memory, monkeypatch):
 
 
 def test_a_file_system_without_locks(tmp_path, monkeypatch):
-    def flock(descriptor, operation):
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))))
     with pytest.warns(RuntimeWarning, match=r"has no locks, so nothing keeps a second training from writing there"):
         run, _, _ = collected(tmp_path)
     assert sorted(run.metadata.files) == list(range(9))

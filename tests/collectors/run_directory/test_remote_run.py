@@ -6,9 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import fsspec
-import fsspec.implementations.memory
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from own_processes import ended_process
 from remote_stores import empty_memory, temporary
 from runs import SmallNetwork, assert_holds, collected
@@ -46,17 +45,25 @@ def no_copies(monkeypatch):
     monkeypatch.setattr(run_files, "_COPIES_AT_MOST", 0)
 
 
+@pytest.fixture(params=[True, False])
+def room(request):
+    """Whether there is room for copies."""
+    if not request.param:
+        request.getfixturevalue("no_copies")
+    return request.param
+
+
 @pytest.fixture
 def ranges(monkeypatch):
     """The byte ranges that are read, as (start, stop)."""
     read = []
-    original = fsspec.implementations.memory.MemoryFileSystem.cat_file
+    original = MemoryFileSystem.cat_file
 
     def cat_file(self, path, start=None, end=None, **kwargs):
         read.append((start, end))
         return original(self, path, start=start, end=end, **kwargs)
 
-    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "cat_file", cat_file)
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", cat_file)
     return read
 
 
@@ -64,10 +71,7 @@ def copies():
     return temporary(f"landscape-copy-{os.getpid()}-*")
 
 
-@pytest.mark.parametrize("room", [True, False])
-def test_it_reads_as_on_disk(original, url, room, monkeypatch):
-    if not room:
-        monkeypatch.setattr(run_files, "_COPIES_AT_MOST", 0)
+def test_it_reads_as_on_disk(original, url, room):
     local, steps, _ = original
     run = RunDirectory(url)
     assert run.metadata == local.metadata
@@ -93,10 +97,13 @@ def test_without_room_only_the_asked_bytes_are_transferred(url, no_copies, range
     assert block.tolist() == checkpoint.read(name).reshape(-1)[1:3].tolist()
 
 
-def test_copies_are_bounded_and_go_with_the_run(url, monkeypatch):
-    size = fsspec.filesystem("memory").size("/bucket/run/ckpt_dir/SmallNetwork_0_step.safetensors")
+def test_copies_are_bounded_and_go_with_the_run_as_those_of_a_killed_process_do(url, memory, monkeypatch):
+    size = memory.size("/bucket/run/ckpt_dir/SmallNetwork_0_step.safetensors")
     monkeypatch.setattr(run_files, "_COPIES_AT_MOST", int(2.5 * size))
+    left = Path(tempfile.mkdtemp(prefix=f"landscape-copy-{ended_process()}-"))
+    (left / "0.safetensors").write_bytes(b"x")
     run = RunDirectory(url)
+    assert not left.exists()
     readers = [run.checkpoint(number) for number in range(3)]
     assert [isinstance(reader.path, Path) for reader in readers] == [True, True, False]
     assert run.checkpoint(0).path == readers[0].path
@@ -106,17 +113,8 @@ def test_copies_are_bounded_and_go_with_the_run(url, monkeypatch):
     assert copies() == []
 
 
-def test_copies_of_a_killed_process_are_removed(url):
-    left = Path(tempfile.mkdtemp(prefix=f"landscape-copy-{ended_process()}-"))
-    (left / "0.safetensors").write_bytes(b"x")
-    RunDirectory(url)
-    assert not left.exists()
-
-
-@pytest.mark.parametrize("room", [True, False])
-def test_a_truncated_or_changed_checkpoint(url, memory, room, monkeypatch):
-    if not room:
-        monkeypatch.setattr(run_files, "_COPIES_AT_MOST", 0)
+@pytest.mark.usefixtures("room")
+def test_a_truncated_or_changed_checkpoint(url, memory):
     path = "/bucket/run/ckpt_dir/SmallNetwork_1_step.safetensors"
     content = memory.cat_file(path)
     memory.pipe_file(path, content[:-1])
@@ -160,13 +158,15 @@ def test_nothing_outside_is_read(url, memory, ranges, name, message):
 
 
 class TestAddresses:
-    @pytest.mark.parametrize("path", ["memory://x", "s3://bucket/run", "simplecache::s3://bucket/run"])
-    def test_a_url(self, path):
-        assert is_url(path)
-
-    @pytest.mark.parametrize("path", ["run", "/data/run", "C:run", "a:b", Path("s3://bucket/run"), b"s3://x"])
-    def test_a_path(self, path):
-        assert not is_url(path)
+    @pytest.mark.parametrize(
+        ("expected", "paths"),
+        [
+            (True, ["memory://x", "s3://bucket/run", "simplecache::s3://bucket/run"]),
+            (False, ["run", "/data/run", "C:run", "a:b", Path("s3://bucket/run"), b"s3://x"]),
+        ],
+    )
+    def test_a_url(self, expected, paths):
+        assert [is_url(path) for path in paths] == [expected] * len(paths)
 
     def test_a_file_url_is_a_folder_of_this_machine(self, original, tmp_path):
         folder = tmp_path / "my run"

@@ -38,27 +38,11 @@ def test_the_example_of_mindspores_documentation_with_torch_names():
     dataset = [(torch.rand(8, 1, 32, 32), torch.randint(0, 10, (8,))) for _ in range(5)]
     temp = torch.tensor([4e-4, 1e-4, 1e-5, 1e-5])
     opt = thor(net, learning_rate=temp, damping=temp, momentum=0.9, loss_scale=128, frequency=4)
-    loss = nn.CrossEntropyLoss()
-    loss_scale = FixedLossScaleManager(128, drop_overflow_update=False)
-    model = Model(
-        net,
-        loss_fn=loss,
-        optimizer=opt,
-        loss_scale_manager=loss_scale,
-        metrics={"acc"},
-        amp_level="O2",
-        keep_batchnorm_fp32=False,
-    )
-    model = ConvertModelUtils.convert_to_thor_model(
-        model=model,
-        network=net,
-        loss_fn=loss,
-        optimizer=opt,
-        loss_scale_manager=loss_scale,
-        metrics={"acc"},
-        amp_level="O2",
-        keep_batchnorm_fp32=False,
-    )
+    settings = {"loss_fn": nn.CrossEntropyLoss(), "optimizer": opt, "metrics": {"acc"}, "amp_level": "O2"}
+    settings["loss_scale_manager"] = FixedLossScaleManager(128, drop_overflow_update=False)
+    settings["keep_batchnorm_fp32"] = False
+    model = Model(net, **settings)
+    model = ConvertModelUtils.convert_to_thor_model(model=model, network=net, **settings)
     steps = []
     model.train(2, dataset, callbacks=LambdaCallback(on_train_step_end=lambda context: steps.append(1)))
     assert isinstance(model, ModelThor)
@@ -118,6 +102,7 @@ def test_the_frequency_counts_optimizer_steps_over_epochs_and_groups(frequency, 
     refreshes = Refreshes(model.optimizer, model.network.first.weight)
     model.fit(3, batches(4), batches(1, seed=4), callbacks=LambdaCallback(on_train_step_end=refreshes.look))
     assert refreshes.steps == list(range(0, 12 // accumulation, frequency))
+    assert model.optimizer.get_frequency() == frequency
 
 
 @pytest.mark.parametrize("loss", ["mean", "sum"])
@@ -130,8 +115,7 @@ def test_batches_of_one_optimizer_step_are_one_batch_also_where_the_last_is_smal
     )
     at_once.train(1, [whole])
     in_parts.train(1, parts)
-    for name, value in at_once.network.state_dict().items():
-        torch.testing.assert_close(in_parts.network.state_dict()[name], value, rtol=1e-4, atol=1e-6, msg=name)
+    torch.testing.assert_close(in_parts.network.state_dict(), at_once.network.state_dict(), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
@@ -156,15 +140,10 @@ def test_a_killed_training_resumes_and_ends_bit_for_bit_alike(tmp_path, killed_a
 
 
 def test_fit_evaluates_between_second_order_steps():
-    model = build(metrics={"acc"})
-    seen = []
-    model.fit(
-        2,
-        batches(3),
-        batches(1, seed=4),
-        callbacks=LambdaCallback(on_train_epoch_end=lambda context: seen.append(dict(context.original_args().metrics))),
-    )
-    assert [list(metrics) for metrics in seen] == [["acc"], ["acc"]]
+    model, seen = build(metrics={"acc"}), []
+    watching = LambdaCallback(on_train_epoch_end=lambda context: seen.append(list(context.original_args().metrics)))
+    model.fit(2, batches(3), batches(1, seed=4), callbacks=watching)
+    assert seen == [["acc"], ["acc"]]
 
 
 def test_what_model_thor_refuses():

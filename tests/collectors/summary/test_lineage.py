@@ -34,12 +34,9 @@ def test_dataclass_and_dictionary_are_the_same():
 
 
 def test_numbers_of_numpy_and_paths_are_taken():
-    found = check_train(
-        "x", {"loss": np.float32("nan"), "epoch": np.int64(2), "train_dataset_path": pathlib.Path("/data")}
-    )
-    assert np.isnan(found["loss"])
-    assert found["epoch"] == 2
-    assert found["train_dataset_path"] == "/data"
+    facts = {"loss": np.float32("nan"), "epoch": np.int64(2), "train_dataset_path": pathlib.Path("/data")}
+    found = check_train("x", facts)
+    np.testing.assert_equal(found, {**found, "loss": np.nan, "epoch": 2, "train_dataset_path": "/data"})
     assert check_train("x", {"loss": -(10**400)})["loss"] == -np.inf
 
 
@@ -54,7 +51,6 @@ def test_numbers_of_numpy_and_paths_are_taken():
         (check_eval, {"metrics": 3}, TypeError, r"x\['metrics'\] must be a dict"),
         (check_eval, {"metrics": {"a": True}}, TypeError, r"x\['metrics'\]\['a'\] must be a number"),
         (check_eval, {"metrics": {1: 1.0}}, TypeError, "a key of .* must be a str"),
-        (check_custom_lineage, {"a": True}, TypeError, r"x\['a'\] must be an int, a float or a str"),
         (check_custom_lineage, {"a": None}, TypeError, r"x\['a'\] must be an int, a float or a str"),
         (check_custom_lineage, {1: "a"}, TypeError, "a key of x must be a str"),
         (check_dataset_graph, {"children": [{"op": object()}]}, TypeError, r"x\['children'\]\[0\]\['op'\] must be"),

@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 import torch
 
 from collectors import Model, SummaryCollector
@@ -23,16 +24,18 @@ def train(directory, rates, optimizer=torch.optim.SGD, **more):
                 run.step(loss)
 
 
-def test_each_step_has_the_rate_that_was_last_recorded(tmp_path):
-    # Recorded at the first step and at every second: 1, 2, 4, 6.
-    train(tmp_path, [0.5, 0.25])
-    found = gradient_descent_rates(tmp_path, [0, 1, 2, 3, 4, 5, 6, 100])
-    assert found == [0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25]
-
-
-def test_before_the_first_record_of_a_resumed_training_nothing_is_known(tmp_path):
-    train(tmp_path, [0.5], start_step=10)
-    assert gradient_descent_rates(tmp_path, [5, 10, 11, 13]) == [None, None, 0.5, 0.5]
+@pytest.mark.parametrize(
+    ("rates", "options", "expected"),
+    [
+        # Recorded at the first step and at every second: 1, 2, 4, 6.
+        ([0.5, 0.25], {}, {0: 0.5, 1: 0.5, 2: 0.5, 3: 0.5, 4: 0.25, 5: 0.25, 6: 0.25, 100: 0.25}),
+        # Before the first record of a resumed training nothing is known.
+        ([0.5], {"start_step": 10}, {5: None, 10: None, 11: 0.5, 13: 0.5}),
+    ],
+)
+def test_each_step_has_the_rate_that_was_last_recorded(tmp_path, rates, options, expected):
+    train(tmp_path, rates, **options)
+    assert gradient_descent_rates(tmp_path, list(expected)) == list(expected.values())
 
 
 def test_the_rate_of_another_optimizer_is_no_rate_of_gradient_descent(tmp_path):

@@ -153,14 +153,9 @@ def test_lineage_as_hyperparameters(server):
     statuses = ["STATUS_UNKNOWN", "STATUS_SUCCESS", "STATUS_FAILURE", "STATUS_RUNNING"]
     query = {"startIndex": 0, "sliceSize": 10, "allowedStatuses": statuses, "colParams": []}
     (group,) = server.json("hparams/session_groups", json.dumps(query).encode())["sessionGroups"]
-    hyperparameters = group["hparams"]
-    assert hyperparameters["optimizer"] == "SGD"
-    assert hyperparameters["epoch"] == 5
-    assert hyperparameters["learning_rate"] == 0.1
-    assert hyperparameters["team"] == "red"
-    assert hyperparameters["dropout"] == 0.25
-    assert hyperparameters["attempt"] == str(2**60 + 1)
-    assert hyperparameters["valid_dataset_size"] == 10
+    expected = {"optimizer": "SGD", "epoch": 5, "learning_rate": 0.1, "team": "red", "dropout": 0.25}
+    expected |= {"attempt": str(2**60 + 1), "valid_dataset_size": 10}
+    assert group["hparams"] == {**group["hparams"], **expected}
     (metric,) = group["metricValues"]
     assert (metric["name"]["tag"], metric["value"]) == ("eval_lineage/accuracy", 0.75)
 

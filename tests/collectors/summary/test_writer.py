@@ -126,6 +126,7 @@ def test_close_during_record_is_an_error_there():
     closing.join()
     assert "was closed meanwhile" in str(outcome[-1])
     assert files.steps == list(range(LONGEST_QUEUE))
+    assert files.closed
 
 
 def test_records_of_many_threads_all_arrive(tmp_path):
@@ -168,11 +169,17 @@ def test_a_forgotten_record_ends_its_thread_and_loses_nothing(tmp_path):
     assert scalars(tmp_path, "loss") == [(1, 1.0)]
 
 
+HEAD = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+import numpy as np
+from collectors.summary.record import SummaryRecord
+"""
+
+
 def run(script, **options):
-    head = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", head + script], capture_output=True, text=True, check=False, **options
-    )
+    command = [sys.executable, "-W", "error", "-c", HEAD + script]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 5000])
@@ -188,8 +195,6 @@ def test_both_checksums_give_the_same_bytes_as_tensorboard(monkeypatch, size):
 def test_the_writing_thread_imports_nothing(tmp_path):
     # A process that is forked during an import would inherit half a module.
     script = f"""
-import numpy as np
-from collectors.summary.record import SummaryRecord
 VALUES = {{
     "scalar": 1.0,
     "image": np.zeros((1, 3, 4, 4)),
@@ -215,9 +220,7 @@ print(sorted(set(sys.modules) - before))
 @pytest.mark.slow
 def test_memory_stays_flat(tmp_path):
     script = f"""
-import numpy as np
 import psutil
-from collectors.summary.record import SummaryRecord
 values = np.random.default_rng(0).normal(size=200)
 process = psutil.Process()
 with SummaryRecord({str(tmp_path)!r}, raise_exception=True, max_file_size=1_000_000) as record:
@@ -242,8 +245,7 @@ with SummaryRecord({str(tmp_path)!r}, raise_exception=True, max_file_size=1_000_
 FULL_DISK = """
 import itertools
 from pathlib import Path
-import numpy as np
-from collectors.summary.record import SummaryRecord; from collectors.summary.writer import SummaryWriteError
+from collectors.summary.writer import SummaryWriteError
 import warnings
 
 def fill(record):
@@ -276,7 +278,8 @@ except SummaryWriteError as error:
 """
 
 
-def check_full_disk_output(result, reason):
+def written_to_full_disk(directory, result, reason):
+    """Checks what a script said; returns the events that it wrote."""
     assert result.stderr == ""
     lines = result.stdout.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["record", "again", "again", "false", "warnings", "again"]
@@ -284,6 +287,9 @@ def check_full_disk_output(result, reason):
     assert "make room or choose another log_dir" in lines[0]
     assert lines[3].endswith("False False")
     assert lines[4] == "warnings: ['nothing is recorded:']"
+    found = events(directory / "raises")
+    assert [event.step for event in found] == list(range(len(found)))
+    return found
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "limit"])
@@ -292,9 +298,7 @@ def test_a_full_disk_is_an_error_and_what_was_written_stays_readable(tmp_path, k
     if kind == "limit":
         # A limit on the size of files fails in the same place, for those who may not mount.
         result = run("import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n" + script)
-        check_full_disk_output(result, "File too large")
-        found = events(tmp_path / "raises")
-        assert [event.step for event in found] == list(range(len(found)))
+        found = written_to_full_disk(tmp_path, result, "File too large")
         assert len(found) == 6
         assert len(events(tmp_path / "warns")) == 6
         return
@@ -302,10 +306,7 @@ def test_a_full_disk_is_an_error_and_what_was_written_stays_readable(tmp_path, k
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("only root may mount a small file system")
     try:
-        result = run(script)
-        check_full_disk_output(result, "No space left on device")
-        found = events(tmp_path / "raises")
-        assert [event.step for event in found] == list(range(len(found)))
+        found = written_to_full_disk(tmp_path, run(script), "No space left on device")
         assert 10 < len(found) < 17
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
@@ -315,8 +316,6 @@ def test_an_error_of_training_is_not_hidden_by_a_full_disk(tmp_path):
     script = f"""
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-import numpy as np
-from collectors.summary.record import SummaryRecord
 with SummaryRecord({str(tmp_path)!r}) as record:
     record.add_value("tensor", "t", np.zeros(2000))
     record.record(1)
@@ -335,8 +334,6 @@ def test_write_errors_are_of_the_project_and_of_the_system():
 def test_a_killed_process_leaves_readable_records(tmp_path):
     script = f"""
 import itertools
-import numpy as np
-from collectors.summary.record import SummaryRecord
 record = SummaryRecord({str(tmp_path)!r}, raise_exception=True)
 for step in itertools.count():
     record.add_value("scalar", "loss", float(step))
@@ -346,8 +343,7 @@ for step in itertools.count():
         record.flush()
         print(step, flush=True)
 """
-    head = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
-    with subprocess.Popen([sys.executable, "-c", head + script], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([sys.executable, "-c", HEAD + script], stdout=subprocess.PIPE, text=True) as process:
         flushed = [int(process.stdout.readline()) for _ in range(4)][-1]
         process.send_signal(signal.SIGKILL)
     steps = [event.step for event in events(tmp_path)]
@@ -357,7 +353,6 @@ for step in itertools.count():
 
 def test_an_exit_without_close_loses_nothing(tmp_path):
     script = f"""
-from collectors.summary.record import SummaryRecord
 record = SummaryRecord({str(tmp_path)!r}, raise_exception=True)
 for step in range(500):
     record.add_value("scalar", "loss", float(step))
@@ -373,8 +368,6 @@ def test_a_failure_that_nobody_was_told_shows_at_exit(tmp_path):
     script = f"""
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-import numpy as np
-from collectors.summary.record import SummaryRecord
 record = SummaryRecord({str(tmp_path)!r})
 record.add_value("tensor", "t", np.zeros(2000))
 record.record(1)

@@ -1,9 +1,10 @@
 import json
+from pathlib import Path
 
-import fsspec
 import numpy as np
 import pytest
 import torch
+from remote_stores import empty_memory
 from runs import SmallNetwork, assert_holds, batches, collected, names, seeded, snapshot, train
 from safetensors.numpy import load_file
 
@@ -96,10 +97,8 @@ def test_a_resumed_run_keeps_their_file(run, tmp_path):
     before = {name: (folder / name).read_bytes() for name in names(folder)}
     network = frozen_network()
     network.load_state_dict(steps[4])
-    settings = {"intervals": [range(9)]}
-    collector = SummaryCollector(
-        directory.path, keep_default_action=False, collect_landscape=settings, existing="resume"
-    )
+    options = {"keep_default_action": False, "collect_landscape": {"intervals": [range(9)]}, "existing": "resume"}
+    collector = SummaryCollector(directory.path, **options)
     with collector.watch(network, start_step=4, start_epoch=1, steps_per_epoch=4) as again:
         for _ in range(4):
             again.step()
@@ -131,19 +130,12 @@ def test_an_overwritten_run_takes_their_file_along(run):
 
 
 def test_a_run_behind_a_url():
-    _, steps, _ = collected("memory://frozen/run", frozen_network())
-    there = fsspec.filesystem("memory")
-    try:
+    with empty_memory() as there:
+        _, steps, _ = collected("memory://frozen/run", frozen_network())
         assert there.exists(f"/frozen/run/ckpt_dir/{FILE}")
         directory = RunDirectory("memory://frozen/run")
         for number in (0, 8):
             assert_holds(directory.checkpoint(number), steps[number])
-    finally:
-        there.rm("/frozen", recursive=True)
-
-
-def lose(path):
-    path.unlink()
 
 
 def shorten(path):
@@ -163,7 +155,7 @@ def link_out(path):
 @pytest.mark.parametrize(
     ("damage", "match"),
     [
-        (lose, "SmallNetwork_frozen.safetensors cannot be read: No such file"),
+        (Path.unlink, "SmallNetwork_frozen.safetensors cannot be read: No such file"),
         (shorten, "SmallNetwork_frozen.safetensors is not a whole safetensors file"),
         (alter, "SmallNetwork_frozen.safetensors is not the file that training wrote"),
         (link_out, "SmallNetwork_frozen.safetensors links out of the run directory"),
@@ -177,7 +169,7 @@ def test_a_file_that_is_not_theirs(run, damage, match):
     before = names(directory.path / "ckpt_dir")
     with pytest.raises(RunDirectoryError, match=f"cannot be resumed.*{match}"):
         collected(directory.path, frozen_network(), existing="resume", epochs=0)
-    if damage is not lose:
+    if damage is not Path.unlink:
         assert names(directory.path / "ckpt_dir") == before
 
 

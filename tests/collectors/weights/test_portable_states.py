@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import subprocess
 import sys
 import tracemalloc
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from remote_stores import empty_memory
 from runs import SmallNetwork, collected, seeded
+from scripts import run_script
 
 from collectors.errors import CheckpointError
 from collectors.files.places import LocalCopies, check_directory
@@ -179,16 +179,11 @@ class TestRun:
                 "import pickle, sys; from pathlib import Path\n"
                 "state = pickle.loads(Path(sys.argv[1]).read_bytes())()\n"
                 "assert not {'torch', 'h5py', 'landscape', 'collectors.run_directory'} & set(sys.modules)\n"
-                "sys.stdout.buffer.write(pickle.dumps(state))"
+                "print(pickle.dumps(state).hex())"
             )
-            done = subprocess.run(
-                [sys.executable, "-c", script, str(tmp_path / "pickled")],
-                cwd="/",
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-                capture_output=True,
-                check=True,
-            )
-            for found, expected in zip(pickle.loads(done.stdout), here(), strict=True):
+            places = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+            there = bytes.fromhex(run_script(script, tmp_path / "pickled", cwd="/", env=places))
+            for found, expected in zip(pickle.loads(there), here(), strict=True):
                 assert (found is None) == (expected is None)
                 for name, array in (expected or {}).items():
                     assert found[name].dtype == array.dtype

@@ -44,10 +44,10 @@ def survey(plane, callback, devices, output):
     return found, [str(item.message) for item in caught]
 
 
-def survey_elsewhere(*arguments):
-    """Measures in a new process: one that has freed much takes memory from there, under no limit of new memory."""
+def elsewhere(function, *arguments):
+    """Calls it in a new process: one that has freed much takes memory from there, under no limit of new memory."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
-        return executor.submit(survey, *arguments).result()
+        return executor.submit(function, *arguments).result()
 
 
 @pytest.fixture(scope="module")
@@ -56,17 +56,17 @@ def undisturbed(plane):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices", [[0], pytest.param([0, 1], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("devices", [[0], [0, 1]])
 @pytest.mark.parametrize(
     "callback",
     [
-        pytest.param(hungry_network.hungry_from_the_start, marks=pytest.mark.slow),
-        pytest.param(hungry_network.hungry_at_the_origin, marks=pytest.mark.slow),
+        hungry_network.hungry_from_the_start,
+        hungry_network.hungry_at_the_origin,
         hungry_network.hungry_after_some_points,
     ],
 )
 def test_batches_are_halved_for_all_workers(plane, undisturbed, tmp_path, devices, callback):
-    found, told = survey_elsewhere(plane, callback, devices, tmp_path)
+    found, told = elsewhere(survey, plane, callback, devices, tmp_path)
     assert [text for text in told if re.search(SMALLER, text)], told
     np.testing.assert_allclose(found.loss, undisturbed, rtol=1e-6)
     assert found.attributes["measurement_plan"]["batch_size"] <= 32
@@ -78,7 +78,7 @@ def test_batches_are_halved_for_all_workers(plane, undisturbed, tmp_path, device
 
 @pytest.mark.slow
 def test_a_loss_that_does_not_split_fails_at_its_points(plane, tmp_path):
-    found, told = survey_elsewhere(plane, hungry_network.hungry_and_not_to_be_cut, [0], tmp_path)
+    found, told = elsewhere(survey, plane, hungry_network.hungry_and_not_to_be_cut, [0], tmp_path)
     assert any("loss depends on how samples are batched" in text for text in told), told
     assert any("points failed and are marked so in the file" in text for text in told), told
     failed = found.status == 3
@@ -92,7 +92,7 @@ def test_a_loss_that_does_not_split_fails_at_its_points(plane, tmp_path):
 @pytest.mark.slow
 def test_batches_of_the_data_set_that_are_too_large(plane, tmp_path):
     with pytest.raises(CallbackFunctionError, match=r"Memory ran out; give the data set in smaller batches, such as"):
-        survey_elsewhere(plane, hungry_network.hungry_in_large_batches, [0], tmp_path)
+        elsewhere(survey, plane, hungry_network.hungry_in_large_batches, [0], tmp_path)
 
 
 def load_without_memory(where):
@@ -101,11 +101,9 @@ def load_without_memory(where):
     vectors = (plane.origin, plane.directions, plane.buffers)
     if where == "in this process":
         pool = InProcessPool(hungry_network.wide, MeasurementOptions(), plan=PLAN)
-        with hungry_network.memory_limit(24):
-            try:
-                pool.load(*vectors)
-            except MemoryShortageError as error:
-                return str(error)
+        with hungry_network.memory_limit(24), pytest.raises(MemoryShortageError) as raised:
+            pool.load(*vectors)
+        return str(raised.value)
     worker = MeasurementActor(None, 1, ["cpu"], [])
     assert worker.prepare(pickle.dumps(hungry_network.wide), ()) is None
     assert worker.call() is None
@@ -118,19 +116,15 @@ def load_without_memory(where):
 
 def get_ready_without_memory():
     built = hungry_network.wide()
-    with hungry_network.memory_limit(8):
-        try:
-            make_evaluator(built, MeasurementSetup(plan=PLAN))
-        except MemoryShortageError as error:
-            return str(error)
-    raise AssertionError("there was enough memory")
+    with hungry_network.memory_limit(8), pytest.raises(MemoryShortageError) as raised:
+        make_evaluator(built, MeasurementSetup(plan=PLAN))
+    return str(raised.value)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["in this process", pytest.param("in an actor of Ray", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("where", ["in this process", "in an actor of Ray"])
 def test_a_plane_that_does_not_fit_beside_the_network(where):
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
-        text = executor.submit(load_without_memory, where).result()
+    text = elsewhere(load_without_memory, where)
     assert re.match(r"memory ran out while a plane was loaded: beside the network, each worker holds the origin", text)
     assert "and 2 directions, 0.048 GB" in text
     assert re.search(r"\(.*allocate", text)
@@ -139,8 +133,7 @@ def test_a_plane_that_does_not_fit_beside_the_network(where):
 
 @pytest.mark.slow
 def test_a_network_that_does_not_fit_twice():
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
-        text = executor.submit(get_ready_without_memory).result()
+    text = elsewhere(get_ready_without_memory)
     assert text.startswith("memory ran out while the network and its samples were put on their device (")
 
 

@@ -138,10 +138,15 @@ def everything(dataset):
     return dataset[0] if isinstance(dataset, list) else dataset
 
 
+def of_each(change, batch):
+    """Returns a batch whose tensors are changed."""
+    if isinstance(batch, dict):
+        return {key: change(item) for key, item in batch.items()}
+    return tuple(map(change, batch))
+
+
 def cut(batch, part):
-    return (
-        {key: item[part] for key, item in batch.items()} if isinstance(batch, dict) else [item[part] for item in batch]
-    )
+    return of_each(lambda item: item[part], batch)
 
 
 def is_text(dataset):
@@ -165,12 +170,7 @@ def as_type(loss, dtype):
 
 
 def wide(batch, dtype):
-    def convert(item):
-        return item.to(dtype) if item.is_floating_point() else item
-
-    return (
-        {key: convert(item) for key, item in batch.items()} if isinstance(batch, dict) else tuple(map(convert, batch))
-    )
+    return of_each(lambda item: item.to(dtype) if item.is_floating_point() else item, batch)
 
 
 def learnable(name):
@@ -292,8 +292,8 @@ def pair_surface(loss, dataset, **choices):
 
 
 @pytest.mark.filterwarnings("ignore:the samples take more memory")
-@pytest.mark.parametrize("sample_memory", ["auto", "1 kB"])
-def test_a_loss_that_raises_far_away_fails_at_those_points_only(sample_memory):
+@pytest.mark.parametrize("memory", ["auto", "1 kB"])
+def test_a_loss_that_raises_far_away_fails_at_those_points_only(memory):
     network, inputs, targets = seeded(mlp), features(60), classes(60)
     largest = float(network(inputs).detach().abs().max()) * 1.3
 
@@ -307,9 +307,7 @@ def test_a_loss_that_raises_far_away_fails_at_those_points_only(sample_memory):
 
     plane, axis = random_plane(network, seed=1), np.linspace(-3, 3, 3)
     with pytest.warns(UserWarning, match="points failed"):
-        found = evaluate(
-            plane, callback_fn, x=axis, y=axis, device_ids=[0], progress=False, sample_memory=sample_memory
-        )
+        found = evaluate(plane, callback_fn, x=axis, y=axis, device_ids=[0], progress=False, sample_memory=memory)
     assert np.isfinite(found.loss).tolist() == [[False] * 3, [False, True, False], [False] * 3]
 
 

@@ -1,5 +1,6 @@
 """What is computed before the first point: counted in samples, because at a minute for a pass each one is long."""
 
+import contextlib
 import itertools
 import re
 from types import SimpleNamespace
@@ -20,6 +21,14 @@ from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pools.in_process import InProcessPool
 from workers.pools.open_pool import open_pool
+
+
+@contextlib.contextmanager
+def in_process(callback_fn, plane, plan=None):
+    """A pool that has loaded a plane."""
+    with InProcessPool(callback_fn, MeasurementOptions(), plan=plan) as pool:
+        pool.load(plane.origin, plane.directions, plane.buffers)
+        yield pool
 
 
 def start(folder, device_ids, *, with_metric=False, buffers="fixed"):
@@ -76,10 +85,7 @@ def test_padding_that_a_few_batches_do_not_show(padded, recwarn):
     network = nn.Linear(32, 10)
     plane = random_plane(network, seed=0)
     loader = DataLoader(TensorDataset(features, targets), batch_size=BATCH_SIZE)
-    with InProcessPool(
-        lambda: (mean_of_what_counts, network, loader, {}), MeasurementOptions(), plan=MeasurementPlan(1024)
-    ) as pool:
-        pool.load(plane.origin, plane.directions, plane.buffers)
+    with in_process(lambda: (mean_of_what_counts, network, loader, {}), plane, MeasurementPlan(1024)) as pool:
         description = pool.description
     assert description.partition_dependent is (padded is not None)
     assert description.plan.batch_size == (None if padded is not None else 1024)
@@ -88,29 +94,27 @@ def test_padding_that_a_few_batches_do_not_show(padded, recwarn):
     )
 
 
-class Drifting(nn.Module):
+class Drifting(nn.Linear):
     """Changes a little with each pass, in a way that a single batch does not show."""
 
+    seen = 0
+
     def __init__(self):
-        super().__init__()
         # It depends on the weights how much the loss changes with the scale of the outputs.
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            self.layer, self.seen = nn.Linear(32, 10), 0
+            super().__init__(32, 10)
 
     def forward(self, features):
         self.seen += len(features)
-        return self.layer(features) * (1 + 4e-4 * self.seen / SAMPLES)
+        return super().forward(features) * (1 + 4e-4 * self.seen / SAMPLES)
 
 
 @pytest.mark.slow
 def test_a_network_that_changes_in_a_whole_pass_is_found_out():
     network = Drifting()
     plane = random_plane(network, seed=0)
-    with InProcessPool(
-        lambda: (nn.CrossEntropyLoss(), network, large_data(), {}), MeasurementOptions(), plan=MeasurementPlan(256)
-    ) as pool:
-        pool.load(plane.origin, plane.directions, plane.buffers)
+    with in_process(lambda: (nn.CrossEntropyLoss(), network, large_data(), {}), plane, MeasurementPlan(256)) as pool:
         origins = pool.measure_origin()
     with pytest.raises(NondeterministicLossError, match="a network that changes its own state"):
         check_determinism(origins)
@@ -128,8 +132,7 @@ def test_the_origin_that_is_kept_is_that_of_the_points(tmp_path, monkeypatch):
     monkeypatch.setattr("workers.measuring.network_evaluator.time", clock_that_goes_on_by(of_a_batch))
     network = counted_network(tmp_path)
     plane = random_plane(network, seed=0)
-    with InProcessPool(counted_callback(tmp_path, with_metric=True), MeasurementOptions()) as pool:
-        pool.load(plane.origin, plane.directions, plane.buffers)
+    with in_process(counted_callback(tmp_path, with_metric=True), plane) as pool:
         (found,) = pool.measure_origin()
         again = pool._worker.evaluator.measure(np.zeros((1, 2)))
         assert found.measured.values[0] == {name: column[0] for name, column in again.items()}
@@ -141,7 +144,7 @@ def test_the_origin_that_is_kept_is_that_of_the_points(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compile", ["auto", pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("compile", ["auto", True])
 def test_a_dry_run_says_what_it_does_and_compiles_nothing(tmp_path, monkeypatch, capsys, compile):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)

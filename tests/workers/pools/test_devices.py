@@ -37,9 +37,17 @@ def test_cores_are_those_that_this_process_may_use():
     assert available_cores()
 
 
-@pytest.mark.parametrize(("quota", "count"), [(None, 8), (0.5, 1), (2.9, 2), (100.0, 8)])
-def test_a_containers_quota_counts(eight_cores, monkeypatch, quota, count):
+@pytest.mark.parametrize(
+    ("quota", "share", "count"),
+    [
+        *((quota, None, count) for quota, count in ((None, 8), (0.5, 1), (2.9, 2), (100.0, 8))),
+        *((None, share, count) for share, count in (("3", 3), ("64", 8), ("", 8), ("2(x3)", 8))),
+    ],
+)
+def test_a_containers_quota_and_slurms_share_count(eight_cores, monkeypatch, quota, share, count):
     monkeypatch.setattr(hardware, "core_quota", lambda: quota)
+    if share is not None:
+        monkeypatch.setenv("SLURM_CPUS_PER_TASK", share)
     assert len(available_cores()) == count
 
 
@@ -141,41 +149,31 @@ LISTED = "echo 'GPU 0: NVIDIA H100 (UUID: GPU-a)'; echo '  MIG 1g.10gb Device 0:
 NO_DRIVER = "exit 9"
 
 
-@pytest.mark.parametrize("files", [(), ["/dev/dxg"], ["/dev/nvidia0"]])
-def test_the_driver_says_how_many_gpus_there_are(machine, files):
-    """Within WSL2 there is /dev/dxg, on Windows no file at all."""
-    library = Library(2)
-    machine(library, files=files)
-    assert gpu_ids() == (0, 1)
-    assert library.open == 0
-    assert devices.why_the_cpu() == ""
-
-
-@pytest.mark.parametrize("library", [None, Library(0, failure=18)])
-def test_its_program_is_asked_where_its_library_does_not_answer(machine, library):
-    machine(library, LISTED, ["/dev/nvidia0"])
-    assert gpu_ids() == (0, 1)
-    assert devices.why_the_cpu() == ""
-
-
-@pytest.mark.parametrize("arguments", [{}, {"library": Library(0)}, {"visible": "0,1"}])
-def test_nothing_is_told_where_there_is_no_gpu(machine, arguments):
+@pytest.mark.parametrize(
+    ("arguments", "ids"),
+    [
+        # Within WSL2 there is /dev/dxg, on Windows no file at all.
+        *(({"library": Library(2), "files": files}, (0, 1)) for files in ((), ["/dev/dxg"], ["/dev/nvidia0"])),
+        # Its program is asked where its library does not answer.
+        ({"program": LISTED, "files": ["/dev/nvidia0"]}, (0, 1)),
+        ({"library": Library(0, failure=18), "program": LISTED, "files": ["/dev/nvidia0"]}, (0, 1)),
+        ({}, ()),
+        ({"library": Library(0)}, ()),
+        ({"visible": "0,1"}, ()),
+    ],
+)
+def test_the_driver_says_how_many_gpus_there_are(machine, arguments, ids):
     machine(**arguments)
-    assert gpu_ids() == ()
+    assert gpu_ids() == ids
     assert devices.why_the_cpu() == ""
+    assert "library" not in arguments or arguments["library"].open == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (
-            {"files": ["/dev/dxg"]},
-            r"\(there is /dev/dxg\): neither its library NVML nor nvidia-smi is there\. Install it",
-        ),
-        (
-            {"files": ["/dev/nvidia0", "/dev/nvidia1"]},
-            r"whether there is a GPU \(there is /dev/nvidia0, /dev/nvidia1\): ",
-        ),
+        ({"files": ["/dev/dxg"]}, r"\(there is /dev/dxg\): neither its library NVML nor nvidia-smi is there\. Install"),
+        ({"files": ["/dev/nvidia0", "/dev/nvidia1"]}, r"there is a GPU \(there is /dev/nvidia0, /dev/nvidia1\): "),
         ({"library": Library(0, failure=18)}, r"whether there is a GPU: its library NVML gives error 18\. Install it"),
         ({"program": NO_DRIVER}, "whether there is a GPU: Command .*nvidia-smi.* returned non-zero exit status 9"),
         ({"files": ["/dev/kfd"]}, r"NVIDIA's or Apple's, and NVIDIA's driver has none \(there is /dev/kfd\)"),
@@ -211,16 +209,11 @@ def on_a_mac(machine, monkeypatch):
 
 def test_an_apple_gpu_is_one_worker_where_nothing_else_is_asked_for(on_a_mac, eight_cores):
     report = report_devices()
-    assert (report.where, report.kind, [worker.devices for worker in report.workers]) == (
-        "in process",
-        "Apple GPU",
-        [(0,)],
-    )
+    assert (report.where, report.kind) == ("in process", "Apple GPU")
+    assert [worker.devices for worker in report.workers] == [(0,)]
     assert str(report).startswith("1 worker on the Apple GPU, in this process\n")
     for asked in ({"device_ids": [0]}, {"workers_per_device": 2}, {"address": "local"}):
-        with pytest.warns(
-            UserWarning, match=r"CPU measures: this Mac's GPU \(mps\) is for one worker .*device_ids"
-        ) as told:
+        with pytest.warns(UserWarning, match=r"this Mac's GPU \(mps\) is for one worker .*device_ids") as told:
             assert report_devices(**asked).kind == "CPU"
         assert len(told) == 1
 
@@ -236,12 +229,6 @@ def test_a_mac_whose_gpu_pytorch_cannot_use(on_a_mac, monkeypatch):
 def test_an_nvidia_gpu_in_a_mac_comes_first(on_a_mac, machine):
     machine(Library(1))
     assert report_devices().kind == "GPU"
-
-
-@pytest.mark.parametrize(("share", "count"), [("3", 3), ("64", 8), ("", 8), ("2(x3)", 8)])
-def test_slurms_share_counts(eight_cores, monkeypatch, share, count):
-    monkeypatch.setenv("SLURM_CPUS_PER_TASK", share)
-    assert len(available_cores()) == count
 
 
 @pytest.mark.parametrize(
@@ -267,10 +254,7 @@ def test_devices_without_gpus(eight_cores, monkeypatch):
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        (
-            (8,),
-            r"device_ids \[8\] go beyond .* no NVIDIA GPU and 8 CPU cores: .* one worker computes on all of them\. Ids",
-        ),
+        ((8,), r"device_ids \[8\] go beyond .* no NVIDIA GPU and 8 CPU cores: .* one worker computes on all of them"),
         (tuple(range(9)), r"only the number of a slot, so 9 workers share them\. Ids from 0 to 7 use everything"),
     ],
 )

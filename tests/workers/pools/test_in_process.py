@@ -23,11 +23,15 @@ from workers.pools.open_pool import open_pool
 PLAN = MeasurementPlan(16)
 
 
+def opened(loss, network, dataset, **options):
+    return InProcessPool(lambda: (loss, network, dataset, {}), MeasurementOptions(**options), plan=PLAN)
+
+
 def test_results_are_the_evaluators():
     loss, network, dataset = case("batchnorm")
     before = found(network)
     other = seeded(ConvNet, seed=3)
-    with InProcessPool(lambda: (loss, network, dataset, {}), MeasurementOptions(), plan=PLAN) as pool:
+    with opened(loss, network, dataset) as pool:
         assert pool.workers == 1
         assert pool.description.metrics == ("loss", "loss_stderr")
         pool.load(*plane_of(network))
@@ -70,7 +74,7 @@ def test_the_network_is_put_back_when_the_caller_raises():
     before = found(network)
 
     def measure_and_raise():
-        with InProcessPool(lambda: (loss, network, dataset, {}), MeasurementOptions(), plan=PLAN) as pool:
+        with opened(loss, network, dataset) as pool:
             pool.load(*plane_of(network))
             next(iter(pool.run([PointTask(0, (1.0, 1.0))])))
             raise KeyError("the caller's own")
@@ -80,49 +84,40 @@ def test_the_network_is_put_back_when_the_caller_raises():
     assert found(network) == before
 
 
-class Forgetful(nn.Module):
+class Forgetful(nn.Linear):
     """Drops values in eval mode too."""
 
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(6, 4)
-
     def forward(self, inputs):
-        return nn.functional.dropout(self.layer(inputs), 0.5, training=True)
+        return nn.functional.dropout(super().forward(inputs), 0.5, training=True)
 
 
 def test_a_network_with_randomness_is_found_out():
-    network = Forgetful().train()
+    network = Forgetful(6, 4).train()
     before = found(network)
     text = r"same weights and samples, but loss is .* draws random numbers in eval mode"
     with pytest.raises(NondeterministicLossError, match=text):
-        InProcessPool(
-            lambda: (nn.CrossEntropyLoss(), network, (features(), classes()), {}), MeasurementOptions(), plan=PLAN
-        )
+        opened(nn.CrossEntropyLoss(), network, (features(), classes()))
     assert found(network) == before
 
 
-class Drifting(nn.Module):
+class Drifting(nn.Linear):
     """Changes its own state a little with each pass, in a buffer that no checkpoint holds."""
 
     def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(6, 4)
+        super().__init__(6, 4)
         self.register_buffer("scale", torch.ones(()), persistent=False)
 
     def forward(self, inputs):
         self.scale += 1e-5
-        return self.layer(inputs) * self.scale
+        return super().forward(inputs) * self.scale
 
 
 def test_a_network_that_drifts_is_found_out_at_the_origin():
     torch.manual_seed(0)  # with some weights, the drift shows before a plane is loaded
     network = Drifting()
-    with InProcessPool(
-        lambda: (nn.MSELoss(), network, (features(), features(inputs=4)), {}), MeasurementOptions(), plan=PLAN
-    ) as pool:
+    with opened(nn.MSELoss(), network, (features(), features(inputs=4))) as pool:
         origin, directions, buffers = plane_of(network)
-        origin["layer.weight"] *= 30
+        origin["weight"] *= 30
         with pytest.raises(NondeterministicLossError, match="changes its own state while it is evaluated"):
             pool.load(origin, directions, buffers)
 
@@ -131,9 +126,7 @@ def test_a_nan_origin_is_deterministic():
     network = mlp()
     origin, directions, buffers = plane_of(network)
     origin["0.weight"][0, 0] = np.nan
-    with InProcessPool(
-        lambda: (nn.CrossEntropyLoss(), network, (features(), classes()), {}), MeasurementOptions(), plan=PLAN
-    ) as pool:
+    with opened(nn.CrossEntropyLoss(), network, (features(), classes())) as pool:
         pool.load(origin, directions, buffers)
         (values,) = pool.measure_origin()
         assert np.isnan(check_determinism([values])["loss"])
@@ -239,9 +232,7 @@ def test_measuring_twice_gives_the_same_bits():
     pristine = copy.deepcopy(network)
     results = []
     for _ in range(2):
-        with InProcessPool(
-            lambda: (loss, network, dataset, {}), MeasurementOptions(buffers="recalibrate"), plan=PLAN
-        ) as pool:
+        with opened(loss, network, dataset, buffers="recalibrate") as pool:
             pool.load(*plane_of(pristine))
             results.append([item.values for item in pool.run([PointTask(0, (0.3, 0.1)), PointTask(1, (1.0, 0.1))])])
     assert results[0] == results[1]

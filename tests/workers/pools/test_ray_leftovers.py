@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from own_processes import ended_process
 from waiting import PATIENCE, wait_until
 
 from collectors.files.system import holding
@@ -18,16 +19,9 @@ from workers.pools.ray_session import SESSION_VARIABLE, end_processes, owned, re
 
 
 @pytest.fixture
-def folder(tmp_path):
-    return tmp_path
-
-
-@pytest.fixture
 def dead():
     """The id of a process that has ended."""
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    return ended.pid
+    return ended_process()
 
 
 def make(folder, name):
@@ -45,22 +39,22 @@ def process_of(session):
     return process
 
 
-def test_a_dead_owners_folder_goes_and_a_living_ones_stays(folder, dead):
-    gone = make(folder, f"landscape-ray-{dead}-abc")
+def test_a_dead_owners_folder_goes_and_a_living_ones_stays(tmp_path, dead):
+    gone = make(tmp_path, f"landscape-ray-{dead}-abc")
     stays = [
-        make(folder, name)
+        make(tmp_path, name)
         for name in (f"landscape-ray-{os.getpid()}-abc", "ray-1-2", "landscape-ray-x-1", f"landscape-{dead}-abc")
     ]
-    remove_dead_sessions(folder)
+    remove_dead_sessions(tmp_path)
     assert not gone.exists()
     assert all(path.exists() for path in stays)
 
 
-def test_the_processes_of_a_dead_owner_end(folder, dead):
-    path = make(folder, f"landscape-ray-{dead}-abc")
+def test_the_processes_of_a_dead_owner_end(tmp_path, dead):
+    path = make(tmp_path, f"landscape-ray-{dead}-abc")
     left, other = process_of(path.name), process_of("landscape-ray-1-other")
     try:
-        remove_dead_sessions(folder)
+        remove_dead_sessions(tmp_path)
         assert left.wait(timeout=PATIENCE) == -signal.SIGKILL
         assert not path.exists()
         assert other.poll() is None
@@ -71,28 +65,28 @@ def test_the_processes_of_a_dead_owner_end(folder, dead):
         other.wait()
 
 
-def test_a_locked_folder_stays_whatever_its_owners_id_says(folder, dead):
+def test_a_locked_folder_stays_whatever_its_owners_id_says(tmp_path, dead):
     """In another container with the same /tmp, ids mean other processes."""
-    path = make(folder, f"landscape-ray-{dead}-abc")
+    path = make(tmp_path, f"landscape-ray-{dead}-abc")
     with holding(path / "owner"):
-        remove_dead_sessions(folder)
+        remove_dead_sessions(tmp_path)
         assert path.exists()
-    remove_dead_sessions(folder)
+    remove_dead_sessions(tmp_path)
     assert not path.exists()
 
 
-def test_a_session_removes_its_folder_and_nobody_else_does_meanwhile(folder, dead):
-    path = make(folder, f"landscape-ray-{dead}-abc")
+def test_a_session_removes_its_folder_and_nobody_else_does_meanwhile(tmp_path, dead):
+    path = make(tmp_path, f"landscape-ray-{dead}-abc")
     with owned(path):
-        remove_dead_sessions(folder)
+        remove_dead_sessions(tmp_path)
         assert (path / "session" / "log").exists()
     assert not path.exists()
 
 
-def test_a_link_is_not_followed(folder, dead):
-    elsewhere = make(folder, "elsewhere")
-    (folder / f"landscape-ray-{dead}-abc").symlink_to(elsewhere)
-    remove_dead_sessions(folder)
+def test_a_link_is_not_followed(tmp_path, dead):
+    elsewhere = make(tmp_path, "elsewhere")
+    (tmp_path / f"landscape-ray-{dead}-abc").symlink_to(elsewhere)
+    remove_dead_sessions(tmp_path)
     assert (elsewhere / "session" / "log").exists()
 
 

@@ -39,14 +39,13 @@ class Pictures(Dataset):
         return values, index % 3
 
 
-class Network(nn.Module):
+class Network(nn.Linear):
     def __init__(self) -> None:
-        super().__init__()
         torch.manual_seed(0)
-        self.head = nn.Linear(16, 3)
+        super().__init__(16, 3)
 
     def forward(self, pictures: torch.Tensor) -> torch.Tensor:
-        return self.head(pictures[:, :16].float() / 255)
+        return super().forward(pictures[:, :16].float() / 255)
 
 
 def callback_fn():

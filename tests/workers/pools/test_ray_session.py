@@ -63,9 +63,7 @@ def traces():
     return signal.getsignal(signal.SIGTERM), sys.excepthook, dict(os.environ)
 """
 
-LIFE = (
-    BEGIN
-    + """
+LIFE = """
 import subprocess
 
 CLIENT = '''
@@ -128,19 +126,15 @@ check_gone(before)
 
 print("good")
 """
-)
-
-
-def home_environment(tmp_path):
-    return {**without_ray(), "HOME": str(tmp_path)}
 
 
 @pytest.fixture
 def run_alone(run_python, own_ray, support_folder, tests_folder, tmp_path):
-    """Runs a script as a user with a home of his own, for whom nothing of Ray is set."""
+    """Runs a script, which must end well, as a user with a home of his own, for whom nothing of Ray is set."""
 
     def run(script, **more):
-        return run_python(script, support_folder, tests_folder, tmp_path, HOME=str(tmp_path), **more)
+        result = run_python(BEGIN + script, support_folder, tests_folder, tmp_path, HOME=str(tmp_path), **more)
+        assert result.stdout.splitlines()[-1] == "good"
 
     return run
 
@@ -148,13 +142,11 @@ def run_alone(run_python, own_ray, support_folder, tests_folder, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(5 * PATIENCE)  # Ray starts twice, and each start may take a busy machine half a minute
 def test_the_life_of_a_private_ray(run_alone, tmp_path):
-    assert run_alone(LIFE, timeout=PATIENCE * 4).stdout.splitlines()[-1] == "good"
+    run_alone(LIFE, timeout=PATIENCE * 4)
     assert not (tmp_path / ".ray").exists()
 
 
-EARLIER = (
-    BEGIN
-    + """
+EARLIER = """
 import ray
 before = traces()
 with open_pool(Paraboloid, OPTIONS, device_ids=[0], address="local") as pool:
@@ -165,13 +157,12 @@ with open_pool(Paraboloid, OPTIONS, device_ids=[0], address="local") as pool:
 check_gone(before)
 print("good")
 """
-)
 
 
 @pytest.mark.slow
 def test_ray_may_be_imported_already(run_alone, tmp_path):
     """That is when it reads most of its settings."""
-    assert run_alone(EARLIER).stdout.splitlines()[-1] == "good"
+    run_alone(EARLIER)
     assert not (tmp_path / ".ray").exists()
 
 
@@ -181,33 +172,28 @@ def test_a_token_that_is_there_is_used_and_kept(run_alone, tmp_path):
     token.parent.mkdir()
     token.write_text("a" * 64)
     before = token.stat()
-    assert run_alone(EARLIER).stdout.splitlines()[-1] == "good"
+    run_alone(EARLIER)
     assert token.read_text() == "a" * 64
     assert token.stat().st_mtime_ns == before.st_mtime_ns
     assert list(token.parent.iterdir()) == [token]
 
 
-TAKEN_BACK = (
-    BEGIN
-    + """
+TAKEN_BACK = """
 for _ in range(2):
     with open_pool(Paraboloid, OPTIONS, device_ids=[0], address="local") as pool:
         measure(pool)
     os.environ.pop("RAY_AUTH_TOKEN")
 print("good")
 """
-)
 
 
 @pytest.mark.slow
 def test_a_second_ray_has_the_token_of_the_first_one(run_alone):
     """Ray keeps it for the whole process, whatever becomes of the variable."""
-    assert run_alone(TAKEN_BACK).stdout.splitlines()[-1] == "good"
+    run_alone(TAKEN_BACK)
 
 
-INTERRUPTED = (
-    BEGIN
-    + """
+INTERRUPTED = """
 import itertools
 with open_pool(Paraboloid, OPTIONS, device_ids=[0, 1], address="local") as pool:
     pool.load(*paraboloid_plane())
@@ -215,17 +201,16 @@ with open_pool(Paraboloid, OPTIONS, device_ids=[0, 1], address="local") as pool:
         if index == 3:
             print("running", flush=True)
 """
-)
 
 
 @pytest.mark.slow
 def test_ctrl_c_ends_everything(tmp_path, support_folder, tests_folder):
     """A terminal sends SIGINT to the whole process group."""
     script = tmp_path / "script.py"
-    script.write_text(INTERRUPTED)
+    script.write_text(BEGIN + INTERRUPTED)
     process = subprocess.Popen(
         [sys.executable, str(script), str(support_folder), str(tests_folder)],
-        env=home_environment(tmp_path),
+        env={**without_ray(), "HOME": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

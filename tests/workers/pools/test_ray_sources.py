@@ -53,9 +53,10 @@ class TestWhoReads:
     """On a simulated Ray, where it is known which worker gets what."""
 
     @staticmethod
-    def run(monkeypatch, tasks, *, blind=(), count=4, seconds=0.5):
+    def run(monkeypatch, tasks, *, blind=(), seconds=(0.5,) * 4):
         ray = SimulatedRay()
-        crew = SimulatedCrew(ray, lambda number: SimulatedActor(ray, seconds, reaches=number not in blind), count)
+        actors = [SimulatedActor(ray, each, reaches=number not in blind) for number, each in enumerate(seconds)]
+        crew = SimulatedCrew(ray, actors.__getitem__, len(actors))
         use_clock(monkeypatch, ray)
         return list(CrewRun(crew, tasks)), crew
 
@@ -103,21 +104,17 @@ class TestWhoReads:
         assert all(worker.cannot_read is None for worker in crew.workers)
 
     def test_a_slow_worker_s_are_read_by_another(self, monkeypatch):
-        ray = SimulatedRay()
         driver = Driver()
-        crew = SimulatedCrew(ray, lambda number: SimulatedActor(ray, (500.0, 0.5)[number]), 2)
-        use_clock(monkeypatch, ray)
-        assert len(values(CrewRun(crew, [driver.task(number) for number in range(10)]))) == 10
+        results, crew = self.run(monkeypatch, [driver.task(number) for number in range(10)], seconds=(500.0, 0.5))
+        assert len(values(results)) == 10
         assert not driver.reads
-        assert ray.now < 100
+        assert crew.ray.now < 100
 
     def test_a_thief_without_reach_and_a_driver_without_it(self, monkeypatch):
         """The slow worker may have read it, but nobody waits for a worker that hangs."""
-        ray = SimulatedRay()
         driver = Driver(OSError("gone"))
-        crew = SimulatedCrew(ray, lambda number: SimulatedActor(ray, (500.0, 0.5)[number], reaches=number == 0), 2)
-        use_clock(monkeypatch, ray)
-        results = list(CrewRun(crew, [driver.task(number) for number in range(10)]))
+        tasks = [driver.task(number) for number in range(10)]
+        results, _ = self.run(monkeypatch, tasks, blind={1}, seconds=(500.0, 0.5))
         assert Counter(result.key for result in results) == Counter(range(10))
 
     def test_what_cannot_be_pickled_is_sent(self, monkeypatch):

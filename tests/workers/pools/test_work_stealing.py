@@ -40,6 +40,18 @@ def chunk_to_steal(thief, workers, now):
     return stolen[0][1] if stolen else None
 
 
+# Seconds per point, the chunk that a worker has, seconds per point of the thief, and when it is taken.
+CHOICES = {
+    "of equally fast workers nothing is taken": (0.1, chunk_of(5), 0.1, dict.fromkeys((0.0, 0.3, 0.5, 0.9), False)),
+    "what is late will take as long again": (0.1, chunk_of(5), 0.1, {1.0: False, 1.2: True}),
+    "what is settled stays": (1.0, chunk_of(5, settled=True), 0.1, {100.0: False}),
+    "what killed stays unless the next hangs": (1.0, chunk_of(5, kills=1), 0.1, {60.0: False, 70.0: True}),
+    "a short gain is not worth it": (0.01, chunk_of(5), 0.0001, {0.0: False}),
+    "nobody knows how long a first point takes": (None, chunk_of(1), None, {15.0: False, 21.0: True}),
+    "it is known of the thief": (None, chunk_of(1), 0.1, {1.0: True}),
+}
+
+
 class TestChoice:
     def test_two_idle_workers_share_what_a_slow_one_has(self):
         first, second = chunk_of(5), chunk_of(5)
@@ -51,44 +63,18 @@ class TestChoice:
         slow, thief = worker(1.0, first, second), worker(0.1)
         assert chunk_to_steal(thief, [slow, thief], now=1.0) is second
 
-    def test_of_equally_fast_workers_nothing_is_taken(self):
-        chunk = chunk_of(5)
-        other, thief = worker(0.1, chunk), worker(0.1)
-        for now in (0.0, 0.3, 0.5, 0.9):
-            assert chunk_to_steal(thief, [other, thief], now) is None
-
-    def test_what_is_late_will_take_as_long_again(self):
-        chunk = chunk_of(5)
-        other, thief = worker(0.1, chunk), worker(0.1)
-        assert chunk_to_steal(thief, [other, thief], now=1.0) is None
-        assert chunk_to_steal(thief, [other, thief], now=1.2) is chunk
+    @pytest.mark.parametrize("case", CHOICES)
+    def test_when_it_is_taken(self, case):
+        seconds, chunk, of_the_thief, taken = CHOICES[case]
+        other, thief = worker(seconds, chunk), worker(of_the_thief)
+        for now, is_taken in taken.items():
+            assert chunk_to_steal(thief, [other, thief], now) is (chunk if is_taken else None)
 
     def test_a_second_copy_is_made_when_the_first_is_late_too(self):
         chunk = chunk_of(5)
         stopped, other, thief = worker(0.1, chunk), worker(0.1, chunk, busy_since=100.0), worker(0.1)
         assert chunk_to_steal(thief, [stopped, other, thief], now=100.4) is None
         assert chunk_to_steal(thief, [stopped, other, thief], now=101.2) is chunk
-
-    def test_what_is_settled_stays(self):
-        slow, thief = worker(1.0, chunk_of(5, settled=True)), worker(0.1)
-        assert chunk_to_steal(thief, [slow, thief], now=100.0) is None
-
-    def test_what_killed_a_worker_stays_unless_the_next_one_hangs(self):
-        chunk = chunk_of(5, kills=1)
-        slow, thief = worker(1.0, chunk), worker(0.1)
-        assert chunk_to_steal(thief, [slow, thief], now=60.0) is None
-        assert chunk_to_steal(thief, [slow, thief], now=70.0) is chunk
-
-    def test_a_short_gain_is_not_worth_it(self):
-        slow, thief = worker(0.01, chunk_of(5)), worker(0.0001)
-        assert chunk_to_steal(thief, [slow, thief], now=0.0) is None
-
-    def test_nobody_knows_how_long_a_first_point_takes(self):
-        chunk = chunk_of(1)
-        other, thief = worker(None, chunk), worker(None)
-        assert chunk_to_steal(thief, [other, thief], now=15.0) is None
-        assert chunk_to_steal(thief, [other, thief], now=21.0) is chunk
-        assert chunk_to_steal(worker(0.1), [other, worker(0.1)], now=1.0) is chunk
 
 
 class TestSpeed:
@@ -97,19 +83,21 @@ class TestSpeed:
         assert not speed.is_known
         assert speed.points_in(CHUNK_SECONDS) == 1
 
-    @pytest.mark.parametrize("outlier", [1e-9, 1000.0])
-    def test_one_outlier_changes_nothing(self, outlier):
+    @pytest.mark.parametrize(
+        ("points", "times", "expected"),
+        [
+            (20, (1.0, 1.0, 1e-9), 20),  # one outlier changes nothing
+            (20, (1.0, 1.0, 1000.0), 20),
+            (20, (1.0, 1.0, 1.0, 4.0, 4.0), 5),  # a lasting change is followed
+            (1, (10.0,), 1),
+            (1, (10.0, 0.1, 0.1), 4),  # a first point that warms up is forgotten
+        ],
+    )
+    def test_what_lasts_counts(self, points, times, expected):
         speed = MeasuredSpeed()
-        for seconds in (1.0, 1.0, outlier):
-            speed.add(20, seconds)
-        assert speed.seconds_per_point == 0.05
-        assert speed.points_in(1.0) == 20
-
-    def test_a_lasting_change_is_followed(self):
-        speed = MeasuredSpeed()
-        for seconds in (1.0, 1.0, 1.0, 4.0, 4.0):
-            speed.add(20, seconds)
-        assert speed.points_in(1.0) == 5
+        for seconds in times:
+            speed.add(points, seconds)
+        assert speed.points_in(1.0) == expected
 
     def test_chunks_grow_fourfold_at_most(self):
         """Points that fail at once look very fast."""
@@ -120,19 +108,13 @@ class TestSpeed:
             speed.add(lengths[-1], 1e-9)
         assert lengths == [1, 4, 16, 64, 256]
 
-    def test_a_first_point_that_warms_up_is_forgotten(self):
-        speed = MeasuredSpeed()
-        speed.add(1, 10.0)
-        assert speed.points_in(1.0) == 1
-        for _ in range(2):
-            speed.add(1, 0.1)
-        assert speed.points_in(1.0) == 4
-
 
 def simulate(monkeypatch, crew, tasks):
+    """Returns the results, one for each task, and how long they took."""
     use_clock(monkeypatch, crew.ray)
     start = crew.ray.now
     results = list(CrewRun(crew, tasks))
+    assert Counter(result.key for result in results) == Counter(task.key for task in tasks)
     return results, crew.ray.now - start
 
 
@@ -155,8 +137,7 @@ class TestShareOfTheIdealSpeed:
     def test_many_workers(self, monkeypatch):
         crew = crew_of(*[0.05] * 64)
         for _ in range(2):
-            results, seconds = simulate(monkeypatch, crew, points(4096))
-            assert Counter(result.key for result in results) == Counter(range(4096))
+            _, seconds = simulate(monkeypatch, crew, points(4096))
             assert 4096 * 0.05 / 64 / seconds >= 0.95
         assert sum(worker.actor.busy for worker in crew.workers) < 2 * 4096 * 0.05 * 1.02
 
@@ -168,8 +149,7 @@ class TestShareOfTheIdealSpeed:
         crew.ray.wait = lambda references, **how: (looked.append(len(references)), wait(references, **how))[1]
         chunks = []
         monkeypatch.setattr(CrewRun, "_submit", _noted(CrewRun._submit, chunks))
-        results, seconds = simulate(monkeypatch, crew, points(512 * 20))
-        assert Counter(result.key for result in results) == Counter(range(512 * 20))
+        _, seconds = simulate(monkeypatch, crew, points(512 * 20))
         assert sum(looked) < 250 * len(chunks)  # 1,007 before
         assert 20 * 0.5 / seconds >= 0.95
 
@@ -178,8 +158,7 @@ class TestShareOfTheIdealSpeed:
         crew = crew_of(*[0.005] * 64)
         sizes = []
         monkeypatch.setattr(CrewRun, "_submit", _noted(CrewRun._submit, sizes))
-        results, _ = simulate(monkeypatch, crew, points(64 * 400))
-        assert Counter(result.key for result in results) == Counter(range(64 * 400))
+        simulate(monkeypatch, crew, points(64 * 400))
         assert len(sizes) < 64 * 16  # 1,254 before
         # All but the first three of each worker, whose speed is not known yet, take 32 ms at least.
         assert sum(size < 6 for size in sizes) <= 3 * 64 + 1
@@ -188,18 +167,15 @@ class TestShareOfTheIdealSpeed:
     def test_one_slow_worker(self, monkeypatch, slow):
         crew = crew_of(slow, *[0.05] * 7)
         for _ in range(3):
-            results, seconds = simulate(monkeypatch, crew, points(1420))
-            assert Counter(result.key for result in results) == Counter(range(1420))
+            _, seconds = simulate(monkeypatch, crew, points(1420))
             assert 1420 / (7 / 0.05 + 1 / slow) / seconds >= 0.90
 
     def test_a_worker_that_stops(self, monkeypatch):
         ray = SimulatedRay()
         crew = SimulatedCrew(ray, lambda number: SimulatedActor(ray, 0.05, math.inf if number else 3.0), 8)
-        results, seconds = simulate(monkeypatch, crew, points(1400))
-        assert Counter(result.key for result in results) == Counter(range(1400))
+        _, seconds = simulate(monkeypatch, crew, points(1400))
         assert seconds <= 1400 * 0.05 / 7 * 1.15
-        results, _ = simulate(monkeypatch, crew, points(140))
-        assert Counter(result.key for result in results) == Counter(range(140))
+        simulate(monkeypatch, crew, points(140))
 
 
 def state(number):
@@ -236,7 +212,6 @@ def test_each_task_ends_exactly_once_whatever_stops_or_dies(kinds, speeds, data)
     ]
     with pytest.MonkeyPatch.context() as monkeypatch:
         results, _ = simulate(monkeypatch, crew, tasks)
-    assert Counter(result.key for result in results) == Counter(range(len(kinds)))
     assert all(result.values is None or result.values == {"loss": float(result.key)} for result in results)
     if rate == 0:
         assert {result.key for result in results if result.values is None} == guilty

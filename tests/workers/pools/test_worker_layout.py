@@ -34,12 +34,8 @@ def test_shares_are_disjoint_and_complete(groups, extra_cores, numbers):
 def test_workers_of_one_device_have_cores_of_that_device():
     split = WorkerLayout.checked(1, 2).places((4, 7), cores=tuple(range(8)))
     assert [place.cores for place in split] == [(0, 1), (2, 3), (4, 5), (6, 7)]
-    assert [place.label for place in split] == [
-        "worker 0 of device 4",
-        "worker 1 of device 4",
-        "worker 0 of device 7",
-        "worker 1 of device 7",
-    ]
+    labels = [f"worker {part} of device {device}" for device in (4, 7) for part in (0, 1)]
+    assert [place.label for place in split] == labels
     joined = WorkerLayout.checked(2).places((0, 1, 2, 3), cores=tuple(range(8)))
     assert [place.cores for place in joined] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert joined[0].label == "the worker of devices 0, 1"
@@ -62,11 +58,7 @@ def test_devices_that_are_left_over_stay_free():
         ({"workers_per_device": -1}, ValueError, "workers_per_device must be an int of at least 1, but got -1"),
         ({"devices_per_worker": 1.5}, TypeError, "devices_per_worker must be an int"),
         ({"workers_per_device": True}, TypeError, "workers_per_device must be an int"),
-        (
-            {"devices_per_worker": 2, "workers_per_device": 3},
-            ValueError,
-            "only one of devices_per_worker and workers_per_device may exceed 1, but got 2 and 3",
-        ),
+        ({"devices_per_worker": 2, "workers_per_device": 3}, ValueError, "one of .* may exceed 1, but got 2 and 3"),
         (
             {"device_ids": [0, 1], "devices_per_worker": 3},
             ValueError,

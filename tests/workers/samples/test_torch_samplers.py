@@ -8,11 +8,9 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
-    Dataset,
     DistributedSampler,
     RandomSampler,
     Sampler,
@@ -21,9 +19,7 @@ from torch.utils.data import (
     TensorDataset,
     WeightedRandomSampler,
 )
-from worker_cases import mlp
 
-from landscape import evaluate, random_plane
 from workers.measurement_options import MeasurementOptions
 from workers.samples.array_samples import read_array_samples
 from workers.samples.torch_samples import read_samples
@@ -31,6 +27,7 @@ from workers.samples.torch_samples import read_samples
 COUNT = 30
 INPUTS = torch.arange(COUNT * 2.0).reshape(COUNT, 2)
 DATA = TensorDataset(INPUTS, torch.arange(COUNT))
+EVERY, OTHERS = range(COUNT), "Of visits other samples each time"
 
 
 def read(loader, **options):
@@ -192,51 +189,20 @@ def endless(_):
 
 
 RANDOM = {
-    "weights": (
-        lambda: {"sampler": WeightedRandomSampler([0.0] * 20 + [1.0] * 10, 5)},
-        range(20, COUNT),
-        "WeightedRandomSampler draws 5 at random by their weights",
-    ),
-    "part": (lambda: {"sampler": RandomSampler(DATA, num_samples=7)}, range(COUNT), "RandomSampler draws 7 at random"),
-    "replacement": (
-        lambda: {"sampler": RandomSampler(DATA, replacement=True)},
-        range(COUNT),
-        "RandomSampler draws 30 at random",
-    ),
-    "random part of other data": (
-        lambda: {"sampler": RandomSampler(range(10), num_samples=7)},
-        range(10),
-        "RandomSampler draws 7 at random",
-    ),
-    "own random part": (
-        lambda: {"sampler": Of(lambda _: random.sample(range(COUNT), 15))},
-        range(COUNT),
-        "Of visits other samples each time",
-    ),
-    "counted rounds": (
-        lambda: {"sampler": Of(lambda number: range(number, number + 5))},
-        range(COUNT),
-        "Of visits other samples each time",
-    ),
-    "repeated": (lambda: {"sampler": Of(lambda _: [1, 2, 2])}, range(COUNT), "Of visits samples more than once"),
-    "endless": (lambda: {"sampler": Of(endless)}, range(COUNT), "Of visits samples more than once"),
-    "random batches": (
-        lambda: {"batch_sampler": Of(lambda _: [random.sample(range(COUNT), 15)])},
-        range(COUNT),
-        "Of visits other samples each time",
-    ),
+    "replacement": (lambda: {"sampler": RandomSampler(DATA, replacement=True)}, EVERY, "Sampler draws 30 at random"),
+    "part of other data": (lambda: {"sampler": RandomSampler(range(10), num_samples=7)}, range(10), "Sampler draws 7"),
+    "own random part": (lambda: {"sampler": Of(lambda _: random.sample(EVERY, 15))}, EVERY, OTHERS),
+    "counted rounds": (lambda: {"sampler": Of(lambda number: range(number, number + 5))}, EVERY, OTHERS),
+    "repeated": (lambda: {"sampler": Of(lambda _: [1, 2, 2])}, EVERY, "Of visits samples more than once"),
+    "endless": (lambda: {"sampler": Of(endless)}, EVERY, "Of visits samples more than once"),
+    "random batches": (lambda: {"batch_sampler": Of(lambda _: [random.sample(EVERY, 15)])}, EVERY, OTHERS),
     "batches left out": (
         lambda: {"batch_sampler": Bucketed(SubsetRandomSampler(range(20, COUNT)), 2, False)},
         range(20, COUNT),
         "Bucketed visits other samples each time",
     ),
-    "drop_last, shuffled": (
-        lambda: {"batch_size": 8, "shuffle": True, "drop_last": True},
-        range(COUNT),
-        "BatchSampler visits other samples each time",
-    ),
-    "keys": (lambda: {"sampler": Of(lambda _: ["a", "b"])}, range(COUNT), r"Of cannot be asked .*TypeError"),
-    "failing": (lambda: {"sampler": Of(lambda _: 1 // 0)}, range(COUNT), r"Of cannot be asked .*ZeroDivisionError"),
+    "keys": (lambda: {"sampler": Of(lambda _: ["a", "b"])}, EVERY, r"Of cannot be asked .*TypeError"),
+    "failing": (lambda: {"sampler": Of(lambda _: 1 // 0)}, EVERY, r"Of cannot be asked .*ZeroDivisionError"),
 }
 
 
@@ -273,16 +239,10 @@ def test_indices_that_are_listed_twice_count_twice():
 
 
 def test_items_that_are_batches():
-    class Batches(Dataset):
-        def __len__(self):
-            return 3
-
-        def __getitem__(self, index):
-            return DATA[10 * index : 10 * index + 10]
-
-    loader = DataLoader(Batches(), batch_size=None, sampler=Of(lambda _: [2, 1]))
+    batches = [DATA[start : start + 10] for start in range(0, COUNT, 10)]
+    loader = DataLoader(batches, batch_size=None, sampler=Of(lambda _: [2, 1]))
     assert read(loader) == (list(range(10, 30)), [])
-    loader = DataLoader(Batches(), batch_size=None, sampler=RandomSampler(range(3), num_samples=2))
+    loader = DataLoader(batches, batch_size=None, sampler=RandomSampler(range(3), num_samples=2))
     with pytest.warns(UserWarning, match="draws 2 at random.* all 3 batches"):
         assert read(loader)[0] == list(range(30))
 
@@ -306,20 +266,3 @@ def test_a_sampler_of_a_training_stays_as_it_is():
     assert sampler.order == list(range(10))
     assert sampler.rounds == 0
     assert torch.equal(sampler.generator.get_state(), before)
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_landscape_of_a_subset():
-    network, part = mlp(2), range(20, 25)
-    plane = random_plane(network, seed=0)
-
-    def callback_fn():
-        data = TensorDataset(INPUTS / COUNT, torch.arange(COUNT) % 4)
-        return nn.CrossEntropyLoss(), network, DataLoader(data, 2, sampler=Of(lambda _: part)), {}
-
-    landscape = evaluate(plane, callback_fn, size=3, device_ids=[0], progress=False)
-    rows = torch.tensor(part)
-    with torch.no_grad():
-        expected = nn.functional.cross_entropy(network(INPUTS[rows] / COUNT), rows % 4)
-    np.testing.assert_allclose(landscape.loss[1, 1], expected, rtol=1e-6)
-    assert landscape.attributes["num_samples"] == 5

@@ -44,8 +44,11 @@ def read(dataset, **options):
 
 
 class Stream(IterableDataset):
+    def __init__(self, inputs=INPUTS, targets=TARGETS):
+        self.inputs, self.targets = inputs, targets
+
     def __iter__(self):
-        return iter([(INPUTS[index], TARGETS[index]) for index in range(COUNT)])
+        return iter(zip(self.inputs, self.targets, strict=True))
 
 
 class Plain(Dataset):
@@ -157,20 +160,9 @@ def test_what_comes_without_batches_is_one():
     """A batch size of our own choice must not decide a result."""
     count = 300
     inputs = torch.randn(count, 3)
-
-    class Numbered(torch.utils.data.IterableDataset):
-        def __iter__(self):
-            return iter(zip(inputs, inputs, strict=True))
-
-    class Sampler:
-        def __iter__(self):
-            return iter([range(2), range(2, count)])
-
-        def __len__(self):
-            return 2
-
     data = TensorDataset(inputs, inputs)
-    for dataset in ((inputs, inputs), data, Numbered(), DataLoader(data, batch_sampler=Sampler())):
+    of_own_batches = DataLoader(data, batch_sampler=[range(2), range(2, count)])
+    for dataset in ((inputs, inputs), data, Stream(inputs, inputs), of_own_batches):
         samples = read(dataset)[2]
         assert [batch.size for batch in samples.own_batches] == [count]
         assert max(batch.size for (batch,), _ in samples.regrouped()) == 128
@@ -301,9 +293,7 @@ def few_are_endless(monkeypatch):
 @pytest.mark.filterwarnings("ignore:Length of IterableDataset")
 def test_a_stream_that_goes_on_behind_its_length_is_an_error(few_are_endless, make):
     """It filled the memory."""
-    match = (
-        r"more than 50 samples and more batches than its length says \(3\), so it may never end\. .* num_samples=10_000"
-    )
+    match = r"more than 50 samples and more batches than its length says \(3\), so it may never end\. .*=10_000"
     with pytest.raises(SamplesError, match=match):
         read_samples(make(), MeasurementOptions())
     assert read_samples(make(), MeasurementOptions(num_samples=20))[0].count == 20
@@ -312,9 +302,7 @@ def test_a_stream_that_goes_on_behind_its_length_is_an_error(few_are_endless, ma
 @pytest.mark.parametrize("make", [lambda: Ones(0), lambda: OnesLoader(DATA)])
 @pytest.mark.parametrize("count", [None, 20])
 def test_batches_without_samples_that_have_no_end_are_an_error(few_are_endless, make, count):
-    with pytest.raises(
-        SamplesError, match=r"more than 50 batches without any sample, so it may never end\. Leave such"
-    ):
+    with pytest.raises(SamplesError, match=r"more than 50 batches without any sample, so it .* Leave such"):
         read_samples(make(), MeasurementOptions(num_samples=count))
 
 
@@ -425,18 +413,14 @@ def test_texts_beside_the_numbers():
 
 
 def test_identity_does_not_see_addresses():
-    def collate(samples):
-        return {"x": torch.ones(len(samples), 1), "extra": Picture(1), "array": np.arange(2000)}, torch.arange(
-            len(samples)
-        )
-
     def make(change=0):
-        def changed(samples):
-            inputs, targets = collate(samples)
-            inputs["array"][1000] += change
-            return inputs, targets
+        def collate(samples):
+            array = np.arange(2000)
+            array[1000] += change
+            inputs = {"x": torch.ones(len(samples), 1), "extra": Picture(1), "array": array}
+            return inputs, torch.arange(len(samples))
 
-        return read(DataLoader(Pictures(), batch_size=COUNT, collate_fn=changed))[2].sha256(with_batches=False)
+        return read(DataLoader(Pictures(), batch_size=COUNT, collate_fn=collate))[2].sha256(with_batches=False)
 
     assert make() == make()
     assert make() != make(1)  # NumPy's text of a long array leaves its middle out
@@ -453,30 +437,30 @@ class Noisy(Dataset):
         return INPUTS[index] + (torch.rand(2) if index >= self.from_index else 0), TARGETS[index]
 
 
-@pytest.mark.parametrize("first", [0, 5])
-def test_samples_that_change_are_refused(first):
-    with pytest.raises(SamplesError, match=f"same sample each time, but sample {first} changed between two reads"):
-        read(DataLoader(Noisy(first), batch_size=8))
-    with pytest.raises(SamplesError, match=f"sample {first} changed"):
-        read(Noisy(first))
+class Changing(Stream):
+    def __iter__(self):
+        return iter([(torch.rand(2), TARGETS[0])] * COUNT)
 
 
-def test_noise_in_collate_fn_is_refused():
-    def collate(samples):
-        inputs, targets = zip(*samples, strict=True)
-        return torch.stack(inputs) + torch.rand(1), torch.stack(targets)
-
-    with pytest.raises(SamplesError, match="changed between two reads"):
-        read(DataLoader(DATA, batch_size=8, collate_fn=collate))
+def noisy_collate(samples):
+    inputs, targets = zip(*samples, strict=True)
+    return torch.stack(inputs) + torch.rand(1), torch.stack(targets)
 
 
-def test_streams_that_change_are_refused():
-    class Changing(IterableDataset):
-        def __iter__(self):
-            return iter([(torch.rand(2), TARGETS[0])] * COUNT)
-
-    with pytest.raises(SamplesError, match=r"first batch changed between two reads\. Switch shuffling"):
-        read(Changing())
+@pytest.mark.parametrize(
+    ("dataset", "text"),
+    [
+        (DataLoader(Noisy(), batch_size=8), "same sample each time, but sample 0 changed between two reads"),
+        (DataLoader(Noisy(5), batch_size=8), "same sample each time, but sample 5 changed between two reads"),
+        (Noisy(), "sample 0 changed"),
+        (Noisy(5), "sample 5 changed"),
+        (DataLoader(DATA, batch_size=8, collate_fn=noisy_collate), "changed between two reads"),
+        (Changing(), r"first batch changed between two reads\. Switch shuffling"),
+    ],
+)
+def test_samples_that_change_are_refused(dataset, text):
+    with pytest.raises(SamplesError, match=text):
+        read(dataset)
 
 
 def test_nan_samples_are_samples():
@@ -521,12 +505,8 @@ def test_what_cannot_be_measured(dataset, error, text):
 
 
 def test_a_data_set_without_length():
-    class Endless(Dataset):
-        def __getitem__(self, index):
-            return INPUTS[0], TARGETS[0]
-
-    with pytest.raises(TypeError, match="dataset must have a length to be read by index, but Endless has none"):
-        read(Endless())
+    with pytest.raises(TypeError, match="dataset must have a length to be read by index, but Dataset has none"):
+        read(Dataset())
 
 
 def test_targets_of_any_shape_for_each_sample():

@@ -1,0 +1,271 @@
+"""Callbacks that are made of functions: of any hooks, and of a learning rate's schedule."""
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+import torch
+from monitored_runs import batches, context, model
+from torch import nn
+
+from collectors.callbacks.callback import EVAL_HOOKS, LEGACY_HOOKS, TRAIN_HOOKS, BuiltInCallback
+from collectors.callbacks.function_callbacks import LambdaCallback, LearningRateScheduler
+
+ORDER = ("epoch_begin", "epoch_end", "step_begin", "step_end", "begin", "end")
+NEW = (*(f"on_train_{name}" for name in ORDER), *(f"on_eval_{name}" for name in ORDER))
+
+
+def recorded(names, diary):
+    """Returns a function for each name that notes the name and the phase it is called in."""
+    return {
+        name: lambda run_context, name=name: diary.append((name, run_context.original_args().mode)) for name in names
+    }
+
+
+def test_names_order_and_defaults():
+    parameters = inspect.signature(LambdaCallback).parameters
+    positional = [name for name, item in parameters.items() if item.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    keyword_only = [name for name, item in parameters.items() if item.kind is inspect.Parameter.KEYWORD_ONLY]
+    assert positional == list(ORDER)
+    assert keyword_only == list(NEW)
+    assert {parameter.default for parameter in parameters.values()} == {None}
+    assert issubclass(LambdaCallback, BuiltInCallback)
+    assert LambdaCallback.called_in_fit_evaluation
+
+
+@pytest.mark.parametrize("name", [*NEW, *ORDER])
+@pytest.mark.parametrize("wrong", [3, "print", 0, False, [print]])
+def test_what_cannot_be_called_is_refused_at_once(name, wrong):
+    text = rf"^{name} must be a function of one argument \(the run context\) or None, but got {type(wrong).__name__}"
+    with pytest.raises(TypeError, match=text):
+        LambdaCallback(**{name: wrong})
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'on_step_end'"):
+        LambdaCallback(on_step_end=print)
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_each_new_name_runs_alone(name):
+    calls = []
+    callback = LambdaCallback(**{name: calls.append})
+    run_context = context()
+    for hook in (*TRAIN_HOOKS, *EVAL_HOOKS):
+        getattr(callback, hook)(run_context)
+    assert calls == [run_context]
+    getattr(callback, name)(run_context)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("name", LEGACY_HOOKS)
+def test_each_legacy_name_runs_in_both_phases(name):
+    calls = []
+    callback = LambdaCallback(**{name: calls.append})
+    training, evaluation = context(mode="train"), context(mode="eval")
+    for train_hook, eval_hook in zip(TRAIN_HOOKS, EVAL_HOOKS, strict=True):
+        getattr(callback, train_hook)(training)
+        getattr(callback, eval_hook)(evaluation)
+    assert calls == [training, evaluation]
+
+
+def test_legacy_names_in_a_fit_without_a_warning():
+    diary = []
+    model().fit(1, batches([1.0]), batches([2.0]), callbacks=LambdaCallback(**recorded(ORDER, diary)))
+    evaluation = [(name, "eval") for name in LEGACY_HOOKS]
+    training = [(name, "train") for name in LEGACY_HOOKS]
+    assert diary == [*training[:4], *evaluation, *training[4:]]
+
+
+def test_the_new_name_wins_in_its_phase():
+    diary = []
+    callback = LambdaCallback(**recorded(("step_end", "on_train_step_end"), diary))
+    model().fit(1, batches([1.0]), batches([2.0]), callbacks=callback)
+    assert diary == [("on_train_step_end", "train"), ("step_end", "eval")]
+
+
+def test_the_documented_six_by_position():
+    diary = []
+    functions = [lambda run_context, name=name: diary.append(name) for name in ORDER]
+    model().train(1, batches([1.0]), LambdaCallback(*functions))
+    assert diary == ["begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end"]
+    with pytest.raises(TypeError, match="positional arguments"):
+        LambdaCallback(*functions, print)
+
+
+def test_two_callbacks_do_not_share_functions():
+    calls = []
+    LambdaCallback(end=calls.append)
+    LambdaCallback().on_train_end(context())
+    assert calls == []
+
+
+def used_rates(rates):
+    """A callback that keeps the learning rates that each step uses."""
+
+    def keep(run_context):
+        rates.append([float(group["lr"]) for group in run_context.original_args().optimizer.param_groups])
+
+    return LambdaCallback(on_train_step_begin=keep)
+
+
+def two_groups():
+    network = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1)).double()
+    groups = [{"params": network[0].parameters()}, {"params": network[1].parameters(), "lr": 0.125}]
+    return model(network=network, optimizer=torch.optim.SGD(groups, lr=0.5))
+
+
+class Calls:
+    """A function of a schedule that notes how it is called."""
+
+    def __init__(self, change=lambda rate, step: rate):
+        self.change, self.calls = change, []
+
+    def __call__(self, rate, step):
+        self.calls.append((rate, step))
+        return self.change(rate, step)
+
+    @property
+    def steps(self):
+        return [step for _, step in self.calls]
+
+
+def halve(rate, step):
+    return rate / 2
+
+
+FUNCTION = r"learning_rate_function must be a function of \(learning rate, number of steps done\).*but got"
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "text"),
+    [
+        *((wrong, {}, FUNCTION) for wrong in (None, 0.1, "cosine", [0.1, 0.2])),
+        (max, {"before_first_step": 1}, "before_first_step must be a bool, but got int: 1"),
+    ],
+)
+def test_wrong_arguments_of_a_scheduler(function, options, text):
+    with pytest.raises(TypeError, match=text):
+        LearningRateScheduler(function, **options)
+
+
+def warm_up(rate, step):
+    return 0.125 * (step + 1)
+
+
+@pytest.mark.parametrize(
+    ("build", "change", "before", "calls", "rates"),
+    [
+        (model, halve, False, [(0.5, 1), (0.25, 2), (0.125, 3)], [[0.5], [0.25], [0.125]]),
+        (model, warm_up, True, [(0.5, 0), (0.125, 1), (0.25, 2), (0.375, 3)], [[0.125], [0.25], [0.375]]),
+        (
+            two_groups,
+            halve,
+            False,
+            [(0.5, 1), (0.125, 1), (0.25, 2), (0.0625, 2), (0.125, 3), (0.03125, 3)],
+            [[0.5, 0.125], [0.25, 0.0625], [0.125, 0.03125]],
+        ),
+    ],
+    ids=["one group", "before the first step", "two groups"],
+)
+def test_the_next_step_is_the_first_to_use_it(build, change, before, calls, rates):
+    schedule, used = Calls(change), []
+    build().train(3, batches([1.0]), [LearningRateScheduler(schedule, before_first_step=before), used_rates(used)])
+    assert schedule.calls == calls
+    assert all(type(rate) is float and type(step) is int for rate, step in schedule.calls)
+    assert used == rates
+
+
+def test_the_weights_are_those_of_a_loop_with_these_rates():
+    generator = torch.Generator().manual_seed(0)
+    data = [
+        (torch.randn(4, 3, generator=generator).double(), torch.randn(4, 1, generator=generator).double())
+        for _ in range(3)
+    ]
+    torch.manual_seed(1)
+    network, oracle = nn.Linear(3, 1).double(), nn.Linear(3, 1).double()
+    oracle.load_state_dict(network.state_dict())
+    trained = model(network=network)
+    trained.loss_fn = nn.MSELoss()
+    trained.train(2, data, LearningRateScheduler(lambda rate, step: 0.25 / step))
+    rate = 0.5
+    for step, (inputs, targets) in enumerate(data * 2, 1):
+        oracle.zero_grad()
+        nn.functional.mse_loss(oracle(inputs), targets).backward()
+        with torch.no_grad():
+            for parameter in oracle.parameters():
+                parameter -= rate * parameter.grad
+        rate = 0.25 / step
+    torch.testing.assert_close(network.weight, oracle.weight, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(network.bias, oracle.bias, rtol=1e-12, atol=1e-12)
+
+
+def test_a_resumed_run_goes_on_counting():
+    keep = Calls()
+    model().train(3, batches([1.0, 1.0]), LearningRateScheduler(keep, before_first_step=True), initial_epoch=2)
+    assert keep.steps == [4, 5, 6]
+
+
+def test_a_wrong_result_changes_no_group():
+    trained = two_groups()
+    scheduler = LearningRateScheduler(lambda rate, step: -1.0 if rate == 0.125 else 0.0625)
+    with pytest.raises(ValueError, match="for parameter group 1 after step 1 must be"):
+        trained.train(1, batches([1.0]), scheduler)
+    assert [group["lr"] for group in trained.optimizer.param_groups] == [0.5, 0.125]
+
+
+def test_a_rate_that_is_a_tensor_stays_the_same_tensor():
+    network = nn.Linear(1, 1)
+    rate = torch.tensor(0.5)
+    optimizer = torch.optim.SGD(network.parameters(), lr=rate)
+    scheduler = LearningRateScheduler(halve)
+    for _ in range(2):
+        scheduler.on_train_step_end(context(optimizer=optimizer, cur_step_num=1))
+    assert optimizer.param_groups[0]["lr"] is rate
+    assert float(rate) == 0.125
+
+
+@pytest.mark.parametrize("result", [0.25, 0.0, 0, 2, np.float32(0.25), np.array(0.25), torch.tensor(0.25)])
+def test_allowed_results(result):
+    trained = model()
+    trained.train(1, batches([1.0]), LearningRateScheduler(lambda rate, step: result))
+    assert trained.optimizer.param_groups[0]["lr"] == float(result)
+    assert type(trained.optimizer.param_groups[0]["lr"]) is float
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "got"),
+    [
+        (float("nan"), ValueError, "nan"),
+        (float("inf"), ValueError, "inf"),
+        (-float("inf"), ValueError, "-inf"),
+        (-1e-9, ValueError, "-1e-09"),
+        (torch.tensor(float("nan")), ValueError, "nan"),
+        (None, TypeError, "NoneType: None"),
+        ("0.1", TypeError, "str: '0.1'"),
+        (True, TypeError, "bool: True"),
+        ([0.1], TypeError, "list: [0.1]"),
+        (torch.tensor([0.1]), TypeError, "Tensor: tensor([0.1"),
+        (1j, TypeError, "complex: 1j"),
+    ],
+)
+def test_wrong_results(result, error, got):
+    text = "the result of learning_rate_function for parameter group 0 after step 1 must be a finite number of at least"
+    with pytest.raises(error, match=f"{re.escape(text)}.*but got {re.escape(got)}"):
+        model().train(1, batches([1.0]), LearningRateScheduler(lambda rate, step: result))
+
+
+@pytest.mark.parametrize("params", [{}, {"optimizer": None}, {"optimizer": nn.ReLU()}, {"optimizer": "SGD"}], ids=str)
+def test_a_trainer_without_a_usable_optimizer(params):
+    with pytest.raises(TypeError, match=r"cb_params\.optimizer must be an optimizer with param_groups.*but got"):
+        LearningRateScheduler(max).on_train_begin(context(**params))
+
+
+def test_does_nothing_in_evaluation():
+    trained, keep = model(), Calls()
+    trained.eval(batches([1.0]), LearningRateScheduler(keep, before_first_step=True))
+    assert keep.calls == []
+    assert trained.optimizer.param_groups[0]["lr"] == 0.5
+    model().fit(2, batches([1.0, 1.0]), batches([1.0] * 3), callbacks=LearningRateScheduler(keep))
+    assert keep.steps == [1, 2, 3, 4]
