@@ -108,6 +108,12 @@ def sentence_loader(batch_size=5):
     return DataLoader(Sentences(), batch_size=batch_size, collate_fn=pad_batch)
 
 
+def step(network, batch):
+    """The loss of a network that computes its own, and its outputs."""
+    outputs = network(batch[0])
+    return nn.functional.cross_entropy(outputs, batch[1]), outputs
+
+
 def weighted_mean(outputs, targets):
     """A weighted mean that no attribute of a loss gives away."""
     weights = torch.tensor([0.2, 1.0, 3.0, 0.6], dtype=outputs.dtype)[targets]
@@ -122,9 +128,12 @@ def weighted_from_zeros():
     return weighted_mean, network, DataLoader(TensorDataset(features(), classes()), 9), {}
 
 
+def labelled(count=50, dtype=torch.float32):
+    return TensorDataset(features(count, dtype=dtype), classes(count))
+
+
 def case(name):
     """Returns loss, network, data set of a named case."""
-    labelled = TensorDataset(features(), classes())
     cross_entropy = nn.CrossEntropyLoss()
     if name == "batchnorm":
         network = seeded(ConvNet)
@@ -137,9 +146,9 @@ def case(name):
     if name == "frozen layer":
         network = mlp()
         network[0].requires_grad_(False)
-        return cross_entropy, network, labelled
+        return cross_entropy, network, labelled()
     dtype = {"float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}.get(name, torch.float32)
-    return cross_entropy, mlp(dtype=dtype), TensorDataset(features(dtype=dtype), classes())
+    return cross_entropy, mlp(dtype=dtype), labelled(dtype=dtype)
 
 
 CASES = ("plain", "batchnorm", "transformer", "regression", "frozen layer", "float64", "bfloat16", "float16")
@@ -199,6 +208,10 @@ def direct_loss(loss, network, dataset):
         return float(loss(outputs, targets.double() if targets.is_floating_point() else targets))
 
 
+def direct_losses(loss, network, plane, points, dataset):
+    return [direct_loss(loss, at_point(network, plane, point), dataset) for point in points]
+
+
 def direct_token_loss(network, loader):
     """One sentence after the other, no padding: the mean over all tokens."""
     network = copy.deepcopy(network).double()
@@ -215,6 +228,11 @@ def evaluator_of(loss, network, dataset, metrics=None, *, batch_size=None, plan=
     plan = plan or MeasurementPlan(batch_size=batch_size)
     options = options or MeasurementOptions(**choices)
     return TorchEvaluator(loss, network, dataset, metrics or {}, MeasurementSetup(options, plan=plan))
+
+
+def classifier(network=None, count=50, **choices):
+    """Returns an evaluator of the cross entropy of labelled samples."""
+    return evaluator_of(nn.CrossEntropyLoss(), network or mlp(), labelled(count), **choices)
 
 
 def found(network):
