@@ -235,6 +235,14 @@ def classifier(network=None, count=50, **choices):
     return evaluator_of(nn.CrossEntropyLoss(), network or mlp(), labelled(count), **choices)
 
 
+def values_at(evaluator, network, point):
+    """Returns the values at a point of the network's plane, and what the evaluator says of itself."""
+    evaluator.load(*plane_of(network))
+    values = {name: float(value[0]) for name, value in evaluator.measure(np.array([point])).items()}
+    evaluator.close()
+    return values, evaluator.description
+
+
 def found(network):
     """Everything of a network that must be as it was."""
     tensors = [*network.named_parameters(remove_duplicate=False), *network.named_buffers(remove_duplicate=False)]
