@@ -93,7 +93,6 @@ def test_gradient_of_the_bends_is_that_of_finite_differences(kind, bends, t):
         step = 1e-5
         expected = (loss(held + step * along) - loss(held - step * along)) / (2 * step)
         assert (slope * along).sum() == pytest.approx(expected, rel=1e-4)
-    evaluator.close()
 
 
 def test_steps_are_the_same_however_they_are_cut_and_the_network_stays_as_found():
@@ -139,7 +138,6 @@ def test_adam_is_that_of_pytorch():
         optimizer.step()
         scheduler.step()
     np.testing.assert_allclose(found.bends[0], bend.detach().numpy(), atol=2e-5)
-    evaluator.close()
 
 
 def test_batchnorm_computes_with_the_batch_and_keeps_its_statistics():
@@ -189,7 +187,6 @@ def test_own_batches_are_kept_where_a_loss_belongs_to_them():
     samples = CurveSamples(evaluator._main.samples, True, task.settings)
     assert sorted(samples.batch(step)[0].size for step in range(3)) == [80, 100, 120]
     assert len(evaluator.fit_curve(task, None, LONG).losses) == 6
-    evaluator.close()
 
 
 def test_low_precision_is_fitted_in_float32():
@@ -212,7 +209,6 @@ def test_a_loss_that_is_not_finite_names_the_place_and_the_remedy():
     ):
         evaluator.fit_curve(task, None, LONG)
     assert np.isfinite(evaluator.measure(np.zeros((1, 1)))["loss"]).all()
-    evaluator.close()
 
 
 @pytest.mark.parametrize(

@@ -41,4 +41,3 @@ def test_a_plane_is_held_once(name):
         held = tensor_bytes() - before
         # The origin and two directions; small tensors have one more vector in which they are moved.
         assert held == pytest.approx((1 + 2 * share) * size, rel=0.02)
-    evaluator.close()
