@@ -21,7 +21,6 @@ X = np.arange(-20, 21) / 20
 
 @pytest.fixture
 def example(monkeypatch):
-    """The example's modules by name."""
     monkeypatch.syspath_prepend(str(FOLDER))
     return import_module
 

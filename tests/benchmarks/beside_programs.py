@@ -39,7 +39,6 @@ print(json.dumps([time.process_time() - cpu, time.perf_counter() - wall, known["
 
 
 def main() -> None:
-    """Measures and prints a table, one line for each number of busy loops."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     repeats = parser.parse_args().repeats

@@ -52,7 +52,6 @@ class MemoryWatch:
 
     @contextmanager
     def running(self) -> Iterator[MemoryWatch]:
-        """Samples a hundred times a second."""
         ended = threading.Event()
         thread = threading.Thread(target=self._sample, args=(ended,), daemon=True)
         thread.start()
@@ -99,7 +98,6 @@ def network(width: int) -> tuple[Any, Any, Any, dict[str, Any]]:
 
 
 def timed(function: Callable[[], Any]) -> tuple[Any, float]:
-    """Returns a call's result and seconds."""
     start = time.perf_counter()
     result = function()
     return result, time.perf_counter() - start
@@ -203,12 +201,10 @@ def _nobody() -> Any:
 
 
 def print_memory(label: str, count: int, space: WeightSpace) -> None:
-    """Prints bytes, and how many times the model in float32 that is."""
     print(f"{label:<50} {1e-9 * count:6.2f} GB  ({count / (4 * space.dimension):5.2f} x the model)")
 
 
 def main() -> None:
-    """Prints rates and memory."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checkpoints", type=int, default=20)
     parser.add_argument("--parameters", type=float, default=1e8)

@@ -115,7 +115,6 @@ def pays(runs: list[Training]) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Prints the spaced case, the hard case, and 25 M parameters."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)

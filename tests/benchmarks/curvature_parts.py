@@ -72,7 +72,6 @@ def ways(threads: int) -> dict[str, contextlib.AbstractContextManager[Any]]:
 
 
 def main() -> None:
-    """Prints a line for each way."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("network", choices=CASES)
     parser.add_argument("--threads", type=int, default=1)

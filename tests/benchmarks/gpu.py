@@ -52,7 +52,6 @@ PEER_SECONDS = 10.0
 
 
 def run_tests() -> int:
-    """Runs the tests that need a GPU, and returns pytest's exit status."""
     options = ["-q", "-p", "no:cacheprovider", "-rfEs", "-k", "cuda or gpu"]
     command = [sys.executable, "-m", "pytest", *options, *TESTS]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
@@ -148,7 +147,6 @@ def measure_peers(
 
 
 def compare(name: str, size: int, samples: int, options: Any) -> dict[str, Any]:
-    """Measures one network with everybody; prints and returns the figures."""
     device = torch.device(options.device)
     torch.manual_seed(0)
     network = NETWORKS[name]().eval()

@@ -77,7 +77,6 @@ def plane(path: Path) -> None:
 
 
 def seconds(*arguments: str, repeats: int) -> float:
-    """Returns the median time of a Python process."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -87,7 +86,6 @@ def seconds(*arguments: str, repeats: int) -> float:
 
 
 def pool_laps(script: Path, repeats: int) -> dict[str, float]:
-    """Returns the median time of every part of a pool's start."""
     laps: dict[str, list[float]] = {}
     for _ in range(repeats):
         output = subprocess.run([sys.executable, str(script)], check=True, capture_output=True, text=True).stdout
@@ -98,7 +96,6 @@ def pool_laps(script: Path, repeats: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Prints what each takes and what of it is not ours."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--pool-repeats", type=int, default=3)

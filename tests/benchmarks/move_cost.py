@@ -52,7 +52,6 @@ def plane_of(network: nn.Module) -> tuple[State, list[State], State]:
 
 
 def main() -> None:
-    """Measures both networks with one thread."""
     torch.manual_seed(0)
     data = (torch.randn(SAMPLES, 1, 32, 32), torch.randint(0, 10, (SAMPLES,)))
     for name, network in (("LeNet-5", LeNet5()), ("300 small tensors", many_small_tensors())):

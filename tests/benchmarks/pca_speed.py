@@ -49,7 +49,6 @@ def alignment(ours: State, theirs: Any, space: WeightSpace) -> float:
 
 
 def main() -> None:
-    """Prints the time of both, of one pass of ours, and the rate at which files are read."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checkpoints", type=int, default=20)
     parser.add_argument("--elements", type=int, default=25_000_000)

@@ -85,12 +85,10 @@ class Picture:
 
 
 def draw_pictures(work: Path, folder: Path, surfaces: Sequence[Surface] = SURFACES, side: int = SIDE) -> list[Picture]:
-    """Measures each surface whole, and draws it from fewer points."""
     return [_draw(work, folder, surface, side) for surface in surfaces]
 
 
 def picture_lines(pictures: Sequence[Picture]) -> list[str]:
-    """Returns the table and what follows from it, as Markdown."""
     sides = sorted({side for picture in pictures for side in picture.plain})
     header = " | ".join(f"plain {side} x {side}" for side in sides)
     lines = [

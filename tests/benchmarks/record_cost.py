@@ -25,7 +25,6 @@ CASES = {
 
 
 def add_all(record, arrays, scalars=0, histograms=0, images=0, tensors=0, elements=0):
-    """Adds one step's values."""
     for index in range(scalars):
         record.add_value("scalar", f"scalar{index}", 0.5)
     for index in range(histograms):
@@ -84,7 +83,6 @@ def soak(records):
 
 
 def main():
-    """Prints the measurements and fails when one is over its limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--records", type=int, default=100_000)

@@ -71,8 +71,6 @@ QUICK = (
 
 
 class Benchmark:
-    """One case with all contenders."""
-
     def __init__(self, case: Case, python: Path, folder: Path) -> None:
         self.case, self.python, self.folder = case, python, folder
         self.work = folder / f"{case.network}.pt"
@@ -80,7 +78,6 @@ class Benchmark:
         prepare_work(self.work, case.network, case.samples, case.epochs)
 
     def results(self) -> Results:
-        """Runs everything and returns what came out."""
         alone = {name: self._tried(name, 1) for name in PEERS}
         shared = {name: self._tried(name, 2) for name in SAME_PLANE}
         for _, run in alone.values():

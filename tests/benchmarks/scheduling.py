@@ -279,7 +279,6 @@ def real_network(count: int = 800) -> None:
 
 
 def rate_of(pool: Pool, count: int) -> float:
-    """Returns how many points a second a pool measures."""
     vectors = {tensor.name: np.full(tensor.shape, 0.01, np.float32) for tensor in pool.description.space.tensors}
     pool.load(vectors, [vectors, vectors], {})
     list(pool.run(points(40)))
@@ -321,7 +320,6 @@ CASES = {
 
 
 def main() -> None:
-    """Runs the cases."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", help=f"some of {', '.join(CASES)}; all when absent")
     chosen = parser.parse_args().cases or list(CASES)

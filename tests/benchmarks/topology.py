@@ -42,7 +42,6 @@ def theirs(values: np.ndarray) -> int:
 
 
 def main() -> None:
-    """Prints a table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--sides", type=int, nargs="+", default=[51, 129, 256, 512])
     parser.add_argument("--repeats", type=int, default=5)

@@ -63,7 +63,6 @@ def start(folder, name="survey", cluster=None, *, among=None, **more):
 
 
 def wait_for_a_random_moment(survey, generator, workers=2, latest=0.6):
-    """Waits until a random share of the points is measured."""
     survey.wait_for_points(int(generator.uniform(0.05, latest) * survey.size**2), workers=workers)
 
 

@@ -100,7 +100,6 @@ class SurveyProcess:
 
     @property
     def said(self):
-        """What the process wrote to its standard streams."""
         return (self.folder / f"{self.name}.txt").read_text(errors="replace")
 
     @property
@@ -123,16 +122,13 @@ class SurveyProcess:
         return [entry for entry in self.entries() if isinstance(entry, Point)]
 
     def workers(self):
-        """Returns the ids of the living processes that measured a point."""
         return [number for number in dict.fromkeys(point.process for point in self.points()) if is_running(number)]
 
     @property
     def has_ended(self):
-        """Whether the survey's process is no more."""
         return self.process.poll() is not None
 
     def wait_for_points(self, count, *, workers=1):
-        """Waits until so many points are measured, by so many workers."""
         self.wait_until(lambda: len(self.points()) >= count and len(self.workers()) >= workers, f"{count} points")
 
     def wait_for_actor(self):
@@ -151,7 +147,6 @@ class SurveyProcess:
         self._wait(holds, what)
 
     def let_go_on(self):
-        """Lets workers measure what is left."""
         self._gate.open()
 
     def wait(self, points=math.inf):
@@ -165,7 +160,6 @@ class SurveyProcess:
         return marked(self.mark)
 
     def raylets(self):
-        """Returns the raylet of the survey's private Ray."""
         return [process for process in self.family() if process.name() == "raylet"]
 
     def templates(self):
@@ -174,7 +168,6 @@ class SurveyProcess:
         return [process for process in forked if process.ppid() == self.process.pid]
 
     def clear(self):
-        """Ends whatever is left of the survey."""
         end_marked(self.mark)
         self.process.wait()
         self._said.close()
@@ -189,7 +182,6 @@ class SurveyProcess:
 
 
 def entry_of(*words):
-    """Returns the entry that a line of the log is."""
     if words[0] == "write":
         return Write(int(words[1]))
     when, process, x, y = words

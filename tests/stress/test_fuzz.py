@@ -30,7 +30,6 @@ SEED = int(os.environ.get("FUZZ_SEED", "0"))
 
 
 def fuzzed(kind: str, folder: Path, cases: int = CASES, more: str = "") -> dict[str, Any]:
-    """Runs cases in a child process; returns what it says."""
     arguments = [kind, str(cases), str(SEED), str(folder)]
     paths = (ROOT, ROOT / "tests" / "support")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "OMP_NUM_THREADS": "1"}

@@ -45,7 +45,6 @@ def all_surfaces():
 
 
 def analytic_surfaces(of_each=OF_EACH_FAMILY, sizes=SIZES):
-    """Yields the first surfaces of each analytic family."""
     for index, (family, function) in enumerate(_FAMILIES.items()):
         for number in range(of_each):
             generator = np.random.default_rng([index, number])

@@ -25,7 +25,6 @@ class CountedNetwork(nn.Module):
 
 
 def counted_network(folder, *sizes):
-    """Returns the network, the same in each process."""
     with torch.random.fork_rng():
         torch.manual_seed(3)
         return CountedNetwork(folder, *sizes)
@@ -45,8 +44,6 @@ def share_of_right(outputs, targets):
 
 
 def counted_callback(folder, *, with_metric):
-    """Returns a callback_fn."""
-
     def callback_fn():
         metrics = {"right": share_of_right} if with_metric else {}
         return nn.CrossEntropyLoss(), counted_network(folder), large_data(), metrics

@@ -157,7 +157,6 @@ def bowl_loss(x, y, first, second):
 
 
 def train_run(folder, callback=batch_norm, *, epochs=4, **settings):
-    """Trains a network for a few epochs under a collector's watch; returns the network."""
     from collectors import SummaryCollector
 
     loss_function, network, dataset, _ = callback()

@@ -371,7 +371,6 @@ def imported(place, seed):
 
 
 def contents(folder):
-    """Returns a folder's files by their relative names."""
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 

@@ -74,7 +74,6 @@ class OtherWhenCompiled(nn.Module):
 
 
 def planned(network, inputs, count=4096, others=()):
-    """Returns a network's planning, and its samples."""
     batch = Batch(inputs(count), torch.zeros(count, dtype=torch.long), count)
     loss = split_into_samples(nn.CrossEntropyLoss())
     placement, settings = Placement(CPU, (CPU,)), lambda _: contextlib.nullcontext()

@@ -241,8 +241,6 @@ class Twice(InPlace):
 
 
 class Lower(InPlace):
-    """Computes its first layer in bfloat16."""
-
     def forward(self, inputs):
         with torch.autocast("cpu", torch.bfloat16):
             hidden = self.first(inputs)

@@ -33,7 +33,6 @@ def accuracy(outputs, targets):
 
 
 def measured(network, dataset, loss=None, points=POINTS, scale=0.05, **how):
-    """Returns the loss and metrics at points of a plane, and the description."""
     how.setdefault("batch_size", 64)
     evaluator = evaluator_of(loss or nn.CrossEntropyLoss(), network, dataset, {"accuracy": accuracy}, **how)
     values = measure_plane(evaluator, plane_of(network, scale=scale), points, far_points=[[1.0, 1.0], [-1.0, 1.0]])

@@ -70,7 +70,6 @@ def padded(shift, pad_to=LONGEST):
 
 
 def moved(network):
-    """Returns the network at POINT, in float64."""
     plane = plane_of(network)
     return at_point(network.double(), plane, POINT)
 

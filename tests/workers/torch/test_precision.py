@@ -86,7 +86,6 @@ def cross_entropy(logits, weights=None):
 
 
 def measured(loss, network, dataset, metrics=None, batch_size=16):
-    """The loss and metrics at the points, the description, and the plane."""
     plane = plane_of(network)
     evaluator = evaluator_of(loss, network, dataset, metrics, batch_size=batch_size)
     values = measure_plane(evaluator, plane, POINTS)

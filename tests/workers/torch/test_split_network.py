@@ -50,7 +50,6 @@ def expected(network, plane, points=POINTS):
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    """An empty folder for packages."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     return tmp_path / "summary-landscape" / "packages"

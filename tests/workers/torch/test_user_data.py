@@ -31,12 +31,10 @@ def network(seed=0):
 
 
 def value_of(loss, net, dataset, metrics=None, **options):
-    """Returns the values at a point, and the evaluator's description."""
     return values_at(evaluator_of(loss, net, dataset, metrics, **options), net, POINT)
 
 
 def moved(net):
-    """Returns the network at the point."""
     return at_point(net, plane_of(net), POINT)
 
 
