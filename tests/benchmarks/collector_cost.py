@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import torch
+from move_cost import seconds
 from networks import LeNet5
 from torch import nn
 
@@ -69,13 +70,8 @@ class Clock(Callback):
 
 def host_copies(network, images):
     """Returns the milliseconds of copying what a recorded step holds: the pictures and the first five parameters."""
-    times = []
     arrays = [images.numpy(), *(parameter.detach().numpy() for parameter in list(network.parameters())[:5])]
-    for _ in range(200):
-        started = time.perf_counter()
-        _ = [array.copy() for array in arrays]
-        times.append(time.perf_counter() - started)
-    return 1000 * float(np.median(times))
+    return 1000 * seconds(lambda: [array.copy() for array in arrays], 200)
 
 
 def main():

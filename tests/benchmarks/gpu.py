@@ -108,14 +108,9 @@ def measure_ours(
 
 
 def measure_peers(
-    network: nn.Module, data: tuple[torch.Tensor, torch.Tensor], plane: Any, device: torch.device, size: int
+    network: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, directions: Any, device: torch.device, size: int
 ) -> dict[str, dict[str, float]]:
     """Returns each tool's points per second, by its batch size; on as large a square as it does in a few seconds."""
-    inputs, targets = (item.to(device) for item in data)
-    directions = [
-        {name: torch.from_numpy(array).to(device) for name, array in direction.items()}
-        for direction in plane.directions
-    ]
     found: dict[str, dict[str, float]] = {}
     for name, measure in PEERS.items():
         module = name.lower().replace("-", "_")
@@ -160,13 +155,13 @@ def compare(name: str, size: int, samples: int, options: Any) -> dict[str, Any]:
         ours = measure_ours(network, data, plane, points, options)
     directions = [{key: torch.from_numpy(array).to(device) for key, array in item.items()} for item in plane.directions]
     corners = axis[[0, -1]]
-    batches = [tuple(item.to(device) for item in data)]
-    expected = PEERS["Li et al.'s loop"](network, batches, directions, corners, corners)  # type: ignore[arg-type]
+    inputs, targets = (item.to(device) for item in data)
+    expected = PEERS["Li et al.'s loop"](network, [(inputs, targets)], directions, corners, corners)
     for parameter, value in zip(network.parameters(), plane.origin.values(), strict=True):
         parameter.data.copy_(torch.from_numpy(value))  # the loop leaves it at its last point
     grid = ours.pop("loss").reshape(size, size)
     difference = float(np.max(np.abs(grid[np.ix_([0, -1], [0, -1])] / expected - 1)))
-    peers = measure_peers(network, data, plane, device, size)
+    peers = measure_peers(network, inputs, targets, directions, device, size)
     rate = len(points) / ours["seconds"]
     best, best_rate = max(
         ((f"{tool}, {batch}", speed) for tool, item in peers.items() for batch, speed in item.items()),

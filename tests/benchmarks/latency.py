@@ -15,12 +15,11 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from landscape.grid.checkpoints import CheckpointsData
-from landscape.grid.data import DirectionsData, LandscapeData
+from figure_cases import build
+
 from landscape.grid.landscape_file import write_landscape
-from landscape.record.checks import PointStatus
 
 SIZE = 40
 POOL = """
@@ -59,23 +58,6 @@ if __name__ == "__main__":
 """
 
 
-def plane(path: Path) -> None:
-    """Writes a finished landscape with a trajectory of 20 checkpoints."""
-    axis = np.linspace(-1, 1, SIZE)
-    loss = 0.02 + axis**2 + 6 * (axis[:, None] - 0.15 * axis**2) ** 2
-    walk = np.linspace(0.9, 0, 20)
-    path_data = CheckpointsData.empty(range(20), walk, walk**2, np.zeros(20), walk)
-    path_data.projected["loss"][:] = walk
-    path_data.status[:] = path_data.projected_status[:] = PointStatus.MEASURED
-    directions = DirectionsData(np.ones(2), np.array([0.6, 0.2]), 0.0)
-    attributes = {"decomposition": "pca", "network": "LeNet", "unit": "epoch"}
-    data = LandscapeData.empty(axis, axis, directions, ("loss",), path_data, attributes)
-    data.metrics["loss"][:] = loss
-    data.status[:] = PointStatus.MEASURED
-    data.origin.metrics["loss"], data.origin.status = 0.02, PointStatus.MEASURED
-    write_landscape(path, data)
-
-
 def seconds(*arguments: str, repeats: int) -> float:
     times = []
     for _ in range(repeats):
@@ -102,7 +84,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        plane(folder / "landscape.h5")
+        write_landscape(folder / "landscape.h5", build(rows=SIZE, columns=SIZE, points=20))
         bare = seconds("-c", "pass", repeats=options.repeats)
         package = seconds("-c", "import landscape", repeats=options.repeats)
         libraries = "import h5py, matplotlib.figure, matplotlib.backends.backend_agg, typer"

@@ -26,9 +26,8 @@ def command():
 
 
 def same_values(*arguments):
-    return subprocess.run(
-        [sys.executable, HOME, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, HOME, *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 OLD = {"loss": np.array([[1.0, 2.0], [3.0, np.nan]]), "name": np.array("the identity of a plane"), "count": np.int64(3)}

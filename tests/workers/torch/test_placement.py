@@ -6,16 +6,15 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils.data import TensorDataset
 from twin_device import build_twins, failures_with_twins
-from worker_cases import classes, evaluator_of, features, mlp
+from worker_cases import classifier, labelled, mlp
 
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementSetup
 from workers.torch.placement import find_placement
 
-LABELLED = TensorDataset(features(), classes())
+LABELLED = labelled()
 CHECKS = (
     "equal_to_the_network_on_the_host",
     "tuned_and_compiled",
@@ -97,18 +96,14 @@ def test_a_gpu_that_this_pytorch_cannot_use():
     assert any("built without CUDA" in note for note in evaluator.description.notes)
 
 
-def test_a_network_without_values():
-    network = mlp()
+def test_a_network_and_a_buffer_without_values():
+    network, with_buffer = mlp(), mlp()
     network[2].to("meta")
+    with_buffer.register_buffer("scale", torch.ones(1, device="meta"), persistent=False)
     with pytest.raises(TypeError, match=r"'2\.weight' is on the meta device and has no values; load the weights first"):
-        evaluator_of(nn.CrossEntropyLoss(), network, LABELLED)
-
-
-def test_a_buffer_without_values():
-    network = mlp()
-    network.register_buffer("scale", torch.ones(1, device="meta"), persistent=False)
+        classifier(network)
     with pytest.raises(TypeError, match="'scale' is on the meta device and has no values"):
-        evaluator_of(nn.CrossEntropyLoss(), network, LABELLED)
+        classifier(with_buffer)
 
 
 class Replacing(nn.Module):
@@ -124,7 +119,6 @@ class Replacing(nn.Module):
 
 
 def test_a_network_that_replaces_its_weights():
-    with pytest.raises(
-        CallbackFunctionError, match=r"replaces its weights while it computes \('inner\.0\.weight' and 0"
-    ):
-        evaluator_of(nn.CrossEntropyLoss(), Replacing(), LABELLED)
+    text = r"replaces its weights while it computes \('inner\.0\.weight' and 0"
+    with pytest.raises(CallbackFunctionError, match=text):
+        classifier(Replacing())

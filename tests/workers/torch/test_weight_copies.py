@@ -164,14 +164,8 @@ def measured(build, *, loss=None, **options):
     plane = random_plane(network)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        landscape = evaluate(
-            plane,
-            lambda: (loss or nn.MSELoss(), network, samples, {}),
-            size=3,
-            device_ids=[0],
-            progress=False,
-            **options,
-        )
+        call = lambda: (loss or nn.MSELoss(), network, samples, {})  # noqa: E731
+        landscape = evaluate(plane, call, size=3, device_ids=[0], progress=False, **options)
     return network, landscape, [str(item.message) for item in caught if COPIES in str(item.message)]
 
 
