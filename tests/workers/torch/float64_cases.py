@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torchmetrics
+from examples import accuracy
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import classes, features, seeded
@@ -36,10 +37,6 @@ def network(seed=0, dtype=torch.float32):
     return seeded(lambda: nn.Sequential(*copy.deepcopy(layers)), seed).to(dtype)
 
 
-def accuracy(outputs, targets):
-    return (outputs.argmax(1) == targets).float().mean()
-
-
 def callback_fn(data=DATA, dtype=torch.float32):
     loss = nn.CrossEntropyLoss(weight=WEIGHTS.clone(), ignore_index=-100)
     metrics = {"accuracy": accuracy, "torchmetrics": torchmetrics.classification.MulticlassAccuracy(4, average="micro")}
@@ -48,13 +45,8 @@ def callback_fn(data=DATA, dtype=torch.float32):
 
 def of_batches():
     """A loss that belongs to its batches."""
-    loader = DataLoader(DATA, batch_size=10)
-    return (
-        lambda outputs, targets: nn.functional.cross_entropy(outputs / outputs.std(), targets),
-        network(3),
-        loader,
-        {},
-    )
+    loss = lambda outputs, targets: nn.functional.cross_entropy(outputs / outputs.std(), targets)  # noqa: E731
+    return loss, network(3), DataLoader(DATA, batch_size=10), {}
 
 
 class WithLabels(nn.Module):
@@ -171,9 +163,7 @@ def what_is_refused():
         refused(callback_fn, text, precision=precision)
     refused(callback_fn, "seed_each_point=True is available on CPUs .* but not on twin", seed_each_point=True)
     found, lines = told(evaluate, random_plane(network()), callback_fn, size=3, compile=True)
-    text = (
-        f"compile=True was asked for, but the network runs eagerly: code is compiled for CPUs and .* not for {DEVICE}"
-    )
+    text = f"compile=True was asked for, but .* runs eagerly: code is compiled for CPUs and .* not for {DEVICE}"
     assert any(re.match(text, line) for line in lines), lines
     assert not found.attributes["measurement_plan"]["compile"]
 

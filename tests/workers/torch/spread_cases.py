@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import torch
 import torchmetrics
+from examples import accuracy
 from measured_planes import measure_plane
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -51,10 +52,6 @@ def spread(network, *devices):
     return network
 
 
-def accuracy(outputs, targets):
-    return (outputs.argmax(1) == targets).float().mean()
-
-
 def metrics():
     return {"accuracy": accuracy, "torchmetrics": torchmetrics.classification.MulticlassAccuracy(5, average="micro")}
 
@@ -72,6 +69,13 @@ def measured(network, plane, loss=None, device=FIRST, state=None, data=DATA, pla
         return values, single, evaluator.description
     finally:
         evaluator.close()
+
+
+def on_the_host(build=Pipeline, **setup):
+    """Returns a network and a plane of it, and what is measured of both on the host."""
+    network = seeded(build)
+    plane = plane_of(network, scale=0.1)
+    return network, plane, measured(network, plane, device=HOST, **setup)[0]
 
 
 def assert_equal(found, expected, rtol=1e-6):
@@ -99,9 +103,7 @@ def equal_to_the_network_on_the_host():
 
 
 def partly_on_the_host():
-    network = seeded(Pipeline)
-    plane = plane_of(network, scale=0.1)
-    expected, _, _ = measured(network, plane, device=HOST)
+    network, plane, expected = on_the_host()
     for devices in ((HOST, FIRST), (SECOND, HOST)):
         found, _, description = measured(spread(network, *devices), plane, devices=(FIRST, SECOND))
         assert_equal(found, expected)
@@ -109,9 +111,7 @@ def partly_on_the_host():
 
 
 def tuned_and_compiled():
-    network = seeded(Pipeline)
-    plane = plane_of(network, scale=0.1)
-    expected, _, _ = measured(network, plane, device=HOST)
+    network, plane, expected = on_the_host()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found, _, description = measured(
@@ -127,17 +127,13 @@ def tuned_and_compiled():
 
 
 def buffers_of_every_policy():
-    network = seeded(Pipeline)
-    plane = plane_of(network, scale=0.1)
+    network, plane, fixed = on_the_host()
     ends = [{name: value + 1 for name, value in plane[2].items() if "running" in name} for _ in range(2)]
-    for options, further in (
-        (MeasurementOptions(buffers="recalibrate"), ()),
-        (MeasurementOptions(buffers="interpolate"), (ends,)),
-    ):
+    for policy, further in (("recalibrate", ()), ("interpolate", (ends,))):
+        options = MeasurementOptions(buffers=policy)
         expected, _, _ = measured(network, (*plane, *further), device=HOST, options=options)
         found, _, _ = measured(spread(network, FIRST, SECOND), (*plane, *further), options=options)
         assert_equal(found, expected, rtol=1e-5)
-        fixed, _, _ = measured(network, plane, device=HOST)
         assert abs(fixed["loss"] - expected["loss"]).max() > 1e-3
 
 
@@ -172,9 +168,8 @@ class OwnLossPipeline(Pipeline):
 def own_loss():
     network = seeded(OwnLossPipeline)
     plane = plane_of(network, scale=0.1)
-    loader = DataLoader(
-        [{"images": image, "labels": label} for image, label in zip(*DATA.tensors, strict=True)], batch_size=8
-    )
+    rows = [{"images": image, "labels": label} for image, label in zip(*DATA.tensors, strict=True)]
+    loader = DataLoader(rows, batch_size=8)
 
     def run(network, device):
         evaluator = make_evaluator((None, network, loader, {}), MeasurementSetup(device=device, plan=PLAN))
@@ -217,9 +212,7 @@ def no_move_between_the_parts():
 
 
 def all_of_it_on_another_device():
-    network = seeded(Pipeline)
-    plane = plane_of(network, scale=0.1)
-    expected, _, _ = measured(network, plane, device=HOST)
+    network, plane, expected = on_the_host()
     there = spread(network, SECOND, SECOND)
     found, _, description = measured(there, plane, devices=(FIRST,))
     assert_equal(found, expected)
@@ -317,8 +310,6 @@ def samples_beyond_the_device():
     """3.5 MB of images where 1.6 MB are free: they stay on the host, and batches are moved at each point."""
     many = TensorDataset(images(8_000), classes(8_000, 5))
     loader = DataLoader(many, batch_size=500)
-    network = seeded(small_images)
-    plane = plane_of(network, scale=0.1)
     cases = [
         (nn.CrossEntropyLoss(), many, MeasurementPlan(256), {}),
         (nn.CrossEntropyLoss(), many, MeasurementPlan(256, channels_last=True), {}),
@@ -328,6 +319,7 @@ def samples_beyond_the_device():
     ]
     for loss, data, plan, setup in cases:
         network = seeded(small_images)
+        plane = plane_of(network, scale=0.1)
         expected, _, described = measured(network, plane, loss=loss, device=HOST, data=data, plan=plan, **setup)
         with twin_memory(1_600_000), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -343,10 +335,8 @@ def samples_beyond_the_device():
 def a_layout_beyond_the_device():
     """The images fit, but not twice: they are laid out batch by batch, and nothing fails."""
     many = TensorDataset(images(5_000), classes(5_000, 5))
-    network = seeded(small_images)
-    plane = plane_of(network, scale=0.1)
     for plan in (MeasurementPlan(256, channels_last=True), None):
-        expected, _, _ = measured(network, plane, device=HOST, data=many, plan=plan)
+        network, plane, expected = on_the_host(small_images, data=many, plan=plan)
         with twin_memory(3_500_000):
             found, _, description = measured(network, plane, data=many, plan=plan)
         assert_equal(found, expected, rtol=1e-5)
