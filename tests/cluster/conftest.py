@@ -79,6 +79,7 @@ def project(home):
 
 @pytest.fixture
 def run(home):
+    """A run directory of the project's network."""
     import torch
 
     with torch.random.fork_rng():

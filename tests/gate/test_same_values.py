@@ -91,17 +91,10 @@ def test_an_injected_difference_is_found_and_named(tmp_path):
     """One commit adds a little to the mean of the losses, and its lines between networks fail."""
     for package in ("collectors", "workers", "landscape"):
         shutil.copytree(ROOT / package, tmp_path / package)
+    through = '    return _through({"a": a, "b": b}, names, network)'
     for file, old, new in (
-        (
-            "workers/measuring/sample_loss.py",
-            "mean = numerators.sum(-1) / weight",
-            "mean = (numerators.sum(-1) + 1e-9) / weight",
-        ),
-        (
-            "landscape/planes/from_weights.py",
-            '    return _through({"a": a, "b": b}, names, network)',
-            '    raise AttributeError("line_between")',
-        ),
+        ("workers/measuring/sample_loss.py", "numerators.sum(-1) / weight", "(numerators.sum(-1) + 1e-9) / weight"),
+        ("landscape/planes/from_weights.py", through, '    raise AttributeError("line_between")'),
     ):
         text = (tmp_path / file).read_text()
         assert text.count(old) == 1
