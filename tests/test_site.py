@@ -72,6 +72,15 @@ def written(site):
     return [file for file in sorted(site.rglob("*.html")) if file.name != "404.html" and file.parent.name != "pages"]
 
 
+def search(page, text):
+    """Returns what the search finds."""
+    page.locator("input[name=query]").click()
+    page.locator("input[name=query]").press_sequentially(text)
+    found = page.locator(".md-search-result__link")
+    found.first.wait_for(state="attached")
+    return found
+
+
 def test_commands_and_functions_are_on_their_pages(site):
     from landscape.cli import app
 
@@ -133,10 +142,7 @@ def test_search_works_from_disk_and_asks_for_nothing_else(site, open_file):
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.reload()
-    page.locator("input[name=query]").click()
-    page.locator("input[name=query]").press_sequentially("barrier")
-    found = page.locator(".md-search-result__link")
-    found.first.wait_for(state="attached")
+    found = search(page, "barrier")
     titles = " ".join(found.locator("h1, h2").all_inner_texts()).lower()
     assert "barrier" in titles, titles
     assert all(re.match("file:|data:|blob:|about:", url) for url in asked), asked
@@ -147,12 +153,8 @@ def test_search_works_from_disk_and_asks_for_nothing_else(site, open_file):
 
 @pytest.mark.parametrize("option", ["--caption", "--keep-samples"])
 def test_options_are_found_as_they_are_typed(site, open_file, option):
-    page = open_file(site / "index.html")
-    page.locator("input[name=query]").click()
-    page.locator("input[name=query]").press_sequentially(option)
-    found = page.locator(".md-search-result__link")
-    found.first.wait_for(state="attached")
-    assert option in " ".join(found.all_inner_texts()), found.all_inner_texts()
+    texts = search(open_file(site / "index.html"), option).all_inner_texts()
+    assert option in " ".join(texts), texts
 
 
 def test_the_gallery_holds_the_interactive_page(site, open_file):

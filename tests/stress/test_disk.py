@@ -53,12 +53,12 @@ def measure(path: Path | None, before_point: Callable[[int], object] = lambda co
             before_point(calls)
         return float(np.square(place).sum())
 
-    space = FunctionEvaluator(lambda weights: 0.0, WEIGHTS).description.space
+    def callback_fn() -> FunctionEvaluator:
+        return FunctionEvaluator(loss, WEIGHTS)
+
     axes = [{"place": np.array([1.0, 0.0])}, {"place": np.array([0.0, 1.0])}]
-    plane = custom_plane(WEIGHTS, axes, network=space)
-    shown = evaluate(
-        plane, lambda: FunctionEvaluator(loss, WEIGHTS), x=GRID, y=GRID, output=path, progress=False, device_ids=[0]
-    )
+    plane = custom_plane(WEIGHTS, axes, network=callback_fn().description.space)
+    shown = evaluate(plane, callback_fn, x=GRID, y=GRID, output=path, progress=False, device_ids=[0])
     return shown, calls
 
 

@@ -93,22 +93,24 @@ def dropout():
 
 
 def tied():
-    tokens, targets = sentences()
-    return nn.CrossEntropyLoss(), _built(TiedNetwork), (tokens, targets), {}
+    return nn.CrossEntropyLoss(), _built(TiedNetwork), sentences(), {}
 
 
 def transformer():
     return nn.CrossEntropyLoss(), _built(PaddedTransformer), sentences(), {}
 
 
-def bfloat16():
+def _of_type(dtype):
     inputs, targets = images()
-    return nn.CrossEntropyLoss(), _built(DropoutNetwork, torch.bfloat16), (inputs.bfloat16(), targets), {}
+    return nn.CrossEntropyLoss(), _built(DropoutNetwork, dtype), (inputs.to(dtype), targets), {}
+
+
+def bfloat16():
+    return _of_type(torch.bfloat16)
 
 
 def float64():
-    inputs, targets = images()
-    return nn.CrossEntropyLoss(), _built(DropoutNetwork, torch.float64), (inputs.double(), targets), {}
+    return _of_type(torch.float64)
 
 
 def regression():

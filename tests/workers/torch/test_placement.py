@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from twin_device import build_twins, failures_with_twins
+from twin_device import checks_of, failures_with_twins
 from worker_cases import classifier, labelled, mlp
 
 from workers.callback_fn import make_evaluator
@@ -15,30 +15,13 @@ from workers.evaluator import MeasurementSetup
 from workers.torch.placement import find_placement
 
 LABELLED = labelled()
-CHECKS = (
-    "equal_to_the_network_on_the_host",
-    "tuned_and_compiled",
-    "buffers_of_every_policy",
-    "a_loss_that_holds_the_network",
-    "own_loss",
-    "partly_on_the_host",
-    "ends_as_it_was",
-    "other_devices_than_the_workers",
-    "no_move_between_the_parts",
-    "all_of_it_on_another_device",
-    "memory_beside_each_parameter",
-    "read_while_it_trains",
-    "nothing_waits_for_the_device",
-    "samples_beyond_the_device",
-    "a_layout_beyond_the_device",
-)
+CASES = Path(__file__).with_name("spread_cases.py")
 
 
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory):
     """What went wrong in a process that has two devices, by check."""
-    library = build_twins(tmp_path_factory.mktemp("twins"))
-    return failures_with_twins(library, Path(__file__).with_name("spread_cases.py"), CHECKS)
+    return failures_with_twins(tmp_path_factory.mktemp("twins"), CASES)
 
 
 def spread_over(*devices):
@@ -51,7 +34,7 @@ def spread_over(*devices):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # on a busy machine the compiler takes minutes, as do all checks together
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", checks_of(CASES))
 def test_over_two_devices(check, failures):
     assert check not in failures, failures[check]
 
