@@ -112,6 +112,10 @@ def attention(x):
     return (x @ x.transpose(1, 2)).softmax(-1) @ x
 
 
+def fused_attention(x):
+    return functional.scaled_dot_product_attention(x, x, x)
+
+
 def two_divisions():
     """Two normalizations that divide the same channels in different ways."""
     return nn.Sequential(
@@ -211,12 +215,7 @@ NETWORKS = {
     "shuffled": (shuffled, images, [(5,), (5, 3), (6,)], ()),
     # Each head attends to all others, so that what is inside them has one order in all, by hand and fused.
     "across heads": (of_heads(attention), images, [(3,), (4,)], ()),
-    "fused across heads": (
-        of_heads(lambda x: functional.scaled_dot_product_attention(x, x, x)),
-        images,
-        [(3,), (4,)],
-        (),
-    ),
+    "fused across heads": (of_heads(fused_attention), images, [(3,), (4,)], ()),
     # Groups compete for each of their channels: they have an order for each channel, not the other way round.
     "softmax over groups": (of_heads(lambda x: x * x.softmax(1)), images, [(3,), (3, 4)], ()),
     "two divisions": (two_divisions, images, [(2,), (2, 2), (2, 3)], ("group_norm",)),
