@@ -4,8 +4,6 @@ Run it by hand: ``python tests/benchmarks/barriers.py``; it takes about a minute
 0.01 along the curve after 300 steps. ``--images docs/images`` also draws the pictures of docs/barriers.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import time

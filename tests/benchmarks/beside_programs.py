@@ -4,8 +4,6 @@ Run it by hand: ``python tests/benchmarks/beside_programs.py``. Each run is a fr
 1,024 samples, 40 points, beside 0, 1, 2 and 4 loops that keep a core busy. The goal is 1.3 times the best given plan.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

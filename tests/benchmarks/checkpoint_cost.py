@@ -6,8 +6,6 @@ checkpoints are at least 0.5 s apart, at most 150 us of the training thread for 
 second, is printed for what it is.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import tempfile

@@ -3,8 +3,6 @@
 Run it by hand: ``python tests/benchmarks/collector_cost.py``.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

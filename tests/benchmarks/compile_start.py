@@ -5,8 +5,6 @@ seconds are those of the process and of the compilers it starts, without the imp
 that others use as well, wall seconds do not. The rate is that of one thread, from CPU seconds.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ Run it by hand: ``python tests/benchmarks/curvature_parts.py LeNet-5``. Ways tak
 count, on a machine that others use as well. With ``--threads 2`` it tries what keeps several cores from waiting.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import statistics

@@ -6,8 +6,6 @@ suits it best, before any clock starts: all samples at once with the first deriv
 mini-batches; attention that can be differentiated twice; and enough steps, where it asks for their number.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import importlib.metadata

@@ -4,8 +4,6 @@ Run it by hand: ``python tests/benchmarks/data_sets.py``. The goal is at most 1.
 measured in turns under one plan, so that other programs disturb all of them alike.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 

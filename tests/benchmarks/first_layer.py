@@ -4,8 +4,6 @@ Run it by hand: ``python tests/benchmarks/first_layer.py``. Rates are samples pe
 a few rows of points; those count on a machine that others use as well. Each way is tried with the batches that suit it.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import tempfile

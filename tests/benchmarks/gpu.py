@@ -11,8 +11,6 @@ here depends on that. Other tools are measured if they can be imported (``pip in
 always. Without a GPU ``--device cpu --size 6`` shows that it runs; no figure of it means anything then.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json

@@ -5,8 +5,6 @@ interpreter and the libraries that the work cannot do without are compared with.
 1.5 s for ``landscape plot`` of 40 x 40 points, and 8 s until two workers have measured their first point.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import subprocess

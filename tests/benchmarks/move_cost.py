@@ -3,8 +3,6 @@
 Run it by hand: ``python tests/benchmarks/move_cost.py``. The goal is below one percent.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable

@@ -5,8 +5,6 @@ that the operating system holds in memory, on two cores. scikit-learn is given t
 not counted; we read the files twice, and never hold more than blocks of 64 MiB.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from pathlib import Path

@@ -5,8 +5,6 @@ The JSON names the tool (``name``), ``work`` (the file of ``prepare_work``), ``s
 suits it best: mini-batches that are cut once, no worker processes for loading, as many CPU threads as PyTorch chooses.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import json

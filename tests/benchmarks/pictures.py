@@ -4,8 +4,6 @@ Run it by hand: ``python tests/benchmarks/pictures.py``; ``make bench`` puts the
 here: what counts is points, the true error against every point of the grid, and whether somebody is told of it.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Shows what a benchmark found, on the terminal and as ``docs/benchmarks.md``."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

@@ -5,8 +5,6 @@ environment of their own (``.venv-peers``). What a smart user of another tool wo
 the best size, and two processes of one thread with half of the grid each beside our two workers.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import shutil

@@ -6,8 +6,6 @@ for 64 workers at 50 ms a point, 0.90 where one of eight workers is ten times sl
 does not grow over a million points; and, for LeNet on two cores, 1.9 times the speed of one worker on one.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os

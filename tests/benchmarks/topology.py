@@ -5,8 +5,6 @@ of the three surfaces is a worst case of its own: noise has a minimum at every n
 a tied one plateaus.
 """
 
-from __future__ import annotations
-
 import argparse
 
 import gudhi

@@ -3,8 +3,6 @@
 After each of them the file of before is whole, the error says what to do, and the same call goes on.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -3,8 +3,6 @@
 ``FUZZ_CASES`` says how many of each kind: 300, or 10,000 in the long test (``make stress``).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -5,8 +5,6 @@ be resumed or overwritten, a survey goes on, and a file that is replaced is the 
 The slow test tries every sixteenth call, and 16 changes in a row try all; so does ``FAULTY_EVERY=1`` (``make stress``).
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Parameters are drawn from seeds. Half of the surfaces have the default 40 x 40 points, half 65 x 65.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """What is tried with faults: each play writes files, and knows what must be there whatever fails."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The files that are damaged: what they are when they are whole, how they are read, what may be changed in them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

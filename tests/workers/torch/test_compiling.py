@@ -1,7 +1,5 @@
 """Compilation: where it pays off, in which batches, and that it changes no value."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,7 +1,5 @@
 """Packages: compiled networks that are loaded without the compiler, from a folder that nobody else can write to."""
 
-from __future__ import annotations
-
 import functools
 import os
 import subprocess

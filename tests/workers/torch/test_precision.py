@@ -1,7 +1,5 @@
 """Networks in bfloat16 and float16: losses and metrics come from their outputs in at least float32."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """Compiled networks whose first layer is computed once for a plane."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np
