@@ -7,14 +7,13 @@ import importlib.util
 import json
 import re
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import numpy as np
 import pytest
 from places import ROOT
+from scripts import run_script
 
 FOLDER = ROOT / "notebooks"
 _SPEC = importlib.util.spec_from_file_location("execute", FOLDER / "execute.py")
@@ -123,8 +122,7 @@ def test_packages_that_the_page_does_not_name_are_hidden():
         "import landscape, ipykernel.kernelapp, torch, h5py\n"
         "print([name for name in ('xarray', 'plotly', 'torchmetrics', 'pytest') if importlib.util.find_spec(name)])"
     )
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert result.stdout == "[]\n"
+    assert run_script(code, cwd=ROOT) == "[]\n"
     installed = execute.INSTALLED[0].replace("summary-landscape", ".")
     assert f"pip install '{installed}' jupyter" in (ROOT / "docs" / "notebooks.md").read_text()
 

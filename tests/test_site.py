@@ -3,14 +3,13 @@
 import inspect
 import os
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
 import pytest
 import typer
 from places import ROOT
+from scripts import run_python
 from waiting import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.room("docs", "mkdocs.yml", "collectors", "workers", "landscape")]
@@ -23,16 +22,9 @@ MAY_BE_TALLER = {"benchmarks.html"}
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("documentation") / "site"
-    built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE * 2,  # a page for each room of the product, and one for each command
-        check=False,
-    )
-    assert built.returncode == 0, built.stdout + built.stderr
+    variables = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    patience = PATIENCE * 2  # a page for each room of the product, and one for each command
+    run_python("-m", "mkdocs", "build", "--strict", "--site-dir", folder, cwd=ROOT, env=variables, patience=patience)
     return folder
 
 

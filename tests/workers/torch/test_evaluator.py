@@ -453,57 +453,47 @@ def test_complex_parameters_are_refused():
         classifier(network)
 
 
+PAIR = (features(), classes())
+RETURNED, NO_LOSS = "must return .* but returned ", "the first item .* must be a Model with a loss_fn .* but is "
+WRONG = [
+    (None, f"{RETURNED}a NoneType"),
+    (mlp(), f"{RETURNED}a Sequential"),
+    ((1, 2), f"{RETURNED}a tuple of 2"),
+    ([1, 2, 3], f"{RETURNED}a list of 3"),
+    ((nn.MSELoss(), "net", PAIR, {}), r"second item .* be a network of a supported .* but is str"),
+    ((3, mlp(), PAIR, {}), rf"{NO_LOSS}3 \(int\)"),
+    ((nn.MSELoss, mlp(), PAIR, {}), rf"{NO_LOSS}the class MSELoss \(make an object of it\)"),
+    (("mse", mlp(), PAIR, {}), rf"{NO_LOSS}'mse' \(str\)"),
+    ((nn.CrossEntropyLoss(), mlp(inputs=5), PAIR, {}), "cannot be evaluated on its data set: RuntimeError"),
+]
+
+
 class TestCallback:
-    def test_raising(self):
-        def callback():
+    def test_the_place_of_an_error_is_in_the_users_own_code(self):
+        def raising():
             raise KeyError("no such file")
 
-        line = callback.__code__.co_firstlineno + 1
-        with pytest.raises(CallbackFunctionError, match="callback_fn raised KeyError: 'no such file'") as caught:
-            make_evaluator(call_callback(callback), MeasurementSetup())
-        assert isinstance(caught.value.__cause__, KeyError)
-        assert str(caught.value).endswith(f"({__file__}, line {line})")
-        assert not hasattr(caught.value, "__notes__"), "the cause has the traceback"
-
-    def test_the_place_of_an_error_is_in_the_users_own_code(self):
         def callback():
             return torch.zeros(2).reshape(3)
 
         def reading():
             return json.loads("{")
 
-        for function in (callback, reading):
+        for function in (raising, callback, reading):
             with pytest.raises(CallbackFunctionError) as caught:
                 call_callback(function)
             assert str(caught.value).endswith(f"({__file__}, line {function.__code__.co_firstlineno + 1})")
+            assert not hasattr(caught.value, "__notes__"), "the cause has the traceback"
+        with pytest.raises(CallbackFunctionError, match="callback_fn raised KeyError: 'no such file'") as caught:
+            call_callback(raising)
+        assert isinstance(caught.value.__cause__, KeyError)
         with pytest.raises(CallbackFunctionError, match=r"raised FileNotFoundError: .*no_such_file'$"):
             call_callback(functools.partial(os.stat, "/no_such_file"))
 
-    @pytest.mark.parametrize(
-        ("result", "shown"),
-        [(None, "a NoneType"), (mlp(), "a Sequential"), ((1, 2), "a tuple of 2"), ([1, 2, 3], "a list of 3")],
-    )
-    def test_returning_something_else(self, result, shown):
-        with pytest.raises(CallbackFunctionError, match=f"must return .* but returned {shown}"):
+    @pytest.mark.parametrize(("result", "text"), WRONG)
+    def test_returning_something_else(self, result, text):
+        with pytest.raises(CallbackFunctionError, match=text):
             make_evaluator(result, MeasurementSetup())
-
-    def test_no_network(self):
-        with pytest.raises(CallbackFunctionError, match=r"second item .* be a network of a supported .* but is str"):
-            make_evaluator((nn.MSELoss(), "net", (features(), classes()), {}), MeasurementSetup())
-
-    @pytest.mark.parametrize(
-        ("loss", "shown"),
-        [(3, r"3 \(int\)"), (nn.MSELoss, r"the class MSELoss \(make an object of it\)"), ("mse", r"'mse' \(str\)")],
-    )
-    def test_no_loss(self, loss, shown):
-        with pytest.raises(
-            CallbackFunctionError, match=f"the first item .* must be a Model with a loss_fn .* but is {shown}"
-        ):
-            make_evaluator((loss, mlp(), (features(), classes()), {}), MeasurementSetup())
-
-    def test_a_network_that_does_not_fit_the_data(self):
-        with pytest.raises(CallbackFunctionError, match="cannot be evaluated on its data set: RuntimeError"):
-            make_evaluator((nn.CrossEntropyLoss(), mlp(), (features(inputs=5), classes()), {}), MeasurementSetup())
 
     def test_the_place_of_an_error_of_what_was_returned(self):
         def broken(outputs, targets):

@@ -2,14 +2,13 @@
 
 import functools
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from measured_planes import measure_plane
+from scripts import run_script
 from torch import nn
 from worker_cases import classes, evaluator_of, plane_of
 
@@ -205,7 +204,7 @@ with torch.no_grad():
 assert network.found
 assert "torch._inductor.compile_fx" not in sys.modules and "torch._dynamo" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "PATH": ""})
+    run_script(script, env={**os.environ, "PATH": ""})
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What users have as data: NumPy pairs, dictionaries, several inputs, lists of samples, lists of images, graphs."""
 
+import contextlib
 import copy
 import warnings
 from types import SimpleNamespace
@@ -38,6 +39,11 @@ def moved(net):
     return at_point(net, plane_of(net), POINT)
 
 
+def loss_at_the_point(dataset, net=None):
+    """Returns the values of a network of images and classes."""
+    return value_of(nn.CrossEntropyLoss(), net or network(), dataset)[0]
+
+
 @pytest.mark.parametrize("float_type", [np.float32, np.float64])
 @pytest.mark.parametrize("int_type", [np.int64, np.int32, np.uint8])
 def test_numpy_pairs_are_taken_like_tensors(float_type, int_type):
@@ -74,27 +80,8 @@ def test_regression_targets_and_a_network_in_float64():
 def test_read_only_and_reversed_arrays_are_read():
     images = IMAGES.numpy()[::-1]
     images.flags.writeable = False
-    found, _ = value_of(nn.CrossEntropyLoss(), network(), (images, CLASSES.numpy()[::-1]))
-    expected, _ = value_of(nn.CrossEntropyLoss(), network(), (IMAGES.flip(0), CLASSES.flip(0)))
-    assert found == expected
-
-
-@pytest.mark.parametrize(
-    ("classes", "text"),
-    [
-        (np.array(["cat"] * 50), "arrays of numbers, but holds one of <U3"),
-        (CLASSES.numpy()[:49], "50 inputs and 49 targets"),
-    ],
-)
-def test_arrays_that_are_no_numbers_and_unequal_lengths_are_errors(classes, text):
-    with pytest.raises(SamplesError, match=text):
-        value_of(nn.CrossEntropyLoss(), network(), (IMAGES.numpy(), classes))
-
-
-def test_numpy_batches_are_told_what_to_do():
-    batches = [(IMAGES.numpy()[:25], CLASSES.numpy()[:25]), (IMAGES.numpy()[25:], CLASSES.numpy()[25:])]
-    with pytest.raises(SamplesError, match=r"gave NumPy arrays: convert them .torch.from_numpy.*let a DataLoader"):
-        value_of(nn.CrossEntropyLoss(), network(), batches)
+    found = loss_at_the_point((images, CLASSES.numpy()[::-1]))
+    assert found == loss_at_the_point((IMAGES.flip(0), CLASSES.flip(0)))
 
 
 class Siamese(nn.Module):
@@ -124,27 +111,25 @@ SIAMESE = {
 }
 
 
+UNDERSTOOD = {
+    "tuples of three": "the network gets the first 2 (left, right), and the loss gets the last one as targets",
+    "dictionaries": "the network gets left, right by name, and the loss gets 'same' as targets",
+}
+
+
 @pytest.mark.parametrize("kind", SIAMESE)
-@pytest.mark.filterwarnings("ignore:batches are")
 def test_two_inputs_in_every_form(kind):
     net = Siamese()
-    found, description = value_of(nn.BCEWithLogitsLoss(), net, SIAMESE[kind])
+    understood = UNDERSTOOD.get(kind, "").partition(" (")[0]
+    with pytest.warns(UserWarning, match=f"batches are .*{understood}") if understood else contextlib.nullcontext():
+        found, description = value_of(nn.BCEWithLogitsLoss(), net, SIAMESE[kind])
     expected = functional.binary_cross_entropy_with_logits(moved(net)(IMAGES, IMAGES.flip(0)), SAME).item()
     assert found["loss"] == pytest.approx(expected, rel=1e-5)
     assert found["loss_stderr"] > 0
     assert description.num_samples == 50
     told = [note for note in description.notes if "Return an OwnLoss in place of the loss" in note]
-    understood = {
-        "tuples of three": "the network gets the first 2 (left, right), and the loss gets the last one as targets",
-        "dictionaries": "the network gets left, right by name, and the loss gets 'same' as targets",
-    }
-    assert len(told) == (kind in understood), "what is understood is said"
-    assert not told or understood[kind] in told[0]
-
-
-def test_what_is_understood_is_a_warning():
-    with pytest.warns(UserWarning, match="batches are tuples of 3: the network gets the first 2"):
-        value_of(nn.BCEWithLogitsLoss(), Siamese(), SIAMESE["tuples of three"])
+    assert len(told) == (kind in UNDERSTOOD), "what is understood is said"
+    assert not told or UNDERSTOOD[kind] in told[0]
 
 
 AMBIGUOUS = {
@@ -179,8 +164,7 @@ def test_the_error_for_a_dictionary_shows_its_own_keys():
     names = {"loss": functional.cross_entropy}
     exec(code, names)  # what it shows runs
     found, _ = value_of(OwnLoss(names["step"]), network(), DataLoader(samples, batch_size=10))
-    expected, _ = value_of(nn.CrossEntropyLoss(), network(), (IMAGES, CLASSES))
-    assert found["loss"] == pytest.approx(expected["loss"], rel=1e-6)
+    assert found["loss"] == pytest.approx(loss_at_the_point((IMAGES, CLASSES))["loss"], rel=1e-6)
 
 
 def test_a_network_that_is_called_otherwise_is_told_of_own_loss():
@@ -189,27 +173,31 @@ def test_a_network_that_is_called_otherwise_is_told_of_own_loss():
         value_of(nn.MSELoss(), Siamese(), pairs)
 
 
-LISTS = {
-    "a class as a number": [(x, int(y)) for x, y in zip(IMAGES, CLASSES, strict=True)],
-    "a class as a tensor": list(zip(IMAGES, CLASSES, strict=True)),
-    "a class of NumPy": [(x, y) for x, y in zip(IMAGES.numpy(), CLASSES.numpy(), strict=True)],
-    "a vector as the target": [(x, torch.zeros(3)) for x in IMAGES],
-    "texts": [("a text", 1), ("another", 0)],
+SINGLE = [(x, int(y)) for x, y in zip(IMAGES, CLASSES, strict=True)]
+WRAP = r"wrap a data set of single samples in a DataLoader.dataset, batch_size=128."
+HALVES = [(IMAGES.numpy()[part], CLASSES.numpy()[part]) for part in (slice(25), slice(25, None))]
+REFUSED = {
+    "arrays that are no numbers": ((IMAGES.numpy(), np.array(["cat"] * 50)), "numbers, but holds one of <U3"),
+    "unequal lengths": ((IMAGES.numpy(), CLASSES.numpy()[:49]), "50 inputs and 49 targets"),
+    "batches of NumPy": (HALVES, r"gave NumPy arrays: convert them .torch.from_numpy.*let a DataLoader"),
+    "what only looks like a graph": ([SimpleNamespace(x=IMAGES, num_graphs=3)], "gave a SimpleNamespace"),
+    "a class as a number": (SINGLE, WRAP),
+    "a class as a tensor": (list(zip(IMAGES, CLASSES, strict=True)), WRAP),
+    "a class of NumPy": (list(zip(IMAGES.numpy(), CLASSES.numpy(), strict=True)), WRAP),
+    "a vector as the target": ([(x, torch.zeros(3)) for x in IMAGES], WRAP),
+    "texts": ([("a text", 1), ("another", 0)], WRAP),
 }
 
 
-@pytest.mark.parametrize("kind", LISTS)
-def test_a_list_of_samples_is_told_of_the_data_loader(kind):
-    with pytest.raises(
-        SamplesError, match=r"wrap a data set of single samples in a DataLoader.dataset, batch_size=128."
-    ):
-        value_of(nn.CrossEntropyLoss(), network(), LISTS[kind])
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_is_refused_says_what_to_do(kind):
+    dataset, text = REFUSED[kind]
+    with pytest.raises(SamplesError, match=text):
+        loss_at_the_point(dataset)
 
 
 def test_a_list_of_samples_in_a_data_loader_is_measured():
-    found, _ = value_of(nn.CrossEntropyLoss(), network(), DataLoader(LISTS["a class as a number"], batch_size=128))
-    expected, _ = value_of(nn.CrossEntropyLoss(), network(), (IMAGES, CLASSES))
-    assert found == expected
+    assert loss_at_the_point(DataLoader(SINGLE, batch_size=128)) == loss_at_the_point((IMAGES, CLASSES))
 
 
 class Detector(nn.Module):
@@ -398,10 +386,9 @@ def test_a_network_may_change_its_inputs_in_place():
         def forward(self, images):
             return super().forward(images.div_(100))
 
-    changes = InPlace(*network())
     given = IMAGES.clone()
-    expected = value_of(nn.CrossEntropyLoss(), network(), (IMAGES / 100, CLASSES))[0]
-    assert value_of(nn.CrossEntropyLoss(), changes, (given, CLASSES))[0] == expected
+    expected = loss_at_the_point((IMAGES / 100, CLASSES))
+    assert loss_at_the_point((given, CLASSES), InPlace(*network())) == expected
     assert torch.equal(given, IMAGES), "the user's own tensors stay as they are"
 
 
@@ -439,11 +426,6 @@ def test_graphs_on_two_workers():
     alone = evaluate(plane, callback_fn, size=3, device_ids=[0], progress=False)
     two = evaluate(plane, callback_fn, size=3, device_ids=[0, 1], progress=False)
     np.testing.assert_allclose(alone.loss, two.loss, rtol=1e-6)
-
-
-def test_an_object_that_only_looks_like_a_graph_is_no_graph():
-    with pytest.raises(SamplesError, match="gave a SimpleNamespace"):
-        value_of(nn.CrossEntropyLoss(), network(), [SimpleNamespace(x=IMAGES, num_graphs=3)])
 
 
 class Bags(nn.Module):
