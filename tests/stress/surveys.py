@@ -67,20 +67,10 @@ class SurveyProcess:
         if points_before_gate is not None:
             traps = {**traps, "gate": str(folder / f"{name}.gate"), "before_gate": points_before_gate}
         settings = folder / f"{name}.settings.json"
-        settings.write_text(
-            json.dumps(
-                {
-                    "size": size,
-                    "seconds": seconds,
-                    "log": str(self.log),
-                    "output": str(self.output),
-                    "outcome": str(self._outcome),
-                    "device_ids": list(range(devices)) if devices else None,
-                    "address": address,
-                    "traps": traps,
-                }
-            )
-        )
+        asked = {"size": size, "seconds": seconds, "address": address, "traps": traps}
+        asked["device_ids"] = list(range(devices)) if devices else None
+        asked |= {"log": str(self.log), "output": str(self.output), "outcome": str(self._outcome)}
+        settings.write_text(json.dumps(asked))
         variables = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
         variables |= {
             MARK: self.mark,

@@ -169,17 +169,14 @@ def plane_of(network, axes=2, seed=0, scale=0.5, origin_seed=None):
     if origin_seed is not None:
         shift = np.random.default_rng(origin_seed)
         for info in infos:
-            origin[info.name] = (origin[info.name] + 0.1 * shift.standard_normal(info.shape)).astype(
-                origin[info.name].dtype
-            )
-    directions = [
-        {
-            info.name: (scale * generator.standard_normal(info.shape)).astype(direction_dtype(info.dtype))
-            for info in infos
-        }
-        for _ in range(axes)
-    ]
-    return origin, directions, buffers
+            array = origin[info.name]
+            origin[info.name] = (array + 0.1 * shift.standard_normal(info.shape)).astype(array.dtype)
+
+    def direction():
+        drawn = {info.name: scale * generator.standard_normal(info.shape) for info in infos}
+        return {info.name: drawn[info.name].astype(direction_dtype(info.dtype)) for info in infos}
+
+    return origin, [direction() for _ in range(axes)], buffers
 
 
 def at_point(network, plane, coordinates):

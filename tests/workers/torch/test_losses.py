@@ -66,6 +66,12 @@ class MeanError(nn.Module):
         return mean_error(outputs, targets)
 
 
+class ReducedAlready(MeanError):
+    """``reduction`` is there, but turning it off changes nothing."""
+
+    reduction = "mean"
+
+
 SPLIT = {
     "cross entropy": (nn.CrossEntropyLoss(), classes()),
     "class weights": (nn.CrossEntropyLoss(weight=WEIGHTS), classes()),
@@ -212,34 +218,16 @@ def test_flattened_outputs_have_no_standard_error():
         np.testing.assert_allclose(values["loss"], own_value(nn.MSELoss(), targets), rtol=1e-5)
 
 
-class TestLossesThatAreFree:
-    """No reduction that we know, and still the mean of means is the mean."""
+def absolute_error(outputs, targets):
+    return (outputs - targets).abs().mean()
 
-    @pytest.mark.parametrize(
-        "loss", [mean_error, lambda outputs, targets: (outputs - targets).abs().mean(), MeanError()]
-    )
-    def test_batch_size_is_free(self, loss):
-        targets = probabilities()
-        for batch_size in (1, 7, 64, None):
-            values, description = measured(loss, DataLoader(TensorDataset(features(), targets), 9), batch_size)
-            np.testing.assert_allclose(values["loss"], own_value(loss, targets), rtol=1e-5)
-            assert not description.partition_dependent
-            assert description.metrics == ("loss",)
 
-    def test_a_class_whose_elements_are_reduced_already(self):
-        """``reduction`` is there, but turning it off changes nothing."""
-
-        class Wrapped(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.reduction = "mean"
-                self.inner = nn.MSELoss()
-
-            def forward(self, outputs, targets):
-                return self.inner(outputs, targets)
-
-        values, description = measured(Wrapped(), DataLoader(TensorDataset(features(), probabilities()), 9), 7)
-        np.testing.assert_allclose(values["loss"], own_value(nn.MSELoss(), probabilities()), rtol=1e-5)
+@pytest.mark.parametrize("loss", [mean_error, absolute_error, MeanError(), ReducedAlready()])
+def test_a_mean_of_means_is_the_mean_whatever_we_know_of_its_reduction(loss):
+    targets = probabilities()
+    for batch_size in (1, 7, 64, None):
+        values, description = measured(loss, DataLoader(TensorDataset(features(), targets), 9), batch_size)
+        np.testing.assert_allclose(values["loss"], own_value(loss, targets), rtol=1e-5)
         assert not description.partition_dependent
         assert description.metrics == ("loss",)
 
