@@ -7,6 +7,7 @@ import pytest
 import torch
 from digits_networks import INPUTS, TARGETS, train
 from digits_networks import build as build_digits
+from examples import accuracy
 from measured_planes import measure_plane
 from torch import nn
 from torch.nn import functional
@@ -26,10 +27,6 @@ POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7]])
 DIGITS = TensorDataset(INPUTS, TARGETS)
 # Of a number in bfloat16, which has 8 bits of which one is implied.
 ROUNDING = 2.0**-8
-
-
-def accuracy(outputs, targets):
-    return (outputs.argmax(1) == targets).double().mean()
 
 
 def measured(network, dataset, loss=None, points=POINTS, scale=0.05, **how):
