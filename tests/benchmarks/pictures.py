@@ -95,23 +95,20 @@ def picture_lines(pictures: Sequence[Picture]) -> list[str]:
     ]
     for picture in pictures:
         kind = "of the loss at each point" if picture.surface.relative else "of the range"
+        claim = "all measured"
+        if picture.estimated is not None:
+            claim = f"{picture.estimated:.2%}" + ("" if picture.reached else ", not reached")
         fitting = picture.fitting_side
         cells = [
             f"{picture.surface.name}; {picture.surface.tolerance:.0%} {kind}",
             f"{picture.points:,}",
             f"{picture.error:.2%}",
-            _claim(picture),
+            claim,
             *(f"{picture.plain[side]:.2%}" for side in sides),
             "none of these" if fitting is None else f"{fitting} x {fitting} = {fitting**2:,} points",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, "", _verdict(pictures)]
-
-
-def _claim(picture: Picture) -> str:
-    if picture.estimated is None:
-        return "all measured"
-    return f"{picture.estimated:.2%}" + ("" if picture.reached else ", not reached")
 
 
 def _verdict(pictures: Sequence[Picture]) -> str:

@@ -195,10 +195,7 @@ def without_checks(entries):
 
 def is_running(number):
     """Returns whether a process is there and is no zombie."""
-    try:
-        return psutil.Process(number).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    return _asked(lambda: psutil.Process(number).status(), psutil.STATUS_ZOMBIE) != psutil.STATUS_ZOMBIE
 
 
 def repeated(points):
@@ -224,15 +221,16 @@ def end_marked(mark):
     wait_until(none_is_left, what="the processes of a survey to end")
 
 
-def _title(process):
+def _asked(function, default=None):
     try:
-        return " ".join(process.cmdline())
+        return function()
     except psutil.Error:
-        return ""
+        return default
+
+
+def _title(process):
+    return " ".join(_asked(process.cmdline, ()))
 
 
 def _mark_of(process):
-    try:
-        return process.environ().get(MARK) if process.status() != psutil.STATUS_ZOMBIE else None
-    except psutil.Error:
-        return None
+    return _asked(process.environ, {}).get(MARK) if is_running(process.pid) else None

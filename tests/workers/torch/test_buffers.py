@@ -34,32 +34,27 @@ def cumulative_average(network, inputs, batch_size):
     """Statistics as they are defined: each layer's mean over batches of batch means and unbiased variances."""
     network = copy.deepcopy(network).double().eval()
     layers = [layer for layer in network.modules() if isinstance(layer, nn.modules.batchnorm._NormBase)]
-    batches = [inputs[start : start + batch_size].double() for start in range(0, len(inputs), batch_size)]
-    batches = [batch for batch in batches if len(batch) > 1]
     means = {layer: [] for layer in layers}
     variances = {layer: [] for layer in layers}
 
     def normalize(layer, arguments, output):
         (values,) = arguments
-        axes = [axis for axis in range(values.ndim) if axis != 1]
+        axes = tuple(range(2, values.ndim))
+        if not isinstance(layer, nn.modules.instancenorm._InstanceNorm):
+            axes = (0, *axes)
+        for kept, statistic in ((means, values.mean(axes)), (variances, values.var(axes, unbiased=True))):
+            kept[layer].append(statistic.reshape(-1, values.shape[1]).mean(0))
+        mean, variance = values.mean(axes, keepdim=True), values.var(axes, unbiased=False, keepdim=True)
         shape = [1, -1] + [1] * (values.ndim - 2)
-        if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
-            inner = axes[1:]
-            means[layer].append(values.mean(inner).mean(0))
-            variances[layer].append(values.var(inner, unbiased=True).mean(0))
-            mean, variance = values.mean(inner, keepdim=True), values.var(inner, unbiased=False, keepdim=True)
-        else:
-            means[layer].append(values.mean(axes))
-            variances[layer].append(values.var(axes, unbiased=True))
-            mean, variance = (item.reshape(shape) for item in (values.mean(axes), values.var(axes, unbiased=False)))
         weight = 1 if layer.weight is None else layer.weight.reshape(shape)
         bias = 0 if layer.bias is None else layer.bias.reshape(shape)
         return (values - mean) / (variance + layer.eps).sqrt() * weight + bias
 
     handles = [layer.register_forward_hook(normalize) for layer in layers]
     with torch.no_grad():
-        for batch in batches:
-            network(batch)
+        for batch in inputs.double().split(batch_size):
+            if len(batch) > 1:
+                network(batch)
         for handle in handles:
             handle.remove()
         for layer in layers:

@@ -48,7 +48,7 @@ def fitting(**settings):
 
 
 def flat(network):
-    return np.concatenate([parameter.detach().numpy().reshape(-1) for parameter in network.parameters()])
+    return nn.utils.parameters_to_vector(network.parameters()).detach().numpy()
 
 
 def put(network, vector):

@@ -90,13 +90,11 @@ def test_whatever_changes_a_value_counts(other):
     assert code_of_network(Base(act=make_closure(1.0))) != code_of_network(Base(act=make_closure(2.0)))
 
 
-def test_functions_and_numbers_that_a_forward_reaches_by_name_count(monkeypatch):
+@pytest.mark.parametrize(("name", "value"), [("SCALE", 3.0), ("helper", other_helper)])
+def test_functions_and_numbers_that_a_forward_reaches_by_name_count(name, value, monkeypatch):
     before = code_of_network(Base())
     with monkeypatch.context() as patch:
-        patch.setitem(globals(), "SCALE", 3.0)
-        assert code_of_network(Base()) != before
-    with monkeypatch.context() as patch:
-        patch.setitem(globals(), "helper", other_helper)
+        patch.setitem(globals(), name, value)
         assert code_of_network(Base()) != before
     assert code_of_network(Base()) == before
 

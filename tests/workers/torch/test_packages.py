@@ -61,14 +61,6 @@ def test_a_package_is_kept_whole_for_this_user_alone(tmp_path):
     assert list(path.iterdir()) == []
 
 
-def shared_folder(path):
-    path.chmod(0o770)
-
-
-def shared_parent(path):
-    path.parent.chmod(0o777)
-
-
 def link(path):
     path.rename(path.with_name("elsewhere"))
     path.symlink_to(path.with_name("elsewhere"))
@@ -79,39 +71,37 @@ def link_to_library(path):
     (path / "key.so").symlink_to(path.parent / "key.so")
 
 
-def damaged(path):
-    (path / "key.so").write_bytes(b"cod")
+DAMAGED = {
+    "a link to the library": link_to_library,
+    "another length": lambda path: (path / "key.so").write_bytes(b"cod"),
+    "without facts": lambda path: (path / "key.json").unlink(),
+    "other facts": lambda path: (path / "key.json").write_text("[]"),
+}
+OPEN_TO_OTHERS = {
+    "shared": lambda path: path.chmod(0o770),
+    "in a shared folder": lambda path: path.parent.chmod(0o777),
+    "a link": link,
+    "of another user": lambda path: os.chown(path, 12345, -1),
+}
 
 
-def without_facts(path):
-    (path / "key.json").unlink()
-
-
-def damaged_facts(path):
-    (path / "key.json").write_text("[]")
-
-
-def of_another_user(path):
-    os.chown(path, 12345, -1)
-
-
-@pytest.mark.parametrize("damage", [link_to_library, damaged, without_facts, damaged_facts])
+@pytest.mark.parametrize("damage", DAMAGED)
 def test_what_is_damaged_is_not_run_but_replaced(damage, tmp_path):
     path = tmp_path / "packages"
     PackageFolder(path).keep("key", b"code")
-    damage(path)
+    DAMAGED[damage](path)
     assert PackageFolder(path).find("key") is None
     PackageFolder(path).keep("key", b"code")
     assert PackageFolder(path).find("key").read_bytes() == b"code"
 
 
-@pytest.mark.parametrize("damage", [shared_folder, shared_parent, link, of_another_user])
-def test_a_folder_that_others_can_write_to_is_not_used(damage, tmp_path):
-    if damage is of_another_user and os.geteuid() != 0:
+@pytest.mark.parametrize("change", OPEN_TO_OTHERS)
+def test_a_folder_that_others_can_write_to_is_not_used(change, tmp_path):
+    if change == "of another user" and os.geteuid() != 0:
         pytest.skip("only root can give a folder away")
     path = tmp_path / "packages"
     PackageFolder(path).keep("key", b"code")
-    damage(path)
+    OPEN_TO_OTHERS[change](path)
     assert PackageFolder(path).find("key") is None
     with pytest.raises(PackageError, match=r"its package cannot be kept: .*(this user alone|other users can write)"):
         PackageFolder(path).keep("key", b"code")
