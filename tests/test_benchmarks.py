@@ -1,23 +1,20 @@
 """Our own side of the benchmarks runs; ``make stress`` runs the peers' too."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from places import ROOT
+from scripts import run_python
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.room("tests/benchmarks")
 BENCHMARKS = ROOT / "tests" / "benchmarks"
 PREPARE = 'from networks import prepare_work; from pathlib import Path; prepare_work(Path("work.pt"), "LeNet-5", 32, 1)'
 
 
-def run(folder, *arguments, said=""):
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)], cwd=folder, input=said, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+def run(folder, *arguments):
+    printed = run_python(*arguments, cwd=folder, patience=4 * PATIENCE)
+    return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
 
 
 @pytest.mark.slow

@@ -1,21 +1,17 @@
 """What ``pip install .`` brings."""
 
-import subprocess
-import sys
 import zipfile
 
 import pytest
 from places import ROOT
+from scripts import run_python
+from waiting import PATIENCE
 
 
 @pytest.mark.slow
 @pytest.mark.room("collectors", "workers", "landscape")
 def test_the_wheel_holds_three_packages_and_one_command(tmp_path):
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)],
-        check=True,
-        capture_output=True,
-    )
+    run_python("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, ROOT, patience=PATIENCE * 8)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()

@@ -3,13 +3,12 @@
 import dataclasses
 import os
 import re
-import subprocess
-import sys
 from importlib import import_module
 
 import numpy as np
 import pytest
 from places import ROOT
+from scripts import run_python
 from waiting import PATIENCE
 
 from landscape import Landscape
@@ -21,7 +20,6 @@ X = np.arange(-20, 21) / 20
 
 @pytest.fixture
 def example(monkeypatch):
-    """The example's modules by name."""
     monkeypatch.syspath_prepend(str(FOLDER))
     return import_module
 
@@ -129,19 +127,16 @@ def test_a_page_without_its_markers_is_refused(example, tmp_path):
     assert page.read_text() == "no markers"
 
 
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", FOLDER / "run.py", *map(str, arguments)],
-        env={**os.environ, "MPLBACKEND": "Agg"}, capture_output=True, text=True, timeout=4 * PATIENCE, check=False,
-    )  # fmt: skip
+def run(folder):
+    command = ("-W", "error::UserWarning", FOLDER / "run.py", "--quick", "--output", folder)
+    run_python(*command, env={**os.environ, "MPLBACKEND": "Agg"}, patience=4 * PATIENCE)
+    return (folder / "flagship.md").read_text()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # it trains and measures networks twice, each time half a minute, on a busy machine more
 def test_it_runs_to_its_page_and_goes_on_where_it_stopped(tmp_path):
-    done = run("--quick", "--output", tmp_path)
-    assert done.returncode == 0, done.stderr
-    page = (tmp_path / "flagship.md").read_text()
+    page = run(tmp_path)
     table = page.split("<!-- measured: begin -->")[1].split("<!-- measured: end -->")[0]
     assert len(re.findall(r"^\| .*\d.*\| .*\d.*\| .*\d.*\| .*\d.*\|$", table, re.MULTILINE)) >= 7
     assert "one seed decides nothing" in table
@@ -152,9 +147,7 @@ def test_it_runs_to_its_page_and_goes_on_where_it_stopped(tmp_path):
     assert len(trained) >= 4
     assert len(losses) == 4 * 3
     (tmp_path / "8_plain_seed0" / "line_2.h5").unlink()
-    done = run("--quick", "--output", tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "flagship.md").read_text() == page
+    assert run(tmp_path) == page
     assert {file: file.stat().st_mtime_ns for file in trained} == trained
     for file, loss in losses.items():
         np.testing.assert_array_equal(Landscape.load(file).loss, loss)

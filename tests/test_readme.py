@@ -1,11 +1,10 @@
 """The README's code runs as it stands there, its links lead somewhere, and it stays short."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 from places import ROOT
+from scripts import run_python
 from waiting import PATIENCE
 
 README = ROOT / "README.md"
@@ -22,11 +21,7 @@ def run(code, folder):
     # Not named like a module that others import.
     script = folder / "readme_example.py"
     script.write_text(code)
-    result = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", str(script)],
-        cwd=folder, capture_output=True, text=True, timeout=PATIENCE * 8, check=False,  # trains, compiles, measures
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr[-3000:]
+    run_python("-W", "error::UserWarning", script, cwd=folder, patience=PATIENCE * 8)  # trains, compiles, measures
     assert sorted(path.name for path in (folder / "run").glob("*.h5")) == [
         "landscape_0-20_pca.h5",
         "landscape_20_random.h5",

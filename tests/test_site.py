@@ -3,14 +3,13 @@
 import inspect
 import os
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
 import pytest
 import typer
 from places import ROOT
+from scripts import run_python
 from waiting import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.room("docs", "mkdocs.yml", "collectors", "workers", "landscape")]
@@ -23,16 +22,9 @@ MAY_BE_TALLER = {"benchmarks.html"}
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("documentation") / "site"
-    built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE * 2,  # a page for each room of the product, and one for each command
-        check=False,
-    )
-    assert built.returncode == 0, built.stdout + built.stderr
+    variables = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    patience = PATIENCE * 2  # a page for each room of the product, and one for each command
+    run_python("-m", "mkdocs", "build", "--strict", "--site-dir", folder, cwd=ROOT, env=variables, patience=patience)
     return folder
 
 
@@ -70,6 +62,15 @@ class Page(HTMLParser):
 def written(site):
     """The pages of the documentation, without those for addresses that do not exist and the interactive one."""
     return [file for file in sorted(site.rglob("*.html")) if file.name != "404.html" and file.parent.name != "pages"]
+
+
+def search(page, text):
+    """Returns what the search finds."""
+    page.locator("input[name=query]").click()
+    page.locator("input[name=query]").press_sequentially(text)
+    found = page.locator(".md-search-result__link")
+    found.first.wait_for(state="attached")
+    return found
 
 
 def test_commands_and_functions_are_on_their_pages(site):
@@ -133,10 +134,7 @@ def test_search_works_from_disk_and_asks_for_nothing_else(site, open_file):
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.reload()
-    page.locator("input[name=query]").click()
-    page.locator("input[name=query]").press_sequentially("barrier")
-    found = page.locator(".md-search-result__link")
-    found.first.wait_for(state="attached")
+    found = search(page, "barrier")
     titles = " ".join(found.locator("h1, h2").all_inner_texts()).lower()
     assert "barrier" in titles, titles
     assert all(re.match("file:|data:|blob:|about:", url) for url in asked), asked
@@ -147,12 +145,8 @@ def test_search_works_from_disk_and_asks_for_nothing_else(site, open_file):
 
 @pytest.mark.parametrize("option", ["--caption", "--keep-samples"])
 def test_options_are_found_as_they_are_typed(site, open_file, option):
-    page = open_file(site / "index.html")
-    page.locator("input[name=query]").click()
-    page.locator("input[name=query]").press_sequentially(option)
-    found = page.locator(".md-search-result__link")
-    found.first.wait_for(state="attached")
-    assert option in " ".join(found.all_inner_texts()), found.all_inner_texts()
+    texts = search(open_file(site / "index.html"), option).all_inner_texts()
+    assert option in " ".join(texts), texts
 
 
 def test_the_gallery_holds_the_interactive_page(site, open_file):

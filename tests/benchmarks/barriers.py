@@ -4,8 +4,6 @@ Run it by hand: ``python tests/benchmarks/barriers.py``; it takes about a minute
 0.01 along the curve after 300 steps. ``--images docs/images`` also draws the pictures of docs/barriers.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import time
@@ -31,7 +29,6 @@ IMAGES, TARGETS = (item[:COUNT] for item in digits())
 
 
 def trained(seed: int) -> LeNet5:
-    """Returns a network after 192 steps of Adam."""
     torch.manual_seed(seed)
     network, generator = LeNet5(), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(network.parameters(), 3e-3)
@@ -44,12 +41,10 @@ def trained(seed: int) -> LeNet5:
 
 
 def callback_fn() -> tuple[Any, ...]:
-    """Returns what a user's callback_fn returns."""
     return torch.nn.CrossEntropyLoss(), LeNet5(), (IMAGES, TARGETS), {}
 
 
 def main(images: Path | None) -> None:
-    """Prints a row for each pair of seeds."""
     heights: dict[str, list[float]] = {"straight": [], "aligned": [], "curved": []}
     print("| seeds | straight | aligned | along the curve | align | connect |\n|---|---|---|---|---|---|")
     for first, second in PAIRS:

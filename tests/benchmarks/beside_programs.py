@@ -4,8 +4,6 @@ Run it by hand: ``python tests/benchmarks/beside_programs.py``. Each run is a fr
 1,024 samples, 40 points, beside 0, 1, 2 and 4 loops that keep a core busy. The goal is 1.3 times the best given plan.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics
@@ -39,7 +37,6 @@ print(json.dumps([time.process_time() - cpu, time.perf_counter() - wall, known["
 
 
 def main() -> None:
-    """Measures and prints a table, one line for each number of busy loops."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     repeats = parser.parse_args().repeats

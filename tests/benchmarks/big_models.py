@@ -52,7 +52,6 @@ class MemoryWatch:
 
     @contextmanager
     def running(self) -> Iterator[MemoryWatch]:
-        """Samples a hundred times a second."""
         ended = threading.Event()
         thread = threading.Thread(target=self._sample, args=(ended,), daemon=True)
         thread.start()
@@ -77,14 +76,16 @@ def memory_of(process: int, kind: str = "RssAnon") -> int:
     return next(1024 * int(words[1]) for words in lines if words[0] == f"{kind}:")
 
 
-def write_trajectory(checkpoints: int, width: int, folder: Path) -> None:
-    """Writes a random walk through the weights of LAYERS square layers."""
+def write_trajectory(checkpoints: int, width: int, folder: Path) -> tuple[list[CheckpointFile], WeightSpace]:
+    """Writes a random walk through the weights of LAYERS square layers; returns checkpoints and description."""
     generator = np.random.default_rng(0)
     state: dict[str, Any] = {f"{index}.weight": np.zeros((width, width), np.float32) for index in range(LAYERS)}
-    for number in range(checkpoints):
+    paths = [folder / f"{number}.safetensors" for number in range(checkpoints)]
+    for path in paths:
         for values in state.values():
             values += np.float32(0.01) * generator.standard_normal((width, width), np.float32)
-        write_checkpoint(folder / f"{number}.safetensors", state)
+        write_checkpoint(path, state)
+    return [CheckpointFile(path) for path in paths], describe_arrays(state)
 
 
 def network(width: int) -> tuple[Any, Any, Any, dict[str, Any]]:
@@ -99,7 +100,6 @@ def network(width: int) -> tuple[Any, Any, Any, dict[str, Any]]:
 
 
 def timed(function: Callable[[], Any]) -> tuple[Any, float]:
-    """Returns a call's result and seconds."""
     start = time.perf_counter()
     result = function()
     return result, time.perf_counter() - start
@@ -203,12 +203,10 @@ def _nobody() -> Any:
 
 
 def print_memory(label: str, count: int, space: WeightSpace) -> None:
-    """Prints bytes, and how many times the model in float32 that is."""
     print(f"{label:<50} {1e-9 * count:6.2f} GB  ({count / (4 * space.dimension):5.2f} x the model)")
 
 
 def main() -> None:
-    """Prints rates and memory."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checkpoints", type=int, default=20)
     parser.add_argument("--parameters", type=float, default=1e8)
@@ -223,10 +221,7 @@ def main() -> None:
     if free < need:
         raise SystemExit(f"{options.folder} has {free / 1e9:.1f} GB free, {need / 1e9:.1f} are needed; pass --folder.")
     with tempfile.TemporaryDirectory(prefix="big_models_", dir=options.folder) as folder:
-        _, seconds = timed(lambda: write_trajectory(options.checkpoints, width, Path(folder)))
-        files = [CheckpointFile(Path(folder) / f"{number}.safetensors") for number in range(options.checkpoints)]
-        shapes = files[0].shapes
-        space = describe_arrays({name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()})
+        (files, space), seconds = timed(lambda: write_trajectory(options.checkpoints, width, Path(folder)))
         gigabytes = 4e-9 * space.dimension * len(files)
         print(f"{len(files)} checkpoints of {1e-6 * space.dimension:.0f} M float32 parameters, "
               f"{gigabytes:.1f} GB, written in {seconds:.0f} s; "

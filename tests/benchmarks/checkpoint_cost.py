@@ -6,8 +6,6 @@ checkpoints are at least 0.5 s apart, at most 150 us of the training thread for 
 second, is printed for what it is.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import tempfile
@@ -115,7 +113,6 @@ def pays(runs: list[Training]) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Prints the spaced case, the hard case, and 25 M parameters."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)

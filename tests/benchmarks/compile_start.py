@@ -5,8 +5,6 @@ seconds are those of the process and of the compilers it starts, without the imp
 that others use as well, wall seconds do not. The rate is that of one thread, from CPU seconds.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -56,7 +54,6 @@ def measure(name: str, way: str, batch_size: int) -> dict[str, float]:
 
 
 def run(name: str, way: str, batch_size: int, cache: Path) -> dict[str, float]:
-    """Returns what ``measure`` finds in a fresh process."""
     environment = {key: value for key, value in os.environ.items() if key != "TORCHINDUCTOR_CACHE_DIR"}
     environment |= {"XDG_CACHE_HOME": str(cache), "OMP_NUM_THREADS": "1"}
     arguments = [sys.executable, __file__, "--child", json.dumps([name, way, batch_size])]
@@ -65,7 +62,6 @@ def run(name: str, way: str, batch_size: int, cache: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """Prints each way's cost and rate, and the ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--network", default="LeNet-5")
     parser.add_argument("--batch-size", type=int, default=256)

@@ -42,7 +42,6 @@ class Run:
 
     @property
     def rate(self) -> float:
-        """Points per second while it measured."""
         return self.points / self.seconds
 
 
@@ -60,7 +59,6 @@ class Medians:
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Medians:
-        """Returns the medians of runs."""
         walls, rates = [run.wall for run in runs], [run.rate for run in runs]
         return cls(
             wall=statistics.median(walls),

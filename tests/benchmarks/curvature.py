@@ -99,7 +99,6 @@ class Found:
     sufficient: dict[int, float] = field(default_factory=dict)
 
     def median(self, job: tuple[int, float], what: str) -> float:
-        """Returns the median over turns."""
         return statistics.median(turn[what] for turn in self.jobs[job])
 
     def ratio(self, job: tuple[int, float], ours: Found, what: str = "seconds") -> float:
@@ -108,7 +107,6 @@ class Found:
         return statistics.median(one[what] / other[what] for one, other in pairs)
 
     def cells(self, tolerance: float, ours: Found) -> list[str]:
-        """Returns the cells of a row of the table."""
         cells = []
         for job in ((top, tolerance) for top in TOPS):
             if job not in self.jobs:
@@ -134,13 +132,11 @@ class Contender:
         """Its "way" and "version"."""
 
     def search(self, top: int, tolerance: float) -> dict[str, Any]:
-        """Returns what it finds."""
         assert self._process.stdin is not None
         print(json.dumps([top, tolerance]), file=self._process.stdin, flush=True)
         return self._answer()
 
     def close(self) -> None:
-        """Ends it."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
@@ -180,7 +176,6 @@ def reference(path: Path, count: int) -> np.ndarray:
 
 
 def compare(case: Case, python: Path, folder: Path) -> tuple[dict[str, Found], dict[str, str]]:
-    """Returns what all contenders found at one network, and the peers' versions."""
     path = folder / f"{case.network}.pt"
     prepare_work(path, case.network, case.samples, case.epochs)
     expected = reference(path, max(TOPS))
@@ -266,7 +261,6 @@ def limits(case: Case, found: dict[str, Found]) -> list[str]:
 def section(
     cases: list[tuple[Case, dict[str, Found]]], versions: dict[str, str], machine: list[str], seconds: float
 ) -> str:
-    """Returns the section of the page as Markdown."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     lines = [HEADING, ""]
     for text in _MANNER:

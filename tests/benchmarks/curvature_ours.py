@@ -4,8 +4,6 @@ The JSON names ``work`` (the file of ``prepare_work``) and ``devices``. Each lin
 tolerance], and is answered by a line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

@@ -4,8 +4,6 @@ Run it by hand: ``python tests/benchmarks/curvature_parts.py LeNet-5``. Ways tak
 count, on a machine that others use as well. With ``--threads 2`` it tries what keeps several cores from waiting.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import statistics
@@ -72,7 +70,6 @@ def ways(threads: int) -> dict[str, contextlib.AbstractContextManager[Any]]:
 
 
 def main() -> None:
-    """Prints a line for each way."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("network", choices=CASES)
     parser.add_argument("--threads", type=int, default=1)

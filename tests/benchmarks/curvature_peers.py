@@ -6,8 +6,6 @@ suits it best, before any clock starts: all samples at once with the first deriv
 mini-batches; attention that can be differentiated twice; and enough steps, where it asks for their number.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import importlib.metadata
@@ -47,67 +45,59 @@ class Counted:
         return self._method(*arguments)
 
 
-class PyHessian:
-    """PyHessian 0.1: deflated power iteration; a single batch keeps its first derivatives."""
+class Peer:
+    """A tool whose products are counted."""
 
     ways = ("all samples at once", *(f"batches of {size}" for size in MINI_BATCHES))
+    _counted: Counted
+    _arguments: tuple[Any, ...]
+
+    @property
+    def products(self) -> int:
+        return self._counted.calls
+
+    def multiply(self) -> None:
+        self._counted(*self._arguments)
+
+
+class PyHessian(Peer):
+    """PyHessian 0.1: deflated power iteration; a single batch keeps its first derivatives."""
 
     def __init__(self, network: nn.Module, batches: Batches, way: str) -> None:
         module = importlib.import_module("pyhessian.hessian")  # the package has a class of this name
         once = way == self.ways[0]
         kinds = {"data": batches[0]} if once else {"dataloader": batches}
-        self._vector = [torch.randn_like(item) for item in network.parameters()]
         self._made = module.hessian(network, nn.CrossEntropyLoss(), cuda=False, **kinds)
+        self._arguments = ([torch.randn_like(item) for item in network.parameters()],)
         if once:
             self._counted = module.hessian_vector_product = Counted(_plain(module.hessian_vector_product))
+            self._arguments = (self._made.gradsH, self._made.params, *self._arguments)
         else:
             self._counted = self._made.dataloader_hv_product = Counted(self._made.dataloader_hv_product)
-        self._once = once
-
-    @property
-    def products(self) -> int:
-        return self._counted.calls
-
-    def multiply(self) -> None:
-        """Makes one product."""
-        if self._once:
-            self._counted(self._made.gradsH, self._made.params, self._vector)
-        else:
-            self._counted(self._vector)
 
     def solve(self, top: int, tolerance: float) -> list[float]:
         return self._made.eigenvalues(maxIter=1000, tol=tolerance, top_n=top)[0]
 
 
-class Landscaper:
+class Landscaper(Peer):
     """Landscaper 1.3.1: PyHessian's code, with first derivatives kept for all batches (``try_cache``)."""
 
-    ways = ("all samples at once, derivatives kept", *(f"batches of {size}, derivatives kept" for size in MINI_BATCHES))
+    ways = tuple(f"{way}, derivatives kept" for way in Peer.ways)
 
     def __init__(self, network: nn.Module, batches: Batches, _way: str) -> None:
         from landscaper.hessian import PyHessian as Made
 
-        self._vector = [torch.randn_like(item) for item in network.parameters()]
+        self._arguments = ([torch.randn_like(item) for item in network.parameters()],)
         self._made = Made(network, nn.CrossEntropyLoss(), batches, torch.device("cpu"), try_cache=True)
         self._counted = self._made.hv_product = Counted(self._made.hv_product)
-
-    @property
-    def products(self) -> int:
-        return self._counted.calls
-
-    def multiply(self) -> None:
-        """Makes one product."""
-        self._counted(self._vector)
 
     def solve(self, top: int, tolerance: float) -> list[float]:
         with contextlib.redirect_stderr(io.StringIO()):  # its progress bars
             return self._made.eigenvalues(maxIter=1000, tol=tolerance, top_n=top)[0]
 
 
-class Eigenthings:
+class Eigenthings(Peer):
     """hessian-eigenthings 1.0.0a5: Lanczos with the number of steps that its user gives; derivatives are made anew."""
-
-    ways = ("all samples at once", *(f"batches of {size}" for size in MINI_BATCHES))
 
     def __init__(self, network: nn.Module, batches: Batches, _way: str) -> None:
         import hessian_eigenthings
@@ -116,15 +106,8 @@ class Eigenthings:
         loss = hessian_eigenthings.supervised_loss(nn.CrossEntropyLoss())
         self._made = hessian_eigenthings.HessianOperator(network, batches, loss)
         self._counted = self._made.matvec = Counted(self._made.matvec)
+        self._arguments = (torch.randn(self._made.size),)
         self.steps = STEPS[0]
-
-    @property
-    def products(self) -> int:
-        return self._counted.calls
-
-    def multiply(self) -> None:
-        """Makes one product."""
-        self._counted(torch.randn(self._made.size))
 
     def solve(self, top: int, tolerance: float) -> list[float]:
         found = self._find(self._made, k=top, max_iter=self.steps, tol=tolerance, which="LA", seed=0)

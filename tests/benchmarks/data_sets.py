@@ -4,8 +4,6 @@ Run it by hand: ``python tests/benchmarks/data_sets.py``. The goal is at most 1.
 measured in turns under one plan, so that other programs disturb all of them alike.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 
@@ -23,13 +21,11 @@ TURNS, POINTS = 9, 2
 
 
 def data(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns images of 1 x 32 x 32 and classes."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(count, 1, 32, 32, generator=generator), torch.randint(0, 10, (count,), generator=generator)
 
 
 def main() -> None:
-    """Measures two networks with one thread."""
     torch.set_num_threads(1)
     points = np.random.default_rng(1).normal(size=(POINTS, 2)) / 10
     sets = {"train": data(TRAIN, 0), "test": data(TEST, 1)}

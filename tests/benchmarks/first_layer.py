@@ -4,8 +4,6 @@ Run it by hand: ``python tests/benchmarks/first_layer.py``. Rates are samples pe
 a few rows of points; those count on a machine that others use as well. Each way is tried with the batches that suit it.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import tempfile
@@ -30,7 +28,6 @@ POINTS_IN_A_ROW = 4
 
 
 def perceptron() -> nn.Module:
-    """Returns a perceptron of three layers on 784 inputs."""
     return nn.Sequential(
         *(nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 10))
     )
@@ -40,7 +37,6 @@ NETWORKS = {"LeNet-5": (LeNet5, (1, 32, 32)), "MLP 784-512-256-10": (perceptron,
 
 
 def evaluator_of(name: str, batch_size: int, *, compiled: bool, first_layer: bool) -> TorchEvaluator:
-    """Returns an evaluator with a plane."""
     build, shape = NETWORKS[name]
     torch.manual_seed(0)
     network = build()
@@ -83,7 +79,6 @@ def compare(name: str, batch_sizes: list[int], rounds: int, *, compiled: bool) -
 
 
 def main() -> None:
-    """Compares both ways for each network, eager and compiled."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--network", choices=list(NETWORKS), action="append")
     parser.add_argument("--batch-size", type=int, action="append")

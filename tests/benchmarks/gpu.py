@@ -11,8 +11,6 @@ here depends on that. Other tools are measured if they can be imported (``pip in
 always. Without a GPU ``--device cpu --size 6`` shows that it runs; no figure of it means anything then.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json
@@ -52,7 +50,6 @@ PEER_SECONDS = 10.0
 
 
 def run_tests() -> int:
-    """Runs the tests that need a GPU, and returns pytest's exit status."""
     options = ["-q", "-p", "no:cacheprovider", "-rfEs", "-k", "cuda or gpu"]
     command = [sys.executable, "-m", "pytest", *options, *TESTS]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
@@ -109,14 +106,9 @@ def measure_ours(
 
 
 def measure_peers(
-    network: nn.Module, data: tuple[torch.Tensor, torch.Tensor], plane: Any, device: torch.device, size: int
+    network: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, directions: Any, device: torch.device, size: int
 ) -> dict[str, dict[str, float]]:
     """Returns each tool's points per second, by its batch size; on as large a square as it does in a few seconds."""
-    inputs, targets = (item.to(device) for item in data)
-    directions = [
-        {name: torch.from_numpy(array).to(device) for name, array in direction.items()}
-        for direction in plane.directions
-    ]
     found: dict[str, dict[str, float]] = {}
     for name, measure in PEERS.items():
         module = name.lower().replace("-", "_")
@@ -148,7 +140,6 @@ def measure_peers(
 
 
 def compare(name: str, size: int, samples: int, options: Any) -> dict[str, Any]:
-    """Measures one network with everybody; prints and returns the figures."""
     device = torch.device(options.device)
     torch.manual_seed(0)
     network = NETWORKS[name]().eval()
@@ -162,13 +153,13 @@ def compare(name: str, size: int, samples: int, options: Any) -> dict[str, Any]:
         ours = measure_ours(network, data, plane, points, options)
     directions = [{key: torch.from_numpy(array).to(device) for key, array in item.items()} for item in plane.directions]
     corners = axis[[0, -1]]
-    batches = [tuple(item.to(device) for item in data)]
-    expected = PEERS["Li et al.'s loop"](network, batches, directions, corners, corners)  # type: ignore[arg-type]
+    inputs, targets = (item.to(device) for item in data)
+    expected = PEERS["Li et al.'s loop"](network, [(inputs, targets)], directions, corners, corners)
     for parameter, value in zip(network.parameters(), plane.origin.values(), strict=True):
         parameter.data.copy_(torch.from_numpy(value))  # the loop leaves it at its last point
     grid = ours.pop("loss").reshape(size, size)
     difference = float(np.max(np.abs(grid[np.ix_([0, -1], [0, -1])] / expected - 1)))
-    peers = measure_peers(network, data, plane, device, size)
+    peers = measure_peers(network, inputs, targets, directions, device, size)
     rate = len(points) / ours["seconds"]
     best, best_rate = max(
         ((f"{tool}, {batch}", speed) for tool, item in peers.items() for batch, speed in item.items()),

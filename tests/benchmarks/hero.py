@@ -4,8 +4,6 @@ A cold process draws two pictures; the second one finds the libraries loaded. Se
 machine hides.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -6,8 +6,6 @@ A pass is the loader's batches, each measured at all points of a group, in a loo
 one core's work (``time.process_time``), so that other programs do not matter.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

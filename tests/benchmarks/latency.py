@@ -5,8 +5,6 @@ interpreter and the libraries that the work cannot do without are compared with.
 1.5 s for ``landscape plot`` of 40 x 40 points, and 8 s until two workers have measured their first point.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import subprocess
@@ -15,12 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from landscape.grid.checkpoints import CheckpointsData
-from landscape.grid.data import DirectionsData, LandscapeData
+from figure_cases import build
+
 from landscape.grid.landscape_file import write_landscape
-from landscape.record.checks import PointStatus
 
 SIZE = 40
 POOL = """
@@ -59,25 +56,7 @@ if __name__ == "__main__":
 """
 
 
-def plane(path: Path) -> None:
-    """Writes a finished landscape with a trajectory of 20 checkpoints."""
-    axis = np.linspace(-1, 1, SIZE)
-    loss = 0.02 + axis**2 + 6 * (axis[:, None] - 0.15 * axis**2) ** 2
-    walk = np.linspace(0.9, 0, 20)
-    path_data = CheckpointsData.empty(range(20), walk, walk**2, np.zeros(20), walk)
-    path_data.projected["loss"][:] = walk
-    path_data.status[:] = path_data.projected_status[:] = PointStatus.MEASURED
-    directions = DirectionsData(np.ones(2), np.array([0.6, 0.2]), 0.0)
-    attributes = {"decomposition": "pca", "network": "LeNet", "unit": "epoch"}
-    data = LandscapeData.empty(axis, axis, directions, ("loss",), path_data, attributes)
-    data.metrics["loss"][:] = loss
-    data.status[:] = PointStatus.MEASURED
-    data.origin.metrics["loss"], data.origin.status = 0.02, PointStatus.MEASURED
-    write_landscape(path, data)
-
-
 def seconds(*arguments: str, repeats: int) -> float:
-    """Returns the median time of a Python process."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -87,7 +66,6 @@ def seconds(*arguments: str, repeats: int) -> float:
 
 
 def pool_laps(script: Path, repeats: int) -> dict[str, float]:
-    """Returns the median time of every part of a pool's start."""
     laps: dict[str, list[float]] = {}
     for _ in range(repeats):
         output = subprocess.run([sys.executable, str(script)], check=True, capture_output=True, text=True).stdout
@@ -98,14 +76,13 @@ def pool_laps(script: Path, repeats: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Prints what each takes and what of it is not ours."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--pool-repeats", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        plane(folder / "landscape.h5")
+        write_landscape(folder / "landscape.h5", build(rows=SIZE, columns=SIZE, points=20))
         bare = seconds("-c", "pass", repeats=options.repeats)
         package = seconds("-c", "import landscape", repeats=options.repeats)
         libraries = "import h5py, matplotlib.figure, matplotlib.backends.backend_agg, typer"

@@ -3,8 +3,6 @@
 Run it by hand: ``python tests/benchmarks/move_cost.py``. The goal is below one percent.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable
@@ -14,8 +12,8 @@ import torch
 from networks import LeNet5
 from torch import nn
 
-from collectors.networks.torch_network import named_tensors, to_array
 from collectors.networks.weight_space import State
+from landscape import random_plane
 from workers.evaluator import MeasurementSetup
 from workers.torch.evaluator import TorchEvaluator
 
@@ -40,19 +38,11 @@ def seconds(function: Callable[[], object], repeats: int) -> float:
 
 def plane_of(network: nn.Module) -> tuple[State, list[State], State]:
     """Returns the network's own state and two random directions."""
-    generator = np.random.default_rng(0)
-    entries = named_tensors(network)
-    origin = {info.name: to_array(tensor) for info, tensor in entries if info.role == "parameter"}
-    buffers = {info.name: to_array(tensor) for info, tensor in entries if info.role == "buffer"}
-    directions = [
-        {name: generator.standard_normal(array.shape).astype(np.float32) for name, array in origin.items()}
-        for _ in range(2)
-    ]
-    return origin, directions, buffers
+    plane = random_plane(network, seed=0)
+    return plane.origin, plane.directions, plane.buffers
 
 
 def main() -> None:
-    """Measures both networks with one thread."""
     torch.manual_seed(0)
     data = (torch.randn(SAMPLES, 1, 32, 32), torch.randint(0, 10, (SAMPLES,)))
     for name, network in (("LeNet-5", LeNet5()), ("300 small tensors", many_small_tensors())):

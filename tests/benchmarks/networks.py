@@ -3,8 +3,6 @@
 Needs nothing but PyTorch to read it, so that every contender's start-up is its own.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

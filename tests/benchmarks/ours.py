@@ -4,8 +4,6 @@ The JSON names ``work`` (the file of ``prepare_work``), ``axis`` (the grid is sq
 landscape file). All other options have their defaults.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

@@ -5,40 +5,25 @@ that the operating system holds in memory, on two cores. scikit-learn is given t
 not counted; we read the files twice, and never hold more than blocks of 64 MiB.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from big_models import LAYERS, write_trajectory
 from move_cost import seconds
 from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_limits
 
-from collectors.networks.weight_space import State, WeightSpace, describe_arrays
-from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
+from collectors.networks.weight_space import State, WeightSpace
+from collectors.weights.safetensors_file import CheckpointFile
 from landscape.planes.pca import _gram_matrix, principal_directions
-
-TENSORS = 10
-
-
-def trajectory(checkpoints: int, elements: int, folder: Path) -> tuple[list[CheckpointFile], WeightSpace]:
-    """Writes a random walk through weight space; returns its checkpoints and their description."""
-    generator = np.random.default_rng(0)
-    state: dict[str, Any] = {f"layer{index}": np.zeros(elements // TENSORS, np.float32) for index in range(TENSORS)}
-    paths = [folder / f"{number}.safetensors" for number in range(checkpoints)]
-    for path in paths:
-        for values in state.values():
-            values += 0.01 * generator.standard_normal(len(values), np.float32)
-        write_checkpoint(path, state)
-    return [CheckpointFile(path) for path in paths], describe_arrays(state)
 
 
 def stacked(files: list[CheckpointFile]) -> Any:
     """Returns all checkpoints as one matrix, shape (checkpoints, elements)."""
-    return np.stack([np.concatenate([file.read(name) for name in file.shapes]) for file in files])
+    return np.stack([np.concatenate([file.read(name).ravel() for name in file.shapes]) for file in files])
 
 
 def alignment(ours: State, theirs: Any, space: WeightSpace) -> float:
@@ -48,14 +33,14 @@ def alignment(ours: State, theirs: Any, space: WeightSpace) -> float:
 
 
 def main() -> None:
-    """Prints the time of both, of one pass of ours, and the rate at which files are read."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checkpoints", type=int, default=20)
     parser.add_argument("--elements", type=int, default=25_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        files, space = trajectory(options.checkpoints, options.elements, Path(folder))
+        width = round((options.elements / LAYERS) ** 0.5)
+        files, space = write_trajectory(options.checkpoints, width, Path(folder))
         gigabytes = 4e-9 * options.checkpoints * space.dimension
         for file in files:
             file.sha256()  # from here on, the operating system holds the files

@@ -5,8 +5,6 @@ The JSON names the tool (``name``), ``work`` (the file of ``prepare_work``), ``s
 suits it best: mini-batches that are cut once, no worker processes for loading, as many CPU threads as PyTorch chooses.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import json
@@ -56,6 +54,12 @@ def _evaluate(network: nn.Module, criterion: Callable[..., torch.Tensor], batche
     return total_loss / total
 
 
+def mean_loss(forward: Callable[..., torch.Tensor], batches: Batches) -> float:
+    criterion = nn.CrossEntropyLoss()
+    sums = (criterion(forward(inputs), targets).item() * len(inputs) for inputs, targets in batches)
+    return sum(sums) / sum(len(inputs) for inputs, _ in batches)
+
+
 def measure_with_loss_landscapes(
     network: nn.Module, batches: Batches, _directions: Directions, x_axis: np.ndarray, _y_axis: np.ndarray
 ) -> np.ndarray:
@@ -63,16 +67,11 @@ def measure_with_loss_landscapes(
     import loss_landscapes
     from loss_landscapes.metrics.metric import Metric
 
-    criterion = nn.CrossEntropyLoss()
-
     class BatchedLoss(Metric):  # type: ignore[misc]
         """What its own ``Loss`` does, batch by batch."""
 
         def __call__(self, model_wrapper: Any) -> float:
-            sums = (
-                criterion(model_wrapper.forward(inputs), targets).item() * len(inputs) for inputs, targets in batches
-            )
-            return sum(sums) / sum(len(inputs) for inputs, _ in batches)
+            return mean_loss(model_wrapper.forward, batches)
 
     with torch.no_grad():
         return loss_landscapes.random_plane(network, BatchedLoss(), distance=1, steps=len(x_axis))
@@ -84,23 +83,9 @@ def measure_with_landscaper(
     """Landscaper: our directions, which it scales anew, tensor by tensor; whole squares only."""
     from landscaper import LossLandscape
 
-    criterion = nn.CrossEntropyLoss()
     own = [[direction[name].clone() for name, _ in network.named_parameters()] for direction in directions]
-
-    def loss_of(model: nn.Module, data: Batches) -> float:
-        sums = (criterion(model(inputs), targets).item() * len(inputs) for inputs, targets in data)
-        return sum(sums) / sum(len(inputs) for inputs, _ in data)
-
-    found = LossLandscape.compute(
-        network,
-        batches,
-        own,
-        loss_of,
-        steps=len(x_axis),
-        distance=float(x_axis[-1]),
-        dim=2,
-        device=batches[0][0].device.type,
-    )
+    square = {"steps": len(x_axis), "distance": float(x_axis[-1]), "dim": 2}
+    found = LossLandscape.compute(network, batches, own, mean_loss, **square, device=batches[0][0].device.type)
     return np.asarray(found.loss).T  # it stores [x, y]
 
 

@@ -4,8 +4,6 @@ Run it by hand: ``python tests/benchmarks/pictures.py``; ``make bench`` puts the
 here: what counts is points, the true error against every point of the grid, and whether somebody is told of it.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -85,12 +83,10 @@ class Picture:
 
 
 def draw_pictures(work: Path, folder: Path, surfaces: Sequence[Surface] = SURFACES, side: int = SIDE) -> list[Picture]:
-    """Measures each surface whole, and draws it from fewer points."""
     return [_draw(work, folder, surface, side) for surface in surfaces]
 
 
 def picture_lines(pictures: Sequence[Picture]) -> list[str]:
-    """Returns the table and what follows from it, as Markdown."""
     sides = sorted({side for picture in pictures for side in picture.plain})
     header = " | ".join(f"plain {side} x {side}" for side in sides)
     lines = [
@@ -99,23 +95,20 @@ def picture_lines(pictures: Sequence[Picture]) -> list[str]:
     ]
     for picture in pictures:
         kind = "of the loss at each point" if picture.surface.relative else "of the range"
+        claim = "all measured"
+        if picture.estimated is not None:
+            claim = f"{picture.estimated:.2%}" + ("" if picture.reached else ", not reached")
         fitting = picture.fitting_side
         cells = [
             f"{picture.surface.name}; {picture.surface.tolerance:.0%} {kind}",
             f"{picture.points:,}",
             f"{picture.error:.2%}",
-            _claim(picture),
+            claim,
             *(f"{picture.plain[side]:.2%}" for side in sides),
             "none of these" if fitting is None else f"{fitting} x {fitting} = {fitting**2:,} points",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, "", _verdict(pictures)]
-
-
-def _claim(picture: Picture) -> str:
-    if picture.estimated is None:
-        return "all measured"
-    return f"{picture.estimated:.2%}" + ("" if picture.reached else ", not reached")
 
 
 def _verdict(pictures: Sequence[Picture]) -> str:

@@ -1,7 +1,5 @@
 """Shows what a benchmark found, on the terminal and as ``docs/benchmarks.md``."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform
@@ -62,13 +60,11 @@ class Row:
     extrapolated_wall: float | None = None
 
     def line(self) -> str:
-        """Returns the row for a terminal."""
         cells = [self.name.ljust(34), f"{self.medians.rate:8.1f} points/s{_ratio(self.rate_ratio):>10}"]
         cells += [f"start-up {self.medians.start_up:6.1f} s", f"wall {self.wall:7.1f} s{self.star:1}"]
         return "  ".join([*cells, _ratio(self.wall_ratio)])
 
     def markdown(self) -> str:
-        """Returns the row for the page."""
         medians = self.medians
         low, high = medians.rate_range
         rate = f"{medians.rate:.1f}" + (f" ({low:.1f} - {high:.1f})" if medians.count > 1 else "")
@@ -80,7 +76,6 @@ class Row:
 
     @property
     def wall(self) -> float:
-        """Seconds of wall time for the whole grid."""
         return self.medians.wall if self.extrapolated_wall is None else self.extrapolated_wall
 
     @property
@@ -90,7 +85,6 @@ class Row:
 
     @property
     def rate_ratio(self) -> float | None:
-        """Points per second over the peer's."""
         return None if self.peer is None else self.medians.rate / self.peer.rate
 
     @property
@@ -109,7 +103,6 @@ class Goal:
 
     @property
     def mark(self) -> str:
-        """Whether it is reached, in words."""
         return "reached" if self.found >= self.wanted else "**not reached**"
 
 
@@ -124,7 +117,6 @@ class Results:
     goals: list[Goal]
 
     def lines(self) -> list[str]:
-        """Returns what a terminal shows: one line per contender."""
         lines = [f"{self.label} (* extrapolated from {self.part} x {self.part})"]
         lines += [f"  {row.line()}" for row in self.rows]
         return lines + [
@@ -133,7 +125,6 @@ class Results:
 
 
 def page(found: Sequence[Results], pictures: Sequence[str], date: str, machine: list[str], seconds: float) -> str:
-    """Returns the page as Markdown."""
     lines = [
         "# Benchmarks",
         "",
@@ -163,7 +154,6 @@ def page(found: Sequence[Results], pictures: Sequence[str], date: str, machine: 
 
 
 def machine_line() -> str:
-    """Returns what the machine is."""
     model = platform.processor() or platform.machine()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -187,7 +177,6 @@ def busy_line(when: str) -> str:
 
 
 def version_lines(peers: Mapping[str, str]) -> list[str]:
-    """Returns the versions of everything that was timed."""
     ours = {name: importlib.metadata.version(name) for name in ("summary-landscape", *OURS)}
     return [
         f"ours: Python {platform.python_version()}, " + ", ".join(f"{name} {number}" for name, number in ours.items()),

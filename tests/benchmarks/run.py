@@ -5,8 +5,6 @@ environment of their own (``.venv-peers``). What a smart user of another tool wo
 the best size, and two processes of one thread with half of the grid each beside our two workers.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import shutil
@@ -19,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from contenders import Medians, Run, axis, run_ours, run_peer
 from networks import prepare_work
-from pictures import SIDE, SURFACES, Picture, draw_pictures, picture_lines
+from pictures import SIDE, SURFACES, draw_pictures, picture_lines
 from results_page import Goal, Results, Row, busy_line, machine_line, page, version_lines
 
 from landscape import Landscape
@@ -71,8 +69,6 @@ QUICK = (
 
 
 class Benchmark:
-    """One case with all contenders."""
-
     def __init__(self, case: Case, python: Path, folder: Path) -> None:
         self.case, self.python, self.folder = case, python, folder
         self.work = folder / f"{case.network}.pt"
@@ -80,7 +76,6 @@ class Benchmark:
         prepare_work(self.work, case.network, case.samples, case.epochs)
 
     def results(self) -> Results:
-        """Runs everything and returns what came out."""
         alone = {name: self._tried(name, 1) for name in PEERS}
         shared = {name: self._tried(name, 2) for name in SAME_PLANE}
         for _, run in alone.values():
@@ -204,7 +199,9 @@ def main(python: Path, output: Path, *, quick: bool, only: str | None = None) ->
             found.append(benchmark.results())
             versions |= benchmark.versions
             print("\n".join(found[-1].lines()), flush=True)
-        pictures = _pictures(folder, quick=quick)
+        work = folder / "pictures.pt"
+        prepare_work(work, "LeNet-5", *((64, 2) if quick else (128, 10)))
+        pictures = draw_pictures(work, folder, SURFACES, 13 if quick else SIDE)
         print("\n".join(picture_lines(pictures)), flush=True)
     seconds = time.perf_counter() - start
     load.append(busy_line("after"))
@@ -212,12 +209,6 @@ def main(python: Path, output: Path, *, quick: bool, only: str | None = None) ->
     machine = [machine_line(), *load, *version_lines(versions)]
     output.write_text(page(found, picture_lines(pictures), today, machine, seconds), "utf-8")
     print(f"\n{output} written; all took {seconds:.0f} s.")
-
-
-def _pictures(folder: Path, *, quick: bool) -> list[Picture]:
-    work = folder / "pictures.pt"
-    prepare_work(work, "LeNet-5", 64 if quick else 128, 2 if quick else 10)
-    return draw_pictures(work, folder, SURFACES, 13 if quick else SIDE)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ for 64 workers at 50 ms a point, 0.90 where one of eight workers is ten times sl
 does not grow over a million points; and, for LeNet on two cores, 1.9 times the speed of one worker on one.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os
@@ -17,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +39,7 @@ SECONDS = 0.05
 SLOW = 10
 OPTIONS = MeasurementOptions()
 PLAN = MeasurementPlan(250, 1)
+PLANE: Any = ({"x": np.zeros(1)}, [{"x": np.zeros(1)}] * 2, {})
 
 
 class Sleeper(Evaluator):
@@ -88,48 +87,40 @@ def points(count: int) -> Iterator[PointTask]:
 
 
 def seconds_of(pool: RayPool, count: int) -> float:
-    """Measures that many points; returns how long it took, and checks that every point came back once."""
-    origin = {"x": np.zeros(1)}
-    pool.load(origin, [origin, origin], {})
-    seen = np.zeros(count, np.uint8)
+    """Measures that many points; returns how long it took."""
+    pool.load(*PLANE)
     start = time.perf_counter()
-    for result in pool.run(points(count)):
+    take_all(pool.run(points(count)), count)
+    return time.perf_counter() - start
+
+
+def take_all(results: Iterable[Any], count: int) -> None:
+    """Checks that every point comes back once."""
+    seen = np.zeros(count, np.uint8)
+    for result in results:
         seen[result.key] += 1
-    seconds = time.perf_counter() - start
     assert (seen == 1).all()
-    return seconds
 
 
 def report(what: str, value: float, goal: str) -> None:
     print(f"{what:96} {value:6.3f}   goal: {goal}", flush=True)
 
 
-def sleepers(
-    what: str, callback_fn: Callable[[], Evaluator], workers: int, count: int, ideal: float, goal: str
-) -> None:
-    """Prints which share of an ideal time that sleeping workers reach."""
-    with RayPool(callback_fn, OPTIONS, device_ids=tuple(range(workers))) as pool:
-        for attempt in ("first run", "second run"):
-            seconds = seconds_of(pool, count)
-            report(f"{what}, {count} points of 50 ms, {attempt}: {seconds:.2f} s, of ideal", ideal / seconds, goal)
-
-
-def many_workers(workers: int = 64, count: int = 4096) -> None:
-    sleepers(f"{workers} workers", sleeper(SECONDS), workers, count, count * SECONDS / workers, "0.95")
-
-
-def one_slow_worker(count: int = 1420) -> None:
-    """One of eight workers is ten times slower."""
+def sleepers(what: str, workers: int, count: int, equal_workers: float, goal: str, *, slow: bool = False) -> None:
+    """Prints which share of an ideal time that sleeping workers reach; a slow one is ten times slower."""
     with tempfile.TemporaryDirectory() as folder:
-        slow = sleeper(SECONDS, f"{folder}/mark")
-        sleepers("7 workers and a slow one", slow, 8, count, count * SECONDS / (7 + 1 / SLOW), "0.90")
+        callback_fn = sleeper(SECONDS, f"{folder}/mark" if slow else None)
+        with RayPool(callback_fn, OPTIONS, device_ids=tuple(range(workers))) as pool:
+            for attempt in ("first run", "second run"):
+                seconds = seconds_of(pool, count)
+                text = f"{what}, {count} points of 50 ms, {attempt}: {seconds:.2f} s, of ideal"
+                report(text, count * SECONDS / equal_workers / seconds, goal)
 
 
 def driver_memory(count: int = 1_000_000) -> None:
     """Prints by how much the driver's resident memory grows while it measures a million points."""
     with RayPool(sleeper(0.0), OPTIONS, device_ids=(0, 1)) as pool:
-        origin = {"x": np.zeros(1)}
-        pool.load(origin, [origin, origin], {})
+        pool.load(*PLANE)
         start = time.perf_counter()
         seen = []
         for number, _ in enumerate(pool.run(points(count)), 1):
@@ -198,12 +189,9 @@ def simulated(workers: int, seconds: float, count: int, goal: str, hosts: int = 
             crew.workers.append(CrewWorker(None, WorkerPlace((index,)), actor=actor))  # type: ignore[arg-type]
         before = sum(worker.actor._calls for worker in crew.workers)
         start, cpu, own = time.perf_counter(), time.process_time(), time.thread_time()
-        seen = np.zeros(count, np.uint8)
-        for result in CrewRun(crew, points(count)):
-            seen[result.key] += 1
+        take_all(CrewRun(crew, points(count)), count)
         wall = time.perf_counter() - start
         cpu, own = time.process_time() - cpu, time.thread_time() - own
-        assert (seen == 1).all()
         chunks = sum(worker.actor._calls for worker in crew.workers) - before
         bare = cost_of_bare_calls(ray, actors, min(chunks, 4000))
     what = f"{workers} simulated workers, {count} points of {1000 * seconds:.0f} ms"
@@ -223,17 +211,6 @@ def cost_of_bare_calls(ray: Any, actors: list[Any], count: int) -> float:
                 ready, waiting = ray.wait(waiting, num_returns=min(32, len(waiting)))
                 ray.get(ready)
     return (time.process_time() - start) / count
-
-
-def wide() -> None:
-    """Simulates 512 workers at 500 ms a point."""
-    simulated(512, 0.5, 512 * 40, "0.90")
-
-
-def short() -> None:
-    """Simulates 64 workers at 50 and at 5 ms a point."""
-    simulated(64, 0.05, 64 * 400, "0.97")
-    simulated(64, 0.005, 64 * 2000, "0.90")
 
 
 def resident_megabytes() -> float:
@@ -279,7 +256,6 @@ def real_network(count: int = 800) -> None:
 
 
 def rate_of(pool: Pool, count: int) -> float:
-    """Returns how many points a second a pool measures."""
     vectors = {tensor.name: np.full(tensor.shape, 0.01, np.float32) for tensor in pool.description.space.tensors}
     pool.load(vectors, [vectors, vectors], {})
     list(pool.run(points(40)))
@@ -310,18 +286,17 @@ def measure_alone(core: int, count: int, barrier: Any, answers: Any) -> None:
         answers.put(rate_of(pool, count))
 
 
-CASES = {
-    "wide": wide,
-    "short": short,
-    "many": many_workers,
-    "slow": one_slow_worker,
-    "memory": driver_memory,
-    "lenet": real_network,
+CASES: dict[str, list[Callable[[], None]]] = {
+    "wide": [lambda: simulated(512, 0.5, 512 * 40, "0.90")],
+    "short": [lambda: simulated(64, 0.05, 64 * 400, "0.97"), lambda: simulated(64, 0.005, 64 * 2000, "0.90")],
+    "many": [lambda: sleepers("64 workers", 64, 4096, 64, "0.95")],
+    "slow": [lambda: sleepers("7 workers and a slow one", 8, 1420, 7 + 1 / SLOW, "0.90", slow=True)],
+    "memory": [driver_memory],
+    "lenet": [real_network],
 }
 
 
 def main() -> None:
-    """Runs the cases."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", help=f"some of {', '.join(CASES)}; all when absent")
     chosen = parser.parse_args().cases or list(CASES)
@@ -329,8 +304,8 @@ def main() -> None:
     from ray import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules["__main__"])
-    for name in chosen:
-        CASES[name]()
+    for case in (case for name in chosen for case in CASES[name]):
+        case()
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ of the three surfaces is a worst case of its own: noise has a minimum at every n
 a tied one plateaus.
 """
 
-from __future__ import annotations
-
 import argparse
 
 import gudhi
@@ -42,7 +40,6 @@ def theirs(values: np.ndarray) -> int:
 
 
 def main() -> None:
-    """Prints a table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--sides", type=int, nargs="+", default=[51, 129, 256, 512])
     parser.add_argument("--repeats", type=int, default=5)

@@ -1,13 +1,11 @@
 """The options with which the gate chooses slow tests reach pytest as the gate gives them."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 from chosen import in_share
 from places import ROOT, SUPPORT
-from waiting import PATIENCE
+from scripts import run_python
 
 TESTS = [f"tests/test_{letter}.py::test_it" for letter in "abcdefghij"]
 
@@ -28,16 +26,12 @@ def project(tmp_path):
 
 def passed(project, *options):
     """Returns the tests that passed, run as the gate runs them."""
-    command = [sys.executable, ROOT / ".ci" / "second_chance.py", "-v", *options]
     environment = {
         **os.environ, "PYTHONPATH": str(SUPPORT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_PLUGINS": "pytest_cov.plugin",
     }  # fmt: skip
-    done = subprocess.run(
-        command, cwd=project, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {line.split()[0] for line in done.stdout.splitlines() if " PASSED " in line}
+    printed = run_python(ROOT / ".ci" / "second_chance.py", "-v", *options, cwd=project, env=environment)
+    return {line.split()[0] for line in printed.splitlines() if " PASSED " in line}
 
 
 def test_chosen_files_run_and_a_share_of_the_others(project, tmp_path):

@@ -51,8 +51,23 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def seen(runner, monkeypatch):
+    """Runs no tests: they fail where nothing is added, one of them always; returns what is tried."""
+    tried = []
+
+    def run_tests(folder, tests):
+        tried.append((folder / "product.py").read_text().split("\n")[1].strip())
+        return int("+" not in tried[-1] or FAILS in tests), "printed"
+
+    monkeypatch.setattr(runner, "run_tests", run_tests)
+    return tried
+
+
 def plant(project, name, test=TEST, was="+", becomes="-"):
-    (project / "tests" / "mutants" / f"{name}.patch").write_text(PATCH.format(test=test, was=was, becomes=becomes))
+    path = project / "tests" / "mutants" / f"{name}.patch"
+    path.write_text(PATCH.format(test=test, was=was, becomes=becomes))
+    return path
 
 
 def test_a_fault_is_caught_or_not(runner, project, capsys):
@@ -65,14 +80,7 @@ def test_a_fault_is_caught_or_not(runner, project, capsys):
     assert "a + b" in (project / "product.py").read_text()
 
 
-def test_each_fault_is_planted_alone_and_taken_back(runner, project, monkeypatch, capsys):
-    seen = []
-
-    def run_tests(folder, tests):
-        seen.append((folder / "product.py").read_text().split("\n")[1].strip())
-        return int("+" not in seen[-1]), ""
-
-    monkeypatch.setattr(runner, "run_tests", run_tests)
+def test_each_fault_is_planted_alone_and_taken_back(runner, project, seen, capsys):
     plant(project, "a")
     plant(project, "b", becomes="*")
     assert runner.main([], project) == 0
@@ -95,10 +103,8 @@ def test_a_test_that_tells_nothing_is_an_error(runner, project, monkeypatch, cap
     assert f"fault: {says}" in capsys.readouterr().out
 
 
-def test_a_patch_that_does_not_apply_is_an_error_and_the_others_go_on(runner, project, monkeypatch, capsys):
-    monkeypatch.setattr(
-        runner, "run_tests", lambda folder, _: (int("+" not in (folder / "product.py").read_text()), "")
-    )
+@pytest.mark.usefixtures("seen")
+def test_a_patch_that_does_not_apply_is_an_error_and_the_others_go_on(runner, project, capsys):
     plant(project, "a", was="/")
     plant(project, "b")
     assert runner.main([], project) == 1
@@ -110,8 +116,7 @@ def test_a_patch_that_does_not_apply_is_an_error_and_the_others_go_on(runner, pr
 @pytest.mark.parametrize("header", ["breaks", "caught by"])
 @pytest.mark.parametrize("options", [[], ["--list"], ["--selector"]])
 def test_a_missing_header_and_a_missing_file_are_errors(runner, project, capsys, header, options):
-    plant(project, "fault")
-    patch = project / "tests" / "mutants" / "fault.patch"
+    patch = plant(project, "fault")
     patch.write_text(patch.read_text().replace(f"{header}: ", f"+{header} "))
     assert runner.main([*options, "fault", "nowhere"], project) == 1
     assert capsys.readouterr().out.splitlines() == [
@@ -121,18 +126,14 @@ def test_a_missing_header_and_a_missing_file_are_errors(runner, project, capsys,
 
 @pytest.mark.parametrize("options", [[], ["--list"]])
 def test_a_fault_without_a_patch_is_an_error(runner, project, capsys, options):
-    plant(project, "fault")
-    patch = project / "tests" / "mutants" / "fault.patch"
+    patch = plant(project, "fault")
     patch.write_text(patch.read_text().partition("diff --git")[0])
     assert runner.main([*options, "fault"], project) == 1
     assert capsys.readouterr().out == "fault: ERROR: what git diff prints is missing\n"
 
 
-def test_a_test_that_fails_anyway_does_not_hide_the_others(runner, project, monkeypatch, capsys):
-    def run_tests(folder, tests):
-        return int("+" not in (folder / "product.py").read_text() or FAILS in tests), "printed"
-
-    monkeypatch.setattr(runner, "run_tests", run_tests)
+@pytest.mark.usefixtures("seen")
+def test_a_test_that_fails_anyway_does_not_hide_the_others(runner, project, capsys):
     plant(project, "caught")
     plant(project, "untold", test=FAILS)
     assert runner.main([], project) == 1
@@ -164,8 +165,7 @@ def test_the_selector_is_asked_about_slow_tests(runner, project, capsys, imports
         (project / package / "__init__.py").touch()
     for name in ("product", "other"):
         (project / "collectors" / f"{name}.py").touch()
-    plant(project, "fault")
-    patch = project / "tests" / "mutants" / "fault.patch"
+    patch = plant(project, "fault")
     patch.write_text(patch.read_text().replace("/product.py", "/collectors/product.py"))
     (project / "tests" / "test_product.py").write_text(f"import pytest\n{imports}\n{slow}def test_add(): pass\n")
     assert runner.main(["--selector"], project) == (says == "DOES NOT RUN")

@@ -26,9 +26,8 @@ def command():
 
 
 def same_values(*arguments):
-    return subprocess.run(
-        [sys.executable, HOME, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, HOME, *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 OLD = {"loss": np.array([[1.0, 2.0], [3.0, np.nan]]), "name": np.array("the identity of a plane"), "count": np.int64(3)}
@@ -92,17 +91,10 @@ def test_an_injected_difference_is_found_and_named(tmp_path):
     """One commit adds a little to the mean of the losses, and its lines between networks fail."""
     for package in ("collectors", "workers", "landscape"):
         shutil.copytree(ROOT / package, tmp_path / package)
+    through = '    return _through({"a": a, "b": b}, names, network)'
     for file, old, new in (
-        (
-            "workers/measuring/sample_loss.py",
-            "mean = numerators.sum(-1) / weight",
-            "mean = (numerators.sum(-1) + 1e-9) / weight",
-        ),
-        (
-            "landscape/planes/from_weights.py",
-            '    return _through({"a": a, "b": b}, names, network)',
-            '    raise AttributeError("line_between")',
-        ),
+        ("workers/measuring/sample_loss.py", "numerators.sum(-1) / weight", "(numerators.sum(-1) + 1e-9) / weight"),
+        ("landscape/planes/from_weights.py", through, '    raise AttributeError("line_between")'),
     ):
         text = (tmp_path / file).read_text()
         assert text.count(old) == 1

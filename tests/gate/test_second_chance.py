@@ -41,11 +41,13 @@ def run(folder, *sources, listed="", options=()):
     return done.returncode, done.stdout
 
 
-def test_what_fails_twice_fails(tmp_path):
-    status, printed = run(tmp_path, ALWAYS_FAILS, PASSES)
+@pytest.mark.parametrize(("beside", "passes_alone"), [(PASSES, False), (FAILS_FIRST, True)])
+def test_what_fails_twice_fails_whoever_passes_beside_it(tmp_path, beside, passes_alone):
+    status, printed = run(tmp_path, beside, ALWAYS_FAILS)
     assert status == 1
-    assert "failed twice:\n- tests/test_0.py::test_always_fails\n" in printed
-    assert "passed only when alone" not in printed
+    assert "failed twice:\n- tests/test_1.py::test_always_fails\n" in printed
+    assert ("passed only when alone" in printed) == passes_alone
+    assert ("- `tests/test_0.py::test_fails_first[a]`" in printed) == passes_alone
 
 
 def test_what_passes_alone_passes_and_is_listed(tmp_path):
@@ -63,13 +65,6 @@ def test_the_second_run_holds_only_what_failed_and_one_process(tmp_path):
     assert "1 failed, 2 passed" in first
     assert "1 passed" in alone
     assert "worker" not in alone
-
-
-def test_one_that_fails_twice_fails_whoever_passes_beside_it(tmp_path):
-    status, printed = run(tmp_path, FAILS_FIRST, ALWAYS_FAILS)
-    assert status == 1
-    assert "failed twice:\n- tests/test_1.py::test_always_fails\n" in printed
-    assert "- `tests/test_0.py::test_fails_first[a]`" in printed
 
 
 @pytest.mark.parametrize("case", ["a", "another"])

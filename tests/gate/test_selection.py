@@ -189,17 +189,17 @@ def test_a_module_that_is_gone_means_everything_where_it_is_still_imported(proje
     assert select(Imports(project), [gone], 1).everything == f"{gone} is gone, but {user} imports it"
 
 
-def test_a_slow_test_that_reaches_nothing_is_an_error(project):
-    (project / "tests" / "test_lost.py").write_text(SLOW + "import json\n")
-    with pytest.raises(ValueError, match=r"must name what they use.*: tests/test_lost.py$"):
-        select(Imports(project), [], 0)
-
-
-def test_a_room_that_is_not_there_is_an_error(project):
-    (project / "tests" / "test_lost.py").write_text(
-        SLOW + "@pytest.mark.room('landscape.nowhere')\ndef test_it(): pass\n"
-    )
-    with pytest.raises(ValueError, match=r"room\('landscape.nowhere'\) is neither a module, nor a folder"):
+@pytest.mark.parametrize(
+    ("test", "text"),
+    [
+        ("import json\n", r"must name what they use.*: tests/test_lost.py$"),
+        ("@pytest.mark.room('landscape.nowhere')\ndef test_it(): pass\n",
+         r"room\('landscape.nowhere'\) is neither a module, nor a folder"),
+    ],
+)  # fmt: skip
+def test_a_slow_test_that_reaches_nothing_or_names_no_room_is_an_error(project, test, text):
+    (project / "tests" / "test_lost.py").write_text(SLOW + test)
+    with pytest.raises(ValueError, match=text):
         select(Imports(project), [], 0)
 
 

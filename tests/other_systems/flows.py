@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from places import ROOT, SUPPORT
+from scripts import run_script
 
 SIMULATED = Path(__file__).parent / "simulated"
 RAN_TOO_LONG = 1200
@@ -293,11 +294,7 @@ def make_reference(folder):
     folder.mkdir()
     (folder / "my_training.py").write_text(TRAINING)
     program = f"import sys; sys.path.insert(0, '')\n{REFERENCE}"
-    found = subprocess.run(
-        [sys.executable, "-c", program], cwd=folder, env=environment("linux", folder), capture_output=True, text=True,
-        timeout=RAN_TOO_LONG, check=False,
-    )  # fmt: skip
-    assert found.returncode == 0, found.stderr
+    run_script(program, cwd=folder, env=environment("linux", folder), patience=RAN_TOO_LONG)
 
 
 def run_flows(system, folder):

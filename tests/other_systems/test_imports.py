@@ -6,6 +6,7 @@ import sys
 import pytest
 from flows import SIMULATED, environment
 from places import ROOT
+from scripts import run_python
 from waiting import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.room("collectors", "workers", "landscape")]
@@ -13,11 +14,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.room("collectors", "workers", "lands
 
 @pytest.mark.parametrize("system", ["mac", "win"])
 def test_no_module_fails(system, tmp_path):
-    found = subprocess.run(
-        [sys.executable, SIMULATED / f"{system}.py", SIMULATED / "imports.py"],
-        env=environment(system, tmp_path), capture_output=True, text=True, timeout=PATIENCE, check=True,
-    )  # fmt: skip
-    first, *failed = found.stdout.splitlines()
+    printed = run_python(SIMULATED / f"{system}.py", SIMULATED / "imports.py", env=environment(system, tmp_path))
+    first, *failed = printed.splitlines()
     assert failed == []
     count, rest = first.split(" ", 1)
     files = [file for package in ("collectors", "workers", "landscape") for file in (ROOT / package).rglob("*.py")]

@@ -42,11 +42,9 @@ class SmallCluster:
             raise AssertionError("the cluster did not start")
 
     def raylets(self):
-        """Returns the process ids of the nodes' raylets."""
         return {process.pid for process in marked(self._mark) if process.name() == "raylet"}
 
     def add_node(self):
-        """Adds a node and waits until it is there."""
         self._command("add")
 
     def remove_node(self):
@@ -54,7 +52,6 @@ class SmallCluster:
         self._command("remove")
 
     def close(self):
-        """Ends the cluster and removes its files."""
         with contextlib.suppress(OSError):
             self._process.send_signal(signal.SIGKILL)
         end_marked(self._mark)

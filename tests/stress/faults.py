@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import logged_hunger
@@ -46,8 +47,9 @@ class Cost:
     seconds: float
 
 
-def start(folder, name="survey", cluster=None, *, among=None, **more):
-    """Starts a survey whose file has a fixed date.
+@contextlib.contextmanager
+def started(folder, name="survey", cluster=None, *, among=None, **more):
+    """A survey whose file has a fixed date; whatever is left of it at the end is ended.
 
     After nine tenths of the points of ``among`` workers it waits for ``strike``: however slow this process is, the
     survey is under way when the fault strikes.
@@ -59,11 +61,14 @@ def start(folder, name="survey", cluster=None, *, among=None, **more):
     if cluster is not None:
         options["address"] = cluster.address
         environment |= cluster.environment
-    return SurveyProcess(folder, name, environment=environment, **options)
+    survey = SurveyProcess(folder, name, environment=environment, **options)
+    try:
+        yield survey
+    finally:
+        survey.clear()
 
 
 def wait_for_a_random_moment(survey, generator, workers=2, latest=0.6):
-    """Waits until a random share of the points is measured."""
     survey.wait_for_points(int(generator.uniform(0.05, latest) * survey.size**2), workers=workers)
 
 
@@ -74,65 +79,37 @@ def strike(survey, fault):
     return time.time()  # time: docs/stress.md reports how long recovering takes
 
 
-def an_actor_is_killed(folder, generator):
-    return _workers_are_killed(folder, generator, everyone=False)
-
-
-def all_actors_are_killed(folder, generator):
-    return _workers_are_killed(folder, generator, everyone=True)
-
-
 def a_node_is_removed(folder, generator):
-    with SmallCluster(nodes=3) as cluster:
-        survey = start(folder, devices=3, cluster=cluster, among=3)
-        try:
-            wait_for_a_random_moment(survey, generator, workers=3)
-            blow = strike(survey, cluster.remove_node)
-            survey.wait()
-            return _after_survival(survey, blow, dead=1)
-        finally:
-            survey.clear()
+    with SmallCluster(nodes=3) as cluster, started(folder, devices=3, cluster=cluster, among=3) as survey:
+        wait_for_a_random_moment(survey, generator, workers=3)
+        blow = strike(survey, cluster.remove_node)
+        survey.wait()
+        return _after_survival(survey, blow, dead=1)
 
 
 def a_node_joins_late(folder, generator):
     """It takes work."""
     # One worker on each node, of which the third is the late one's; and so long that the others leave it something.
-    with SmallCluster(nodes=2, cpus=1) as cluster:
-        survey = start(folder, devices=None, cluster=cluster, size=40, seconds=0.05, among=3)
-        try:
-            wait_for_a_random_moment(survey, generator, latest=0.15)
-            before = cluster.raylets()
+    long = {"devices": None, "size": 40, "seconds": 0.05, "among": 3}
+    with SmallCluster(nodes=2, cpus=1) as cluster, started(folder, cluster=cluster, **long) as survey:
+        wait_for_a_random_moment(survey, generator, latest=0.15)
+        before = cluster.raylets()
 
-            def join():
-                cluster.add_node()
-                survey.wait_for_points(1, workers=3)
-                (raylet,) = cluster.raylets() - before
-                assert raylet in {psutil.Process(worker).ppid() for worker in survey.workers()}
+        def join():
+            cluster.add_node()
+            survey.wait_for_points(1, workers=3)
+            (raylet,) = cluster.raylets() - before
+            assert raylet in {psutil.Process(worker).ppid() for worker in survey.workers()}
 
-            blow = strike(survey, join)
-            survey.wait()
-            return _after_survival(survey, blow)
-        finally:
-            survey.clear()
+        blow = strike(survey, join)
+        survey.wait()
+        return _after_survival(survey, blow)
 
 
-def a_point_raises(folder, generator):
-    said = r"FloatingPointError: the loss overflows here"
-    return _a_point_fails(folder, generator, "raises_at", said, size=SIZE, deaths=0)
-
-
-def a_point_crashes_its_worker(folder, generator):
-    """A segmentation fault, until the culprit is found: three deaths of its chunk, and one of each half of a half."""
-    return _a_point_fails(
-        folder, generator, "crashes_at", r"The worker died \d+ times while it measured this point", size=12, deaths=12
-    )
-
-
-def _a_point_fails(folder, generator, trap, said, *, size, deaths):
+def _a_point_fails(folder, generator, *, trap, said, size=SIZE, deaths=0):
     x, y = axes(size)
     place = (float(generator.choice(x)), float(generator.choice(y)))
-    survey, following = start(folder, size=size, traps={trap: [place]}), None
-    try:
+    with started(folder, size=size, traps={trap: [place]}) as survey:
         survey.wait()
         assert survey.process.returncode == 0, survey.said
         stored = landscape.Landscape.load(survey.output)
@@ -144,23 +121,21 @@ def _a_point_fails(folder, generator, trap, said, *, size, deaths):
         measured, kept = survey.points(), stored_places(survey)
         assert len(kept) == size**2 - 1
         again = check_repeats(measured, survey.seconds, deaths)
-        following = start(folder, "following", size=size)
+    with started(folder, "following", size=size) as following:
         following.wait()
         assert [point.place for point in following.points()] == [place], "more than the failed point was measured again"
         check_equals_the_undisturbed(following)
         check_nothing_left(following)
-        pauses = np.diff([point.when for point in measured])
-        return Cost(again, again, float(pauses.max()))
-    finally:
-        survey.clear()
-        if following is not None:
-            following.clear()
+    return Cost(again, again, longest_pause(measured))
+
+
+def longest_pause(points):
+    return float(np.diff([point.when for point in points]).max())
 
 
 def memory_runs_out(folder, generator):
     """Of the address space, for real; all workers go on in smaller batches."""
-    survey = start(folder, size=6, traps={"free": int(generator.integers(26, 36))})
-    try:
+    with started(folder, size=6, traps={"free": int(generator.integers(26, 36))}) as survey:
         survey.wait()
         assert survey.process.returncode == 0, survey.said
         said = r"memory ran out in batches of \d+ samples; every worker measures in batches of \d+ from here on"
@@ -175,32 +150,21 @@ def memory_runs_out(folder, generator):
         check_nothing_left(survey)
         points = survey.points()
         again = check_repeats(points, survey.seconds, 2)
-        return Cost(again, again, float(np.diff([point.when for point in points]).max()))
-    finally:
-        survey.clear()
+        return Cost(again, again, longest_pause(points))
 
 
 def _workers_are_killed(folder, generator, *, everyone):
-    survey = start(folder, among=2)
-    try:
+    with started(folder, among=2) as survey:
         wait_for_a_random_moment(survey, generator)
         victims = survey.workers() if everyone else [int(generator.choice(survey.workers()))]
-
-        def kill():
-            for victim in victims:
-                os.kill(victim, signal.SIGKILL)
-
-        blow = strike(survey, kill)
+        blow = strike(survey, lambda: [os.kill(victim, signal.SIGKILL) for victim in victims])
         survey.wait()
         return _after_survival(survey, blow, dead=len(victims))
-    finally:
-        survey.clear()
 
 
 def an_actor_is_stopped(folder, generator, *, to_the_end=False):
     """Until the others have measured a random number of points, or all of them."""
-    survey = start(folder, among=2)
-    try:
+    with started(folder, among=2) as survey:
         wait_for_a_random_moment(survey, generator)
         victim = int(generator.choice(survey.workers()))
         blow = strike(survey, lambda: os.kill(victim, signal.SIGSTOP))
@@ -211,48 +175,17 @@ def an_actor_is_stopped(folder, generator, *, to_the_end=False):
             os.kill(victim, signal.SIGCONT)
         survey.wait()
         return _after_survival(survey, blow, dead=1)
-    finally:
-        survey.clear()
 
 
-def the_driver_is_killed(folder, generator):
-    return _driver_ends(folder, generator, lambda survey: survey.process.kill(), said="")
+def _kill_the_raylet(survey):
+    (raylet,) = survey.raylets()
+    raylet.kill()
 
 
-def the_driver_of_a_private_ray_is_killed(folder, generator):
-    end = {"patience": GONE_SECONDS, "address": "local"}
-    return _driver_ends(folder, generator, lambda survey: survey.process.kill(), said="", **end)
-
-
-def the_driver_is_terminated(folder, generator):
-    text = r"Terminated\. What was measured is in .*; the same command continues from there"
-    return _driver_ends(folder, generator, lambda survey: survey.process.terminate(), said=text)
-
-
-def ctrl_c(folder, generator):
-    """A terminal sends it to the whole process group."""
-    text = r"Interrupted\. What was measured is in .*; the same command continues from there"
-    return _driver_ends(folder, generator, lambda survey: os.killpg(survey.process.pid, signal.SIGINT), said=text)
-
-
-def the_raylet_is_killed(folder, generator):
-    def blow(survey):
-        (raylet,) = survey.raylets()
-        raylet.kill()
-
-    text = r"What was measured is in the file; run the same call again"
-    return _driver_ends(folder, generator, blow, said=text, address="local")
-
-
-def the_template_is_killed(folder, generator):
+def _kill_the_template(survey):
     """The process from which workers are forked; they end with it."""
-
-    def blow(survey):
-        (template,) = survey.templates()
-        template.kill()
-
-    text = r"PoolError: the process from which workers are started was ended by signal 9 \(SIGKILL\).*run the same call"
-    return _driver_ends(folder, generator, blow, said=text)
+    (template,) = survey.templates()
+    template.kill()
 
 
 def the_raylet_is_killed_early(folder, generator):
@@ -262,20 +195,15 @@ def the_raylet_is_killed_early(folder, generator):
         survey.wait_for_actor()
         time.sleep(generator.uniform(0, 2))  # time: a random moment; whichever it is, the same must come of it
 
-    def blow(survey):
-        (raylet,) = survey.raylets()
-        raylet.kill()
-
     text = r"PoolError: Ray's raylet on this machine does not answer any more.*run the same call again to go on"
-    return _driver_ends(folder, generator, blow, said=text, moment=moment, address="local")
+    return _driver_ends(folder, generator, fault=_kill_the_raylet, said=text, moment=moment, address="local")
 
 
-def _driver_ends(folder, generator, fault, *, said, patience=PATIENCE, moment=None, address=None):
+def _driver_ends(folder, generator, *, fault, said="", patience=PATIENCE, moment=None, address=None):
     """Lets the driver end, by an error whose text is said, or killed: then without a text."""
     # Long enough for the file to be written while it is measured.
     long = {"size": LONG_SIZE, "seconds": LONG_SECONDS, "address": address}
-    survey, following = start(folder, among=2, **long), None
-    try:
+    with started(folder, among=2, **long) as survey:
         if not said:
             survey.wait_until(lambda: stored_places(survey), "a file with points")
         if moment is None:
@@ -292,20 +220,16 @@ def _driver_ends(folder, generator, fault, *, said, patience=PATIENCE, moment=No
         lost = check_loss(survey, stored, was_killed=not said)
         if said:
             check_nothing_left(survey, patience=patience)
-        following = start(folder, "following", **long)
-        following.wait()
-        assert following.process.returncode == 0, following.said
-        again = following.points()
-        assert not stored & {point.place for point in again}, "a stored point was measured again"
-        check_repeats(again, following.seconds, 0)
-        check_equals_the_undisturbed(following)
-        check_nothing_left(following)
-        check_nothing_left(survey, patience=patience)
-        return Cost(lost, repeated(measured + again), again[0].when - blow)
-    finally:
-        survey.clear()
-        if following is not None:
-            following.clear()
+        with started(folder, "following", **long) as following:
+            following.wait()
+            assert following.process.returncode == 0, following.said
+            again = following.points()
+            assert not stored & {point.place for point in again}, "a stored point was measured again"
+            check_repeats(again, following.seconds, 0)
+            check_equals_the_undisturbed(following)
+            check_nothing_left(following)
+            check_nothing_left(survey, patience=patience)
+            return Cost(lost, repeated(measured + again), again[0].when - blow)
 
 
 def _after_survival(survey, blow, *, dead=0):
@@ -334,20 +258,57 @@ class Fault:
     long: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _kill(survey):
+    survey.process.kill()
+
+
+ENDS = "{} What was measured is in .*; the same command continues from there"
+FORKING = r"PoolError: the process from which workers are started was ended by signal 9 \(SIGKILL\).*run the same call"
 FAULTS = (
-    Fault("SIGKILL of an actor", an_actor_is_killed),
-    Fault("SIGKILL of all actors", all_actors_are_killed),
-    Fault("SIGKILL of the raylet of a private Ray", the_raylet_is_killed),
+    Fault("SIGKILL of an actor", partial(_workers_are_killed, everyone=False)),
+    Fault("SIGKILL of all actors", partial(_workers_are_killed, everyone=True)),
+    Fault(
+        "SIGKILL of the raylet of a private Ray",
+        partial(
+            _driver_ends, fault=_kill_the_raylet, address="local",
+            said="What was measured is in the file; run the same call again",
+        ),
+    ),
     Fault("SIGKILL of that raylet while workers start", the_raylet_is_killed_early),
-    Fault("SIGKILL of the process from which workers are forked", the_template_is_killed),
-    Fault("SIGKILL of the driver", the_driver_is_killed),
-    Fault("SIGKILL of the driver of a private Ray", the_driver_of_a_private_ray_is_killed),
-    Fault("SIGTERM of the driver", the_driver_is_terminated),
-    Fault("Ctrl-C", ctrl_c),
+    Fault(
+        "SIGKILL of the process from which workers are forked",
+        partial(_driver_ends, fault=_kill_the_template, said=FORKING),
+    ),
+    Fault("SIGKILL of the driver", partial(_driver_ends, fault=_kill)),
+    Fault(
+        "SIGKILL of the driver of a private Ray",
+        partial(_driver_ends, fault=_kill, patience=GONE_SECONDS, address="local"),
+    ),
+    Fault(
+        "SIGTERM of the driver",
+        partial(_driver_ends, fault=lambda survey: survey.process.terminate(), said=ENDS.format(r"Terminated\.")),
+    ),
+    Fault(  # A terminal sends it to the whole process group.
+        "Ctrl-C",
+        partial(
+            _driver_ends, fault=lambda survey: os.killpg(survey.process.pid, signal.SIGINT),
+            said=ENDS.format(r"Interrupted\."),
+        ),
+    ),
     Fault("SIGSTOP of an actor", an_actor_is_stopped, long={"to_the_end": True}),
     Fault("removal of a node of three", a_node_is_removed),
     Fault("a node that joins late", a_node_joins_late),
-    Fault("a point that raises", a_point_raises),
-    Fault("a point that segfaults its worker", a_point_crashes_its_worker),
+    Fault(
+        "a point that raises",
+        partial(_a_point_fails, trap="raises_at", said="FloatingPointError: the loss overflows here"),
+    ),
+    # Until the culprit is found: three deaths of its chunk, and one of each half of a half.
+    Fault(
+        "a point that segfaults its worker",
+        partial(
+            _a_point_fails, trap="crashes_at", said=r"The worker died \d+ times while it measured this point", size=12,
+            deaths=12,
+        ),
+    ),
     Fault("host memory that runs out", memory_runs_out),
-)
+)  # fmt: skip

@@ -35,10 +35,8 @@ class LoggedHunger(TorchEvaluator):
 
 
 def plane():
-    """Returns the plane that is measured."""
     return random_plane(HungryNetwork(), seed=1)
 
 
 def callback_of(log, seconds, free=10**9):
-    """Returns a callback_fn."""
     return functools.partial(LoggedHunger, str(log), seconds, free)

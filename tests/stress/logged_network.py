@@ -79,7 +79,6 @@ def weights():
 
 
 def plane():
-    """Returns the plane that all trials measure."""
     return random_plane(weights(), network=make_network(os.devnull, 0.0).description.space, seed=3)
 
 

@@ -67,20 +67,10 @@ class SurveyProcess:
         if points_before_gate is not None:
             traps = {**traps, "gate": str(folder / f"{name}.gate"), "before_gate": points_before_gate}
         settings = folder / f"{name}.settings.json"
-        settings.write_text(
-            json.dumps(
-                {
-                    "size": size,
-                    "seconds": seconds,
-                    "log": str(self.log),
-                    "output": str(self.output),
-                    "outcome": str(self._outcome),
-                    "device_ids": list(range(devices)) if devices else None,
-                    "address": address,
-                    "traps": traps,
-                }
-            )
-        )
+        asked = {"size": size, "seconds": seconds, "address": address, "traps": traps}
+        asked["device_ids"] = list(range(devices)) if devices else None
+        asked |= {"log": str(self.log), "output": str(self.output), "outcome": str(self._outcome)}
+        settings.write_text(json.dumps(asked))
         variables = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
         variables |= {
             MARK: self.mark,
@@ -100,7 +90,6 @@ class SurveyProcess:
 
     @property
     def said(self):
-        """What the process wrote to its standard streams."""
         return (self.folder / f"{self.name}.txt").read_text(errors="replace")
 
     @property
@@ -123,16 +112,13 @@ class SurveyProcess:
         return [entry for entry in self.entries() if isinstance(entry, Point)]
 
     def workers(self):
-        """Returns the ids of the living processes that measured a point."""
         return [number for number in dict.fromkeys(point.process for point in self.points()) if is_running(number)]
 
     @property
     def has_ended(self):
-        """Whether the survey's process is no more."""
         return self.process.poll() is not None
 
     def wait_for_points(self, count, *, workers=1):
-        """Waits until so many points are measured, by so many workers."""
         self.wait_until(lambda: len(self.points()) >= count and len(self.workers()) >= workers, f"{count} points")
 
     def wait_for_actor(self):
@@ -151,7 +137,6 @@ class SurveyProcess:
         self._wait(holds, what)
 
     def let_go_on(self):
-        """Lets workers measure what is left."""
         self._gate.open()
 
     def wait(self, points=math.inf):
@@ -165,7 +150,6 @@ class SurveyProcess:
         return marked(self.mark)
 
     def raylets(self):
-        """Returns the raylet of the survey's private Ray."""
         return [process for process in self.family() if process.name() == "raylet"]
 
     def templates(self):
@@ -174,7 +158,6 @@ class SurveyProcess:
         return [process for process in forked if process.ppid() == self.process.pid]
 
     def clear(self):
-        """Ends whatever is left of the survey."""
         end_marked(self.mark)
         self.process.wait()
         self._said.close()
@@ -189,7 +172,6 @@ class SurveyProcess:
 
 
 def entry_of(*words):
-    """Returns the entry that a line of the log is."""
     if words[0] == "write":
         return Write(int(words[1]))
     when, process, x, y = words
@@ -213,10 +195,7 @@ def without_checks(entries):
 
 def is_running(number):
     """Returns whether a process is there and is no zombie."""
-    try:
-        return psutil.Process(number).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    return _asked(lambda: psutil.Process(number).status(), psutil.STATUS_ZOMBIE) != psutil.STATUS_ZOMBIE
 
 
 def repeated(points):
@@ -242,15 +221,16 @@ def end_marked(mark):
     wait_until(none_is_left, what="the processes of a survey to end")
 
 
-def _title(process):
+def _asked(function, default=None):
     try:
-        return " ".join(process.cmdline())
+        return function()
     except psutil.Error:
-        return ""
+        return default
+
+
+def _title(process):
+    return " ".join(_asked(process.cmdline, ()))
 
 
 def _mark_of(process):
-    try:
-        return process.environ().get(MARK) if process.status() != psutil.STATUS_ZOMBIE else None
-    except psutil.Error:
-        return None
+    return _asked(process.environ, {}).get(MARK) if is_running(process.pid) else None

@@ -3,8 +3,6 @@
 After each of them the file of before is whole, the error says what to do, and the same call goes on.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -53,12 +51,12 @@ def measure(path: Path | None, before_point: Callable[[int], object] = lambda co
             before_point(calls)
         return float(np.square(place).sum())
 
-    space = FunctionEvaluator(lambda weights: 0.0, WEIGHTS).description.space
+    def callback_fn() -> FunctionEvaluator:
+        return FunctionEvaluator(loss, WEIGHTS)
+
     axes = [{"place": np.array([1.0, 0.0])}, {"place": np.array([0.0, 1.0])}]
-    plane = custom_plane(WEIGHTS, axes, network=space)
-    shown = evaluate(
-        plane, lambda: FunctionEvaluator(loss, WEIGHTS), x=GRID, y=GRID, output=path, progress=False, device_ids=[0]
-    )
+    plane = custom_plane(WEIGHTS, axes, network=callback_fn().description.space)
+    shown = evaluate(plane, callback_fn, x=GRID, y=GRID, output=path, progress=False, device_ids=[0])
     return shown, calls
 
 
@@ -300,6 +298,11 @@ def child(script: str, **options: Any) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+def interrupt(count: int) -> None:
+    if count > 100:
+        raise KeyboardInterrupt
+
+
 WITHOUT_PRIVILEGE = """
 import ctypes, struct
 # Root may write anywhere; without CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH the permission bits count for it too.
@@ -430,14 +433,10 @@ def test_a_clock_that_jumps_back(tmp_path: Path, undisturbed: bytes, monkeypatch
         clock -= 1e6
         return clock
 
-    def stop(count: int) -> None:
-        if count > 100:
-            raise KeyboardInterrupt
-
     monkeypatch.setattr(time, "time", backwards)
     monkeypatch.setattr(time, "time_ns", lambda: int(1e9 * backwards()))
     with pytest.raises(KeyboardInterrupt):
-        measure(path, stop)
+        measure(path, interrupt)
     kept = measured(path)
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     stale = path.with_name(f".{path.name}.{int(dead.stdout)}.0123abcd.tmp")
@@ -454,14 +453,9 @@ def test_a_clock_that_jumps_back(tmp_path: Path, undisturbed: bytes, monkeypatch
 
 def test_a_file_from_the_future_is_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "landscape.h5"
-
-    def stop(count: int) -> None:
-        if count > 100:
-            raise KeyboardInterrupt
-
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "4000000000")
     with pytest.raises(KeyboardInterrupt):
-        measure(path, stop)
+        measure(path, interrupt)
     kept = measured(path)
     monkeypatch.delenv("SOURCE_DATE_EPOCH")
     shown, calls = measure(path)

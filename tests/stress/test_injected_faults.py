@@ -5,21 +5,13 @@ be resumed or overwritten, a survey goes on, and a file that is replaced is the 
 The slow test tries every sixteenth call, and 16 changes in a row try all; so does ``FAULTY_EVERY=1`` (``make stress``).
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
 import pytest
 from faulty_files import tried
+from faulty_plays import EXPORTS, PLAYS
 from places import turn
-
-PLAYS = (
-    "train", "resume", "overwrite", "refused", "import checkpoints", "checkpoints", "survey", "records", "import",
-    "figure", "page", "gif", "mp4",
-)  # fmt: skip
-EXPORTS = ("csv", "landscaper", "li", "mindinsight", "netcdf", "npz", "vtk")
-
 
 pytestmark = pytest.mark.room("tests/support/faulty_child.py")
 EVERY = int(os.environ.get("FAULTY_EVERY", "16"))
@@ -27,7 +19,7 @@ EVERY = int(os.environ.get("FAULTY_EVERY", "16"))
 
 @pytest.mark.slow
 @pytest.mark.timeout(4 * 3600)  # for the thousands of trials of the long test; here it is a minute or a few
-@pytest.mark.parametrize("plays", [*((play,) for play in PLAYS), EXPORTS], ids=", ".join)
+@pytest.mark.parametrize("plays", [*((play,) for play in PLAYS if play not in EXPORTS), (*EXPORTS,)], ids=", ".join)
 def test_the_calls_of(plays: tuple[str, ...], tmp_path: Path) -> None:
     for play, found in tried(",".join(plays), tmp_path, EVERY, turn()).items():
         assert not found["findings"], f"{play}: {found['findings'][:5]}"

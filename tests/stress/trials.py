@@ -46,7 +46,6 @@ class Record:
         return any((trial.fault, trial.seed) == name_and_seed for trial in self.trials)
 
     def add(self, trial):
-        """Keeps a trial."""
         self.trials.append(trial)
         if self._path is not None:
             with self._path.open("a") as file:

@@ -3,8 +3,6 @@
 Parameters are drawn from seeds. Half of the surfaces have the default 40 x 40 points, half 65 x 65.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from functools import partial
@@ -45,7 +43,6 @@ def all_surfaces():
 
 
 def analytic_surfaces(of_each=OF_EACH_FAMILY, sizes=SIZES):
-    """Yields the first surfaces of each analytic family."""
     for index, (family, function) in enumerate(_FAMILIES.items()):
         for number in range(of_each):
             generator = np.random.default_rng([index, number])

@@ -8,7 +8,6 @@ from pathlib import Path
 
 
 def add_options(parser):
-    """Adds the options to pytest's."""
     group = parser.getgroup("chosen", "which slow tests run for a change")
     group.addoption(
         "--chosen-files", type=Path, help="a file with paths of test files, or single cases of them, one a line"

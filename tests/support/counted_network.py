@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import torch
+from examples import accuracy
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -25,7 +26,6 @@ class CountedNetwork(nn.Module):
 
 
 def counted_network(folder, *sizes):
-    """Returns the network, the same in each process."""
     with torch.random.fork_rng():
         torch.manual_seed(3)
         return CountedNetwork(folder, *sizes)
@@ -39,16 +39,9 @@ def large_data(inputs=32):
     return DataLoader(TensorDataset(features, targets), batch_size=BATCH_SIZE)
 
 
-def share_of_right(outputs, targets):
-    """A metric of which nothing says how it is added up."""
-    return (outputs.argmax(1) == targets).double().mean()
-
-
 def counted_callback(folder, *, with_metric):
-    """Returns a callback_fn."""
-
     def callback_fn():
-        metrics = {"right": share_of_right} if with_metric else {}
+        metrics = {"right": accuracy} if with_metric else {}
         return nn.CrossEntropyLoss(), counted_network(folder), large_data(), metrics
 
     return callback_fn

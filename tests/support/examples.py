@@ -93,22 +93,24 @@ def dropout():
 
 
 def tied():
-    tokens, targets = sentences()
-    return nn.CrossEntropyLoss(), _built(TiedNetwork), (tokens, targets), {}
+    return nn.CrossEntropyLoss(), _built(TiedNetwork), sentences(), {}
 
 
 def transformer():
     return nn.CrossEntropyLoss(), _built(PaddedTransformer), sentences(), {}
 
 
-def bfloat16():
+def _of_type(dtype):
     inputs, targets = images()
-    return nn.CrossEntropyLoss(), _built(DropoutNetwork, torch.bfloat16), (inputs.bfloat16(), targets), {}
+    return nn.CrossEntropyLoss(), _built(DropoutNetwork, dtype), (inputs.to(dtype), targets), {}
+
+
+def bfloat16():
+    return _of_type(torch.bfloat16)
 
 
 def float64():
-    inputs, targets = images()
-    return nn.CrossEntropyLoss(), _built(DropoutNetwork, torch.float64), (inputs.double(), targets), {}
+    return _of_type(torch.float64)
 
 
 def regression():
@@ -157,7 +159,6 @@ def bowl_loss(x, y, first, second):
 
 
 def train_run(folder, callback=batch_norm, *, epochs=4, **settings):
-    """Trains a network for a few epochs under a collector's watch; returns the network."""
     from collectors import SummaryCollector
 
     loss_function, network, dataset, _ = callback()

@@ -32,5 +32,4 @@ class FalseClock:
         return self.now
 
     def go_on(self, seconds):
-        """Lets so many seconds be over."""
         self.now += seconds

@@ -5,12 +5,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 from places import ROOT, SUPPORT
+from scripts import run_python
 
 FAULTS = ("EIO", "ENOSPC", "disk full", "short write", "short then full", "kill before", "kill after")
 
@@ -35,9 +35,6 @@ def tried(play, folder, every=1, first=0, faults=FAULTS):
         **os.environ, "LD_PRELOAD": str(shim()), "PYTHONPATH": os.pathsep.join((str(ROOT), str(SUPPORT))),
         "OMP_NUM_THREADS": "1", "SOURCE_DATE_EPOCH": "1600000000",
     }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, SUPPORT / "faulty_child.py", play, folder, str(every), str(first), ",".join(faults)],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    arguments = (play, folder, every, first, ",".join(faults))
+    printed = run_python(SUPPORT / "faulty_child.py", *arguments, env=environment, patience=None)
+    return json.loads(printed.splitlines()[-1])

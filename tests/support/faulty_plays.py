@@ -1,11 +1,9 @@
 """What is tried with faults: each play writes files, and knows what must be there whatever fails."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 Forked = Callable[[Callable[[], Any]], dict[str, Any]]
 
@@ -62,6 +60,7 @@ class Training(Play):
     existing = "error"
     was_there = False
     first_epoch = 0
+    records: ClassVar[dict[str, Any]] = {}
 
     def load(self):
         import runs  # noqa: F401
@@ -88,8 +87,9 @@ class Training(Play):
         from collectors import SummaryCollector
 
         network = runs.seeded(runs.SmallNetwork) if network is None else network
+        landscape = {"intervals": [(0, 5, 7)]}
         collector = SummaryCollector(
-            place / "run", keep_default_action=False, collect_landscape={"intervals": [(0, 5, 7)]}, existing=existing
+            place / "run", keep_default_action=False, collect_landscape=landscape, existing=existing, **self.records
         )
         with collector.watch(network, start_epoch=first_epoch, start_step=4 * first_epoch) as run:
             runs.train(network, run, 2 - first_epoch, first_step=4 * first_epoch)
@@ -150,20 +150,9 @@ class Recording(Training):
 
     existing, was_there = "overwrite", True
     also = (PermissionError,)  # the directory cannot be written, as far as the system answers
-
-    def train(self, place, existing, first_epoch, network=None):
-        import runs
-
-        from collectors import SummaryCollector
-
-        network = runs.seeded(runs.SmallNetwork) if network is None else network
-        recorded = {"collect_metric": True, "collect_train_lineage": True}
-        landscape = {"intervals": [(0, 5, 7)]}
-        collector = SummaryCollector(
-            place / "run", 4, recorded, keep_default_action=False, collect_landscape=landscape, existing=existing
-        )
-        with collector.watch(network) as run:
-            runs.train(network, run)
+    records: ClassVar = {
+        "collect_freq": 4, "collect_specified_data": {"collect_metric": True, "collect_train_lineage": True},
+    }  # fmt: skip
 
     def check(self, place, report):
         import event_reading
@@ -371,7 +360,6 @@ def imported(place, seed):
 
 
 def contents(folder):
-    """Returns a folder's files by their relative names."""
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 

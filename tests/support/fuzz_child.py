@@ -59,7 +59,6 @@ def drawn(change, cases, number):
 
 
 def main():
-    """Runs the cases and says what came of them."""
     kind, cases, number, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
     play = KINDS[kind](folder)
     play.read()  # loads what is loaded lazily, so that a case that imports or runs anything stands out

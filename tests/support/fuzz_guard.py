@@ -56,7 +56,6 @@ class Guard:
 
     @contextlib.contextmanager
     def case(self, path):
-        """Watches the reading of one file."""
         self.cases += 1
         self._events.clear()
         self._opened()  # what was opened while the file was damaged

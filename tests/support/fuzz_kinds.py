@@ -1,7 +1,5 @@
 """The files that are damaged: what they are when they are whole, how they are read, what may be changed in them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -167,9 +165,13 @@ class Checkpoint(Play):
             assert file.read(name).shape == shape
         assert read_state_dict(self.path)
 
-    def change(self, draw):
+    def parts(self):
+        """Returns the header, and the data behind it."""
         length = int.from_bytes(self.whole[:8], "little")
-        header, data = json.loads(self.whole[8 : 8 + length]), self.whole[8 + length :]
+        return json.loads(self.whole[8 : 8 + length]), self.whole[8 + length :]
+
+    def change(self, draw):
+        header, data = self.parts()
         for _ in range(draw(st.integers(1, 3))):
             name = draw(st.sampled_from(sorted(header)) | st.text(max_size=5))
             if draw(st.integers(0, 3)) or not isinstance(header.get(name), dict):
@@ -223,8 +225,7 @@ class PlaneFile(Checkpoint):
         if draw(st.booleans()):
             super().change(draw)
             return
-        length = int.from_bytes(self.whole[:8], "little")
-        header, data = json.loads(self.whole[8 : 8 + length]), self.whole[8 + length :]
+        header, data = self.parts()
         content = json.loads(header["__metadata__"][self.facts])
         _change_json(draw, content)
         header["__metadata__"][self.facts] = json.dumps(content)
@@ -318,6 +319,14 @@ class LandscapeFile(Play):
             check_identity(found.attributes.get("identity", {}), {"a": 1}, self.path)
         with contextlib.suppress(LandscapeError):
             continued_plan(read_file_attributes(self.path).get("measurement_plan") or {}, self.path)
+
+    def check_facts(self, found, *texts):
+        """Uses what files of any kind hold, and what is said of them."""
+        for values in found.columns.values():
+            assert not (np.asarray(values) == SECRET).any()
+        assert repr(found)
+        assert all(texts)
+        self.read_attributes(found)
 
     def read(self):
         landscape = Landscape.load(self.path)
@@ -518,12 +527,7 @@ class CurvatureFile(LandscapeFile):
 
     def read(self):
         curvature = Curvature.load(self.path)
-        for values in curvature.columns.values():
-            assert not (np.asarray(values) == SECRET).any()
-        assert repr(curvature)
-        assert curvature_text(curvature)
-        assert json.dumps(curvature_json(curvature), allow_nan=False)
-        self.read_attributes(curvature)
+        self.check_facts(curvature, curvature_text(curvature), json.dumps(curvature_json(curvature), allow_nan=False))
         with contextlib.suppress(ValueError), np.errstate(all="ignore"):
             curvature.density()
         with contextlib.suppress(LandscapeError, ValueError):
@@ -560,15 +564,10 @@ class ComparisonFile(LandscapeFile):
         return self.with_shapes(path)
 
     def read(self):
-        comparison = Comparison.load(self.path)
-        for values in comparison.columns.values():
-            assert not (np.asarray(values) == SECRET).any()
-        assert repr(comparison)
-        assert comparison_text(comparison)
-        assert json.dumps(comparison_json(comparison), allow_nan=False)
+        found = Comparison.load(self.path)
+        self.check_facts(found, comparison_text(found), json.dumps(comparison_json(found), allow_nan=False))
         for measure in MEASURES:
-            assert comparison.summary(measure)
-        self.read_attributes(comparison)
+            assert found.summary(measure)
 
 
 KINDS = {

@@ -18,7 +18,6 @@ def network():
 
 
 def perceptron():
-    """The callback_fn."""
     return nn.CrossEntropyLoss(), network(), (INPUTS[:SAMPLES], TARGETS[:SAMPLES]), {}
 
 

@@ -98,34 +98,22 @@ def shuffled():
     )  # fmt: skip
 
 
-def across_heads():
-    """Each head attends to all others, so that what is inside them has one order in all."""
+def of_heads(mix):
+    """Returns what builds a network in which a function mixes four heads of three units."""
 
     def forward(net, x):
         x = net.layers["first"](x.flatten(1)).view(-1, 4, 3)
-        return net.layers["head"](((x @ x.transpose(1, 2)).softmax(-1) @ x).flatten(1))
+        return net.layers["head"](mix(x).flatten(1))
 
-    return Forward(forward, first=nn.Linear(192, 12), head=nn.Linear(12, 10))
-
-
-def fused_across_heads():
-    """The same with PyTorch's fused operator."""
-
-    def forward(net, x):
-        x = net.layers["first"](x.flatten(1)).view(-1, 4, 3)
-        return net.layers["head"](functional.scaled_dot_product_attention(x, x, x).flatten(1))
-
-    return Forward(forward, first=nn.Linear(192, 12), head=nn.Linear(12, 10))
+    return lambda: Forward(forward, first=nn.Linear(192, 12), head=nn.Linear(12, 10))
 
 
-def softmax_over_groups():
-    """Groups compete for each of their channels: they have an order for each channel, not the other way round."""
+def attention(x):
+    return (x @ x.transpose(1, 2)).softmax(-1) @ x
 
-    def forward(net, x):
-        x = net.layers["first"](x.flatten(1)).view(-1, 4, 3)
-        return net.layers["head"]((x * x.softmax(1)).flatten(1))
 
-    return Forward(forward, first=nn.Linear(192, 12), head=nn.Linear(12, 10))
+def fused_attention(x):
+    return functional.scaled_dot_product_attention(x, x, x)
 
 
 def two_divisions():
@@ -225,9 +213,11 @@ NETWORKS = {
     "normalized": (normalized, images, [(3,), (3, 4)], ()),
     "at the ends": (at_the_ends, images, [(4,), (5,), (6,), (7,)], ()),
     "shuffled": (shuffled, images, [(5,), (5, 3), (6,)], ()),
-    "across heads": (across_heads, images, [(3,), (4,)], ()),
-    "fused across heads": (fused_across_heads, images, [(3,), (4,)], ()),
-    "softmax over groups": (softmax_over_groups, images, [(3,), (3, 4)], ()),
+    # Each head attends to all others, so that what is inside them has one order in all, by hand and fused.
+    "across heads": (of_heads(attention), images, [(3,), (4,)], ()),
+    "fused across heads": (of_heads(fused_attention), images, [(3,), (4,)], ()),
+    # Groups compete for each of their channels: they have an order for each channel, not the other way round.
+    "softmax over groups": (of_heads(lambda x: x * x.softmax(1)), images, [(3,), (3, 4)], ()),
     "two divisions": (two_divisions, images, [(2,), (2, 2), (2, 3)], ("group_norm",)),
     "dense": (dense, images, [(7,)], ()),
     "gpt": (gpt, tokens, [(4,), (4, 4), (16,), (20,)], ()),

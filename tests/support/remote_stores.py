@@ -65,5 +65,4 @@ def python(script, *arguments, warnings=()):
 
 
 def temporary(pattern):
-    """What lies in the temporary folder of this machine."""
     return sorted(Path(tempfile.gettempdir()).glob(pattern))

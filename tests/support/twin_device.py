@@ -7,6 +7,7 @@ own.
 import contextlib
 import ctypes
 import json
+import re
 import subprocess
 import sys
 import types
@@ -26,7 +27,7 @@ load_twins(sys.argv[1], float64=float64)
 module, found = importlib.import_module(cases), {}
 for check in checks:
     try:
-        getattr(module, check)()
+        getattr(module, f"check_{check}")()
     except Exception:
         found[check] = traceback.format_exc()
 print(json.dumps(found))
@@ -65,10 +66,17 @@ def load_twins(library, *, float64=True):
     torch._register_device_module("twin", module)
 
 
-def failures_with_twins(library, cases, checks, *, float64=True):
-    """Returns what went wrong in a process that has the devices, by check (a function of the file)."""
+def checks_of(cases):
+    """Returns the names of a file's checks."""
+    found = re.findall(r"^def check_(\w+)\(\):", cases.read_text(), re.MULTILINE)
+    assert found, cases
+    return found
+
+
+def failures_with_twins(folder, cases, *, float64=True):
+    """Returns what went wrong in a process that has the devices, by check of a file."""
     folders = [str(cases.parent), str(SOURCE.parent)]
-    arguments = [str(library), json.dumps([folders, cases.stem, list(checks), float64])]
+    arguments = [str(build_twins(folder)), json.dumps([folders, cases.stem, checks_of(cases), float64])]
     return json.loads(run_script(_SCRIPT, *arguments, patience=_PATIENCE).splitlines()[-1])
 
 

@@ -1,6 +1,7 @@
 """A small network with statistics of its own, and two data sets by name."""
 
 import torch
+from examples import accuracy
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -20,10 +21,6 @@ def data(count, seed):
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(count, 6, generator=generator)
     return TensorDataset(inputs, (inputs[:, :3] + torch.randn(count, 3, generator=generator)).argmax(1))
-
-
-def accuracy(outputs, targets):
-    return (outputs.argmax(1) == targets).float().mean()
 
 
 def both(test_seed=2):

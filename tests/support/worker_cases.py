@@ -108,6 +108,12 @@ def sentence_loader(batch_size=5):
     return DataLoader(Sentences(), batch_size=batch_size, collate_fn=pad_batch)
 
 
+def step(network, batch):
+    """The loss of a network that computes its own, and its outputs."""
+    outputs = network(batch[0])
+    return nn.functional.cross_entropy(outputs, batch[1]), outputs
+
+
 def weighted_mean(outputs, targets):
     """A weighted mean that no attribute of a loss gives away."""
     weights = torch.tensor([0.2, 1.0, 3.0, 0.6], dtype=outputs.dtype)[targets]
@@ -122,9 +128,12 @@ def weighted_from_zeros():
     return weighted_mean, network, DataLoader(TensorDataset(features(), classes()), 9), {}
 
 
+def labelled(count=50, dtype=torch.float32):
+    return TensorDataset(features(count, dtype=dtype), classes(count))
+
+
 def case(name):
     """Returns loss, network, data set of a named case."""
-    labelled = TensorDataset(features(), classes())
     cross_entropy = nn.CrossEntropyLoss()
     if name == "batchnorm":
         network = seeded(ConvNet)
@@ -137,9 +146,9 @@ def case(name):
     if name == "frozen layer":
         network = mlp()
         network[0].requires_grad_(False)
-        return cross_entropy, network, labelled
+        return cross_entropy, network, labelled()
     dtype = {"float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}.get(name, torch.float32)
-    return cross_entropy, mlp(dtype=dtype), TensorDataset(features(dtype=dtype), classes())
+    return cross_entropy, mlp(dtype=dtype), labelled(dtype=dtype)
 
 
 CASES = ("plain", "batchnorm", "transformer", "regression", "frozen layer", "float64", "bfloat16", "float16")
@@ -160,17 +169,14 @@ def plane_of(network, axes=2, seed=0, scale=0.5, origin_seed=None):
     if origin_seed is not None:
         shift = np.random.default_rng(origin_seed)
         for info in infos:
-            origin[info.name] = (origin[info.name] + 0.1 * shift.standard_normal(info.shape)).astype(
-                origin[info.name].dtype
-            )
-    directions = [
-        {
-            info.name: (scale * generator.standard_normal(info.shape)).astype(direction_dtype(info.dtype))
-            for info in infos
-        }
-        for _ in range(axes)
-    ]
-    return origin, directions, buffers
+            array = origin[info.name]
+            origin[info.name] = (array + 0.1 * shift.standard_normal(info.shape)).astype(array.dtype)
+
+    def direction():
+        drawn = {info.name: scale * generator.standard_normal(info.shape) for info in infos}
+        return {info.name: drawn[info.name].astype(direction_dtype(info.dtype)) for info in infos}
+
+    return origin, [direction() for _ in range(axes)], buffers
 
 
 def at_point(network, plane, coordinates):
@@ -199,6 +205,10 @@ def direct_loss(loss, network, dataset):
         return float(loss(outputs, targets.double() if targets.is_floating_point() else targets))
 
 
+def direct_losses(loss, network, plane, points, dataset):
+    return [direct_loss(loss, at_point(network, plane, point), dataset) for point in points]
+
+
 def direct_token_loss(network, loader):
     """One sentence after the other, no padding: the mean over all tokens."""
     network = copy.deepcopy(network).double()
@@ -215,6 +225,19 @@ def evaluator_of(loss, network, dataset, metrics=None, *, batch_size=None, plan=
     plan = plan or MeasurementPlan(batch_size=batch_size)
     options = options or MeasurementOptions(**choices)
     return TorchEvaluator(loss, network, dataset, metrics or {}, MeasurementSetup(options, plan=plan))
+
+
+def classifier(network=None, count=50, **choices):
+    """Returns an evaluator of the cross entropy of labelled samples."""
+    return evaluator_of(nn.CrossEntropyLoss(), network or mlp(), labelled(count), **choices)
+
+
+def values_at(evaluator, network, point):
+    """Returns the values at a point of the network's plane, and what the evaluator says of itself."""
+    evaluator.load(*plane_of(network))
+    values = {name: float(value[0]) for name, value in evaluator.measure(np.array([point])).items()}
+    evaluator.close()
+    return values, evaluator.description
 
 
 def found(network):

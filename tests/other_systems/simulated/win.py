@@ -1,8 +1,6 @@
 """Simulates Windows for the product's own code, on Linux (paths keep their slashes).
 
 Usage: python win.py -c "from landscape.cli import main; main()" demo --output out   (or a script; children follow)
-
-SIM_HAVE lists what is there all the same, to look behind the first failure, such as SIM_HAVE=fcntl,os.O_CLOEXEC.
 """
 
 import builtins
@@ -26,7 +24,6 @@ import uuid
 
 import sim_core
 
-_HAVE = {item for item in os.environ.get("SIM_HAVE", "").split(",") if item}
 _MISSING = {"fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog", "readline", "posix", "crypt", "spwd"}
 _OS = {
     "fork", "forkpty", "getuid", "geteuid", "getgid", "getegid", "getgroups", "setuid", "seteuid", "setgid",
@@ -51,10 +48,8 @@ _LONGEST = 259
 
 
 def _of_os(name):
-    gone = name in _OS or name.startswith(
-        ("sched_", "SCHED_", "MFD_", "EX_", "P_PID", "PRIO_", "WIF", "WEXIT", "WTERM")
-    )
-    return gone and f"os.{name}" not in _HAVE
+    beginnings = ("sched_", "SCHED_", "MFD_", "EX_", "P_PID", "PRIO_", "WIF", "WEXIT", "WTERM")
+    return name in _OS or name.startswith(beginnings)
 
 
 def _refuse(code, winerror, text, path, other=None):
@@ -366,10 +361,9 @@ def activate():
         "platform": sim_core.View(platform, (), {"system": lambda: "Windows", "machine": lambda: "AMD64"}),
         "signal": sim_core.View(
             signal,
-            lambda name: ((name.startswith("SIG") and name.isupper() and name not in _SIGNALS)
-                          or name.startswith(("pthread_", "sigwait", "sigtimed", "sigpending", "ITIMER_"))
-                          or name in ("alarm", "setitimer", "getitimer", "pause", "siginterrupt"))
-            and f"signal.{name}" not in _HAVE,
+            lambda name: (name.startswith("SIG") and name.isupper() and name not in _SIGNALS)
+            or name.startswith(("pthread_", "sigwait", "sigtimed", "sigpending", "ITIMER_"))
+            or name in ("alarm", "setitimer", "getitimer", "pause", "siginterrupt"),
             {"CTRL_C_EVENT": 0, "CTRL_BREAK_EVENT": 1},
         ),
         "select": sim_core.View(select, lambda name: name.startswith(("epoll", "poll", "EPOLL", "POLL"))),
@@ -379,7 +373,7 @@ def activate():
         "socket": sim_core.View(
             socket,
             lambda name: name in ("AF_UNIX", "send_fds", "recv_fds", "CMSG_LEN", "SCM_RIGHTS", "SOCK_CLOEXEC",
-                                  "SO_REUSEPORT", "MSG_CMSG_CLOEXEC") and f"socket.{name}" not in _HAVE,
+                                  "SO_REUSEPORT", "MSG_CMSG_CLOEXEC"),
             {"socketpair": _socketpair, "fromshare": _fromshare},
         ),
         "mmap": sim_core.View(
@@ -392,7 +386,7 @@ def activate():
         "subprocess": sim_core.View(subprocess, (), {"Popen": _Popen, "CREATE_NO_WINDOW": 0x0800_0000}),
         "time": sim_core.View(time, lambda name: name in ("tzset", "pthread_getcpuclockid") or name[:6] == "clock_"),
     }  # fmt: skip
-    sim_core.install(views, missing=_MISSING - _HAVE, hidden_folders=("/proc", "/dev", "/sys", "/tmp/landscape-none"))
+    sim_core.install(views, missing=_MISSING, hidden_folders=("/proc", "/dev", "/sys", "/tmp/landscape-none"))
     _wrap_open()
     sim_core.use_spawn()
     os.environ["SIM_PLATFORM"] = "win"

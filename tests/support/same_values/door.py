@@ -22,7 +22,6 @@ def __getattr__(name):
 
 
 def barrier_of_path(path, callback_fn, points, *, output, **options):
-    """Returns the barrier along a curve."""
     if hasattr(path, "barrier"):
         return path.barrier(callback_fn, points, output=output, **options)
     from landscape import Measure

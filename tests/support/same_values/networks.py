@@ -129,7 +129,6 @@ def collect(folder, build=perceptron, seed=0, **settings):
 
 
 def interrupted(function):
-    """Calls a function that the user interrupts."""
     try:
         function()
     except KeyboardInterrupt:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torchmetrics
+from examples import accuracy
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import classes, features, seeded
@@ -36,10 +37,6 @@ def network(seed=0, dtype=torch.float32):
     return seeded(lambda: nn.Sequential(*copy.deepcopy(layers)), seed).to(dtype)
 
 
-def accuracy(outputs, targets):
-    return (outputs.argmax(1) == targets).float().mean()
-
-
 def callback_fn(data=DATA, dtype=torch.float32):
     loss = nn.CrossEntropyLoss(weight=WEIGHTS.clone(), ignore_index=-100)
     metrics = {"accuracy": accuracy, "torchmetrics": torchmetrics.classification.MulticlassAccuracy(4, average="micro")}
@@ -48,13 +45,8 @@ def callback_fn(data=DATA, dtype=torch.float32):
 
 def of_batches():
     """A loss that belongs to its batches."""
-    loader = DataLoader(DATA, batch_size=10)
-    return (
-        lambda outputs, targets: nn.functional.cross_entropy(outputs / outputs.std(), targets),
-        network(3),
-        loader,
-        {},
-    )
+    loss = lambda outputs, targets: nn.functional.cross_entropy(outputs / outputs.std(), targets)  # noqa: E731
+    return loss, network(3), DataLoader(DATA, batch_size=10), {}
 
 
 class WithLabels(nn.Module):
@@ -98,7 +90,7 @@ def assert_same(there, here):
         np.testing.assert_allclose(there.metrics[name], values, err_msg=name, **LIKE_FLOAT32)
 
 
-def a_grid():
+def check_a_grid():
     plane = random_plane(network())
     for options in ({"buffers": "recalibrate"}, {"groups": "target"}, {"sample_memory": 2000}):
         there, here = on_both(evaluate, plane, callback_fn, size=(4, 3), **options)
@@ -107,24 +99,24 @@ def a_grid():
         assert not any(DEVICE in note for note in here.attributes["notes"])
 
 
-def losses_of_other_kinds():
+def check_losses_of_other_kinds():
     assert_same(*on_both(evaluate, random_plane(network()), of_batches, size=3))
     assert_same(*on_both(evaluate, random_plane(WithLabels()), of_labels, size=3))
 
 
-def the_loss_of_each_sample():
+def check_the_loss_of_each_sample():
     there, here = on_both(evaluate, random_plane(network()), callback_fn, size=3, keep_samples=True)
     np.testing.assert_allclose(there.samples().losses(), here.samples().losses(), **LIKE_FLOAT32)
 
 
-def buffers_between_networks():
+def check_buffers_between_networks():
     line = line_between(network(), network(1))
     there, here = on_both(evaluate, line, callback_fn, size=4, extremes=True)
     assert there.attributes["buffers"] == "interpolate"
     assert_same(there, here)
 
 
-def curvature():
+def check_curvature():
     for options in ({}, {"matrix": "ggn"}):
         there, here = on_both(
             measure_curvature, network(), callback_fn, top=2, trace_probes=2, keep_vectors=True, **options
@@ -136,7 +128,7 @@ def curvature():
         np.testing.assert_allclose(there.eigenvalues, here.eigenvalues, rtol=1e-4)
 
 
-def a_curve():
+def check_a_curve():
     for call, ends in ((callback_fn, [network(), network(1)]), (of_labels, [WithLabels(), WithLabels()])):
         with torch.no_grad():
             next(ends[1].parameters()).mul_(-1)
@@ -146,7 +138,7 @@ def a_curve():
         assert_same(*on_both(evaluate, here, call, size=5))
 
 
-def networks_end_as_they_were():
+def check_networks_end_as_they_were():
     given = network().to(DEVICE).train()
     before = {name: value.cpu().clone() for name, value in given.state_dict().items()}
     told(evaluate, random_plane(network()), lambda: (nn.CrossEntropyLoss(), given, DATA, {}), size=3)
@@ -161,7 +153,7 @@ def refused(call, text, **options):
         told(evaluate, random_plane(network()), call, size=3, **options)
 
 
-def what_is_refused():
+def check_what_is_refused():
     wide = TensorDataset(features(dtype=torch.float64), classes())
     has_none, on_the_cpu = f"which {DEVICE} does not have", r"measure on the CPU \(device_ids=\[0\]\)"
     refused(lambda: callback_fn(wide, torch.float64), rf"'0\.weight' in float64, {has_none}\. .* {on_the_cpu}")
@@ -171,14 +163,12 @@ def what_is_refused():
         refused(callback_fn, text, precision=precision)
     refused(callback_fn, "seed_each_point=True is available on CPUs .* but not on twin", seed_each_point=True)
     found, lines = told(evaluate, random_plane(network()), callback_fn, size=3, compile=True)
-    text = (
-        f"compile=True was asked for, but the network runs eagerly: code is compiled for CPUs and .* not for {DEVICE}"
-    )
+    text = f"compile=True was asked for, but .* runs eagerly: code is compiled for CPUs and .* not for {DEVICE}"
     assert any(re.match(text, line) for line in lines), lines
     assert not found.attributes["measurement_plan"]["compile"]
 
 
-def the_stand_in_refuses():
+def check_the_stand_in_refuses():
     tensor = torch.ones(3, device=DEVICE)
     for work in (
         lambda: torch.zeros(3, dtype=torch.float64, device=DEVICE),

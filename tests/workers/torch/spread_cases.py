@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import torch
 import torchmetrics
+from examples import accuracy
 from measured_planes import measure_plane
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -51,10 +52,6 @@ def spread(network, *devices):
     return network
 
 
-def accuracy(outputs, targets):
-    return (outputs.argmax(1) == targets).float().mean()
-
-
 def metrics():
     return {"accuracy": accuracy, "torchmetrics": torchmetrics.classification.MulticlassAccuracy(5, average="micro")}
 
@@ -74,13 +71,20 @@ def measured(network, plane, loss=None, device=FIRST, state=None, data=DATA, pla
         evaluator.close()
 
 
+def on_the_host(build=Pipeline, **setup):
+    """Returns a network and a plane of it, and what is measured of both on the host."""
+    network = seeded(build)
+    plane = plane_of(network, scale=0.1)
+    return network, plane, measured(network, plane, device=HOST, **setup)[0]
+
+
 def assert_equal(found, expected, rtol=1e-6):
     assert found.keys() == expected.keys()
     for name in expected:
         np.testing.assert_allclose(found[name], expected[name], rtol=rtol, atol=1e-7, err_msg=name)
 
 
-def equal_to_the_network_on_the_host():
+def check_equal_to_the_network_on_the_host():
     for dtype in (torch.float32, torch.bfloat16):
         network = seeded(lambda dtype=dtype: Pipeline(dtype))
         plane = plane_of(network, scale=0.1, origin_seed=5)
@@ -98,20 +102,16 @@ def equal_to_the_network_on_the_host():
             assert "loss_stderr" in found
 
 
-def partly_on_the_host():
-    network = seeded(Pipeline)
-    plane = plane_of(network, scale=0.1)
-    expected, _, _ = measured(network, plane, device=HOST)
+def check_partly_on_the_host():
+    network, plane, expected = on_the_host()
     for devices in ((HOST, FIRST), (SECOND, HOST)):
         found, _, description = measured(spread(network, *devices), plane, devices=(FIRST, SECOND))
         assert_equal(found, expected)
         assert description.device == "cpu+twin"
 
 
-def tuned_and_compiled():
-    network = seeded(Pipeline)
-    plane = plane_of(network, scale=0.1)
-    expected, _, _ = measured(network, plane, device=HOST)
+def check_tuned_and_compiled():
+    network, plane, expected = on_the_host()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found, _, description = measured(
@@ -126,18 +126,14 @@ def tuned_and_compiled():
     assert description.plan.reason == "not compiled: it is spread over devices, or hooks of Accelerate run it"
 
 
-def buffers_of_every_policy():
-    network = seeded(Pipeline)
-    plane = plane_of(network, scale=0.1)
+def check_buffers_of_every_policy():
+    network, plane, fixed = on_the_host()
     ends = [{name: value + 1 for name, value in plane[2].items() if "running" in name} for _ in range(2)]
-    for options, further in (
-        (MeasurementOptions(buffers="recalibrate"), ()),
-        (MeasurementOptions(buffers="interpolate"), (ends,)),
-    ):
+    for policy, further in (("recalibrate", ()), ("interpolate", (ends,))):
+        options = MeasurementOptions(buffers=policy)
         expected, _, _ = measured(network, (*plane, *further), device=HOST, options=options)
         found, _, _ = measured(spread(network, FIRST, SECOND), (*plane, *further), options=options)
         assert_equal(found, expected, rtol=1e-5)
-        fixed, _, _ = measured(network, plane, device=HOST)
         assert abs(fixed["loss"] - expected["loss"]).max() > 1e-3
 
 
@@ -154,7 +150,7 @@ class Penalized(nn.Module):
         return nn.functional.cross_entropy(outputs, targets) + (self.strength.cpu() * penalty).to(outputs.device)
 
 
-def a_loss_that_holds_the_network():
+def check_a_loss_that_holds_the_network():
     network = seeded(Pipeline)
     plane = plane_of(network, scale=0.1)
     expected, _, _ = measured(network, plane, Penalized(network), device=HOST)
@@ -169,12 +165,11 @@ class OwnLossPipeline(Pipeline):
         return {"loss": nn.functional.cross_entropy(logits, labels.to(logits.device)), "logits": logits}
 
 
-def own_loss():
+def check_own_loss():
     network = seeded(OwnLossPipeline)
     plane = plane_of(network, scale=0.1)
-    loader = DataLoader(
-        [{"images": image, "labels": label} for image, label in zip(*DATA.tensors, strict=True)], batch_size=8
-    )
+    rows = [{"images": image, "labels": label} for image, label in zip(*DATA.tensors, strict=True)]
+    loader = DataLoader(rows, batch_size=8)
 
     def run(network, device):
         evaluator = make_evaluator((None, network, loader, {}), MeasurementSetup(device=device, plan=PLAN))
@@ -183,7 +178,7 @@ def own_loss():
     assert_equal(run(spread(network, FIRST, SECOND), FIRST), run(network, HOST))
 
 
-def ends_as_it_was():
+def check_ends_as_it_was():
     network = spread(seeded(Pipeline), FIRST, SECOND).train()
     tensors = [*network.parameters(), *network.buffers()]
     before = [(id(tensor), tensor.data_ptr(), tensor.device, tensor.detach().cpu().clone()) for tensor in tensors]
@@ -203,12 +198,12 @@ def refusal(network, **setup):
     raise AssertionError("nothing was refused")
 
 
-def other_devices_than_the_workers():
+def check_other_devices_than_the_workers():
     text = refusal(spread(seeded(Pipeline), FIRST, SECOND), devices=(FIRST,))
     assert "is spread over twin:0, twin:1, but this worker has twin:0 only" in text, text
 
 
-def no_move_between_the_parts():
+def check_no_move_between_the_parts():
     network = spread(seeded(Pipeline), FIRST, SECOND)
     network.forward = lambda images: network.back(network.front(images))
     text = refusal(network)
@@ -216,10 +211,8 @@ def no_move_between_the_parts():
     assert "its forward must move activations from part to part" in text, text
 
 
-def all_of_it_on_another_device():
-    network = seeded(Pipeline)
-    plane = plane_of(network, scale=0.1)
-    expected, _, _ = measured(network, plane, device=HOST)
+def check_all_of_it_on_another_device():
+    network, plane, expected = on_the_host()
     there = spread(network, SECOND, SECOND)
     found, _, description = measured(there, plane, devices=(FIRST,))
     assert_equal(found, expected)
@@ -227,7 +220,7 @@ def all_of_it_on_another_device():
     assert {parameter.device for parameter in there.parameters()} == {torch.device(SECOND)}
 
 
-def memory_beside_each_parameter():
+def check_memory_beside_each_parameter():
     """Origin and directions are on the device of each parameter, and nowhere else."""
     network = spread(seeded(Pipeline), FIRST, SECOND)
     sizes = {}
@@ -253,7 +246,7 @@ def memory_beside_each_parameter():
         assert abs(after[device] - before[device] - size) <= 64, (device, after[device] - before[device], size)
 
 
-def read_while_it_trains():
+def check_read_while_it_trains():
     network = spread(seeded(Pipeline), FIRST, SECOND)
     reader = RepeatedReader(network)
     for _ in range(3):
@@ -281,7 +274,7 @@ class Waits(TorchDispatchMode):
         return result
 
 
-def nothing_waits_for_the_device():
+def check_nothing_waits_for_the_device():
     """A device goes on to the next point while one is computed: move, network, loss and metrics stay on it."""
     network = seeded(Pipeline)
     origin, directions, buffers = plane_of(network, scale=0.1)
@@ -313,12 +306,10 @@ def whole_batch_loss(outputs, targets):
     return nn.functional.cross_entropy(outputs / outputs.std(), targets)
 
 
-def samples_beyond_the_device():
+def check_samples_beyond_the_device():
     """3.5 MB of images where 1.6 MB are free: they stay on the host, and batches are moved at each point."""
     many = TensorDataset(images(8_000), classes(8_000, 5))
     loader = DataLoader(many, batch_size=500)
-    network = seeded(small_images)
-    plane = plane_of(network, scale=0.1)
     cases = [
         (nn.CrossEntropyLoss(), many, MeasurementPlan(256), {}),
         (nn.CrossEntropyLoss(), many, MeasurementPlan(256, channels_last=True), {}),
@@ -328,6 +319,7 @@ def samples_beyond_the_device():
     ]
     for loss, data, plan, setup in cases:
         network = seeded(small_images)
+        plane = plane_of(network, scale=0.1)
         expected, _, described = measured(network, plane, loss=loss, device=HOST, data=data, plan=plan, **setup)
         with twin_memory(1_600_000), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -340,13 +332,11 @@ def samples_beyond_the_device():
         assert description.partition_dependent == (loss is whole_batch_loss)
 
 
-def a_layout_beyond_the_device():
+def check_a_layout_beyond_the_device():
     """The images fit, but not twice: they are laid out batch by batch, and nothing fails."""
     many = TensorDataset(images(5_000), classes(5_000, 5))
-    network = seeded(small_images)
-    plane = plane_of(network, scale=0.1)
     for plan in (MeasurementPlan(256, channels_last=True), None):
-        expected, _, _ = measured(network, plane, device=HOST, data=many, plan=plan)
+        network, plane, expected = on_the_host(small_images, data=many, plan=plan)
         with twin_memory(3_500_000):
             found, _, description = measured(network, plane, data=many, plan=plan)
         assert_equal(found, expected, rtol=1e-5)

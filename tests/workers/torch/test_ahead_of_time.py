@@ -1,7 +1,5 @@
 """Compiling ahead of time, with the machine's own C++ compiler behind a script that watches or hinders it."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 

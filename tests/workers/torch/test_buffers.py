@@ -12,7 +12,9 @@ from worker_cases import (
     ConvNet,
     at_point,
     classes,
+    classifier,
     direct_loss,
+    direct_losses,
     evaluator_of,
     features,
     found,
@@ -32,32 +34,27 @@ def cumulative_average(network, inputs, batch_size):
     """Statistics as they are defined: each layer's mean over batches of batch means and unbiased variances."""
     network = copy.deepcopy(network).double().eval()
     layers = [layer for layer in network.modules() if isinstance(layer, nn.modules.batchnorm._NormBase)]
-    batches = [inputs[start : start + batch_size].double() for start in range(0, len(inputs), batch_size)]
-    batches = [batch for batch in batches if len(batch) > 1]
     means = {layer: [] for layer in layers}
     variances = {layer: [] for layer in layers}
 
     def normalize(layer, arguments, output):
         (values,) = arguments
-        axes = [axis for axis in range(values.ndim) if axis != 1]
+        axes = tuple(range(2, values.ndim))
+        if not isinstance(layer, nn.modules.instancenorm._InstanceNorm):
+            axes = (0, *axes)
+        for kept, statistic in ((means, values.mean(axes)), (variances, values.var(axes, unbiased=True))):
+            kept[layer].append(statistic.reshape(-1, values.shape[1]).mean(0))
+        mean, variance = values.mean(axes, keepdim=True), values.var(axes, unbiased=False, keepdim=True)
         shape = [1, -1] + [1] * (values.ndim - 2)
-        if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
-            inner = axes[1:]
-            means[layer].append(values.mean(inner).mean(0))
-            variances[layer].append(values.var(inner, unbiased=True).mean(0))
-            mean, variance = values.mean(inner, keepdim=True), values.var(inner, unbiased=False, keepdim=True)
-        else:
-            means[layer].append(values.mean(axes))
-            variances[layer].append(values.var(axes, unbiased=True))
-            mean, variance = (item.reshape(shape) for item in (values.mean(axes), values.var(axes, unbiased=False)))
         weight = 1 if layer.weight is None else layer.weight.reshape(shape)
         bias = 0 if layer.bias is None else layer.bias.reshape(shape)
         return (values - mean) / (variance + layer.eps).sqrt() * weight + bias
 
     handles = [layer.register_forward_hook(normalize) for layer in layers]
     with torch.no_grad():
-        for batch in batches:
-            network(batch)
+        for batch in inputs.double().split(batch_size):
+            if len(batch) > 1:
+                network(batch)
         for handle in handles:
             handle.remove()
         for layer in layers:
@@ -68,22 +65,26 @@ def cumulative_average(network, inputs, batch_size):
 
 @pytest.mark.parametrize("batch_size", [40, 16, 13])  # 13: the last batch holds a single sample and is left out
 def test_recalibrated_statistics_are_cumulative_averages(batch_size):
-    network = seeded(ConvNet)
-    plane = plane_of(network, origin_seed=2)
-    evaluator = evaluator_of(
-        nn.CrossEntropyLoss(), network, DATA, batch_size=9, buffers="recalibrate", recalibration_batch_size=batch_size
-    )
+    plane = plane_of(seeded(ConvNet), origin_seed=2)
+    evaluator = recalibrated(ConvNet, batch_size, 9)
     evaluator.load(*plane)
-    measured = evaluator.measure(POINTS)["loss"]
-    expected = []
-    for point in POINTS:
-        moved = cumulative_average(at_point(seeded(ConvNet), plane, point), images(), batch_size)
-        expected.append(direct_loss(nn.CrossEntropyLoss(), moved, DATA))
-    np.testing.assert_allclose(measured, expected, rtol=1e-5)
-    parameters, _ = plane[0], plane[2]
-    on_plane = evaluator.measure_state(parameters, None)["loss"]
+    expected = averaged_losses(ConvNet, plane, batch_size)
+    np.testing.assert_allclose(evaluator.measure(POINTS)["loss"], expected, rtol=1e-5)
+    on_plane = evaluator.measure_state(plane[0], None)["loss"]
     np.testing.assert_allclose(on_plane, expected[0], rtol=1e-5)
-    evaluator.close()
+
+
+def recalibrated(build, batch_size, computed=None):
+    return evaluator_of(
+        nn.CrossEntropyLoss(), seeded(build), DATA, batch_size=computed, buffers="recalibrate",
+        recalibration_batch_size=batch_size,
+    )  # fmt: skip
+
+
+def averaged_losses(build, plane, batch_size):
+    """Returns the losses at the points with statistics as they are defined."""
+    moved = [cumulative_average(at_point(seeded(build), plane, point), images(), batch_size) for point in POINTS]
+    return [direct_loss(nn.CrossEntropyLoss(), network, DATA) for network in moved]
 
 
 class InstanceNormalized(nn.Module):
@@ -98,13 +99,9 @@ class InstanceNormalized(nn.Module):
 
 
 def test_instance_normalization_is_recalibrated_too():
-    network = seeded(InstanceNormalized)
-    plane = plane_of(network)
-    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, DATA, buffers="recalibrate", recalibration_batch_size=16)
-    measured = measure_plane(evaluator, plane, POINTS)["loss"]
-    for point, value in zip(POINTS, measured, strict=True):
-        moved = cumulative_average(at_point(seeded(InstanceNormalized), plane, point), images(), 16)
-        np.testing.assert_allclose(value, direct_loss(nn.CrossEntropyLoss(), moved, DATA), rtol=1e-5)
+    plane = plane_of(seeded(InstanceNormalized))
+    measured = measure_plane(recalibrated(InstanceNormalized, 16), plane, POINTS)["loss"]
+    np.testing.assert_allclose(measured, averaged_losses(InstanceNormalized, plane, 16), rtol=1e-5)
 
 
 def test_fixed_statistics_are_the_origins_at_every_point():
@@ -117,23 +114,18 @@ def test_fixed_statistics_are_the_origins_at_every_point():
     now = state_of(network)[1]
     for name, array in buffers.items():
         assert now[name].tobytes() == array.astype(now[name].dtype).tobytes()
-    evaluator.close()
-    for point, value in zip(POINTS, measured, strict=True):
-        moved = at_point(seeded(ConvNet), (origin, directions, buffers), point)
-        np.testing.assert_allclose(value, direct_loss(nn.CrossEntropyLoss(), moved, DATA), rtol=1e-5)
+    expected = direct_losses(nn.CrossEntropyLoss(), seeded(ConvNet), (origin, directions, buffers), POINTS, DATA)
+    np.testing.assert_allclose(measured, expected, rtol=1e-5)
 
 
 def test_own_buffers_are_never_recalibrated():
-    network = seeded(ConvNet)
-    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, DATA, buffers="recalibrate", recalibration_batch_size=16)
-    plane = plane_of(network)
-    evaluator.load(*plane)
+    evaluator = recalibrated(ConvNet, 16)
+    evaluator.load(*plane_of(seeded(ConvNet)))
     before = evaluator.measure(POINTS)["loss"]
     other = seeded(ConvNet, seed=7)
     own = evaluator.measure_state(*state_of(other))["loss"]
     np.testing.assert_allclose(own, direct_loss(nn.CrossEntropyLoss(), other.eval(), DATA), rtol=1e-5)
     assert evaluator.measure(POINTS)["loss"].tobytes() == before.tobytes()
-    evaluator.close()
 
 
 def test_momentum_mode_and_counters_come_back():
@@ -152,17 +144,15 @@ def test_momentum_mode_and_counters_come_back():
 def test_normalization_that_keeps_no_statistics_belongs_to_its_batches():
     network = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4, track_running_stats=False))
     with pytest.warns(UserWarning, match="loss depends on how samples are batched"):
-        evaluator = evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes()), batch_size=7)
+        evaluator = classifier(network, batch_size=7)
     assert evaluator.description.partition_dependent
-    evaluator.load(*plane_of(network))
+    plane = plane_of(network)
     with torch.no_grad():
         expected = nn.functional.cross_entropy(network(features()), classes())
-    np.testing.assert_allclose(evaluator.measure(POINTS[:1])["loss"], expected, rtol=1e-5)
-    evaluator.close()
+    np.testing.assert_allclose(measure_plane(evaluator, plane, POINTS[:1])["loss"], expected, rtol=1e-5)
 
 
 def test_recalibration_needs_batches():
+    one = (images(1), classes(1, 5))
     with pytest.raises(SamplesError, match="needs batches of at least two samples for its statistics"):
-        evaluator_of(
-            nn.CrossEntropyLoss(), seeded(ConvNet), (images(1), classes(1, 5)), buffers="recalibrate", num_samples=1
-        )
+        evaluator_of(nn.CrossEntropyLoss(), seeded(ConvNet), one, buffers="recalibrate", num_samples=1)

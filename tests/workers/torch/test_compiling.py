@@ -1,7 +1,5 @@
 """Compilation: where it pays off, in which batches, and that it changes no value."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os
@@ -12,8 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from measured_planes import measure_plane
 from torch import nn
-from worker_cases import classes, evaluator_of, features, images, mlp, plane_of, seeded
+from worker_cases import classes, classifier, evaluator_of, features, images, labelled, mlp, plane_of, seeded
 
 from landscape import evaluate, random_plane
 from landscape.facts import summary_text
@@ -73,7 +72,6 @@ class OtherWhenCompiled(nn.Module):
 
 
 def planned(network, inputs, count=4096, others=()):
-    """Returns a network's planning, and its samples."""
     batch = Batch(inputs(count), torch.zeros(count, dtype=torch.long), count)
     loss = split_into_samples(nn.CrossEntropyLoss())
     placement, settings = Placement(CPU, (CPU,)), lambda _: contextlib.nullcontext()
@@ -89,6 +87,10 @@ def tuned_plan(network, inputs, batch_size, rate, workload, **data):
 
 def rows(count):
     return torch.randn(count, 6)
+
+
+def wide_rows(count):
+    return torch.randn(count, 256, generator=torch.Generator().manual_seed(1)), classes(count)
 
 
 def normalized():
@@ -109,24 +111,19 @@ def compiler(monkeypatch):
     return state
 
 
+WITHOUT = "compiling would not pay off; "
+
+
 @pytest.mark.parametrize(
     ("workload", "compiled", "text"),
     [
-        (
-            Workload("auto", 29),
-            False,
-            "compiling would not pay off; 29 points take 29 s on each worker without it, and it",
-        ),
+        (Workload("auto", 29), False, f"{WITHOUT}29 points take 29 s on each worker without it, and it"),
         (Workload("auto", 30), True, "compiling pays off; compiled in"),
-        (
-            Workload("auto", 10**6, seconds=29),
-            False,
-            "compiling would not pay off; the budget is 29 s, and it does from 3",
-        ),
+        (Workload("auto", 10**6, seconds=29), False, f"{WITHOUT}the budget is 29 s, and it does from 3"),
         (Workload("auto", 10**6, seconds=31), True, "compiling pays off"),
         (Workload(True, 1), True, "asked for"),
         (Workload(True, 1, rehearsal=True), False, "a dry run compiles nothing; a run would: asked for"),
-        (Workload("auto", 29, rehearsal=True), False, "compiling would not pay off; 29 points"),
+        (Workload("auto", 29, rehearsal=True), False, f"{WITHOUT}29 points"),
         (Workload("auto", 50, rehearsal=True), False, "a dry run compiles nothing; a run would: 50 points take 50 s"),
     ],
 )
@@ -240,15 +237,13 @@ def the_users_own_and_writable_by_all(cache):
     os.environ[CACHE_VARIABLE] = str(cache)  # as the fixture leaves it, it is taken away again
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        writable_by_all,
-        below_what_is_writable_by_all,
-        of_another_user_in_a_sticky_folder,
-        the_users_own_and_writable_by_all,
-    ],
-)
+UNSAFE = [
+    *(writable_by_all, below_what_is_writable_by_all, of_another_user_in_a_sticky_folder),
+    the_users_own_and_writable_by_all,
+]
+
+
+@pytest.mark.parametrize("make", UNSAFE)
 @pytest.mark.parametrize("plan", [MeasurementPlan(25, compile=True), None], ids=["a plan", "tuning"])
 def test_code_is_not_run_from_a_folder_in_which_others_can_put_it(make, plan, cache, monkeypatch):
     if make is of_another_user_in_a_sticky_folder and os.geteuid() != 0:
@@ -270,49 +265,36 @@ def test_a_folder_of_an_earlier_version_becomes_this_users_alone(cache):
     assert cache.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize(
-    ("value", "error"), [("yes", ValueError), (1, TypeError), (None, TypeError), ("auto", None), (True, None)]
-)
+@pytest.mark.parametrize("value", ["auto", True])
+def test_the_choice_is_taken(value):
+    assert check_compile("compile", value) == value
+
+
+@pytest.mark.parametrize(("value", "error"), [("yes", ValueError), (1, TypeError), (None, TypeError)])
 def test_the_choice_is_checked(value, error):
-    if error is None:
-        assert check_compile("compile", value) == value
-    else:
-        with pytest.raises(error, match='compile must be True, False or "auto"'):
-            open_pool(lambda: None, MeasurementOptions(), compile=value)
+    with pytest.raises(error, match='compile must be True, False or "auto"'):
+        open_pool(lambda: None, MeasurementOptions(), compile=value)
 
 
 def built(network, workload, data=None):
-    data = (features(), classes()) if data is None else data
-    return TorchEvaluator(nn.CrossEntropyLoss(), network, data, {}, MeasurementSetup(workload=workload))
+    return TorchEvaluator(nn.CrossEntropyLoss(), network, data or labelled(), {}, MeasurementSetup(workload=workload))
 
 
 def test_a_short_survey_is_not_compiled_and_says_why(cache):
-    evaluator = built(nn.Sequential(nn.LayerNorm(6), mlp()), Workload("auto", 9))
-    plan = evaluator.description.plan
+    description = built(nn.Sequential(nn.LayerNorm(6), mlp()), Workload("auto", 9)).description
+    plan = description.plan
     assert not plan.compile
     assert plan.reason == "not compiled: compiling would not pay off"
     assert plan.details.startswith("9 points take")
-    assert plan.to_json().keys() == {
-        "batch_size",
-        "threads",
-        "channels_last",
-        "compile",
-        "compiler",
-        "first_layer",
-        "precision",
-        "gradients",
-        "reason",
-    }
-    assert evaluator.description.notes == ()
+    names = "batch_size threads channels_last compile compiler first_layer precision gradients reason"
+    assert plan.to_json().keys() == set(names.split())
+    assert description.notes == ()
     assert not cache.parent.exists()
-    evaluator.close()
 
 
 def test_a_user_may_forbid_it():
-    evaluator = built(mlp(), Workload(False, 10**9))
-    assert not evaluator.description.plan.compile
-    assert evaluator.description.plan.reason == ""
-    evaluator.close()
+    plan = built(mlp(), Workload(False, 10**9)).description.plan
+    assert (plan.compile, plan.reason) == (False, "")
 
 
 @pytest.mark.parametrize(("asked", "before", "after"), [("auto", True, True), (False, True, False)])
@@ -330,8 +312,7 @@ def test_a_long_survey_is_compiled_once_and_gives_the_same(cache, monkeypatch):
     monkeypatch.setattr(
         packages, "compile_ahead", lambda *how, **more: (compilations.append(how), compile_ahead(*how, **more))[1]
     )
-    generator = torch.Generator().manual_seed(1)
-    data = (torch.randn(3000, 256, generator=generator), classes(3000))
+    data = wide_rows(3000)
     plane = plane_of(seeded(Fusible), scale=0.05)
     compiled = built(seeded(Fusible), Workload("auto", 1e9), data)
     plan = compiled.description.plan
@@ -345,10 +326,9 @@ def test_a_long_survey_is_compiled_once_and_gives_the_same(cache, monkeypatch):
         assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs
     compiled.close()
     eager = evaluator_of(nn.CrossEntropyLoss(), seeded(Fusible), data, batch_size=3000)
-    eager.load(*plane)
-    np.testing.assert_allclose(found["loss"], eager.measure(POINTS)["loss"], rtol=1e-5, atol=1e-7)
+    expected = measure_plane(eager, plane, POINTS)["loss"]
+    np.testing.assert_allclose(found["loss"], expected, rtol=1e-5, atol=1e-7)
     assert np.ptp(found["loss"]) > 1e-3
-    eager.close()
     kept = sorted(cache.parent.glob("packages/**/*.so"))
     assert kept
     assert len(compilations) == len(kept)
@@ -357,26 +337,20 @@ def test_a_long_survey_is_compiled_once_and_gives_the_same(cache, monkeypatch):
     assert "loaded in" in again.description.plan.details
     assert len(compilations) == len(kept), "what is kept was compiled again"
     assert sorted(cache.parent.glob("packages/**/*.so")) == kept
-    again.close()
 
 
 @pytest.mark.slow
 @COMPILER_WARNINGS
 @pytest.mark.parametrize("asked", ["auto", True])
 def test_compiled_code_that_gives_other_values_is_not_used(asked):
-    network = OtherWhenCompiled()
     with pytest.warns(UserWarning, match="runs eagerly: compiled it gives other values, eager against compiled"):
-        evaluator = built(network, Workload(asked, 1e12))
-    assert not evaluator.description.plan.compile
+        evaluator = built(OtherWhenCompiled(), Workload(asked, 1e12))
+    plan, plane = evaluator.description.plan, plane_of(OtherWhenCompiled())
+    assert not plan.compile
     assert "other values" in evaluator.description.notes[0]
-    evaluator.load(*plane_of(network))
-    reference = evaluator_of(
-        nn.CrossEntropyLoss(), OtherWhenCompiled(), (features(), classes()), plan=evaluator.description.plan
-    )
-    reference.load(*plane_of(network))
-    np.testing.assert_array_equal(evaluator.measure(POINTS)["loss"], reference.measure(POINTS)["loss"])
-    evaluator.close()
-    reference.close()
+    reference = classifier(OtherWhenCompiled(), plan=plan)
+    found, expected = (measure_plane(item, plane, POINTS)["loss"] for item in (evaluator, reference))
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_images_of_one_channel_get_the_strides_of_channels_last():
@@ -389,9 +363,7 @@ def test_images_of_one_channel_get_the_strides_of_channels_last():
 
 
 def compiled_callback():
-    generator = torch.Generator().manual_seed(1)
-    data = (torch.randn(600, 256, generator=generator), classes(600))
-    return nn.CrossEntropyLoss(), seeded(Fusible), data, {}
+    return nn.CrossEntropyLoss(), seeded(Fusible), wide_rows(600), {}
 
 
 @pytest.mark.slow
@@ -400,38 +372,37 @@ def compiled_callback():
 def test_every_worker_of_a_pool_compiles_the_first_ones_plan(cache):
     from workers.pools.ray_pool import RayPool
 
+    plane = plane_of(compiled_callback()[1], scale=0.05)
     with RayPool(compiled_callback, MeasurementOptions(), device_ids=(0, 1), workload=Workload(True, 100)) as pool:
         assert pool.description.plan.compile
         assert pool.description.notes == ()
-        pool.load(*plane_of(compiled_callback()[1], scale=0.05))
+        pool.load(*plane)
         found = check_determinism(pool.measure_origin())
     assert len(list((cache.parent / "packages").glob("*.so"))) == 1
-    eager = evaluator_of(*compiled_callback()[:3], batch_size=100)
-    eager.load(*plane_of(compiled_callback()[1], scale=0.05))
-    np.testing.assert_allclose(found["loss"], eager.measure(POINTS[:1])["loss"][0], rtol=1e-5, atol=1e-7)
-    eager.close()
+    eager = measure_plane(evaluator_of(*compiled_callback()[:3], batch_size=100), plane, POINTS[:1])
+    np.testing.assert_allclose(found["loss"], eager["loss"][0], rtol=1e-5, atol=1e-7)
 
 
 def test_a_landscape_says_how_it_was_computed(tmp_path):
     network = mlp()
     landscape = evaluate(
-        random_plane(network, seed=0),
-        lambda: (nn.CrossEntropyLoss(), network, (features(), classes()), {}),
-        size=3,
-        device_ids=[0],
-        output=tmp_path / "a.h5",
-        progress=False,
-    )
-    text = summary_text(landscape)
-    assert re.search(
-        r"measured in +batches of \d+ samples, \d+ threads? per worker, .*not compiled \([a-z ]+\)\n", text
-    )
+        random_plane(network, seed=0), lambda: (nn.CrossEntropyLoss(), network, labelled(), {}), size=3,
+        device_ids=[0], output=tmp_path / "a.h5", progress=False,
+    )  # fmt: skip
+    text = r"measured in +batches of \d+ samples, \d+ threads? per worker, .*not compiled \([a-z ]+\)\n"
+    assert re.search(text, summary_text(landscape))
+
+
+def tuned(run, count, threads=1, ran_out_of_memory=lambda _: False, **more):
+    """Returns the plan that is tuned to some samples by a function of a plan and batches."""
+    batch = Batch(features(count), classes(count), count)
+    samples = Samples([batch], batch)
+    return tune(run, threads, samples, fixed_batches=False, ran_out_of_memory=ran_out_of_memory, **more)[0]
 
 
 @pytest.mark.parametrize("failing", [0, 2])
 def test_a_gpu_takes_the_largest_batch_that_fits(failing):
     """Batches above a limit run out of memory; the largest of the others wins unless another is clearly faster."""
-    batch = Batch(features(5000), classes(5000), 5000)
     limit = (10**9, 0, 4096)[failing]
     tried, passed = [], [0.0]
 
@@ -441,15 +412,10 @@ def test_a_gpu_takes_the_largest_batch_that_fits(failing):
             raise MemoryError
         passed.append(0.01 * 5000 / plan.batch_size)
 
-    plan, _ = tune(
-        run,
-        1,
-        Samples([batch], batch),
-        fixed_batches=False,
-        ran_out_of_memory=lambda error: isinstance(error, MemoryError),
-        largest_first=True,
+    plan = tuned(
+        run, 5000, ran_out_of_memory=lambda error: isinstance(error, MemoryError), largest_first=True,
         clock=lambda: sum(passed),
-    )
+    )  # fmt: skip
     assert tried[0] == 5000
     assert plan.batch_size == min(5000, limit)
 
@@ -458,49 +424,32 @@ def test_a_gpu_takes_the_largest_batch_that_fits(failing):
 def test_several_threads_must_be_faster_by_far(monkeypatch, advantage, threads):
     """Where other programs run, threads that wait for each other may be ten times as slow as they were."""
     monkeypatch.setattr(tuning, "_timed", lambda _run, plan, *_: (advantage if plan.threads > 1 else 1, 1.0))
-    batch = Batch(features(50), classes(50), 50)
-    plan, _ = tune(
-        lambda _plan, _batches: None, 2, Samples([batch], batch), fixed_batches=False, ran_out_of_memory=lambda _: False
-    )
-    assert plan.threads == threads
+    assert tuned(lambda _plan, _batches: None, 50, 2).threads == threads
 
 
 @pytest.mark.parametrize(("stalls", "threads", "size"), [(0, 2, 1024), (0.2, 1, 1024), (2, 1, 1024)])
 def test_threads_that_wait_for_other_programs_are_judged_by_all_their_batches(stalls, threads, size):
     """Every second batch of two threads waits; the others are as fast as two threads alone on the machine."""
-    batch = Batch(features(5000), classes(5000), 5000)
-    passed, computed, tried = [0.0], [0], []
+    passed, computed = [0.0], [0]
 
     def run(plan, batches):
-        tried.append(plan)
         computed[0] += 1
         seconds = sum(0.0005 + 1e-6 * item.size for item in batches) / plan.threads
         passed[0] += seconds + (stalls if plan.threads > 1 and computed[0] % 2 else 0)
 
-    plan, _ = tune(
-        run, 2, Samples([batch], batch), fixed_batches=False, ran_out_of_memory=lambda _: False,
-        clock=lambda: passed[0],
-    )  # fmt: skip
+    plan = tuned(run, 5000, 2, clock=lambda: passed[0])
     assert (plan.threads, plan.batch_size) == (threads, size)
     # Not all of the time is spent on waiting.
     assert passed[0] < 1 + 3 * stalls
 
 
-def test_when_nothing_fits_the_error_is_raised():
+@pytest.mark.parametrize("largest_first", [True, False])
+def test_when_nothing_fits_the_error_is_raised(largest_first):
     def run(_plan, _batches):
         raise MemoryError("too large")
 
-    batch = Batch(features(), classes(), 50)
-    for largest_first in (True, False):
-        with pytest.raises(MemoryError, match="too large"):
-            tune(
-                run,
-                1,
-                Samples([batch], batch),
-                fixed_batches=False,
-                ran_out_of_memory=lambda _: True,
-                largest_first=largest_first,
-            )
+    with pytest.raises(MemoryError, match="too large"):
+        tuned(run, 50, ran_out_of_memory=lambda _: True, largest_first=largest_first)
 
 
 def test_an_unlimited_budget_is_the_default():

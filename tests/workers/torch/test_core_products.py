@@ -6,23 +6,20 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import TensorDataset
-from worker_cases import case, classes, evaluator_of, features, mlp, seeded
+from worker_cases import case, classifier, evaluator_of, seeded
 
 from workers.curvature.products import SHARES, ProductSettings
 from workers.measurement_plan import MeasurementPlan
 from workers.torch.derivatives import core_products
 
-
-def with_two_threads(loss, network, dataset, batch_size=8):
-    return evaluator_of(loss, network, dataset, plan=MeasurementPlan(batch_size, 2))
+TWO = MeasurementPlan(8, 2)  # the second number is that of threads
 
 
 @pytest.mark.parametrize("matrix", ["hessian", "ggn"])
 @pytest.mark.parametrize("memory", [0, 20_000, 10**9])
 def test_all_at_once_one_by_one_and_some_are_the_same_bits(matrix, memory):
     loss, network, dataset = case("batchnorm")
-    evaluator = with_two_threads(loss, network, dataset)
+    evaluator = evaluator_of(loss, network, dataset, plan=TWO)
     with evaluator.products(ProductSettings(matrix, memory=memory)) as shares:
         vector = shares.layout.gaussian(3)
         single = [shares.product(vector, share) for share in range(SHARES)]
@@ -34,16 +31,21 @@ def test_all_at_once_one_by_one_and_some_are_the_same_bits(matrix, memory):
         np.testing.assert_array_equal(shares.total_product(vector), total)
 
 
-def test_cores_share_the_work_and_threads_end_with_it(monkeypatch):
-    seen = set()
-    made = core_products.BatchGraph.product
+@pytest.fixture
+def seen(monkeypatch):
+    """The thread of each product of a batch, and how many PyTorch may use there."""
+    found, made = set(), core_products.BatchGraph.product
 
     def product(*arguments, **named):
-        seen.add((threading.get_ident(), torch.get_num_threads()))
+        found.add((threading.get_ident(), torch.get_num_threads()))
         return made(*arguments, **named)
 
     monkeypatch.setattr(core_products.BatchGraph, "product", product)
-    evaluator = with_two_threads(nn.CrossEntropyLoss(), mlp(), TensorDataset(features(), classes()))
+    return found
+
+
+def test_cores_share_the_work_and_threads_end_with_it(seen):
+    evaluator = classifier(plan=TWO)
     before, threads = torch.get_num_threads(), threading.active_count()
     with evaluator.products(ProductSettings()) as shares:
         for _ in range(20):
@@ -54,21 +56,13 @@ def test_cores_share_the_work_and_threads_end_with_it(monkeypatch):
     assert (torch.get_num_threads(), threading.active_count()) == (before, threads)
 
 
-def test_a_network_that_is_too_large_or_has_one_core_stays_on_its_thread(monkeypatch):
-    seen, products = set(), []
-    made = core_products.BatchGraph.product
-
-    def product(*arguments, **named):
-        seen.add(threading.get_ident())
-        return made(*arguments, **named)
-
-    monkeypatch.setattr(core_products.BatchGraph, "product", product)
-    data = nn.CrossEntropyLoss(), mlp(), TensorDataset(features(), classes())
-    for plan, most in ((MeasurementPlan(8, 2), 10), (MeasurementPlan(8, 1), 10**9)):
+def test_a_network_that_is_too_large_or_has_one_core_stays_on_its_thread(seen, monkeypatch):
+    products = []
+    for plan, most in ((TWO, 10), (MeasurementPlan(8, 1), 10**9)):
         monkeypatch.setattr(core_products, "_MOST_WEIGHTS", most)
-        with evaluator_of(*data, plan=plan).products(ProductSettings()) as shares:
+        with classifier(plan=plan).products(ProductSettings()) as shares:
             products.append(shares.total_product(shares.layout.gaussian(1)))
-    assert seen == {threading.get_ident()}
+    assert {thread for thread, _ in seen} == {threading.get_ident()}
     np.testing.assert_allclose(*products, rtol=1e-4, atol=1e-6)
 
 
@@ -87,7 +81,7 @@ class Recorded(nn.Module):
 def test_the_users_code_is_called_on_one_thread():
     recorded = Recorded()
     network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), recorded, nn.Linear(8, 4)))
-    evaluator = with_two_threads(nn.CrossEntropyLoss(), network, TensorDataset(features(), classes()))
+    evaluator = classifier(network, plan=TWO)
     with evaluator.products(ProductSettings(memory=0)) as shares:
         shares.total_product(shares.layout.gaussian(1))
     assert recorded.threads == {threading.get_ident()}
@@ -123,7 +117,7 @@ class Broken(nn.Module):
 
 def test_what_goes_wrong_on_a_thread_is_raised_and_nothing_runs_on():
     network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), Broken(), nn.Linear(8, 4)))
-    evaluator = with_two_threads(nn.CrossEntropyLoss(), network, TensorDataset(features(), classes()))
+    evaluator = classifier(network, plan=TWO)
     before = torch.get_num_threads()
     with evaluator.products(ProductSettings()) as shares:
         with pytest.raises(ArithmeticError, match="this derivative cannot be computed"):

@@ -41,8 +41,14 @@ def make_task(evaluator, a, b, **settings):
     return CurveTask(FittingSettings(**settings), *ends, buffers)
 
 
+def fitting(**settings):
+    """Returns an evaluator, and the task of a curve between two other networks."""
+    evaluator = open_evaluator(build(2))
+    return evaluator, make_task(evaluator, build(0), build(1), **settings)
+
+
 def flat(network):
-    return np.concatenate([parameter.detach().numpy().reshape(-1) for parameter in network.parameters()])
+    return nn.utils.parameters_to_vector(network.parameters()).detach().numpy()
 
 
 def put(network, vector):
@@ -93,7 +99,6 @@ def test_gradient_of_the_bends_is_that_of_finite_differences(kind, bends, t):
         step = 1e-5
         expected = (loss(held + step * along) - loss(held - step * along)) / (2 * step)
         assert (slope * along).sum() == pytest.approx(expected, rel=1e-4)
-    evaluator.close()
 
 
 def test_steps_are_the_same_however_they_are_cut_and_the_network_stays_as_found():
@@ -112,34 +117,29 @@ def test_steps_are_the_same_however_they_are_cut_and_the_network_stays_as_found(
     at_origin = evaluator.measure(np.zeros((1, 1)))["loss"][0]
     assert at_origin == pytest.approx(nn.functional.cross_entropy(a(INPUTS), TARGETS).item(), rel=1e-5)
     evaluator.close()
-    for name, tensor in network.state_dict().items():
-        assert torch.equal(tensor, before[name])
+    torch.testing.assert_close(network.state_dict(), before, rtol=0, atol=0)
 
 
 def test_adam_is_that_of_pytorch():
     a, b = build(0), build(1)
-    evaluator = open_evaluator(build(2))
-    task = make_task(evaluator, a, b, steps=8, batch_size=300, learning_rate=0.02, seed=3)
+    evaluator, task = fitting(steps=8, batch_size=300, learning_rate=0.02, seed=3)
     found = evaluator.fit_curve(task, None, LONG)
     ends = [torch.from_numpy(flat(item)) for item in (a, b)]
     bend = nn.Parameter((ends[0] + ends[1]) / 2)
     optimizer = torch.optim.Adam([bend], lr=0.02)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 8)
     network = build(2)
+    sizes = [parameter.numel() for parameter in network.parameters()]
     for step in range(8):
         t = task.settings.place(step)
         point = (1 - t) ** 2 * ends[0] + 2 * t * (1 - t) * bend + t**2 * ends[1]
-        sizes = [parameter.numel() for parameter in network.parameters()]
-        parts = {
-            name: part.view(parameter.shape)
-            for (name, parameter), part in zip(network.named_parameters(), point.split(sizes), strict=True)
-        }
+        named = zip(network.named_parameters(), point.split(sizes), strict=True)
+        parts = {name: part.view(parameter.shape) for (name, parameter), part in named}
         optimizer.zero_grad()
         nn.functional.cross_entropy(torch.func.functional_call(network, parts, (INPUTS,)), TARGETS).backward()
         optimizer.step()
         scheduler.step()
     np.testing.assert_allclose(found.bends[0], bend.detach().numpy(), atol=2e-5)
-    evaluator.close()
 
 
 def test_batchnorm_computes_with_the_batch_and_keeps_its_statistics():
@@ -158,8 +158,7 @@ def test_batchnorm_computes_with_the_batch_and_keeps_its_statistics():
     with pytest.raises(CurveError, match="batches of at least two samples"):
         evaluator.fit_curve(replace(task, settings=replace(task.settings, batch_size=1)), None, LONG)
     evaluator.close()
-    for name, buffer in network.named_buffers():
-        assert torch.equal(buffer, statistics[name])
+    torch.testing.assert_close(dict(network.named_buffers()), statistics, rtol=0, atol=0)
 
 
 def test_sparse_embeddings_are_fitted_as_dense_ones():
@@ -189,7 +188,6 @@ def test_own_batches_are_kept_where_a_loss_belongs_to_them():
     samples = CurveSamples(evaluator._main.samples, True, task.settings)
     assert sorted(samples.batch(step)[0].size for step in range(3)) == [80, 100, 120]
     assert len(evaluator.fit_curve(task, None, LONG).losses) == 6
-    evaluator.close()
 
 
 def test_low_precision_is_fitted_in_float32():
@@ -204,33 +202,24 @@ def test_low_precision_is_fitted_in_float32():
 
 
 def test_a_loss_that_is_not_finite_names_the_place_and_the_remedy():
-    a, b = build(0), build(1)
-    evaluator = open_evaluator(build(2))
-    task = make_task(evaluator, a, b, steps=40, learning_rate=1e30)
-    with pytest.raises(
-        CurveError, match=r"not finite at t = 0\.\d+ of the curve, in step \d+ of 40 .*lower learning_rate"
-    ):
+    evaluator, task = fitting(steps=40, learning_rate=1e30)
+    text = r"not finite at t = 0\.\d+ of the curve, in step \d+ of 40 .*lower learning_rate"
+    with pytest.raises(CurveError, match=text):
         evaluator.fit_curve(task, None, LONG)
     assert np.isfinite(evaluator.measure(np.zeros((1, 1)))["loss"]).all()
-    evaluator.close()
 
 
 @pytest.mark.parametrize(
-    ("wrong", "text"),
+    ("kind", "wrong", "text"),
     [
-        ({"steps": 0}, "steps must be an int of at least 1"),
-        ({"batch_size": 0}, "batch_size must be an int of at least 1"),
-        ({"learning_rate": 0.0}, "learning_rate must be a number above 0"),
-        ({"seed": -1}, "seed must be an int of at least 0"),
+        (FittingSettings, {"steps": 0}, "steps must be an int of at least 1"),
+        (FittingSettings, {"batch_size": 0}, "batch_size must be an int of at least 1"),
+        (FittingSettings, {"learning_rate": 0.0}, "learning_rate must be a number above 0"),
+        (FittingSettings, {"seed": -1}, "seed must be an int of at least 0"),
+        (CurveShape, {"kind": "spline"}, "kind must be"),
+        (CurveShape, {"bends": 0}, "bends must be an int"),
     ],
 )
-def test_wrong_settings_are_named(wrong, text):
+def test_wrong_settings_are_named(kind, wrong, text):
     with pytest.raises(ValueError, match=text):
-        FittingSettings(**wrong)
-
-
-def test_wrong_shapes_are_named():
-    with pytest.raises(ValueError, match="kind must be"):
-        CurveShape("spline")
-    with pytest.raises(ValueError, match="bends must be an int"):
-        CurveShape(bends=0)
+        kind(**wrong)

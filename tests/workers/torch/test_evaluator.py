@@ -11,18 +11,20 @@ import pytest
 import torch
 from measured_planes import measure_plane
 from torch import nn
-from torch.utils.data import TensorDataset
 from worker_cases import (
     CASES,
     ConvNet,
     at_point,
     case,
     classes,
+    classifier,
     direct_loss,
+    direct_losses,
     evaluator_of,
     features,
     found,
     images,
+    labelled,
     mlp,
     plane_of,
     seeded,
@@ -48,7 +50,7 @@ def test_points_equal_a_direct_computation(name):
     evaluator = evaluator_of(loss, network, dataset, batch_size=7)
     plane = plane_of(pristine, origin_seed=9)
     values = measure_plane(evaluator, plane, POINTS)
-    expected = [direct_loss(loss, at_point(pristine, plane, point), dataset) for point in POINTS]
+    expected = direct_losses(loss, pristine, plane, POINTS, dataset)
     # Losses of low precision round each element; everything above that must agree in float64.
     np.testing.assert_allclose(values["loss"], expected, rtol=5e-3 if name in LOW else 1e-5)
     assert values["loss"].dtype == np.float64
@@ -57,11 +59,10 @@ def test_points_equal_a_direct_computation(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_parameters_at_a_point_are_rounded_once(name):
+def test_parameters_at_a_point_are_rounded_once_and_those_of_the_origin_never(name):
     loss, network, dataset = case(name)
-    pristine = copy.deepcopy(network)
     evaluator = evaluator_of(loss, network, dataset)
-    origin, directions, buffers = plane_of(pristine)
+    origin, directions, buffers = plane_of(network, origin_seed=5)
     evaluator.load(origin, directions, buffers)
     for point in ((0.7, -1.3), (1e3, 1e-3), (0.7, -1.3)):  # far away and back: no drift
         evaluator.measure(np.array([point]))
@@ -76,7 +77,10 @@ def test_parameters_at_a_point_are_rounded_once(name):
             if array.dtype.itemsize == 2:
                 step = step + np.abs(value) * (2**-8 if name == "bfloat16" else 2**-11)
             assert (np.abs(array.astype(np.float64) - value) <= step + 1e-30).all(), info_name
-    evaluator.close()
+    evaluator.measure(np.array([[0.3, 0.4], [0.0, 0.0]]))
+    parameters, _ = state_of(network)
+    for key, array in origin.items():
+        assert parameters[key].tobytes() == array.tobytes()
 
 
 @pytest.mark.parametrize("small", [0, 10, 1 << 16])
@@ -85,24 +89,10 @@ def test_large_tensors_and_small_ones_move_alike(small, monkeypatch):
     monkeypatch.setattr(torch_moves, "_SMALL", small)
     for name in ("batchnorm", "float64", "bfloat16"):
         loss, network, dataset = case(name)
-        pristine = copy.deepcopy(network)
         plane = plane_of(network)
         values = measure_plane(evaluator_of(loss, network, dataset), plane, POINTS)["loss"]
-        expected = [direct_loss(loss, at_point(pristine, plane, point), dataset) for point in POINTS]
+        expected = direct_losses(loss, network, plane, POINTS, dataset)
         np.testing.assert_allclose(values, expected, rtol=5e-3 if name in LOW else 1e-5)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_origin_is_exact(name):
-    loss, network, dataset = case(name)
-    plane = plane_of(network, origin_seed=5)
-    evaluator = evaluator_of(loss, network, dataset)
-    evaluator.load(*plane)
-    evaluator.measure(np.array([[0.3, 0.4], [0.0, 0.0]]))
-    parameters, _ = state_of(network)
-    for key, array in plane[0].items():
-        assert parameters[key].tobytes() == array.tobytes()
-    evaluator.close()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -203,15 +193,14 @@ def test_odd_buffers_are_kept():
     network = Oddities()
     before = found(network)
     pristine = copy.deepcopy(network)
-    dataset = TensorDataset(features(), classes())
-    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, dataset)
+    evaluator = classifier(network)
     plane = plane_of(pristine)
     evaluator.load(*plane)
     values = evaluator.measure(POINTS)
     evaluator.measure_state(*state_of(pristine))
     evaluator.close()
     assert found(network) == before
-    expected = [direct_loss(nn.CrossEntropyLoss(), at_point(pristine, plane, point), dataset) for point in POINTS]
+    expected = direct_losses(nn.CrossEntropyLoss(), pristine, plane, POINTS, labelled())
     np.testing.assert_allclose(values["loss"], expected, rtol=1e-5)
 
 
@@ -229,8 +218,7 @@ class Replaces(nn.Module):
 def test_a_buffer_that_the_network_replaces_comes_back():
     network = Replaces()
     before = found(network)
-    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, TensorDataset(features(), classes()))
-    evaluator.close()
+    classifier(network).close()
     assert found(network) == before
 
 
@@ -253,7 +241,7 @@ def test_a_loss_that_looks_at_the_network_sees_it_move():
     before = found(network)
     loss = PenalizedLoss(network)
     plane = plane_of(network)
-    values = measure_plane(evaluator_of(loss, network, TensorDataset(features(), classes())), plane, POINTS)["loss"]
+    values = measure_plane(evaluator_of(loss, network, labelled()), plane, POINTS)["loss"]
     expected = []
     for point in POINTS:
         moved = at_point(network, plane, point).double()
@@ -282,23 +270,16 @@ def test_a_network_comes_back_from_another_device(name):
 
 @pytest.mark.parametrize("wrap", [lambda network: torch.compile(network, backend="eager"), nn.DataParallel])
 def test_wrapped_networks_are_measured_inside(wrap):
-    network = mlp()
-    evaluator = evaluator_of(nn.CrossEntropyLoss(), wrap(network), TensorDataset(features(), classes()))
-    assert evaluator.description.space.network == "Sequential"
-    assert [info.name for info in evaluator.description.space.parameters] == [
-        "0.weight",
-        "0.bias",
-        "2.weight",
-        "2.bias",
-    ]
-    evaluator.close()
+    space = classifier(wrap(mlp())).description.space
+    assert space.network == "Sequential"
+    assert [info.name for info in space.parameters] == ["0.weight", "0.bias", "2.weight", "2.bias"]
 
 
 def test_description_says_what_is_measured():
     network = seeded(ConvNet)
     network.head.bias.requires_grad_(False)
-    evaluator = evaluator_of(case("batchnorm")[0], network, case("batchnorm")[2], batch_size=8, num_samples=20)
-    description = evaluator.description
+    loss, _, dataset = case("batchnorm")
+    description = evaluator_of(loss, network, dataset, batch_size=8, num_samples=20).description
     assert description.metrics == ("loss", "loss_stderr")
     assert description.num_samples == 20
     assert description.plan.batch_size == 8
@@ -326,7 +307,6 @@ def test_what_does_not_change_between_points_is_made_once(monkeypatch):
     assert evaluator.description.plan.batch_size == 5
     evaluator.measure(POINTS[:1])
     assert "batches" in made
-    evaluator.close()
 
 
 class TakesOut(ConvNet):
@@ -352,7 +332,6 @@ def test_tied_weights_are_one_tensor():
     evaluator.load(*plane_of(network))
     evaluator.measure(POINTS)
     assert network.head.weight is network.embedding.weight
-    evaluator.close()
 
 
 @pytest.mark.parametrize("autocast", [True, False])
@@ -361,17 +340,12 @@ def test_surroundings_of_the_caller_change_nothing(autocast):
     plane = plane_of(network)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
         inside = measure_plane(evaluator_of(loss, network, dataset), plane, POINTS)["loss"]
-    expected = [direct_loss(loss, at_point(network, plane, point), dataset) for point in POINTS]
-    np.testing.assert_allclose(inside, expected, rtol=1e-5)
+    np.testing.assert_allclose(inside, direct_losses(loss, network, plane, POINTS, dataset), rtol=1e-5)
 
 
 def test_no_points_give_no_values():
-    loss, network, dataset = case("plain")
-    evaluator = evaluator_of(loss, network, dataset)
-    evaluator.load(*plane_of(network))
-    values = evaluator.measure(np.zeros((0, 2)))
+    values = measure_plane(classifier(), plane_of(mlp()), np.zeros((0, 2)))
     assert {name: value.shape for name, value in values.items()} == {"loss": (0,), "loss_stderr": (0,)}
-    evaluator.close()
 
 
 def test_measure_state_leaves_the_plane_in_place():
@@ -395,7 +369,6 @@ def test_measure_state_leaves_the_plane_in_place():
     after = evaluator.measure(POINTS)
     for name in before:
         assert before[name].tobytes() == after[name].tobytes()
-    evaluator.close()
 
 
 def test_order_and_company_of_points_change_nothing():
@@ -406,19 +379,17 @@ def test_order_and_company_of_points_change_nothing():
     backwards = evaluator.measure(POINTS[::-1])["loss"][::-1]
     alone = np.concatenate([evaluator.measure(point[None])["loss"] for point in POINTS])
     assert together.tobytes() == backwards.tobytes() == alone.tobytes()
-    evaluator.close()
 
 
 def test_frozen_network_is_refused():
-    network = mlp().requires_grad_(False)
     with pytest.raises(FrozenNetworkError, match=r"Sequential has no trainable parameter.*requires_grad=True"):
-        evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes()))
+        classifier(mlp().requires_grad_(False))
 
 
 def test_lazy_layers_that_were_never_run_are_refused():
     text = r"network's '0\.weight' has no shape yet \(a lazy layer\); run one batch through the network first"
     with pytest.raises(TypeError, match=text):
-        evaluator_of(nn.CrossEntropyLoss(), nn.Sequential(nn.LazyLinear(3)), (features(), classes()))
+        classifier(nn.Sequential(nn.LazyLinear(3)))
 
     class LazyLoss(nn.Module):
         def __init__(self):
@@ -428,23 +399,22 @@ def test_lazy_layers_that_were_never_run_are_refused():
         def forward(self, outputs, targets):
             return nn.functional.cross_entropy(self.head(outputs), targets)
 
-    with pytest.raises(
-        TypeError, match=r"loss's 'head\.weight' has no shape yet .* run one batch through the loss first"
-    ):
-        evaluator_of(LazyLoss(), mlp(), (features(), classes()))
+    text = r"loss's 'head\.weight' has no shape yet .* run one batch through the loss first"
+    with pytest.raises(TypeError, match=text):
+        evaluator_of(LazyLoss(), mlp(), labelled())
 
 
 def test_an_expanded_parameter_is_refused_where_it_moves_and_taken_where_it_is_frozen():
     network = mlp()
     network[0].bias = nn.Parameter(torch.full((1,), 0.25).expand(len(network[0].bias)))
     with pytest.raises(TypeError, match=r"network's '0\.bias' has elements that share memory.*clone\(\)"):
-        evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes()))
+        classifier(network)
     network[0].bias.requires_grad_(False)
     plain = copy.deepcopy(network)
     plain[0].bias = nn.Parameter(network[0].bias.clone(), requires_grad=False)
     values = []
     for either in (network, plain):
-        evaluator = evaluator_of(nn.CrossEntropyLoss(), either, (features(), classes()))
+        evaluator = classifier(either)
         evaluator.load(*plane_of(either))
         at_points = evaluator.measure(np.array([[0.0, 0.0], [0.5, -0.5]]))["loss"].tolist()
         values.append([*at_points, evaluator.measure_state(*state_of(either))["loss"]])
@@ -466,11 +436,11 @@ def test_weights_that_share_a_part_of_their_memory_are_refused_and_columns_of_on
 
     block = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
     with pytest.raises(TypeError, match=r"'layers\.0\.weight' and 'layers\.1\.weight' share a part .*clone\(\)"):
-        evaluator_of(nn.CrossEntropyLoss(), Sliced(block.t(), block[:, :2].t()), (features(), classes()))
+        classifier(Sliced(block.t(), block[:, :2].t()))
     columns, copies = Sliced(block[:, :2].t(), block[:, 2:].t()), Sliced(block.t().clone())
     values = []
     for network in (columns, copies):
-        evaluator = evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes()))
+        evaluator = classifier(network)
         evaluator.load(*plane_of(network))
         values.append(evaluator.measure_state(*state_of(network))["loss"])
     assert values[0] == pytest.approx(values[1], rel=1e-6)
@@ -480,60 +450,50 @@ def test_complex_parameters_are_refused():
     network = mlp()
     network.extra = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
     with pytest.raises(TypeError, match=r"must have real parameters, but \['extra'\]"):
-        evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes()))
+        classifier(network)
+
+
+PAIR = (features(), classes())
+RETURNED, NO_LOSS = "must return .* but returned ", "the first item .* must be a Model with a loss_fn .* but is "
+WRONG = [
+    (None, f"{RETURNED}a NoneType"),
+    (mlp(), f"{RETURNED}a Sequential"),
+    ((1, 2), f"{RETURNED}a tuple of 2"),
+    ([1, 2, 3], f"{RETURNED}a list of 3"),
+    ((nn.MSELoss(), "net", PAIR, {}), r"second item .* be a network of a supported .* but is str"),
+    ((3, mlp(), PAIR, {}), rf"{NO_LOSS}3 \(int\)"),
+    ((nn.MSELoss, mlp(), PAIR, {}), rf"{NO_LOSS}the class MSELoss \(make an object of it\)"),
+    (("mse", mlp(), PAIR, {}), rf"{NO_LOSS}'mse' \(str\)"),
+    ((nn.CrossEntropyLoss(), mlp(inputs=5), PAIR, {}), "cannot be evaluated on its data set: RuntimeError"),
+]
 
 
 class TestCallback:
-    def test_raising(self):
-        def callback():
+    def test_the_place_of_an_error_is_in_the_users_own_code(self):
+        def raising():
             raise KeyError("no such file")
 
-        line = callback.__code__.co_firstlineno + 1
-        with pytest.raises(CallbackFunctionError, match="callback_fn raised KeyError: 'no such file'") as caught:
-            make_evaluator(call_callback(callback), MeasurementSetup())
-        assert isinstance(caught.value.__cause__, KeyError)
-        assert str(caught.value).endswith(f"({__file__}, line {line})")
-        assert not hasattr(caught.value, "__notes__"), "the cause has the traceback"
-
-    def test_the_place_of_an_error_is_in_the_users_own_code(self):
         def callback():
             return torch.zeros(2).reshape(3)
 
         def reading():
             return json.loads("{")
 
-        for function in (callback, reading):
+        for function in (raising, callback, reading):
             with pytest.raises(CallbackFunctionError) as caught:
                 call_callback(function)
             assert str(caught.value).endswith(f"({__file__}, line {function.__code__.co_firstlineno + 1})")
+            assert not hasattr(caught.value, "__notes__"), "the cause has the traceback"
+        with pytest.raises(CallbackFunctionError, match="callback_fn raised KeyError: 'no such file'") as caught:
+            call_callback(raising)
+        assert isinstance(caught.value.__cause__, KeyError)
         with pytest.raises(CallbackFunctionError, match=r"raised FileNotFoundError: .*no_such_file'$"):
             call_callback(functools.partial(os.stat, "/no_such_file"))
 
-    @pytest.mark.parametrize(
-        ("result", "shown"),
-        [(None, "a NoneType"), (mlp(), "a Sequential"), ((1, 2), "a tuple of 2"), ([1, 2, 3], "a list of 3")],
-    )
-    def test_returning_something_else(self, result, shown):
-        with pytest.raises(CallbackFunctionError, match=f"must return .* but returned {shown}"):
+    @pytest.mark.parametrize(("result", "text"), WRONG)
+    def test_returning_something_else(self, result, text):
+        with pytest.raises(CallbackFunctionError, match=text):
             make_evaluator(result, MeasurementSetup())
-
-    def test_no_network(self):
-        with pytest.raises(CallbackFunctionError, match=r"second item .* be a network of a supported .* but is str"):
-            make_evaluator((nn.MSELoss(), "net", (features(), classes()), {}), MeasurementSetup())
-
-    @pytest.mark.parametrize(
-        ("loss", "shown"),
-        [(3, r"3 \(int\)"), (nn.MSELoss, r"the class MSELoss \(make an object of it\)"), ("mse", r"'mse' \(str\)")],
-    )
-    def test_no_loss(self, loss, shown):
-        with pytest.raises(
-            CallbackFunctionError, match=f"the first item .* must be a Model with a loss_fn .* but is {shown}"
-        ):
-            make_evaluator((loss, mlp(), (features(), classes()), {}), MeasurementSetup())
-
-    def test_a_network_that_does_not_fit_the_data(self):
-        with pytest.raises(CallbackFunctionError, match="cannot be evaluated on its data set: RuntimeError"):
-            make_evaluator((nn.CrossEntropyLoss(), mlp(), (features(inputs=5), classes()), {}), MeasurementSetup())
 
     def test_the_place_of_an_error_of_what_was_returned(self):
         def broken(outputs, targets):
@@ -553,21 +513,18 @@ class TestCallback:
             with pytest.raises(CallbackFunctionError, match=re.escape(text)) as caught:
                 make_evaluator((loss, mlp(), dataset, {}), MeasurementSetup())
             assert re.search(rf"\({re.escape(__file__)}, line \d+\)$", str(caught.value))
-        missing = torch.utils.data.Subset(torch.utils.data.TensorDataset(features(), classes()), [0, 999])
+        missing = torch.utils.data.Subset(labelled(), [0, 999])
         with pytest.raises(CallbackFunctionError, match=r"what callback_fn returned raised IndexError: .*999"):
             make_evaluator((nn.CrossEntropyLoss(), mlp(), missing, {}), MeasurementSetup())
 
     def test_a_model_brings_its_loss(self):
         from collectors.model.model import Model
 
-        network = mlp()
-        model = Model(network, nn.CrossEntropyLoss(label_smoothing=0.1), torch.optim.SGD(network.parameters(), 0.1))
-        evaluator = make_evaluator((model, network, (features(), classes()), {}), MeasurementSetup())
-        plane = plane_of(network)
-        evaluator.load(*plane)
-        expected = direct_loss(nn.CrossEntropyLoss(label_smoothing=0.1), mlp(), TensorDataset(features(), classes()))
-        np.testing.assert_allclose(evaluator.measure(np.zeros((1, 2)))["loss"], expected, rtol=1e-5)
-        evaluator.close()
+        network, loss = mlp(), nn.CrossEntropyLoss(label_smoothing=0.1)
+        model = Model(network, loss, torch.optim.SGD(network.parameters(), 0.1))
+        evaluator = make_evaluator((model, network, labelled(), {}), MeasurementSetup())
+        found = measure_plane(evaluator, plane_of(network), np.zeros((1, 2)))["loss"]
+        np.testing.assert_allclose(found, direct_loss(loss, mlp(), labelled()), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ import copy
 import numpy as np
 import pytest
 import torch
+from measured_planes import measure_plane
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from worker_cases import at_point, classes, direct_loss, evaluator_of, features, found, plane_of, seeded, state_of
+from worker_cases import classes, direct_losses, evaluator_of, features, found, plane_of, seeded, state_of, step
 
 from workers.errors import PointsFailedError
 from workers.evaluator import MeasurementSetup, SampleMemory
@@ -112,15 +113,18 @@ def evaluators(network, dataset, loss=None, **choices):
     ]
 
 
-def both(network, dataset, plane, points=POINTS, **choices):
-    """Returns whether the first layer is taken, and the losses in both ways."""
-    results, taken = [], False
-    for evaluator in evaluators(network, dataset, **choices):
-        taken |= evaluator.description.plan.first_layer
-        evaluator.load(*plane)
-        results.append(evaluator.measure(points)["loss"])
-        evaluator.close()
-    return taken, *results
+def expected(network, plane, dataset, points=POINTS):
+    return direct_losses(nn.CrossEntropyLoss(), network, plane, points, dataset)
+
+
+def both(network, dataset, plane=None, points=POINTS, *, taken=True, **choices):
+    """Returns the losses of both ways; the first layer must be taken, or not."""
+    once, plain = evaluators(network, dataset, **choices)
+    assert (once.description.plan.first_layer, plain.description.plan.first_layer) == (taken, False)
+    plane = plane or plane_of(network)
+    losses = [measure_plane(evaluator, plane, points)["loss"] for evaluator in (once, plain)]
+    np.testing.assert_allclose(*losses, rtol=3e-6 if taken else 0)
+    return losses
 
 
 @pytest.mark.parametrize("name", TAKEN)
@@ -128,12 +132,10 @@ def test_a_sum_gives_what_the_layer_gives(name):
     build, inputs = TAKEN[name]
     network, dataset = seeded(build), dataset_of(inputs)
     plane = plane_of(network, origin_seed=4, scale=0.2)
-    taken, once, plain = both(network, dataset, plane)
-    assert taken
-    expected = [direct_loss(nn.CrossEntropyLoss(), at_point(network, plane, point), dataset) for point in POINTS]
-    np.testing.assert_allclose(once, expected, rtol=3e-6)
-    np.testing.assert_allclose(once, plain, rtol=3e-6)
-    assert np.ptp(expected) > 1e-2
+    once, plain = both(network, dataset, plane)
+    wanted = expected(network, plane, dataset)
+    np.testing.assert_allclose(once, wanted, rtol=3e-6)
+    assert np.ptp(wanted) > 1e-2
     assert once[1] == once[5]  # in whatever order points come
     if name != "skips":
         assert once[0] == plain[0]  # the origin is the layer's own output
@@ -141,58 +143,43 @@ def test_a_sum_gives_what_the_layer_gives(name):
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_lines_and_spaces_of_three_axes(axes):
-    build, inputs = TAKEN["LeNet-like"]
-    network, dataset = seeded(build), dataset_of(inputs)
+    network, dataset = lenet(), dataset_of(images())
     plane = plane_of(network, axes)
     points = np.random.default_rng(0).standard_normal((5, axes))
-    taken, once, plain = both(network, dataset, plane, points)
-    assert taken
-    np.testing.assert_allclose(once, plain, rtol=3e-6)
-    expected = [direct_loss(nn.CrossEntropyLoss(), at_point(network, plane, point), dataset) for point in points]
-    np.testing.assert_allclose(once, expected, rtol=3e-6)
+    once, _ = both(network, dataset, plane, points)
+    np.testing.assert_allclose(once, expected(network, plane, dataset, points), rtol=3e-6)
+
+
+def lenet():
+    return seeded(TAKEN["LeNet-like"][0])
 
 
 def test_a_point_has_the_same_bits_whatever_was_measured_before():
-    network, dataset = seeded(TAKEN["LeNet-like"][0]), dataset_of(images())
-    first, _ = evaluators(network, dataset)
+    first, _ = evaluators(lenet(), dataset_of(images()))
     grid = np.array([[x, y] for y in (-0.5, -0.0, 0.0, 0.7) for x in (-1.0, -0.0, 0.0, 2.0)])
-    first.load(*plane_of(network))
+    first.load(*plane_of(lenet()))
     in_order = first.measure(grid)["loss"]
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(len(grid))
         assert np.array_equal(first.measure(grid[order])["loss"], in_order[order])
-    first.close()
 
 
 @pytest.mark.parametrize("frozen", ["weight", "bias", "both"])
 def test_what_is_frozen_does_not_move(frozen):
-    network = seeded(TAKEN["LeNet-like"][0])
+    network = lenet()
     for name, parameter in network[0].named_parameters():
         parameter.requires_grad_(frozen not in (name, "both"))
-    taken, once, plain = both(network, dataset_of(images()), plane_of(network))
-    assert taken
-    np.testing.assert_allclose(once, plain, rtol=3e-6)
+    once, _ = both(network, dataset_of(images()))
     assert np.ptp(once) > 1e-2
 
 
 def test_a_dictionary_of_inputs():
-    network = seeded(ByName)
-    taken, once, plain = both(network, PairsByName(), plane_of(network))
-    assert taken
-    np.testing.assert_allclose(once, plain, rtol=3e-6)
+    once, plain = both(seeded(ByName), PairsByName())
     assert not np.array_equal(once, plain)
 
 
 def test_a_network_that_computes_its_own_loss():
-    def step(network, batch):
-        outputs = network(batch[0])
-        return nn.functional.cross_entropy(outputs, batch[1]), outputs
-
-    network = seeded(TAKEN["LeNet-like"][0])
-    loader = DataLoader(dataset_of(images()), BATCH)
-    taken, once, plain = both(network, loader, plane_of(network), loss=OwnLoss(step))
-    assert taken
-    np.testing.assert_allclose(once, plain, rtol=3e-6)
+    both(lenet(), DataLoader(dataset_of(images()), BATCH), loss=OwnLoss(step))
 
 
 @pytest.mark.filterwarnings("ignore:loss depends on how samples are batched")
@@ -202,13 +189,11 @@ def test_the_datas_own_batches():
     def spread(outputs, targets):
         return outputs.std()
 
-    network = seeded(TAKEN["LeNet-like"][0])
     results = []
-    for evaluator in evaluators(network, DataLoader(dataset_of(images()), 7), loss=spread):
-        evaluator.load(*plane_of(network), far_points=[(1.0, 1.0)])
+    for evaluator in evaluators(lenet(), DataLoader(dataset_of(images()), 7), loss=spread):
+        evaluator.load(*plane_of(lenet()), far_points=[(1.0, 1.0)])
         assert evaluator.description.plan.batch_size is None
         results.append(evaluator.measure(POINTS)["loss"])
-        evaluator.close()
     np.testing.assert_allclose(*results, rtol=3e-6)
 
 
@@ -223,7 +208,6 @@ def test_a_loss_that_looks_at_the_weights_sees_them_move():
     evaluator.measure(np.array([[0.5, 0.0], [-1.0, 0.0]]))
     weight, direction = (state["weight"][0, 0] for state in (plane[0], plane[1][0]))
     assert sorted(set(seen)) == pytest.approx(sorted([weight + 0.5 * direction, weight - direction]), rel=1e-6)
-    evaluator.close()
 
 
 class InPlace(nn.Module):
@@ -257,8 +241,6 @@ class Twice(InPlace):
 
 
 class Lower(InPlace):
-    """Computes its first layer in bfloat16."""
-
     def forward(self, inputs):
         with torch.autocast("cpu", torch.bfloat16):
             hidden = self.first(inputs)
@@ -299,19 +281,14 @@ def with_own_forward():
 )
 def test_what_cannot_be_summed_is_computed_at_each_point(build):
     network = seeded(build)
-    dtype = next(network.parameters()).dtype
-    taken, once, plain = both(network, dataset_of(features(COUNT, 70, dtype=dtype)), plane_of(network))
-    assert not taken
-    assert np.array_equal(once, plain)
+    both(network, dataset_of(features(COUNT, 70, dtype=next(network.parameters()).dtype)), taken=False)
 
 
 @pytest.mark.parametrize("options", [{"buffers": "recalibrate"}, {"precision": "bfloat16"}])
 def test_recalibrated_statistics_and_lower_precision_take_the_plain_way(options):
     network = seeded(lambda: nn.Sequential(nn.Linear(70, 12), nn.BatchNorm1d(12), nn.Linear(12, 4)))
     with pytest.warns(UserWarning, match="the first layer is computed once for a plane, but here"):
-        taken, once, plain = both(network, dataset_of(features(COUNT, 70)), plane_of(network), **options)
-    assert not taken
-    assert np.array_equal(once, plain)
+        both(network, dataset_of(features(COUNT, 70)), taken=False, **options)
 
 
 def test_a_plan_that_cannot_be_kept_says_so():
@@ -319,27 +296,22 @@ def test_a_plan_that_cannot_be_kept_says_so():
         evaluator = evaluators(seeded(Scales), dataset_of(features(COUNT, 70)))[0]
     assert not evaluator.description.plan.first_layer
     assert any("first layer" in note for note in evaluator.description.notes)
-    evaluator.close()
 
 
 def test_checkpoints_are_measured_with_their_own_first_layer_and_the_network_ends_as_found():
-    network = seeded(TAKEN["LeNet-like"][0])
+    network, dataset = lenet(), dataset_of(images())
     before = found(network)
-    evaluator = evaluator_of(
-        nn.CrossEntropyLoss(), network, dataset_of(images()), plan=MeasurementPlan(BATCH, 1, first_layer=True)
-    )
-    plane = plane_of(network, origin_seed=1)
-    other = plane_of(network, origin_seed=2)
+    plan = MeasurementPlan(BATCH, 1, first_layer=True)
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, dataset, plan=plan)
+    plane, other = plane_of(network, origin_seed=1), plane_of(network, origin_seed=2)
     evaluator.load(*plane)
     values = evaluator.measure(POINTS)["loss"]
     state = evaluator.measure_state(other[0], other[2])["loss"]
-    assert state == pytest.approx(
-        direct_loss(nn.CrossEntropyLoss(), at_point(network, other, (0, 0)), dataset_of(images())), rel=3e-6
-    )
+    assert [state] == pytest.approx(expected(network, other, dataset, [(0, 0)]), rel=3e-6)
     assert np.array_equal(evaluator.measure(POINTS)["loss"], values)
     parameters, _ = state_of(network)
-    expected = plane[0]["0.weight"] + np.float32(0.3) * plane[1][0]["0.weight"] - 0.2 * plane[1][1]["0.weight"]
-    np.testing.assert_allclose(parameters["0.weight"], expected, rtol=1e-5, atol=1e-6)
+    weight = plane[0]["0.weight"] + np.float32(0.3) * plane[1][0]["0.weight"] - 0.2 * plane[1][1]["0.weight"]
+    np.testing.assert_allclose(parameters["0.weight"], weight, rtol=1e-5, atol=1e-6)
     evaluator.load(*other)  # another plane
     np.testing.assert_allclose(evaluator.measure(np.zeros((1, 2)))["loss"], state, rtol=1e-6)
     evaluator.close()
@@ -355,38 +327,30 @@ def test_a_network_that_raises_is_whole_afterwards():
                 raise RuntimeError("too far")
             return outputs
 
-    network = seeded(Raises)
-    evaluator = evaluators(network, dataset_of(features(COUNT, 70)))[0]
-    plane = plane_of(network)
-    evaluator.load(*plane)
+    evaluator = evaluators(seeded(Raises), dataset_of(features(COUNT, 70)))[0]
+    evaluator.load(*plane_of(seeded(Raises)))
     values = evaluator.measure(POINTS)["loss"]
     with pytest.raises((RuntimeError, PointsFailedError), match="too far"):
         evaluator.measure(np.array([[1e4, 0.0]]))
     assert all("forward" not in vars(layer) for layer in evaluator._module.modules())
     assert np.array_equal(evaluator.measure(POINTS)["loss"], values)
-    evaluator.close()
 
 
 def test_smaller_batches_after_a_shortage_keep_nothing():
-    network = seeded(TAKEN["LeNet-like"][0])
-    once, plain = evaluators(network, dataset_of(images()))
+    once, plain = evaluators(lenet(), dataset_of(images()))
     for evaluator in (once, plain):
-        evaluator.load(*plane_of(network))
+        evaluator.load(*plane_of(lenet()))
         evaluator.use_batch_size(4)
     assert once.description.plan == plain.description.plan == MeasurementPlan(4, 1)
     assert np.array_equal(once.measure(POINTS)["loss"], plain.measure(POINTS)["loss"])
-    once.load(*plane_of(network), far_points=[(1.0, 1.0)])
+    once.load(*plane_of(lenet()), far_points=[(1.0, 1.0)])
     assert not once.description.plan.first_layer
-    for evaluator in (once, plain):
-        evaluator.close()
 
 
 def tuned(network, inputs, points=400.0, limit=0.5, workers=1):
-    setup = MeasurementSetup(
-        MeasurementOptions(), workload=Workload(False, points, workers=workers), memory=SampleMemory(limit=limit)
-    )
+    workload, memory = Workload(False, points, workers=workers), SampleMemory(limit=limit)
+    setup = MeasurementSetup(MeasurementOptions(), workload=workload, memory=memory)
     evaluator = TorchEvaluator(nn.CrossEntropyLoss(), network, dataset_of(inputs), {}, setup)
-    evaluator.close()
     return evaluator.description.plan.first_layer
 
 
@@ -407,34 +371,28 @@ def test_tuning_takes_it_where_it_is_less_work_and_memory_allows(monkeypatch):
 
 
 def test_streamed_samples_and_changed_layouts_take_the_plain_way(monkeypatch):
-    network = seeded(TAKEN["LeNet-like"][0])
-    monkeypatch.setattr("workers.samples.torch_samples._LAID_OUT_AT_ONCE", 0)
     plan = MeasurementPlan(BATCH, 1, channels_last=True, first_layer=True)
+
+    def made():
+        return evaluator_of(nn.CrossEntropyLoss(), lenet(), dataset_of(images()), plan=plan)
+
+    monkeypatch.setattr("workers.samples.torch_samples._LAID_OUT_AT_ONCE", 0)
     with pytest.warns(UserWarning, match="the first layer is computed once for a plane, but here"):
-        evaluator = evaluator_of(nn.CrossEntropyLoss(), network, dataset_of(images()), plan=plan)
-    evaluator.close()
+        made()
     monkeypatch.undo()
-    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, dataset_of(images()), plan=plan)
+    evaluator, plane = made(), plane_of(lenet())
     assert evaluator.description.plan == plan
-    plane = plane_of(network)
-    evaluator.load(*plane)
-    expected = [
-        direct_loss(nn.CrossEntropyLoss(), at_point(network, plane, point), dataset_of(images())) for point in POINTS
-    ]
-    np.testing.assert_allclose(evaluator.measure(POINTS)["loss"], expected, rtol=3e-6)
-    evaluator.close()
+    losses = measure_plane(evaluator, plane, POINTS)["loss"]
+    np.testing.assert_allclose(losses, expected(lenet(), plane, dataset_of(images())), rtol=3e-6)
 
 
 def test_a_plan_from_another_worker_gives_the_same_bits():
-    network, dataset = seeded(TAKEN["LeNet-like"][0]), dataset_of(images())
     setup = MeasurementSetup(workload=Workload(False, 400.0))
-    first = TorchEvaluator(nn.CrossEntropyLoss(), copy.deepcopy(network), dataset, {}, setup)
+    first = TorchEvaluator(nn.CrossEntropyLoss(), lenet(), dataset_of(images()), {}, setup)
     plan = first.description.plan
     assert plan.first_layer
-    second = evaluator_of(nn.CrossEntropyLoss(), copy.deepcopy(network), dataset, plan=plan)
+    second = evaluator_of(nn.CrossEntropyLoss(), lenet(), dataset_of(images()), plan=plan)
     assert second.description.plan == plan == MeasurementPlan.from_json(plan.to_json())
-    for evaluator in (first, second):
-        evaluator.load(*plane_of(network))
-    assert np.array_equal(first.measure(POINTS)["loss"], second.measure(POINTS[::-1])["loss"][::-1])
-    for evaluator in (first, second):
-        evaluator.close()
+    plane = plane_of(lenet())
+    whole, backwards = measure_plane(first, plane, POINTS), measure_plane(second, plane, POINTS[::-1])
+    assert np.array_equal(whole["loss"], backwards["loss"][::-1])

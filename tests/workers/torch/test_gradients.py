@@ -1,11 +1,11 @@
 """Losses that need gradients: physics-informed networks against closed forms, and nothing left behind."""
 
-import warnings
 import weakref
 
 import numpy as np
 import pytest
 import torch
+from measured_planes import measure_plane
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
@@ -55,12 +55,12 @@ def residual(a, b):
     return np.mean((-a * b**2 * np.sin(b * x) + np.sin(x)) ** 2)
 
 
-def with_own_loss():
-    return OwnLoss(residual_step), Wave(), DataLoader(TensorDataset(PLACES), batch_size=7), {"u": mean_of_u}
-
-
-def mean_of_u(outputs, _):
+def mean_of(outputs, _):
     return float(outputs.numpy().mean())  # raises where outputs need gradients
+
+
+def with_own_loss():
+    return OwnLoss(residual_step), Wave(), DataLoader(TensorDataset(PLACES), batch_size=7), {"u": mean_of}
 
 
 class WaveAndPlaces(Wave):
@@ -76,10 +76,8 @@ def with_loss_function():
         (second,) = torch.autograd.grad(first.sum(), x)
         return (second - targets).square().mean()
 
-    def mean(outputs, _):
-        return float(outputs[0].numpy().mean())
-
-    return loss, WaveAndPlaces(), DataLoader(TensorDataset(PLACES, -torch.sin(PLACES)), batch_size=7), {"u": mean}
+    data = DataLoader(TensorDataset(PLACES, -torch.sin(PLACES)), batch_size=7)
+    return loss, WaveAndPlaces(), data, {"u": lambda outputs, _: mean_of(outputs[0], _)}
 
 
 class Curvature(Wave):
@@ -88,12 +86,25 @@ class Curvature(Wave):
 
 
 def with_gradients_in_the_network():
-    return (
-        nn.MSELoss(),
-        Curvature(),
-        (PLACES, -torch.sin(PLACES)),
-        {"u": lambda outputs, _: float(outputs.numpy().mean())},
-    )
+    return nn.MSELoss(), Curvature(), (PLACES, -torch.sin(PLACES)), {"u": mean_of}
+
+
+def built(loss, network, inputs, batch_size, metrics=None, **setup):
+    """Returns an evaluator of inputs without targets."""
+    loader = DataLoader(TensorDataset(inputs), batch_size=batch_size)
+    return TorchEvaluator(loss, network, loader, metrics or {}, MeasurementSetup(**setup))
+
+
+def at_a_place(evaluator, network):
+    """Returns the loss at a place of a random plane, and the weights there."""
+    plane, place = random_plane(network, seed=1), [0.3, -0.2]
+    loss = measure_plane(evaluator, (plane.origin, plane.directions, plane.buffers), np.array([place]))["loss"][0]
+    return loss, {name: torch.from_numpy(array) for name, array in plane.point(place).items()}
+
+
+def tanh_network(inputs):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, 1))
 
 
 def plane_of(network):
@@ -174,69 +185,49 @@ def test_only_one_batch_is_recorded_at_a_time():
         alive.append(weakref.ref(u))
         return loss, u
 
-    evaluator = TorchEvaluator(
-        OwnLoss(step), Wave(), DataLoader(TensorDataset(PLACES), batch_size=5), {}, MeasurementSetup()
-    )
-    evaluator.close()
+    built(OwnLoss(step), Wave(), PLACES, 5)
     assert most == 0, "what gradients need of one batch was there when the next one was computed"
 
 
 @pytest.mark.parametrize("compile", [True, False, "auto"])
+@pytest.mark.filterwarnings("ignore")
 def test_it_is_neither_compiled_nor_is_a_layer_kept(compile):
     """A first layer of 784 inputs would be kept for a plane, and then no gradient reaches the batch."""
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(784, 8), nn.Tanh(), nn.Linear(8, 1))
-    inputs = torch.randn(64, 784)
+    network, inputs = tanh_network(784), torch.randn(64, 784)
 
     def penalty(network, batch):
         (x,) = batch
         (slope,) = torch.autograd.grad(network(x.requires_grad_(True)).sum(), x)
         return slope.square().sum(1).mean()
 
-    setup = MeasurementSetup(workload=Workload(compile, points=10_000))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        evaluator = TorchEvaluator(
-            OwnLoss(penalty), network, DataLoader(TensorDataset(inputs), batch_size=64), {}, setup
-        )
+    evaluator = built(OwnLoss(penalty), network, inputs, 64, workload=Workload(compile, points=10_000))
     plan = evaluator.description.plan
-    assert plan.gradients
-    assert not plan.compile
-    assert not plan.first_layer
+    assert (plan.gradients, plan.compile, plan.first_layer) == (True, False, False)
     assert "needs gradients" in plan.reason or compile is False
-    plane = random_plane(network, seed=1)
-    evaluator.load(plane.origin, plane.directions, plane.buffers)
-    found = evaluator.measure(np.array([[0.3, -0.2]]))["loss"][0]
-    state = {name: torch.from_numpy(array) for name, array in plane.point([0.3, -0.2]).items()}
-    first, second = state["0.weight"], state["2.weight"]
-    hidden = torch.tanh(inputs @ first.T + state["0.bias"])
-    slope = ((1 - hidden.square()) * second) @ first
+    found, state = at_a_place(evaluator, network)
+    hidden = torch.tanh(inputs @ state["0.weight"].T + state["0.bias"])
+    slope = ((1 - hidden.square()) * state["2.weight"]) @ state["0.weight"]
     assert found == pytest.approx(slope.square().sum(1).mean().item(), rel=1e-5)
 
 
+class Force(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.energy = tanh_network(784)
+
+    def forward(self, x):
+        with torch.enable_grad():
+            x = x.detach().requires_grad_(True)
+            return torch.autograd.grad(self.energy(x).sum(), x)[0]
+
+
 def test_a_network_that_switches_gradients_on_itself_has_no_kept_layer():
-    torch.manual_seed(0)
-    inside = nn.Sequential(nn.Linear(784, 8), nn.Tanh(), nn.Linear(8, 1))
-
-    class Force(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.energy = inside
-
-        def forward(self, x):
-            with torch.enable_grad():
-                x = x.detach().requires_grad_(True)
-                return torch.autograd.grad(self.energy(x).sum(), x)[0]
-
     network, inputs = Force(), torch.randn(256, 784)
     setup = MeasurementSetup(workload=Workload(points=10_000))
     evaluator = TorchEvaluator(nn.MSELoss(), network, (inputs, torch.zeros(256, 784)), {}, setup)
     assert not evaluator.description.plan.first_layer
     assert not evaluator.description.plan.gradients, "it needs no help"
-    plane = random_plane(network, seed=1)
-    evaluator.load(plane.origin, plane.directions, plane.buffers)
-    found = evaluator.measure(np.array([[0.3, -0.2]]))["loss"][0]
-    state = {name: torch.from_numpy(array) for name, array in plane.point([0.3, -0.2]).items()}
+    found, state = at_a_place(evaluator, network)
     first, second = state["energy.0.weight"], state["energy.2.weight"]
     slope = ((1 - torch.tanh(inputs @ first.T + state["energy.0.bias"]).square()) * second) @ first
     assert found == pytest.approx(slope.square().mean().item(), rel=1e-5)
@@ -256,16 +247,11 @@ def test_functional_derivatives_work_without():
         laplacian = torch.vmap(lambda x: torch.func.hessian(u)(x).trace())(x)
         return laplacian.square().mean()
 
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(100, 8), nn.Tanh(), nn.Linear(8, 1)).double()
+    network = tanh_network(100).double()
     inputs = torch.randn(12, 100, dtype=torch.float64)
-    setup = MeasurementSetup(workload=Workload(points=10_000))
-    evaluator = TorchEvaluator(OwnLoss(loss), network, DataLoader(TensorDataset(inputs), batch_size=6), {}, setup)
+    evaluator = built(OwnLoss(loss), network, inputs, 6, workload=Workload(points=10_000))
     assert not evaluator.description.plan.gradients
-    plane = random_plane(network, seed=1)
-    evaluator.load(plane.origin, plane.directions, plane.buffers)
-    found = evaluator.measure(np.array([[0.1, 0.2]]))["loss"][0]
-    state = {name: torch.from_numpy(array) for name, array in plane.point([0.1, 0.2]).items()}
+    found, state = at_a_place(evaluator, network)
     first, hidden = state["0.weight"], torch.tanh(inputs @ state["0.weight"].T + state["0.bias"])
     laplacian = ((-2 * hidden * (1 - hidden.square())) * state["2.weight"]) @ first.square().sum(1)
     assert found == pytest.approx(laplacian.square().mean().item(), rel=1e-9)
@@ -301,9 +287,8 @@ def test_what_is_wrong_with_gradients_on_is_raised_as_it_is():
         (x,) = batch
         return torch.autograd.grad(network(x).sum(), x)[0].square().mean()  # forgot x.requires_grad_
 
-    loader = DataLoader(TensorDataset(PLACES), batch_size=30)
     with pytest.raises(CallbackFunctionError, match="One of the differentiated Tensors does not require grad"):
-        TorchEvaluator(OwnLoss(step), Wave(), loader, {}, MeasurementSetup())
+        built(OwnLoss(step), Wave(), PLACES, 30)
 
 
 @pytest.mark.filterwarnings("ignore:compile=True was asked for")
@@ -320,14 +305,10 @@ def test_a_plan_from_elsewhere_does_not_decide():
 def test_recalibrated_statistics_and_lower_precision_go_with_it():
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(1, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 1))
-    loader = DataLoader(TensorDataset(PLACES.float()), batch_size=15)
-    setup = MeasurementSetup(MeasurementOptions(buffers="recalibrate", precision="bfloat16"))
+    options = MeasurementOptions(buffers="recalibrate", precision="bfloat16")
     with pytest.warns(UserWarning, match=NOTE):
-        evaluator = TorchEvaluator(OwnLoss(residual_step), network, loader, {}, setup)
-    plane = random_plane(network, seed=1)
-    evaluator.load(plane.origin, plane.directions, plane.buffers)
-    assert np.isfinite(evaluator.measure(np.array([[0.1, 0.2]]))["loss"]).all()
-    evaluator.close()
+        evaluator = built(OwnLoss(residual_step), network, PLACES.float(), 15, options=options)
+    assert np.isfinite(at_a_place(evaluator, network)[0])
     assert network.training
     assert all(parameter.grad is None for parameter in network.parameters())
 

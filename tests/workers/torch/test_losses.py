@@ -10,7 +10,19 @@ from measured_planes import measure_plane
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
-from worker_cases import TinyTransformer, classes, evaluator_of, features, mlp, plane_of, seeded, sentence_loader
+from worker_cases import (
+    TinyTransformer,
+    at_point,
+    classes,
+    evaluator_of,
+    features,
+    labelled,
+    mlp,
+    plane_of,
+    seeded,
+    sentence_loader,
+    values_at,
+)
 
 from workers.errors import CallbackFunctionError, SamplesError
 from workers.measurement_options import MeasurementOptions
@@ -18,7 +30,7 @@ from workers.samples.torch_samples import read_samples
 
 COUNT = 50
 WEIGHTS = torch.tensor([0.2, 1.0, 3.0, 0.5])
-POINT = np.array([[0.2, -0.3]])
+POINT = (0.2, -0.3)
 
 
 def probabilities(count=COUNT, seed=6):
@@ -54,6 +66,12 @@ class MeanError(nn.Module):
         return mean_error(outputs, targets)
 
 
+class ReducedAlready(MeanError):
+    """``reduction`` is there, but turning it off changes nothing."""
+
+    reduction = "mean"
+
+
 SPLIT = {
     "cross entropy": (nn.CrossEntropyLoss(), classes()),
     "class weights": (nn.CrossEntropyLoss(weight=WEIGHTS), classes()),
@@ -84,15 +102,10 @@ SPLIT = {
 }
 
 
-def own_value(loss, targets, point=POINT[0], order=slice(None)):
+def own_value(loss, targets, order=slice(None)):
     """torch's own value over the whole data set in float64."""
-    network = mlp().double()
-    origin, directions, _ = plane_of(mlp())
     with torch.no_grad():
-        for name, tensor in network.named_parameters():
-            shift = sum(c * d[name].astype(np.float64) for c, d in zip(point, directions, strict=True))
-            tensor.copy_(torch.from_numpy(origin[name] + shift))
-        outputs = network(features(COUNT).double())[order]
+        outputs = at_point(mlp().double(), plane_of(mlp()), POINT)(features(COUNT).double())[order]
     targets = (targets.double() if targets.is_floating_point() else targets)[order]
     if isinstance(loss, nn.Module):
         loss = copy.deepcopy(loss).double()
@@ -104,9 +117,7 @@ def own_value(loss, targets, point=POINT[0], order=slice(None)):
 
 def measured(loss, dataset, batch_size=None, network=None, **choices):
     network = network or mlp()
-    evaluator = evaluator_of(loss, network, dataset, batch_size=batch_size, **choices)
-    values = {name: float(value[0]) for name, value in measure_plane(evaluator, plane_of(network), POINT).items()}
-    return values, evaluator.description
+    return values_at(evaluator_of(loss, network, dataset, batch_size=batch_size, **choices), network, POINT)
 
 
 @pytest.mark.parametrize("name", SPLIT)
@@ -136,15 +147,9 @@ def test_standard_error_is_that_of_samples(name):
 
 def test_standard_error_of_a_weighted_mean():
     targets = with_ignored(classes())
-    network = mlp()
-    network_outputs = []
-    evaluator = evaluator_of(nn.CrossEntropyLoss(weight=WEIGHTS), network, TensorDataset(features(), targets))
-    evaluator.load(*plane_of(network))
-    handle = network.register_forward_hook(lambda module, inputs, outputs: network_outputs.append(outputs.double()))
-    value = {name: item[0] for name, item in evaluator.measure(POINT).items()}
-    handle.remove()
-    evaluator.close()
-    outputs = torch.cat(network_outputs)
+    value, _ = measured(nn.CrossEntropyLoss(weight=WEIGHTS), TensorDataset(features(), targets))
+    with torch.no_grad():
+        outputs = at_point(mlp().double(), plane_of(mlp()), POINT)(features().double())
     losses = functional.cross_entropy(outputs, targets, weight=WEIGHTS.double(), reduction="none").numpy()
     weights = np.where(targets != -100, WEIGHTS.double()[targets.clamp(min=0)], 0.0)
     # By linearization (Cochran 1977, ch. 6), and by the jackknife, which equals it for large samples.
@@ -164,13 +169,12 @@ def test_one_sample_has_no_standard_error():
 
 
 def test_padding_counts_nothing():
-    values = [
+    first, *others = (
         measured(nn.CrossEntropyLoss(), sentence_loader(batch_size), network=seeded(TinyTransformer))[0]
         for batch_size in (1, 4, 23)
-    ]
-    for value in values[1:]:
-        np.testing.assert_allclose(value["loss"], values[0]["loss"], rtol=1e-5)
-        np.testing.assert_allclose(value["loss_stderr"], values[0]["loss_stderr"], rtol=1e-4)
+    )
+    for value in others:
+        assert value == pytest.approx(first, rel=1e-5)
 
 
 def test_a_batch_of_padding_only_does_no_harm():
@@ -208,44 +212,22 @@ def test_flattened_outputs_have_no_standard_error():
 
     targets = probabilities()
     for batch_size in (1, 7, None):
-        evaluator = evaluator_of(Flat(), network, TensorDataset(features(), targets), batch_size=batch_size)
-        assert evaluator.description.metrics == ("loss",)
-        assert not evaluator.description.partition_dependent
-        plane = plane_of(network)
-        value = measure_plane(evaluator, plane, np.zeros((1, 2)))["loss"][0]
-        with torch.no_grad():
-            expected = functional.mse_loss(mlp().double()(features().double()), targets.double()).item()
-        np.testing.assert_allclose(value, expected, rtol=1e-5)
+        values, description = measured(Flat(), TensorDataset(features(), targets), batch_size, network)
+        assert description.metrics == ("loss",)
+        assert not description.partition_dependent
+        np.testing.assert_allclose(values["loss"], own_value(nn.MSELoss(), targets), rtol=1e-5)
 
 
-class TestLossesThatAreFree:
-    """No reduction that we know, and still the mean of means is the mean."""
+def absolute_error(outputs, targets):
+    return (outputs - targets).abs().mean()
 
-    @pytest.mark.parametrize(
-        "loss", [mean_error, lambda outputs, targets: (outputs - targets).abs().mean(), MeanError()]
-    )
-    def test_batch_size_is_free(self, loss):
-        targets = probabilities()
-        for batch_size in (1, 7, 64, None):
-            values, description = measured(loss, DataLoader(TensorDataset(features(), targets), 9), batch_size)
-            np.testing.assert_allclose(values["loss"], own_value(loss, targets), rtol=1e-5)
-            assert not description.partition_dependent
-            assert description.metrics == ("loss",)
 
-    def test_a_class_whose_elements_are_reduced_already(self):
-        """``reduction`` is there, but turning it off changes nothing."""
-
-        class Wrapped(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.reduction = "mean"
-                self.inner = nn.MSELoss()
-
-            def forward(self, outputs, targets):
-                return self.inner(outputs, targets)
-
-        values, description = measured(Wrapped(), DataLoader(TensorDataset(features(), probabilities()), 9), 7)
-        np.testing.assert_allclose(values["loss"], own_value(nn.MSELoss(), probabilities()), rtol=1e-5)
+@pytest.mark.parametrize("loss", [mean_error, absolute_error, MeanError(), ReducedAlready()])
+def test_a_mean_of_means_is_the_mean_whatever_we_know_of_its_reduction(loss):
+    targets = probabilities()
+    for batch_size in (1, 7, 64, None):
+        values, description = measured(loss, DataLoader(TensorDataset(features(), targets), 9), batch_size)
+        np.testing.assert_allclose(values["loss"], own_value(loss, targets), rtol=1e-5)
         assert not description.partition_dependent
         assert description.metrics == ("loss",)
 
@@ -308,12 +290,8 @@ def test_a_loss_of_batches_keeps_the_loaders_own(name, own):
 
 def test_own_batches_are_part_of_the_samples_identity_where_they_matter():
     def identities(loss, targets):
-        result = []
-        for own in (5, 9):
-            evaluator = evaluator_of(loss, mlp(), DataLoader(TensorDataset(features(), targets), batch_size=own))
-            result.append(evaluator.description.samples_sha256)
-            evaluator.close()
-        return result
+        loaders = [DataLoader(TensorDataset(features(), targets), batch_size=own) for own in (5, 9)]
+        return [evaluator_of(loss, mlp(), loader).description.samples_sha256 for loader in loaders]
 
     free = identities(nn.MSELoss(), probabilities())
     assert free[0] == free[1]
@@ -351,16 +329,14 @@ def test_nan_leaves_the_question_open():
     with pytest.warns(UserWarning, match="loss depends on how samples are batched, so the data set's own batches are"):
         evaluator.load(*plane, far_points=[(1.0, 1.0)])
     assert len(evaluator.description.notes) == 1
-    evaluator.close()
     # The mean of means of this loss is the mean, which shows as soon as it can be measured.
     evaluator = evaluator_of(mean_error, network, loader, batch_size=7)
     evaluator.load(*plane, far_points=[(1.0, 1.0)])
     assert not evaluator.description.partition_dependent
     assert evaluator.description.plan.batch_size == 7
-    evaluator.close()
     evaluator = evaluator_of(nn.MSELoss(), network, loader)
     assert not evaluator.description.partition_dependent
-    value = measure_plane(evaluator, plane, POINT)["loss"][0]
+    value = measure_plane(evaluator, plane, np.array([POINT]))["loss"][0]
     np.testing.assert_allclose(value, own_value(nn.MSELoss(), probabilities()), rtol=1e-5)
 
 
@@ -375,16 +351,12 @@ def test_infinite_losses_stay(extreme):
 
 
 @pytest.mark.parametrize(
-    ("loss", "shown"),
-    [
-        (lambda outputs, targets: outputs, r"a tensor of shape \(50, 4\)"),
-        (lambda outputs, targets: {"loss": 1.0}, "a dict"),
-        (lambda outputs, targets: None, "a NoneType"),
-    ],
+    ("value", "shown"),
+    [(torch.ones(50, 4), r"a tensor of shape \(50, 4\)"), ({"loss": 1.0}, "a dict"), (None, "a NoneType")],
 )
-def test_a_loss_that_is_no_number_is_refused(loss, shown):
+def test_a_loss_that_is_no_number_is_refused(value, shown):
     with pytest.raises(CallbackFunctionError, match=f"the loss must be a single number for a batch, but is {shown}"):
-        measured(loss, (features(), classes()))
+        measured(lambda outputs, targets: value, labelled())
 
 
 def test_losses_in_plain_numbers_are_taken():

@@ -7,11 +7,12 @@ import pytest
 import torch
 from digits_networks import INPUTS, TARGETS, train
 from digits_networks import build as build_digits
+from examples import accuracy
 from measured_planes import measure_plane
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import TensorDataset
-from worker_cases import at_point, classes, evaluator_of, features, found, mlp, plane_of
+from worker_cases import at_point, classes, evaluator_of, found, labelled, mlp, plane_of, step
 
 from workers import OwnLoss
 from workers.errors import NondeterministicLossError
@@ -28,12 +29,7 @@ DIGITS = TensorDataset(INPUTS, TARGETS)
 ROUNDING = 2.0**-8
 
 
-def accuracy(outputs, targets):
-    return (outputs.argmax(1) == targets).double().mean()
-
-
 def measured(network, dataset, loss=None, points=POINTS, scale=0.05, **how):
-    """Returns the loss and metrics at points of a plane, and the description."""
     how.setdefault("batch_size", 64)
     evaluator = evaluator_of(loss or nn.CrossEntropyLoss(), network, dataset, {"accuracy": accuracy}, **how)
     values = measure_plane(evaluator, plane_of(network, scale=scale), points, far_points=[[1.0, 1.0], [-1.0, 1.0]])
@@ -135,7 +131,7 @@ def test_the_loss_is_outside_and_the_users_settings_come_back(precision):
     before = found(network)
     with torch.autocast("cpu", torch.float16, enabled=precision == "float32"):
         state = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-        measured(network, TensorDataset(features(), classes()), loss, precision=precision)
+        measured(network, labelled(), loss, precision=precision)
         assert (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")) == state
     is_low = precision == "bfloat16"
     assert network.seen == {(is_low, False, torch.bfloat16 if is_low else torch.float32)}
@@ -154,26 +150,23 @@ def test_statistics_are_recalibrated_in_the_same_precision(trained):
 
 
 def own_step(network, batch):
-    inputs, labels = batch
-    outputs = network(inputs)
+    loss, outputs = step(network, batch)
     own_step.seen = outputs.dtype
-    return functional.cross_entropy(outputs, labels), outputs
+    return loss, outputs
 
 
 def test_a_network_that_computes_its_own_loss():
-    network, dataset = mlp(), TensorDataset(features(), classes())
     metrics = {"largest": lambda outputs, _: torch.tensor(float(outputs.dtype == torch.float32))}
-    values = {}
-    for precision in ("float32", "bfloat16"):
-        values[precision] = measure_plane(
-            evaluator_of(OwnLoss(own_step), network, dataset, metrics, batch_size=40, precision=precision),
-            plane_of(network),
-            POINTS,
+    full, low = (
+        measure_plane(
+            evaluator_of(OwnLoss(own_step), mlp(), labelled(), metrics, batch_size=40, precision=precision),
+            plane_of(mlp()), POINTS,
         )
+        for precision in ("float32", "bfloat16")
+    )  # fmt: skip
     assert own_step.seen == torch.bfloat16
-    assert values["bfloat16"]["largest"].tolist() == [1.0, 1.0, 1.0]
-    gaps = np.abs(values["bfloat16"]["loss"] / values["float32"]["loss"] - 1)
-    assert 0 < gaps.max() < 4 * ROUNDING
+    assert low["largest"].tolist() == [1.0, 1.0, 1.0]
+    assert 0 < np.abs(low["loss"] / full["loss"] - 1).max() < 4 * ROUNDING
 
 
 def test_samples_that_are_read_in_passes(trained):
@@ -212,22 +205,16 @@ def test_compiled_code_is_of_one_precision(trained, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("precision", "dtype", "text"),
     [
-        ("tf32", torch.float32, r'^precision="tf32" needs an NVIDIA GPU, but .* on cpu, .* or precision="bfloat16"\.$'),
-        (
-            "bfloat16",
-            torch.float64,
-            r'^precision="bfloat16" changes nothing: the weights are in float64\. Use .*float32',
-        ),
-        ("bfloat16", torch.bfloat16, r'^precision="bfloat16" changes nothing: the weights are in bfloat16\.'),
+        ("tf32", torch.float32, r'="tf32" needs an NVIDIA GPU, but .* on cpu, .* or precision="bfloat16"\.$'),
+        ("bfloat16", torch.float64, r'="bfloat16" changes nothing: the weights are in float64\. Use .*float32'),
+        ("bfloat16", torch.bfloat16, r'="bfloat16" changes nothing: the weights are in bfloat16\.'),
     ],
 )
 def test_what_cannot_be_had(precision, dtype, text):
     network = mlp(dtype=dtype)
     before = found(network)
-    with pytest.raises(ValueError, match=text):
-        evaluator_of(
-            nn.CrossEntropyLoss(), network, TensorDataset(features(dtype=dtype), classes()), precision=precision
-        )
+    with pytest.raises(ValueError, match=f"^precision{text}"):
+        evaluator_of(nn.CrossEntropyLoss(), network, labelled(dtype=dtype), precision=precision)
     assert found(network) == before
 
 

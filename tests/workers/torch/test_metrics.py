@@ -7,8 +7,8 @@ import torchmetrics
 from examples import accuracy
 from measured_planes import measure_plane
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-from worker_cases import classes, evaluator_of, features, mlp, plane_of
+from torch.utils.data import DataLoader
+from worker_cases import at_point, classes, evaluator_of, features, labelled, mlp, plane_of
 
 from collectors import Loss, Model
 from workers.errors import CallbackFunctionError
@@ -23,51 +23,28 @@ def macro_recall(outputs, targets):
     return float(np.mean([hits[targets == label].float().mean().item() for label in targets.unique()]))
 
 
-class Broken:
-    """Has a torchmetrics object's methods, one of which raises."""
+def broken(method):
+    """Returns a metric of which one method raises."""
 
-    def __init__(self, method):
-        self._method = method
+    def fail(*_):
+        raise KeyError(method)
 
-    def to(self, device):
-        return self
-
-    def reset(self):
-        pass
-
-    def update(self, outputs, targets):
-        self._raise("update")
-
-    def compute(self):
-        self._raise("compute")
-        return 0.0
-
-    def _raise(self, method):
-        if method == self._method:
-            raise KeyError(method)
+    return type("Broken", (torchmetrics.classification.MulticlassAccuracy,), {method: fail})(4)
 
 
-def loader(batch_size=9, shuffle=False):
-    return DataLoader(TensorDataset(features(), classes()), batch_size=batch_size, shuffle=shuffle)
+def loader():
+    return DataLoader(labelled(), batch_size=9)
 
 
 def outputs_at(points):
-    network = mlp().double()
-    origin, directions, _ = plane_of(mlp())
-    result = []
-    for point in points:
-        with torch.no_grad():
-            for name, tensor in network.named_parameters():
-                shift = sum(c * d[name].astype(np.float64) for c, d in zip(point, directions, strict=True))
-                tensor.copy_(torch.from_numpy(origin[name] + shift))
-            result.append(network(features().double()))
-    return result
+    networks = [at_point(mlp().double(), plane_of(mlp()), point) for point in points]
+    with torch.no_grad():
+        return [network(features().double()) for network in networks]
 
 
-def measured(metrics, batch_size=None, dataset=None):
-    network = mlp()
-    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, dataset or loader(), metrics, batch_size=batch_size)
-    values = measure_plane(evaluator, plane_of(network), POINTS, far_points=[(1.0, 1.0)])
+def measured(metrics, batch_size=None):
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), loader(), metrics, batch_size=batch_size)
+    values = measure_plane(evaluator, plane_of(mlp()), POINTS, far_points=[(1.0, 1.0)])
     return values, evaluator.description
 
 
@@ -103,10 +80,8 @@ def test_one_forward_pass_for_all(metrics):
     calls = []
     evaluator = evaluator_of(nn.CrossEntropyLoss(), network, loader(), metrics, batch_size=20)
     evaluator.load(*plane_of(network))
-    handle = network.register_forward_hook(lambda module, inputs, outputs: calls.append(len(outputs)))
+    network.register_forward_hook(lambda module, inputs, outputs: calls.append(len(outputs)))
     evaluator.measure(POINTS)
-    handle.remove()
-    evaluator.close()
     assert calls == [20, 20, 10] * len(POINTS)
 
 
@@ -170,8 +145,8 @@ def test_nan_metrics_stay():
             r"metric 'a' must be a single number for a batch, but is a tensor of shape \(4,\)",
         ),
         ({"b": accuracy, "a": lambda outputs: 1.0}, r"^metric 'a' raised TypeError: .* takes 1 positional argument"),
-        ({"b": accuracy, "a": Broken("update")}, "^metric 'a' raised KeyError: 'update'"),
-        ({"b": accuracy, "a": Broken("compute")}, "^metric 'a' raised KeyError: 'compute'"),
+        ({"b": accuracy, "a": broken("update")}, "^metric 'a' raised KeyError: 'update'"),
+        ({"b": accuracy, "a": broken("compute")}, "^metric 'a' raised KeyError: 'compute'"),
     ],
 )
 def test_bad_metrics_are_refused(metrics, text):
@@ -189,12 +164,9 @@ def test_a_point_where_a_metric_raises_names_it_and_keeps_the_traceback():
     evaluator = evaluator_of(nn.CrossEntropyLoss(), network, loader(), {"accuracy": accuracy, "best": best_class})
     evaluator.load(*plane_of(network))
     (values, nothing, _), (none, text, _) = Worker(evaluator).measure_points([(0.0, 0.0), (1e4, 0.0)])
-    evaluator.close()
     assert (nothing, none) == (None, None)
     assert set(values) == {"loss", "loss_stderr", "accuracy", "best"}
-    assert text.splitlines()[-1] == (
-        "workers.errors.CallbackFunctionError: metric 'best' raised ArithmeticError: far away"
-    )
+    assert text.endswith("\nworkers.errors.CallbackFunctionError: metric 'best' raised ArithmeticError: far away\n")
     assert 'raise ArithmeticError("far away")' in text
 
 
@@ -211,4 +183,3 @@ def test_memory_that_a_metric_wants_is_had_by_smaller_batches():
     assert error is None
     assert np.isfinite(values["hungry"])
     assert evaluator.description.plan.batch_size == 13
-    evaluator.close()

@@ -4,6 +4,7 @@ import functools
 import os
 import random
 import re
+import sys
 
 import pytest
 import torch
@@ -47,6 +48,10 @@ def changed(change):
     return network
 
 
+def with_attributes(**values):
+    return changed(lambda network: vars(network).update(values))
+
+
 def make_closure(value):
     return lambda inputs: inputs + value
 
@@ -77,9 +82,7 @@ def test_weights_and_buffers_do_not_count():
         lambda: changed(lambda network: setattr(network, "forward", make_closure(3.0))),
         lambda: changed(lambda network: setattr(network.norm, "eps", 0.1)),
         lambda: changed(lambda network: setattr(network.layer, "bias", None)),
-        lambda: changed(
-            lambda network: setattr(network.layer, "weight", nn.Parameter(torch.zeros(3, 4).t()))  # another layout
-        ),
+        lambda: changed(lambda net: setattr(net.layer, "weight", nn.Parameter(torch.zeros(3, 4).t()))),  # its layout
     ],
 )
 def test_whatever_changes_a_value_counts(other):
@@ -87,23 +90,18 @@ def test_whatever_changes_a_value_counts(other):
     assert code_of_network(Base(act=make_closure(1.0))) != code_of_network(Base(act=make_closure(2.0)))
 
 
-def test_functions_and_numbers_that_a_forward_reaches_by_name_count(monkeypatch):
+@pytest.mark.parametrize(("name", "value"), [("SCALE", 3.0), ("helper", other_helper)])
+def test_functions_and_numbers_that_a_forward_reaches_by_name_count(name, value, monkeypatch):
     before = code_of_network(Base())
     with monkeypatch.context() as patch:
-        patch.setitem(globals(), "SCALE", 3.0)
-        assert code_of_network(Base()) != before
-    with monkeypatch.context() as patch:
-        patch.setitem(globals(), "helper", other_helper)
+        patch.setitem(globals(), name, value)
         assert code_of_network(Base()) != before
     assert code_of_network(Base()) == before
 
 
 def test_patterns_and_cached_functions_count_by_what_they_are():
     def with_all(pattern, power):
-        cached = functools.lru_cache(lambda inputs: inputs**power)
-        return changed(
-            lambda network: (setattr(network, "pattern", re.compile(pattern)), setattr(network, "act", cached))
-        )
+        return with_attributes(pattern=re.compile(pattern), act=functools.lru_cache(lambda inputs: inputs**power))
 
     first, again, *others = (code_of_network(with_all(*of)) for of in (("a", 2), ("a", 2), ("b", 2), ("a", 3)))
     assert first == again
@@ -123,10 +121,7 @@ class Numbers(list):
 
 @pytest.mark.parametrize("kind", [Slotted, lambda value: Numbers([value])])
 def test_objects_of_classes_in_python_count_by_their_values(kind):
-    first, again, other = (
-        code_of_network(changed(lambda network, value=value: setattr(network, "of_a_class", kind(value))))
-        for value in (1, 1, 2)
-    )
+    first, again, other = (code_of_network(with_attributes(of_a_class=kind(value))) for value in (1, 1, 2))
     assert first == again != other
 
 
@@ -140,15 +135,18 @@ def test_tied_weights_are_another_network():
     assert code_of_network(pair(True)) != code_of_network(pair(False))
 
 
-def test_what_cannot_be_compared_is_an_error(tmp_path):
-    with (tmp_path / "file").open("w") as file, pytest.raises(UnknownCodeError, match="TextIOWrapper"):
-        code_of_network(changed(lambda network: setattr(network, "file", file)))
-    with pytest.raises(UnknownCodeError, match=r"random\.Random"):
-        code_of_network(changed(lambda network: setattr(network, "random", random.Random(0))))
-    with pytest.raises(UnknownCodeError, match="Generator"):
-        code_of_network(changed(lambda network: setattr(network, "generator", torch.Generator())))
-    with pytest.raises(UnknownCodeError, match="large array"):
-        code_of_network(changed(lambda network: setattr(network, "table", torch.zeros(2**20))))
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (sys.__stdout__, "TextIOWrapper"),
+        (random.Random(0), r"random\.Random"),
+        (torch.Generator(), "Generator"),
+        (torch.zeros(2**20), "large array"),
+    ],
+)
+def test_what_cannot_be_compared_is_an_error(value, text):
+    with pytest.raises(UnknownCodeError, match=text):
+        code_of_network(with_attributes(table=value))
 
 
 @pytest.mark.slow

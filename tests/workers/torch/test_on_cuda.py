@@ -3,8 +3,6 @@
 ``python tests/benchmarks/gpu.py`` runs them with the project's other tests for GPUs.
 """
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -5,20 +5,23 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from measured_planes import measure_plane
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import (
     Sentences,
     TinyTransformer,
+    at_point,
     classes,
     evaluator_of,
     features,
+    labelled,
     mlp,
     plane_of,
     seeded,
     sentence_loader,
+    step,
+    values_at,
 )
 
 from workers import OwnLoss
@@ -26,7 +29,7 @@ from workers.errors import CallbackFunctionError, SamplesError
 from workers.samples.batches import as_whole_batch, cut
 from workers.samples.store import SampleWriter
 
-POINT = np.array([[0.2, -0.3]])
+POINT = (0.2, -0.3)
 LONGEST = 12
 
 
@@ -67,35 +70,36 @@ def padded(shift, pad_to=LONGEST):
 
 
 def moved(network):
-    """Returns the network at POINT, in float64, by a way of its own."""
-    origin, directions, _ = plane_of(network)
-    network = network.double()
+    plane = plane_of(network)
+    return at_point(network.double(), plane, POINT)
+
+
+def mean_of_sentences(loss, weight=lambda targets: 1):
+    """Returns the mean of a loss of network, inputs and targets over single sentences."""
+    network = moved(seeded(TinyTransformer))
     with torch.no_grad():
-        for name, tensor in network.named_parameters():
-            shift = sum(c * d[name].astype(np.float64) for c, d in zip(POINT[0], directions, strict=True))
-            tensor.copy_(torch.from_numpy(origin[name] + shift))
-    return network.eval()
+        losses = [loss(network, inputs[None], targets[None]).item() for inputs, targets in Sentences()]
+    return np.average(losses, weights=[weight(targets) for _, targets in Sentences()])
+
+
+def expected_of(batch, shift=0):
+    with torch.no_grad():
+        return moved(seeded(lambda: WithLoss(shift)))(**batch)["loss"].item()
 
 
 def measured(model, network, dataset, metrics=None, **choices):
-    evaluator = evaluator_of(model, network, dataset, metrics=metrics or {}, **choices)
-    values = {name: float(value[0]) for name, value in measure_plane(evaluator, plane_of(network), POINT).items()}
-    return values, evaluator.description
+    return values_at(evaluator_of(model, network, dataset, metrics, **choices), network, POINT)
 
 
 @pytest.mark.parametrize("shift", [0, 1])
 @pytest.mark.parametrize("pad_to", [LONGEST, None])
 def test_the_mean_is_over_labels_that_count(shift, pad_to):
-    collate = padded(shift, pad_to)
     network = seeded(lambda: WithLoss(shift))
-    everything = padded(shift)([Sentences()[index] for index in range(len(Sentences()))])
-    with torch.no_grad():
-        expected = moved(seeded(lambda: WithLoss(shift)))(**everything)["loss"].item()
+    expected = expected_of(padded(shift)([*Sentences()]), shift)
     for batch_size in (1, 3, 7):
-        loader = DataLoader(Sentences(), batch_size=batch_size, collate_fn=collate, shuffle=True)
+        loader = DataLoader(Sentences(), batch_size=batch_size, collate_fn=padded(shift, pad_to), shuffle=True)
         values, description = measured(None, network, loader)
-        assert values["loss"] == pytest.approx(expected, rel=1e-6)
-        assert set(values) == {"loss"}
+        assert values == {"loss": pytest.approx(expected, rel=1e-6)}
         assert not description.partition_dependent
         assert description.num_samples == len(Sentences())
 
@@ -106,15 +110,11 @@ def test_a_function_of_outputs_and_targets_is_a_mean_over_labels_too(shift, batc
     def loss(outputs, targets):
         return functional.cross_entropy(outputs[..., : outputs.shape[-1] - shift], targets[:, shift:])
 
-    network = seeded(TinyTransformer)
-    values, description = measured(loss, network, sentence_loader(batch_size))
-    reference = moved(seeded(TinyTransformer))
-    losses, counts = [], []
-    for inputs, targets in Sentences():
-        with torch.no_grad():
-            losses.append(loss(reference(inputs[None]), targets[None]).item())
-        counts.append(len(targets) - shift)
-    assert values["loss"] == pytest.approx(np.average(losses, weights=counts), rel=1e-6)
+    values, description = measured(loss, seeded(TinyTransformer), sentence_loader(batch_size))
+    expected = mean_of_sentences(
+        lambda network, inputs, targets: loss(network(inputs), targets), lambda targets: len(targets) - shift
+    )
+    assert values["loss"] == pytest.approx(expected, rel=1e-6)
     assert not description.partition_dependent
 
 
@@ -127,34 +127,27 @@ def test_labels_that_are_never_ignored_tell_nothing_and_the_note_says_how_batche
     text = "which leaves open .* weighted by how many samples each holds. .* OwnLoss"
     with pytest.warns(UserWarning, match=text):
         evaluator.load(*plane_of(network), far_points=[(1.0, 1.0)])
-    (value,) = evaluator.measure(POINT)["loss"]
+    (value,) = evaluator.measure(np.array([POINT]))["loss"]
     assert evaluator.description.partition_dependent
     evaluator.close()
-    reference = moved(seeded(TinyTransformer))
-    with torch.no_grad():
-        losses = [loss(reference(inputs[None]), targets[None]).item() for inputs, targets in Sentences()]
-    assert value == pytest.approx(np.mean(losses), rel=1e-6)
+    expected = mean_of_sentences(lambda network, inputs, targets: loss(network(inputs), targets))
+    assert value == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:loss is measured in batches of one sample")
 def test_what_the_user_says_of_samples_goes_before_labels():
     network = seeded(TinyTransformer)
     values, _ = measured(OwnLoss(step, samples=lambda batch: 1), network, sentence_loader(1))
-    reference = moved(seeded(TinyTransformer))
-    with torch.no_grad():
-        losses = [step(reference, (inputs[None], targets[None]))[0].item() for inputs, targets in Sentences()]
-    assert values["loss"] == pytest.approx(np.mean(losses), rel=1e-6)
+    expected = mean_of_sentences(lambda network, *sentence: step(network, sentence)[0])
+    assert values["loss"] == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_batch_of_padding_counts_nothing():
     batch = padded(0)([Sentences()[index] for index in range(12)])
     batch["labels"][6:] = -100
-    network = seeded(WithLoss)
     batches = [{key: item[start : start + 3] for key, item in batch.items()} for start in range(0, 12, 3)]
-    values, description = measured(None, network, batches)
-    with torch.no_grad():
-        expected = moved(seeded(WithLoss))(**batch)["loss"].item()
-    assert values["loss"] == pytest.approx(expected, rel=1e-6)
+    values, description = measured(None, seeded(WithLoss), batches)
+    assert values["loss"] == pytest.approx(expected_of(batch), rel=1e-6)
     assert not description.partition_dependent
 
 
@@ -165,45 +158,31 @@ def test_no_label_that_counts_is_an_error():
         measured(None, seeded(WithLoss), [batch])
 
 
-def step(network, batch):
-    inputs, targets = batch
-    outputs = network(inputs)
-    return functional.cross_entropy(outputs, targets), outputs
-
-
 def accuracy(outputs, batch):
     return (outputs.argmax(1) == batch[1]).float().mean()
 
 
 def test_a_step_sees_the_batch_and_metrics_see_what_it_returns():
-    dataset = TensorDataset(features(), classes())
-    network = mlp()
-    values, description = measured(OwnLoss(step), network, DataLoader(dataset, 9), {"accuracy": accuracy})
-    reference, _ = measured(
-        nn.CrossEntropyLoss(),
-        network,
-        dataset,
-        {"accuracy": lambda outputs, targets: (outputs.argmax(1) == targets).float().mean()},
-    )
-    assert values["loss"] == pytest.approx(reference["loss"], rel=1e-6)
-    assert values["accuracy"] == pytest.approx(reference["accuracy"], rel=1e-6)
+    values, description = measured(OwnLoss(step), mlp(), DataLoader(labelled(), 9), {"accuracy": accuracy})
+    of_targets = {"accuracy": lambda outputs, targets: accuracy(outputs, (None, targets))}
+    reference, _ = measured(nn.CrossEntropyLoss(), mlp(), labelled(), of_targets)
+    for name in ("loss", "accuracy"):
+        assert values[name] == pytest.approx(reference[name], rel=1e-6)
     assert description.metrics == ("loss", "accuracy")
 
 
 def test_a_step_may_return_the_loss_alone():
-    network = mlp()
-    dataset = TensorDataset(features(), classes())
-    alone, _ = measured(OwnLoss(lambda network, batch: step(network, batch)[0]), network, dataset)
-    both, _ = measured(OwnLoss(step), network, dataset)
+    alone, _ = measured(OwnLoss(lambda network, batch: step(network, batch)[0]), mlp(), labelled())
+    both, _ = measured(OwnLoss(step), mlp(), labelled())
     assert alone["loss"] == pytest.approx(both["loss"], rel=1e-6)
 
 
 def test_a_pair_with_ignored_classes():
     targets = classes()
     targets[::3] = -100
-    network = mlp()
-    values, description = measured(OwnLoss(step), network, DataLoader(TensorDataset(features(), targets), 7))
-    reference, _ = measured(nn.CrossEntropyLoss(), network, TensorDataset(features(), targets))
+    dataset = TensorDataset(features(), targets)
+    values, description = measured(OwnLoss(step), mlp(), DataLoader(dataset, 7))
+    reference, _ = measured(nn.CrossEntropyLoss(), mlp(), dataset)
     assert values["loss"] == pytest.approx(reference["loss"], rel=1e-6)
     assert not description.partition_dependent
 
@@ -213,9 +192,8 @@ def test_a_loss_that_belongs_to_its_batches_keeps_them():
         outputs = network(batch[0])
         return (outputs - outputs.mean(0)).square().mean()
 
-    dataset = TensorDataset(features(), classes())
     with pytest.warns(UserWarning, match="loss depends on how samples are batched"):
-        values, description = measured(OwnLoss(centred), mlp(), DataLoader(dataset, 10))
+        values, description = measured(OwnLoss(centred), mlp(), DataLoader(labelled(), 10))
     assert description.partition_dependent
     assert description.plan.batch_size is None
     network = moved(mlp())
@@ -226,9 +204,8 @@ def test_a_loss_that_belongs_to_its_batches_keeps_them():
 
 def test_statistics_are_recalibrated_by_the_step():
     network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)))
-    dataset = TensorDataset(features(), classes())
-    own, _ = measured(OwnLoss(step), network, dataset, buffers="recalibrate")
-    reference, _ = measured(nn.CrossEntropyLoss(), network, dataset, buffers="recalibrate")
+    own, _ = measured(OwnLoss(step), network, labelled(), buffers="recalibrate")
+    reference, _ = measured(nn.CrossEntropyLoss(), network, labelled(), buffers="recalibrate")
     assert own["loss"] == pytest.approx(reference["loss"], rel=1e-6)
 
 
@@ -253,7 +230,7 @@ def test_named_tuples_stay_named():
 @pytest.mark.parametrize(
     ("model", "dataset", "error", "text"),
     [
-        (None, TensorDataset(features(), classes()), CallbackFunctionError, "first item .* is None.* gives no dict"),
+        (None, labelled(), CallbackFunctionError, "first item .* is None.* gives no dict"),
         (None, [{"input": features()}], CallbackFunctionError, "its output has no loss .Tensor.*Give dictionaries"),
         (None, [{"name": "a"}], SamplesError, "must give batches that are or hold tensors"),
         (OwnLoss(lambda network, batch: network(batch[0])), [(features(),)], CallbackFunctionError, "a single number"),

@@ -1,15 +1,14 @@
 """Packages: compiled networks that are loaded without the compiler, from a folder that nobody else can write to."""
 
-from __future__ import annotations
-
+import functools
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from measured_planes import measure_plane
+from scripts import run_script
 from torch import nn
 from worker_cases import classes, evaluator_of, plane_of
 
@@ -62,14 +61,6 @@ def test_a_package_is_kept_whole_for_this_user_alone(tmp_path):
     assert list(path.iterdir()) == []
 
 
-def shared_folder(path):
-    path.chmod(0o770)
-
-
-def shared_parent(path):
-    path.parent.chmod(0o777)
-
-
 def link(path):
     path.rename(path.with_name("elsewhere"))
     path.symlink_to(path.with_name("elsewhere"))
@@ -80,39 +71,37 @@ def link_to_library(path):
     (path / "key.so").symlink_to(path.parent / "key.so")
 
 
-def damaged(path):
-    (path / "key.so").write_bytes(b"cod")
+DAMAGED = {
+    "a link to the library": link_to_library,
+    "another length": lambda path: (path / "key.so").write_bytes(b"cod"),
+    "without facts": lambda path: (path / "key.json").unlink(),
+    "other facts": lambda path: (path / "key.json").write_text("[]"),
+}
+OPEN_TO_OTHERS = {
+    "shared": lambda path: path.chmod(0o770),
+    "in a shared folder": lambda path: path.parent.chmod(0o777),
+    "a link": link,
+    "of another user": lambda path: os.chown(path, 12345, -1),
+}
 
 
-def without_facts(path):
-    (path / "key.json").unlink()
-
-
-def damaged_facts(path):
-    (path / "key.json").write_text("[]")
-
-
-def of_another_user(path):
-    os.chown(path, 12345, -1)
-
-
-@pytest.mark.parametrize("damage", [link_to_library, damaged, without_facts, damaged_facts])
+@pytest.mark.parametrize("damage", DAMAGED)
 def test_what_is_damaged_is_not_run_but_replaced(damage, tmp_path):
     path = tmp_path / "packages"
     PackageFolder(path).keep("key", b"code")
-    damage(path)
+    DAMAGED[damage](path)
     assert PackageFolder(path).find("key") is None
     PackageFolder(path).keep("key", b"code")
     assert PackageFolder(path).find("key").read_bytes() == b"code"
 
 
-@pytest.mark.parametrize("damage", [shared_folder, shared_parent, link, of_another_user])
-def test_a_folder_that_others_can_write_to_is_not_used(damage, tmp_path):
-    if damage is of_another_user and os.geteuid() != 0:
+@pytest.mark.parametrize("change", OPEN_TO_OTHERS)
+def test_a_folder_that_others_can_write_to_is_not_used(change, tmp_path):
+    if change == "of another user" and os.geteuid() != 0:
         pytest.skip("only root can give a folder away")
     path = tmp_path / "packages"
     PackageFolder(path).keep("key", b"code")
-    damage(path)
+    OPEN_TO_OTHERS[change](path)
     assert PackageFolder(path).find("key") is None
     with pytest.raises(PackageError, match=r"its package cannot be kept: .*(this user alone|other users can write)"):
         PackageFolder(path).keep("key", b"code")
@@ -132,31 +121,26 @@ def test_the_folder_has_a_largest_size(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (lambda network: network(inputs=inputs()), "inputs are not tensors alone"),
-        (lambda network: network([inputs()]), "inputs are not tensors alone"),
-        (lambda network: network(), "inputs are not tensors alone"),
-    ],
+    "call",
+    [lambda network: network(inputs=inputs()), lambda network: network([inputs()]), lambda network: network()],
+    ids=["by name", "in a list", "nothing"],
 )
-def test_what_a_package_cannot_take_is_an_error(call, text, tmp_path):
-    with pytest.raises(PackageError, match=text):
+def test_what_a_package_cannot_take_is_an_error(call, tmp_path):
+    with pytest.raises(PackageError, match="inputs are not tensors alone"):
         call(packaged(tmp_path, small()))
 
 
 def test_the_key_knows_code_threads_and_options(tmp_path):
-    network = small()
     other = small()
     other.norm.eps = 0.1
-    folder = PackageFolder(tmp_path)
-    found = [
-        PackagedNetwork(network, folder, 1, {})._identity,
-        PackagedNetwork(other, folder, 1, {})._identity,
-        PackagedNetwork(network, folder, 2, {})._identity,
-        PackagedNetwork(network, folder, 1, {"cpp.use_decompose_tanh": True})._identity,
-    ]
-    assert len(set(found)) == 4
-    assert PackagedNetwork(small(), folder, 1, {})._identity == found[0]
+
+    def identity(network, threads=1, **options):
+        return PackagedNetwork(network, PackageFolder(tmp_path), threads, options)._identity
+
+    first = identity(small())
+    changed = {identity(other), identity(small(), 2), identity(small(), **{"cpp.use_decompose_tanh": True})}
+    assert len({first, *changed}) == 4
+    assert identity(small()) == first
 
 
 def test_attributes_are_the_networks(tmp_path):
@@ -210,7 +194,7 @@ with torch.no_grad():
 assert network.found
 assert "torch._inductor.compile_fx" not in sys.modules and "torch._dynamo" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "PATH": ""})
+    run_script(script, env={**os.environ, "PATH": ""})
 
 
 @pytest.mark.slow
@@ -224,53 +208,53 @@ def test_inputs_of_another_shape_never_meet_the_code_for_this_one(kept):
                 network(values)
 
 
-@pytest.mark.slow
-def test_measuring_may_meet_a_shape_that_has_no_package_yet(kept, monkeypatch):
+@pytest.fixture
+def in_use(kept, monkeypatch):
+    """The folder is the one where this user's packages are."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(kept[0].parents[1]))
     monkeypatch.setattr("workers.torch.compiled.compiling._cpu_options", dict)
-    network = small()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_use")
+def test_measuring_may_meet_a_shape_that_has_no_package_yet():
+    network, plan = small(), MeasurementPlan(20, 1, compile=True)
     with torch.no_grad():
         found = compile_network(
-            network,
-            torch.device("cpu"),
-            lambda run: {"loss": run(inputs()).sum().item()},
-            MeasurementPlan(20, 1, compile=True),
-            builds=False,
+            network, torch.device("cpu"), lambda run: {"loss": run(inputs()).sum().item()}, plan, builds=False
         )
         assert found.was_there
         torch.testing.assert_close(found.network(inputs(19)), network(inputs(19)))
 
 
 @pytest.mark.slow
-def test_an_evaluator_measures_by_a_package_and_its_plan_says_so(kept, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(kept[0].parents[1]))
-    monkeypatch.setattr("workers.torch.compiled.compiling._cpu_options", dict)
-    results = []
+@pytest.mark.usefixtures("in_use")
+def test_an_evaluator_measures_by_a_package_and_its_plan_says_so():
+    results, data = [], (inputs(), classes(20))
     for compiled in (True, False):
-        evaluator = evaluator_of(
-            nn.CrossEntropyLoss(), small(), (inputs(), classes(20)), plan=MeasurementPlan(20, 1, compile=compiled)
-        )
+        plan = MeasurementPlan(20, 1, compile=compiled)
+        evaluator = evaluator_of(nn.CrossEntropyLoss(), small(), data, plan=plan)
         plan = evaluator.description.plan
         assert (plan.compile, plan.compiler) == ((True, "AOTInductor") if compiled else (False, ""))
         assert evaluator.description.notes == ()
-        evaluator.load(*plane_of(small()))
-        results.append(evaluator.measure(POINTS)["loss"])
-        evaluator.close()
-    np.testing.assert_allclose(results[0], results[1], rtol=1e-5, atol=1e-7)
+        results.append(measure_plane(evaluator, plane_of(small()), POINTS)["loss"])
+    np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-7)
     assert np.ptp(results[0]) > 1e-2
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
-def test_what_cannot_be_packaged_says_so(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("forward", "text"),
+    [
+        (lambda _, values: (values, values), "its output is not one tensor"),
+        (lambda _, values: values * torch.tensor([1.0, 2, 3, 4, 5, 6]), "makes tensors of numbers"),
+        (lambda network, values: values * network.norm.running_mean.add_(1), "changes its buffers"),
+    ],
+)
+def test_what_cannot_be_packaged_says_so(forward, text, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiler"))
     network = small()
-    network.forward = lambda values: (values, values)
-    with torch.no_grad(), pytest.raises(PackageError, match="its output is not one tensor"):
-        packaged(tmp_path / "packages", network)(inputs())
-    network.forward = lambda values: values * torch.tensor([1.0, 2, 3, 4, 5, 6])
-    with torch.no_grad(), pytest.raises(PackageError, match="makes tensors of numbers"):
-        packaged(tmp_path / "packages", network)(inputs())
-    network.forward = lambda values: values * network.norm.running_mean.add_(1)
-    with torch.no_grad(), pytest.raises(PackageError, match="changes its buffers"):
+    network.forward = functools.partial(forward, network)
+    with torch.no_grad(), pytest.raises(PackageError, match=text):
         packaged(tmp_path / "packages", network)(inputs())

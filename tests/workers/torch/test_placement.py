@@ -6,40 +6,22 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils.data import TensorDataset
-from twin_device import build_twins, failures_with_twins
-from worker_cases import classes, evaluator_of, features, mlp
+from twin_device import checks_of, failures_with_twins
+from worker_cases import classifier, labelled, mlp
 
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementSetup
 from workers.torch.placement import find_placement
 
-LABELLED = TensorDataset(features(), classes())
-CHECKS = (
-    "equal_to_the_network_on_the_host",
-    "tuned_and_compiled",
-    "buffers_of_every_policy",
-    "a_loss_that_holds_the_network",
-    "own_loss",
-    "partly_on_the_host",
-    "ends_as_it_was",
-    "other_devices_than_the_workers",
-    "no_move_between_the_parts",
-    "all_of_it_on_another_device",
-    "memory_beside_each_parameter",
-    "read_while_it_trains",
-    "nothing_waits_for_the_device",
-    "samples_beyond_the_device",
-    "a_layout_beyond_the_device",
-)
+LABELLED = labelled()
+CASES = Path(__file__).with_name("spread_cases.py")
 
 
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory):
     """What went wrong in a process that has two devices, by check."""
-    library = build_twins(tmp_path_factory.mktemp("twins"))
-    return failures_with_twins(library, Path(__file__).with_name("spread_cases.py"), CHECKS)
+    return failures_with_twins(tmp_path_factory.mktemp("twins"), CASES)
 
 
 def spread_over(*devices):
@@ -52,7 +34,7 @@ def spread_over(*devices):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # on a busy machine the compiler takes minutes, as do all checks together
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", checks_of(CASES))
 def test_over_two_devices(check, failures):
     assert check not in failures, failures[check]
 
@@ -97,18 +79,14 @@ def test_a_gpu_that_this_pytorch_cannot_use():
     assert any("built without CUDA" in note for note in evaluator.description.notes)
 
 
-def test_a_network_without_values():
-    network = mlp()
+def test_a_network_and_a_buffer_without_values():
+    network, with_buffer = mlp(), mlp()
     network[2].to("meta")
+    with_buffer.register_buffer("scale", torch.ones(1, device="meta"), persistent=False)
     with pytest.raises(TypeError, match=r"'2\.weight' is on the meta device and has no values; load the weights first"):
-        evaluator_of(nn.CrossEntropyLoss(), network, LABELLED)
-
-
-def test_a_buffer_without_values():
-    network = mlp()
-    network.register_buffer("scale", torch.ones(1, device="meta"), persistent=False)
+        classifier(network)
     with pytest.raises(TypeError, match="'scale' is on the meta device and has no values"):
-        evaluator_of(nn.CrossEntropyLoss(), network, LABELLED)
+        classifier(with_buffer)
 
 
 class Replacing(nn.Module):
@@ -124,7 +102,6 @@ class Replacing(nn.Module):
 
 
 def test_a_network_that_replaces_its_weights():
-    with pytest.raises(
-        CallbackFunctionError, match=r"replaces its weights while it computes \('inner\.0\.weight' and 0"
-    ):
-        evaluator_of(nn.CrossEntropyLoss(), Replacing(), LABELLED)
+    text = r"replaces its weights while it computes \('inner\.0\.weight' and 0"
+    with pytest.raises(CallbackFunctionError, match=text):
+        classifier(Replacing())

@@ -1,9 +1,9 @@
 """Networks in bfloat16 and float16: losses and metrics come from their outputs in at least float32."""
 
-from __future__ import annotations
-
+import contextlib
 import dataclasses
 import functools
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from measured_planes import measure_plane
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import TensorDataset
-from worker_cases import classes, evaluator_of, features, mlp, plane_of
+from worker_cases import classes, evaluator_of, features, labelled, mlp, plane_of
 
 from workers import OwnLoss
 from workers.errors import CallbackFunctionError
@@ -85,8 +85,11 @@ def cross_entropy(logits, weights=None):
     return (losses * weights).sum() / weights.sum()
 
 
+def losses_at(network, inputs, plane, weights=None):
+    return [cross_entropy(logits_at(network, inputs, plane, point), weights) for point in POINTS]
+
+
 def measured(loss, network, dataset, metrics=None, batch_size=16):
-    """The loss and metrics at the points, the description, and the plane."""
     plane = plane_of(network)
     evaluator = evaluator_of(loss, network, dataset, metrics, batch_size=batch_size)
     values = measure_plane(evaluator, plane, POINTS)
@@ -98,6 +101,10 @@ def batch_mean(outputs, targets):
     return functional.cross_entropy(outputs, targets)
 
 
+def halves():
+    return labelled(dtype=torch.bfloat16)
+
+
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), functional.cross_entropy, batch_mean])
 def test_a_loss_is_that_of_a_float32_head(loss, dtype):
@@ -105,7 +112,7 @@ def test_a_loss_is_that_of_a_float32_head(loss, dtype):
     values, description, plane = measured(
         loss, network, TensorDataset(inputs, LABELS), {"doubled": lambda o, t: 2 * functional.cross_entropy(o, t)}
     )
-    expected = [cross_entropy(logits_at(network, inputs, plane, point)) for point in POINTS]
+    expected = losses_at(network, inputs, plane)
     np.testing.assert_allclose(values["loss"], expected, rtol=1e-6)
     np.testing.assert_allclose(values["doubled"], 2 * np.array(expected), rtol=1e-6)
     assert not description.notes
@@ -121,7 +128,7 @@ def test_autocast_inside_the_network_too(options):
     # Its cache of weights must not outlive a point, or all points would have the weights of the first.
     network, inputs = Autocast(**options), features()
     values, _, plane = measured(nn.CrossEntropyLoss(), network, TensorDataset(inputs, LABELS))
-    expected = [cross_entropy(logits_at(network, inputs, plane, point)) for point in POINTS]
+    expected = losses_at(network, inputs, plane)
     np.testing.assert_allclose(values["loss"], expected, rtol=1e-6)
 
 
@@ -132,7 +139,7 @@ def test_class_weights_and_targets_of_low_precision_are_taken(dtype):
     weights = torch.linspace(0.5, 2, probe.shape[1]).to(dtype)
     for loss in (nn.CrossEntropyLoss(weight=weights), functools.partial(functional.cross_entropy, weight=weights)):
         values, description, plane = measured(loss, mlp(dtype=dtype), TensorDataset(inputs, LABELS))
-        expected = [cross_entropy(logits_at(network, inputs, plane, point), weights) for point in POINTS]
+        expected = losses_at(network, inputs, plane, weights)
         np.testing.assert_allclose(values["loss"], expected, rtol=1e-6)
         assert not description.notes
         if isinstance(loss, nn.Module):
@@ -155,13 +162,8 @@ def test_a_network_with_its_own_loss_computes_it_in_float32(dtype):
         return functional.cross_entropy(outputs["logits"], batch["labels"])
 
     values, description, plane = measured(None, network, Batches(dtype), {"again": error})
-    inner = mlp(dtype=dtype)
-    plane = tuple(
-        {name.removeprefix("inner."): array for name, array in part.items()} if isinstance(part, dict)
-        else [{name.removeprefix("inner."): array for name, array in direction.items()} for direction in part]
-        for part in plane
-    )  # fmt: skip
-    expected = [cross_entropy(logits_at(inner, features(dtype=dtype), plane, point)) for point in POINTS]
+    head = nn.Sequential(OrderedDict(inner=mlp(dtype=dtype)))
+    expected = losses_at(head, features(dtype=dtype), plane)
     np.testing.assert_allclose(values["loss"], expected, rtol=1e-6)
     np.testing.assert_allclose(values["again"], expected, rtol=1e-6)
     assert set(seen) == {torch.float32}
@@ -171,13 +173,9 @@ def test_a_network_with_its_own_loss_computes_it_in_float32(dtype):
 @pytest.mark.parametrize("compile", [True, "auto"])
 def test_such_a_network_is_not_compiled(compile):
     setup = MeasurementSetup(MeasurementOptions(), workload=Workload(compile=compile, points=1e9))
-    arguments = None, Classifier(torch.bfloat16), Batches(torch.bfloat16), {}
-    if compile == "auto":
-        evaluator = TorchEvaluator(*arguments, setup)
-    else:
-        with pytest.warns(UserWarning, match=r"compile=True was asked for, but .* its own loss is computed in float32"):
-            evaluator = TorchEvaluator(*arguments, setup)
-    evaluator.close()
+    text = r"compile=True was asked for, but .* its own loss is computed in float32"
+    with pytest.warns(UserWarning, match=text) if compile is True else contextlib.nullcontext():
+        evaluator = TorchEvaluator(None, Classifier(torch.bfloat16), Batches(torch.bfloat16), {}, setup)
     assert not evaluator.description.plan.compile
     assert "its own loss is computed in float32" in evaluator.description.plan.reason
 
@@ -200,9 +198,8 @@ def test_a_loss_that_takes_no_float32_gets_what_it_takes_and_a_note():
     def with_head(outputs, targets):
         return functional.cross_entropy(head(outputs[:, :4]), targets % 4)
 
-    dataset = TensorDataset(features(dtype=torch.bfloat16), LABELS)
     with pytest.warns(UserWarning, match="loss and metrics are computed from the network's outputs in low precision"):
-        values, description, _ = measured(with_head, mlp(outputs=4, dtype=torch.bfloat16), dataset)
+        values, description, _ = measured(with_head, mlp(dtype=torch.bfloat16), halves())
     assert np.isfinite(values["loss"]).all()
     assert any("do not take them in float32" in note for note in description.notes)
 
@@ -212,7 +209,7 @@ def test_a_loss_that_fails_either_way_raises_its_first_error():
         raise RuntimeError(f"no {outputs.dtype}")
 
     with pytest.raises(CallbackFunctionError, match=r"no torch\.float32"):
-        measured(wrong, mlp(dtype=torch.bfloat16), TensorDataset(features(dtype=torch.bfloat16), LABELS))
+        measured(wrong, mlp(dtype=torch.bfloat16), halves())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,14 +14,17 @@ from worker_cases import (
     CASES,
     case,
     classes,
+    classifier,
     evaluator_of,
     features,
     found,
+    labelled,
     mlp,
     plane_of,
     seeded,
     sentence_loader,
     state_of,
+    step,
     weighted_mean,
 )
 
@@ -34,6 +37,7 @@ from workers.errors import CurvatureError, NondeterministicLossError
 WEIGHTS = torch.tensor([0.2, 1.0, 3.0, 0.5])
 DIGITS = load_digits()
 IMAGES, LABELS = torch.tensor(DIGITS.data[:300] / 16), torch.tensor(DIGITS.target[:300])
+WIDE = [name for name in CASES if "16" not in name]
 
 
 def perceptron():
@@ -64,6 +68,17 @@ def whole_hessian(network, loss):
         return torch.autograd.functional.hessian(of_vector, start).numpy()
 
 
+def hessian_of(network, inputs, targets, loss=nn.functional.cross_entropy):
+    inputs, targets = (item.double() if item.is_floating_point() else item for item in (inputs, targets))
+    return whole_hessian(network, lambda net: loss(net(inputs), targets))
+
+
+def all_samples(dataset):
+    """Returns inputs and targets, of a data set or that of a loader."""
+    dataset, collate = (dataset.dataset, dataset.collate_fn) if isinstance(dataset, DataLoader) else (dataset, None)
+    return next(iter(DataLoader(dataset, len(dataset), collate_fn=collate)))
+
+
 def difference(evaluator, expected, matrix="hessian", memory=0.25):
     """Returns how far a product is from the whole matrix's, as a share of its length."""
     with evaluator.products(ProductSettings(matrix, memory)) as shares:
@@ -74,14 +89,9 @@ def difference(evaluator, expected, matrix="hessian", memory=0.25):
     return float(np.linalg.norm(result - wanted) / np.linalg.norm(wanted))
 
 
-def all_batches(dataset, collate=None):
-    loader = DataLoader(dataset, len(dataset), collate_fn=collate)
-    return next(iter(loader))
-
-
 @functools.cache
 def perceptrons_hessian():
-    return whole_hessian(perceptron(), lambda net: nn.functional.cross_entropy(net(IMAGES), LABELS))
+    return hessian_of(perceptron(), IMAGES, LABELS)
 
 
 @pytest.mark.parametrize("batch_size", [7, 64, 300])
@@ -98,79 +108,51 @@ def test_the_perceptrons_spectrum_is_that_of_its_whole_hessian(batch_size):
     assert (1 - np.abs((result.vectors * expected).sum(1)) < 1e-10).all()
 
 
-@pytest.mark.parametrize("memory", [0, 30_000, 10**9])
-def test_what_is_kept_from_product_to_product_changes_no_bit(memory):
-    evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), TensorDataset(features(), classes()), batch_size=8)
-    result = []
-    for bytes_ in (memory, 10**9):
-        with evaluator.products(ProductSettings(memory=bytes_)) as shares:
-            products = Products(shares)
-            vector = shares.layout.gaussian(1)
-            result += [products(vector), products(vector)]
-    for other in result[1:]:
-        np.testing.assert_array_equal(result[0], other)
-
-
 @pytest.mark.parametrize("matrix", ["hessian", "ggn"])
-@pytest.mark.parametrize("name", [name for name in CASES if "16" not in name])
-def test_what_is_kept_changes_no_bit_of_loss_and_gradient_either(name, matrix):
-    loss, network, dataset = case(name)
-    evaluator, result = evaluator_of(loss, network, dataset), []
+@pytest.mark.parametrize("name", WIDE)
+def test_what_is_kept_from_product_to_product_changes_no_bit(name, matrix):
+    evaluator, result = evaluator_of(*case(name), batch_size=8), []
     for bytes_ in (0, 20_000, 10**9):
         with evaluator.products(ProductSettings(matrix, memory=bytes_)) as shares:
-            products = Products(shares)
-            result.append((products.loss, products.gradient(), products(shares.layout.gaussian(1))))
+            products, vector = Products(shares), shares.layout.gaussian(1)
+            result.append((products.loss, products.gradient(), products(vector), products(vector)))
             assert bool(shares._graphs) == (bytes_ > 0) or bytes_ == 20_000
-    for other in result[1:]:
-        assert other[0] == result[0][0]
-        np.testing.assert_array_equal(other[1], result[0][1])
-        np.testing.assert_array_equal(other[2], result[0][2])
+    for other in result:
+        np.testing.assert_array_equal(other[3], result[0][2])
+        for one, first in zip(other, result[0], strict=True):
+            np.testing.assert_array_equal(one, first)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if "16" not in name])
+@pytest.mark.parametrize("name", WIDE)
 def test_products_of_everyday_networks(name):
     loss, network, dataset = case(name)
-    own = dataset if isinstance(dataset, DataLoader) else None
-    inputs, targets = all_batches(own.dataset, own.collate_fn) if own else all_batches(dataset)
-    inputs = inputs.double() if inputs.is_floating_point() else inputs
-    targets = targets.double() if targets.is_floating_point() else targets
-    expected = whole_hessian(network, lambda net: loss(net(inputs), targets))
+    expected = hessian_of(network, *all_samples(dataset), loss)
     assert difference(evaluator_of(loss, network, dataset), expected) < 1e-5
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "float16"])
 def test_low_precision_is_computed_in_float32_from_the_same_weights(name):
     loss, network, dataset = case(name)
-    inputs, targets = all_batches(dataset)
-    expected = whole_hessian(network, lambda net: loss(net(inputs.double()), targets))
     evaluator = evaluator_of(loss, network, dataset)
-    assert difference(evaluator, expected) < 1e-5
+    assert difference(evaluator, hessian_of(network, *all_samples(dataset), loss)) < 1e-5
     with evaluator.products(ProductSettings()) as shares:
         assert "low precision" in shares.notes[0]
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("batch_size", [7, 50])
-def test_class_weights_ignored_targets_and_ragged_batches(reduction, batch_size):
+@pytest.mark.parametrize("ignored", [slice(0, 20, 2), slice(0, 30)], ids=["some", "more than a share"])
+def test_class_weights_ignored_targets_and_ragged_batches(reduction, batch_size, ignored):
     targets = classes()
-    targets[:20:2] = -100
+    targets[ignored] = -100
     loss = nn.CrossEntropyLoss(weight=WEIGHTS, reduction=reduction)
     exact = nn.CrossEntropyLoss(weight=WEIGHTS.double(), reduction=reduction)
-    expected = whole_hessian(mlp(), lambda net: exact(net(features(dtype=torch.float64)), targets))
     evaluator = evaluator_of(loss, mlp(), TensorDataset(features(), targets), batch_size=batch_size)
-    assert difference(evaluator, expected) < 1e-5
-
-
-def test_a_share_of_ignored_targets_counts_nothing():
-    targets = classes()
-    targets[:30] = -100
-    loss = nn.CrossEntropyLoss()
-    expected = whole_hessian(mlp(), lambda net: loss(net(features(dtype=torch.float64)), targets))
-    assert difference(evaluator_of(loss, mlp(), TensorDataset(features(), targets)), expected) < 1e-5
+    assert difference(evaluator, hessian_of(mlp(), features(), targets, exact)) < 1e-5
 
 
 def test_a_loss_that_belongs_to_its_batches_is_the_mean_over_these():
-    loader = DataLoader(TensorDataset(features(), classes()), 9)
+    loader = DataLoader(labelled(), 9)
 
     def loss(net):
         return sum(weighted_mean(net(x.double()), y) * len(x) for x, y in loader) / 50
@@ -182,15 +164,9 @@ def test_a_loss_that_belongs_to_its_batches_is_the_mean_over_these():
 
 @pytest.mark.slow
 def test_a_network_that_computes_its_own_loss():
-    def step(network, batch):
-        outputs = network(batch[0])
-        return nn.functional.cross_entropy(outputs, batch[1]), outputs
-
     network, loader = case("transformer")[1], sentence_loader()
-    tokens, targets = all_batches(loader.dataset, loader.collate_fn)
-    expected = whole_hessian(network, lambda net: nn.functional.cross_entropy(net(tokens), targets))
     evaluator = evaluator_of(OwnLoss(step), network, loader)
-    assert difference(evaluator, expected) < 1e-5
+    assert difference(evaluator, hessian_of(network, *all_samples(loader))) < 1e-5
     with pytest.raises(CurvatureError, match=r'matrix="ggn" needs a loss that is a function.*computes its own loss'):
         evaluator.products(ProductSettings("ggn"))
 
@@ -227,10 +203,7 @@ def test_the_gauss_newton_matrix_of_batch_normalization_and_of_a_transformer_is_
 def test_shares_hold_the_same_samples_whatever_the_batch_size():
     result = []
     for batch_size in (3, 16, 50):
-        dataset = TensorDataset(features(), classes())
-        with evaluator_of(nn.CrossEntropyLoss(), mlp(), dataset, batch_size=batch_size).products(
-            ProductSettings()
-        ) as shares:
+        with classifier(batch_size=batch_size).products(ProductSettings()) as shares:
             vector = shares.layout.gaussian(2)
             result.append([shares.product(vector, share) for share in range(SHARES)])
             assert [shares.samples_in(share) for share in range(SHARES)] == [25, 0, 0, 0] * 2
@@ -240,18 +213,28 @@ def test_shares_hold_the_same_samples_whatever_the_batch_size():
 
 @pytest.mark.parametrize(("count", "sizes"), [(300, [150, 0, 0, 0] * 2), (1024, [256, 0] * 4), (2048, [256] * 8)])
 def test_few_samples_make_fewer_shares(count, sizes):
-    dataset = TensorDataset(features(count), classes(count))
-    with evaluator_of(nn.CrossEntropyLoss(), mlp(), dataset, batch_size=100).products(ProductSettings()) as shares:
-        found = [shares.samples_in(share) for share in range(SHARES)]
-    assert found == sizes
+    with classifier(count=count, batch_size=100).products(ProductSettings()) as shares:
+        assert [shares.samples_in(share) for share in range(SHARES)] == sizes
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
 def test_few_samples(count):
-    loss = nn.CrossEntropyLoss()
-    expected = whole_hessian(mlp(), lambda net: loss(net(features(count, dtype=torch.float64)), classes(count)))
-    evaluator = evaluator_of(loss, mlp(), TensorDataset(features(count), classes(count)), batch_size=4)
-    assert difference(evaluator, expected) < 1e-5
+    evaluator = classifier(count=count, batch_size=4)
+    assert difference(evaluator, hessian_of(mlp(), features(count), classes(count))) < 1e-5
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.head = nn.LSTM(6, 5, batch_first=True), nn.Linear(5, 4)
+
+    def forward(self, value):
+        return self.head(self.inner(value.unsqueeze(1))[0][:, 0])
+
+
+def test_recurrent_layers_have_products():
+    network = seeded(Recurrent)
+    assert difference(classifier(network), hessian_of(network, features(), classes())) < 1e-5
 
 
 class Reader(nn.Module):
@@ -269,9 +252,8 @@ def test_sparse_embeddings_have_products_and_gradients_and_stay_sparse():
     words, targets = torch.randint(10, (8, 5), generator=torch.Generator().manual_seed(0)), torch.arange(8) % 3
     network, dense = seeded(Reader).double(), seeded(Reader).double()
     dense.words.sparse = False
-    expected = whole_hessian(dense, lambda net: nn.functional.cross_entropy(net(words), targets))
     evaluator = evaluator_of(nn.CrossEntropyLoss(), network, (words, targets))
-    assert difference(evaluator, expected) < 1e-10
+    assert difference(evaluator, hessian_of(dense, words, targets)) < 1e-10
     with evaluator.products(ProductSettings("ggn")) as shares:
         found = Products(shares).gradient()
     nn.functional.cross_entropy(dense(words), targets).backward()
@@ -299,16 +281,13 @@ def test_the_network_and_the_loaded_plane_are_left_as_they_were(name):
 
 def test_the_curvature_is_that_of_the_checkpoint():
     network = mlp()
-    evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), TensorDataset(features(), classes()))
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.mul_(1.7)
-    exact = features(dtype=torch.float64)
-    hessian = whole_hessian(network, lambda net: nn.functional.cross_entropy(net(exact), classes()))
-    with evaluator.products(ProductSettings()) as shares:
-        result = measure_state_curvature(
-            shares, *state_of(network), CurvatureSettings(top=2, bottom=1, trace_probes=4, keep_vectors=True)
-        )
+    hessian = hessian_of(network, features(), classes())
+    with classifier().products(ProductSettings()) as shares:
+        settings = CurvatureSettings(top=2, bottom=1, trace_probes=4, keep_vectors=True)
+        result = measure_state_curvature(shares, *state_of(network), settings)
     values = np.linalg.eigvalsh(hessian)
     np.testing.assert_allclose(result.eigenvalues, [values[-1], values[-2], values[0]], atol=1e-4 * values[-1])
     assert result.trace.low < np.trace(hessian) < result.trace.high
@@ -319,41 +298,12 @@ def test_the_curvature_is_that_of_the_checkpoint():
 @pytest.mark.parametrize("scale", [1e4, 1e6])
 def test_a_saturated_network_is_flat(scale):
     """Its products are rounding, which is not symmetric."""
-    evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), TensorDataset(features(), classes()))
     parameters, buffers = state_of(mlp())
     moved = {name: array * np.float32(scale) for name, array in parameters.items()}
-    with evaluator.products(ProductSettings()) as shares:
+    with classifier().products(ProductSettings()) as shares:
         result = measure_state_curvature(shares, moved, buffers, CurvatureSettings(top=2, bottom=1, trace_probes=2))
     assert np.abs(result.eigenvalues).max() < 1e-3
     assert not np.isnan(result.angle_bounds).any()
-
-
-class OnceOnly(torch.autograd.Function):
-    @staticmethod
-    def forward(context, value):
-        context.save_for_backward(value)
-        return value.tanh()
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(context, slope):
-        (value,) = context.saved_tensors
-        return slope * (1 - value.tanh() ** 2)
-
-
-class Once(nn.Module):
-    def forward(self, value):
-        return OnceOnly.apply(value)
-
-
-def test_an_operator_without_a_second_derivative_is_named_with_the_remedy():
-    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), Once(), nn.Linear(8, 4)))
-    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, TensorDataset(features(), classes()))
-    with (
-        evaluator.products(ProductSettings()) as shares,
-        pytest.raises(CurvatureError, match=r"once_differentiable has none.*trace_by_lines"),
-    ):
-        Products(shares)(shares.layout.gaussian(0))
 
 
 class Square(torch.autograd.Function):
@@ -409,7 +359,10 @@ def products_of(function, place):
         errors = outputs - nn.functional.one_hot(targets, 4)
         return (function.apply(errors) if of_loss else errors**2).mean()
 
-    evaluator = evaluator_of(loss, network, TensorDataset(features(), classes()))
+    return product_of(evaluator_of(loss, network, labelled()))
+
+
+def product_of(evaluator):
     with evaluator.products(ProductSettings()) as shares:
         return Products(shares)(shares.layout.gaussian(0))
 
@@ -454,12 +407,9 @@ def test_a_loss_that_is_not_recorded_is_an_error():
     def loss(outputs, targets):
         return (outputs.detach().argmax(1) == targets).float().mean()
 
-    evaluator = evaluator_of(loss, mlp(), TensorDataset(features(), classes()))
-    with (
-        evaluator.products(ProductSettings()) as shares,
-        pytest.raises(CurvatureError, match="does not depend on the network's weights in a way"),
-    ):
-        Products(shares)(shares.layout.gaussian(0))
+    evaluator = evaluator_of(loss, mlp(), labelled())
+    with pytest.raises(CurvatureError, match="does not depend on the network's weights in a way"):
+        product_of(evaluator)
 
 
 class Noise(nn.Module):
@@ -467,10 +417,12 @@ class Noise(nn.Module):
         return value + 0.5 * torch.randn_like(value)
 
 
+def noisy():
+    return seeded(lambda: nn.Sequential(nn.Linear(6, 8), Noise(), nn.Tanh(), nn.Linear(8, 4)))
+
+
 def test_a_loss_that_draws_random_numbers_is_found_out():
-    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), Noise(), nn.Tanh(), nn.Linear(8, 4)))
-    loader = DataLoader(TensorDataset(features(), classes()), 10)
-    evaluator = evaluator_of(weighted_mean, network, loader, seed_each_point=True)
+    evaluator = evaluator_of(weighted_mean, noisy(), DataLoader(labelled(), 10), seed_each_point=True)
     with evaluator.products(ProductSettings()) as shares:
         products = Products(shares)
         check_products(products, 0)
@@ -489,17 +441,10 @@ class Skewed(Square):
         return 2 * slope * value.roll(1, -1)
 
 
-class Skew(nn.Module):
-    def forward(self, value):
-        return Skewed.apply(value)
-
-
 def test_a_backward_that_is_not_the_derivative_is_found_out_from_a_few_samples():
-    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), Skew(), nn.Linear(8, 4)))
-    dataset = TensorDataset(features(400), classes(400))
-    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, dataset, batch_size=128)
+    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), Applied(Skewed), nn.Linear(8, 4)))
     with (
-        evaluator.products(ProductSettings()) as shares,
+        classifier(network, 400, batch_size=128).products(ProductSettings()) as shares,
         pytest.raises(CurvatureError, match="not those of a symmetric matrix"),
     ):
         check_products(Products(shares), 0)
@@ -511,32 +456,26 @@ def sizes_of_passes(evaluator, work):
     with evaluator.products(ProductSettings(memory=0)) as shares:
         products = Products(shares)
         module = shares._network.module
-        hook = module.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
-        try:
+        with module.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0]))):
             work(products)
-        finally:
-            hook.remove()
     return sizes
 
 
 def test_a_check_computes_a_few_samples_anew():
-    evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), TensorDataset(features(400), classes(400)), batch_size=128)
+    evaluator = classifier(count=400, batch_size=128)
     assert sizes_of_passes(evaluator, lambda products: check_products(products, 0)) == [8, 8, 8]
 
 
 def test_a_check_takes_whole_batches_where_a_loss_belongs_to_them():
-    loader = DataLoader(TensorDataset(features(), classes()), 20)
     with pytest.warns(UserWarning, match="depends on how samples are batched"):
-        evaluator = evaluator_of(weighted_mean, mlp(), loader)
+        evaluator = evaluator_of(weighted_mean, mlp(), DataLoader(labelled(), 20))
     assert sizes_of_passes(evaluator, lambda products: check_products(products, 0)) == [20, 20, 20]
 
 
 def test_an_estimate_is_of_the_first_few_samples_that_count():
     targets = classes(400)
     targets[:30] = -100
-    expected = whole_hessian(
-        mlp(), lambda net: nn.functional.cross_entropy(net(features(400, dtype=torch.float64)[20:40]), targets[20:40])
-    )
+    expected = hessian_of(mlp(), features(400)[20:40], targets[20:40])
     evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), TensorDataset(features(400), targets), batch_size=128)
     found, vectors = [], []
 
@@ -548,12 +487,10 @@ def test_an_estimate_is_of_the_first_few_samples_that_count():
     # Ten of twenty samples count, which stand for a share of 200 in a sum over 370.
     np.testing.assert_allclose(found[0], expected @ vectors[0] * (10 * 10 / 370), rtol=1e-3, atol=1e-5)
     # No part of what is kept from product to product.
-    plain = evaluator_of(nn.CrossEntropyLoss(), mlp(), TensorDataset(features(400), classes(400)), batch_size=128)
-    with plain.products(ProductSettings()) as shares:
-        vector = shares.layout.gaussian(5)
-        before = shares.product(vector, 0)
-        shares.product(vector, 0, few=8)
-        np.testing.assert_array_equal(shares.product(vector, 0), before)
+    with classifier(count=400, batch_size=128).products(ProductSettings()) as shares:
+        before = shares.product(vectors[0], 0)
+        shares.product(vectors[0], 0, few=8)
+        np.testing.assert_array_equal(shares.product(vectors[0], 0), before)
 
 
 def sizes_in_a_product(network, inputs, batch_size, **choices):
@@ -578,32 +515,18 @@ def test_large_samples_are_computed_as_in_a_forward_pass():
 
 
 def test_random_numbers_are_drawn_for_the_data_sets_own_batches():
-    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), Noise(), nn.Tanh(), nn.Linear(8, 4)))
-    assert sizes_in_a_product(network, features(256), 64, seed_each_point=True) == [128] * 2
+    assert sizes_in_a_product(noisy(), features(256), 64, seed_each_point=True) == [128] * 2
 
 
-def test_settings_that_make_no_sense():
-    with pytest.raises(ValueError, match="matrix must be"):
-        ProductSettings("fisher")
-    with pytest.raises(ValueError, match="top must be more than 0"):
-        CurvatureSettings(top=0, trace_probes=0)
-    with pytest.raises(ValueError, match=r"max_products must be top \+ bottom \(6\) or more"):
-        CurvatureSettings(bottom=1, max_products=5)
-    with pytest.raises(ValueError, match="tolerance must be"):
-        CurvatureSettings(tolerance=0.0)
-
-
-def test_recurrent_layers_have_products():
-    class Recurrent(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner, self.head = nn.LSTM(6, 5, batch_first=True), nn.Linear(5, 4)
-
-        def forward(self, value):
-            return self.head(self.inner(value.unsqueeze(1))[0][:, 0])
-
-    network = seeded(Recurrent)
-    exact = features(dtype=torch.float64)
-    expected = whole_hessian(network, lambda net: nn.functional.cross_entropy(net(exact), classes()))
-    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, TensorDataset(features(), classes()))
-    assert difference(evaluator, expected) < 1e-5
+@pytest.mark.parametrize(
+    ("settings", "wrong", "text"),
+    [
+        (ProductSettings, {"matrix": "fisher"}, "matrix must be"),
+        (CurvatureSettings, {"top": 0, "trace_probes": 0}, "top must be more than 0"),
+        (CurvatureSettings, {"bottom": 1, "max_products": 5}, r"max_products must be top \+ bottom \(6\) or more"),
+        (CurvatureSettings, {"tolerance": 0.0}, "tolerance must be"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, wrong, text):
+    with pytest.raises(ValueError, match=text):
+        settings(**wrong)

@@ -75,18 +75,28 @@ def many_sources():
 ALIKE = {"seed_each_point": True, "progress": False, "size": 4}
 
 
+def measured(callback_fn, **options):
+    return evaluate(random_plane(callback_fn()[1]), callback_fn, **ALIKE | options)
+
+
+def evaluator_of(result, **setup):
+    return TorchEvaluator(*result, MeasurementSetup(MeasurementOptions(seed_each_point=True), **setup))
+
+
+def vectors(plane):
+    return plane.origin, plane.directions, plane.buffers
+
+
 def test_without_it_the_error_says_what_helps():
     with pytest.raises(NondeterministicLossError, match="seed_each_point=True lets it draw the same numbers"):
-        evaluate(random_plane(autoencoder()), vae, size=3, progress=False)
+        measured(vae, seed_each_point=False)
 
 
 @pytest.mark.parametrize("callback_fn", [vae, many_sources])
 def test_equal_weights_have_equal_losses_and_others_do_not(callback_fn):
-    network = callback_fn()[1]
-    first = evaluate(random_plane(network), callback_fn, **ALIKE)
-    again = evaluate(random_plane(network), callback_fn, **ALIKE)
+    first, again = (measured(callback_fn) for _ in range(2))
     np.testing.assert_array_equal(first.loss, again.loss)
-    other = evaluate(random_plane(network), callback_fn, seed=1, **ALIKE)
+    other = measured(callback_fn, seed=1)
     assert (first.loss != other.loss).all(), "another seed draws other numbers"
     assert first.attributes["seed_each_point"] is True
     assert first.attributes["identity"]["seed_each_point"] == 0
@@ -111,12 +121,11 @@ def test_the_draws_are_those_of_a_loop_of_ones_own():
 
 
 def test_points_in_any_order_and_chunks_of_any_size_agree():
-    setup = MeasurementSetup(MeasurementOptions(seed_each_point=True))
     plane = random_plane(autoencoder(), seed=3)
     points = np.random.default_rng(0).normal(size=(7, 2))
-    evaluators = [TorchEvaluator(*vae(), setup) for _ in range(2)]
+    evaluators = [evaluator_of(vae()) for _ in range(2)]
     for evaluator in evaluators:
-        evaluator.load(plane.origin, plane.directions, plane.buffers)
+        evaluator.load(*vectors(plane))
     whole = evaluators[0].measure(points)["loss"]
     single = np.concatenate([evaluators[1].measure(point[None])["loss"] for point in points[::-1]])[::-1]
     np.testing.assert_array_equal(whole, single)
@@ -137,9 +146,8 @@ def test_the_generators_of_the_process_stay_where_they_were():
     def states():
         return torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
 
-    evaluator = TorchEvaluator(*many_sources(), MeasurementSetup(MeasurementOptions(seed_each_point=True)))
-    plane = random_plane(many_sources()[1])
-    evaluator.load(plane.origin, plane.directions, plane.buffers)
+    evaluator = evaluator_of(many_sources())
+    evaluator.load(*vectors(random_plane(many_sources()[1])))
     # Only then: the tests' checks of annotations draw from Python's generator as well.
     same = RandomNumbers(0, [torch.device("cpu")])
     before = states()
@@ -152,19 +160,17 @@ def test_the_generators_of_the_process_stay_where_they_were():
 
 
 def test_batches_are_kept_and_nothing_is_compiled():
-    setup = MeasurementSetup(MeasurementOptions(seed_each_point=True), workload=Workload(True, points=10_000))
     with pytest.warns(UserWarning, match="compiled code draws other random numbers"):
-        description = TorchEvaluator(*vae(20), setup).description
+        description = evaluator_of(vae(20), workload=Workload(True, points=10_000)).description
     assert description.plan.batch_size is None
     assert not description.plan.compile
     assert any("each of the 4 batches of at most 20 samples" in note for note in description.notes)
-    tensors = TorchEvaluator(*many_sources(), MeasurementSetup(MeasurementOptions(seed_each_point=True))).description
+    tensors = evaluator_of(many_sources()).description
     assert any("each of the 1 batches of at most 70 samples" in note for note in tensors.notes)
 
 
 def test_a_loss_of_torch_keeps_its_standard_error():
-    found = evaluate(random_plane(many_sources()[1]), many_sources, **ALIKE)
-    assert np.isfinite(found.metrics["loss_stderr"]).all()
+    assert np.isfinite(measured(many_sources).metrics["loss_stderr"]).all()
 
 
 def test_a_generator_of_ones_own_is_still_found():
@@ -177,22 +183,20 @@ def test_a_generator_of_ones_own_is_still_found():
         return OwnLoss(step), autoencoder(), DataLoader(TensorDataset(IMAGES), batch_size=35), {}
 
     with pytest.raises(NondeterministicLossError, match="unless it draws them from a generator of its own"):
-        evaluate(random_plane(autoencoder()), callback_fn, **ALIKE)
+        measured(callback_fn)
 
 
 def test_a_file_is_continued_only_with_the_same_draws(tmp_path):
     path = tmp_path / "landscape.h5"
-    evaluate(random_plane(many_sources()[1]), many_sources, output=path, **ALIKE)
-    same = evaluate(random_plane(many_sources()[1]), many_sources, output=path, **ALIKE)
-    assert same.report.resumed > 1
+    measured(many_sources, output=path)
+    assert measured(many_sources, output=path).report.resumed > 1
     with pytest.raises(LandscapeIdentityError, match="seed_each_point: the file has 0, this run 1"):
-        evaluate(random_plane(many_sources()[1]), many_sources, output=path, seed=1, **ALIKE)
+        measured(many_sources, output=path, seed=1)
 
 
 def test_samples_that_do_not_fit_are_an_error():
-    options = MeasurementOptions(seed_each_point=True)
     with pytest.raises(SampleMemoryError, match="under seed_each_point=True each point draws its numbers in one pass"):
-        TorchEvaluator(*vae(), MeasurementSetup(options, memory=SampleMemory(limit=100)))
+        evaluator_of(vae(), memory=SampleMemory(limit=100))
 
 
 def test_an_evaluator_of_ones_own_is_not_reached():
@@ -206,7 +210,7 @@ def test_an_evaluator_of_ones_own_is_not_reached():
 
 def test_it_must_be_true_or_false():
     with pytest.raises(TypeError, match="seed_each_point must be"):
-        evaluate(random_plane(autoencoder()), vae, size=3, seed_each_point=3, progress=False)
+        measured(vae, seed_each_point=3)
 
 
 def test_each_of_several_data_sets_draws_as_if_it_were_alone():

@@ -1,15 +1,14 @@
 """Compiled networks whose first layer is computed once for a plane."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np
 import pytest
 import torch
+from measured_planes import measure_plane
 from torch import nn
 from torch.utils.data import TensorDataset
-from worker_cases import at_point, classes, direct_loss, evaluator_of, features, found, plane_of, seeded
+from worker_cases import classes, direct_losses, evaluator_of, features, found, plane_of, seeded
 
 from workers.evaluator import MeasurementSetup
 from workers.measurement_plan import MeasurementPlan, Workload
@@ -44,12 +43,11 @@ def data():
 
 
 def expected(network, plane, points=POINTS):
-    return [direct_loss(nn.CrossEntropyLoss(), at_point(network, plane, point), data()) for point in points]
+    return direct_losses(nn.CrossEntropyLoss(), network, plane, points, data())
 
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    """An empty folder for packages."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     return tmp_path / "summary-landscape" / "packages"
@@ -124,22 +122,19 @@ def test_an_own_batch_of_all_samples(not_compiled):
     network = seeded(Skips)
     nn.init.zeros_(network.head.weight)
     nn.init.zeros_(network.head.bias)
-    results = []
+    results, plane = [], plane_of(network, scale=0.1)
     for plan in (PLAN, MeasurementPlan(BATCH, 1)):
         evaluator = evaluator_of(spread, copy.deepcopy(network), data(), plan=plan)
         with pytest.warns(UserWarning, match="loss depends on how samples are batched"):
-            evaluator.load(*plane_of(network, scale=0.1), far_points=[(1.0, 1.0)])
+            results.append(measure_plane(evaluator, plane, POINTS, far_points=[(1.0, 1.0)])["loss"])
         assert not evaluator.description.plan.compile
         assert evaluator.description.plan.first_layer == plan.first_layer
-        results.append(evaluator.measure(POINTS)["loss"])
-        evaluator.close()
     np.testing.assert_allclose(*results, rtol=1e-5)
 
 
 def test_smaller_batches_after_a_shortage_are_neither_compiled_nor_kept(not_compiled):
-    network = seeded(Skips)
-    evaluator = built(copy.deepcopy(network))
-    plane = plane_of(network, scale=0.2)
+    evaluator = built(seeded(Skips))
+    plane = plane_of(seeded(Skips), scale=0.2)
     evaluator.load(*plane)
     evaluator.use_batch_size(5)
     plan = MeasurementPlan(5, 1, reason="not compiled: memory ran out")
@@ -147,11 +142,7 @@ def test_smaller_batches_after_a_shortage_are_neither_compiled_nor_kept(not_comp
     not_compiled.calls = 0
     values = evaluator.measure(POINTS)["loss"]
     assert not_compiled.calls == 0
-    other = built(copy.deepcopy(network), plan)
-    other.load(*plane)
-    assert np.array_equal(other.measure(POINTS)["loss"], values)
-    for item in (evaluator, other):
-        item.close()
+    assert np.array_equal(measure_plane(built(seeded(Skips), plan), plane, POINTS)["loss"], values)
 
 
 def test_tuning_leaves_the_first_layer_out_of_what_is_compiled(not_compiled):
@@ -160,7 +151,6 @@ def test_tuning_leaves_the_first_layer_out_of_what_is_compiled(not_compiled):
     evaluator = TorchEvaluator(nn.CrossEntropyLoss(), network, data(), {}, setup)
     plan = evaluator.description.plan
     assert (plan.compile, plan.compiler, plan.first_layer) == (True, "AOTInductor", True)
-    evaluator.close()
 
 
 def test_the_layers_are_told_apart_and_what_it_cannot_take_is_an_error():
@@ -185,9 +175,6 @@ def test_a_package_gives_the_same_bits_in_every_worker(kept):
     network = seeded(Skips)
     results = []
     for _ in range(2):
-        evaluator = built(copy.deepcopy(network))
-        results.append(check(evaluator, network, rtol=1e-5))
-        packages = sorted(kept.glob("*.so"))
-        evaluator.close()
-        assert len(packages) == 1
+        results.append(check(built(copy.deepcopy(network)), network, rtol=1e-5))
+        assert len(sorted(kept.glob("*.so"))) == 1
     assert np.array_equal(*results)

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from examples import accuracy
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from torchmetrics.classification import MulticlassAUROC
-from worker_cases import plane_of
+from worker_cases import at_point, plane_of
 
 from workers.errors import (
     CallbackFunctionError,
@@ -76,20 +77,24 @@ def contrastive(outputs, targets):
     return functional.cross_entropy(similar / 0.2, torch.arange(len(outputs)))
 
 
-def accuracy(outputs, targets):
-    return (outputs.argmax(1) == targets).double().mean()
-
-
 def ranked():
     """A metric that needs all samples at once keeps a state for each point."""
     return {"accuracy": accuracy, "auroc": MulticlassAUROC(CLASSES, thresholds=None)}
 
 
-def evaluator(loss, dataset, memory=MEMORY, metrics=None, plan=None, **options):
+def evaluator(loss, dataset=None, memory=MEMORY, metrics=None, plan=None, **options):
     setup = MeasurementSetup(MeasurementOptions(**options), 1, "cpu", plan, memory=memory)
+    dataset = DataLoader(Rows(), batch_size=50) if dataset is None else dataset
     made = TorchEvaluator(loss, network(), dataset, ranked() if metrics is None else metrics, setup)
     made.load(*plane_of(network()), far_points=[[1.0, 1.0], [-1.0, 1.0]])
     return made
+
+
+def check_both_ways(loss, dataset, memory=MEMORY, **options):
+    """Returns the evaluator that reads samples anew, which must find what one finds that keeps them."""
+    streamed = evaluator(loss, dataset, memory, **options)
+    check_same(streamed, evaluator(loss, dataset, SampleMemory(), **options))
+    return streamed
 
 
 def check_same(streamed, kept):
@@ -112,10 +117,8 @@ def check_same(streamed, kept):
 )
 @pytest.mark.parametrize("batch_size", [50, 256])
 def test_numbers_are_those_in_memory(loss, batch_size):
-    loader = DataLoader(Rows(), batch_size=batch_size)
     with pytest.warns(UserWarning, match="read anew for each group of points"):
-        streamed = evaluator(loss, loader)
-    check_same(streamed, evaluator(loss, loader, SampleMemory()))
+        streamed = check_both_ways(loss, DataLoader(Rows(), batch_size=batch_size))
     assert streamed.description.partition_dependent == (loss is contrastive)
 
 
@@ -129,11 +132,8 @@ def test_small_batches_are_joined(batch_size):
         sizes.append(len(outputs))
         return outputs.abs().mean()
 
-    options = {"num_samples": 203, "metrics": {"size": watched}}
-    memory = SampleMemory(limit=BYTES // 20)
-    streamed = evaluator(nn.CrossEntropyLoss(), DataLoader(Rows(), batch_size=batch_size), memory, **options)
-    loader = DataLoader(Rows(), batch_size=batch_size)
-    check_same(streamed, evaluator(nn.CrossEntropyLoss(), loader, SampleMemory(), **options))
+    loader, memory = DataLoader(Rows(), batch_size=batch_size), SampleMemory(limit=BYTES // 20)
+    streamed = check_both_ways(nn.CrossEntropyLoss(), loader, memory, num_samples=203, metrics={"size": watched})
     streamed.use_batch_size(64)
     sizes.clear()
     streamed.measure(POINTS[:1])
@@ -142,15 +142,10 @@ def test_small_batches_are_joined(batch_size):
 
 def test_numbers_are_those_of_a_plain_loop():
     """An independent oracle: autograd's own network, one point after another, in float64 sums."""
-    streamed = evaluator(nn.CrossEntropyLoss(), DataLoader(Rows(), batch_size=50), metrics={})
-    origin, directions, buffers = plane_of(network())
-    found = streamed.measure(POINTS)["loss"]
+    plane = plane_of(network())
+    found = evaluator(nn.CrossEntropyLoss(), metrics={}).measure(POINTS)["loss"]
     for point, value in zip(POINTS, found, strict=True):
-        model = network().eval()
-        state = {
-            name: origin[name] + sum(c * d[name] for c, d in zip(point, directions, strict=True)) for name in origin
-        }
-        model.load_state_dict({name: torch.as_tensor(array) for name, array in {**state, **buffers}.items()})
+        model = at_point(network(), plane, point)
         with torch.no_grad():
             losses = [
                 functional.cross_entropy(model(row[None]), torch.tensor([target])).item()
@@ -174,10 +169,7 @@ def test_numbers_are_those_of_a_plain_loop():
     ids=["data set", "iterable", "loader of an iterable", "refilled", "random", "fewer", "processes of the loader"],
 )
 def test_all_kinds_of_data(dataset, options):
-    check_same(
-        evaluator(nn.CrossEntropyLoss(), dataset, **options),
-        evaluator(nn.CrossEntropyLoss(), dataset, SampleMemory(), **options),
-    )
+    check_both_ways(nn.CrossEntropyLoss(), dataset, **options)
 
 
 @pytest.mark.slow  # a process starts, in vain
@@ -200,10 +192,7 @@ def test_a_network_that_computes_its_own_loss():
         outputs = model(batch[0])
         return functional.cross_entropy(outputs, batch[1], ignore_index=2), outputs
 
-    loader = DataLoader(Rows(), batch_size=50)
-    check_same(
-        evaluator(OwnLoss(step), loader, metrics={}), evaluator(OwnLoss(step), loader, SampleMemory(), metrics={})
-    )
+    check_both_ways(OwnLoss(step), DataLoader(Rows(), batch_size=50), metrics={})
 
 
 def test_data_without_batches_keeps_ours_for_a_loss_that_does_not_split():
@@ -223,7 +212,7 @@ def test_many_points_take_one_pass():
 
 
 def test_smaller_batches_give_the_same_values():
-    streamed = evaluator(nn.CrossEntropyLoss(), DataLoader(Rows(), batch_size=50), plan=MeasurementPlan(50, 1))
+    streamed = evaluator(nn.CrossEntropyLoss(), plan=MeasurementPlan(50, 1))
     before = streamed.measure(POINTS)
     streamed.use_batch_size(7)
     after = streamed.measure(POINTS)
@@ -273,7 +262,7 @@ def test_a_point_that_raises_fails_alone():
             raise RuntimeError("too large for me")
         return outputs.abs().mean()
 
-    streamed = evaluator(nn.CrossEntropyLoss(), DataLoader(Rows(), batch_size=50), metrics={"picky": picky})
+    streamed = evaluator(nn.CrossEntropyLoss(), metrics={"picky": picky})
     good, bad = (0.1, 0.1), (1e4, 1e4)
     outcomes = Worker(streamed).measure_points([good, bad, good])
     assert outcomes[0] == outcomes[2]
@@ -302,7 +291,7 @@ def test_what_cannot_be_read_in_passes_is_refused(dataset, options, text):
 
 
 def test_the_second_worker_reads_the_head_alone():
-    first = evaluator(nn.CrossEntropyLoss(), DataLoader(Rows(), batch_size=50))
+    first = evaluator(nn.CrossEntropyLoss())
     held = first.description.held
     dataset = Rows()
     memory = SampleMemory((held,), shared=True, limit=BYTES // 10)
@@ -336,4 +325,4 @@ def test_a_tensor_data_set_is_read_in_passes_too():
     """It is in memory already; a limit is a limit."""
     rows = [Rows()[index] for index in range(COUNT)]
     data = TensorDataset(torch.stack([row for row, _ in rows]), torch.tensor([target for _, target in rows]))
-    check_same(evaluator(nn.CrossEntropyLoss(), data), evaluator(nn.CrossEntropyLoss(), data, SampleMemory()))
+    check_both_ways(nn.CrossEntropyLoss(), data)

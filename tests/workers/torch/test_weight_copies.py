@@ -164,14 +164,8 @@ def measured(build, *, loss=None, **options):
     plane = random_plane(network)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        landscape = evaluate(
-            plane,
-            lambda: (loss or nn.MSELoss(), network, samples, {}),
-            size=3,
-            device_ids=[0],
-            progress=False,
-            **options,
-        )
+        call = lambda: (loss or nn.MSELoss(), network, samples, {})  # noqa: E731
+        landscape = evaluate(plane, call, size=3, device_ids=[0], progress=False, **options)
     return network, landscape, [str(item.message) for item in caught if COPIES in str(item.message)]
 
 
@@ -208,8 +202,7 @@ def test_the_network_stays_as_it_is_and_values_stay_the_same(options, monkeypatc
     network, landscape, found = measured(Stateful, plan=PLAN, **options)
     assert len(found) == 1
     drawn = torch.rand(2)
-    for name, value in network.state_dict().items():
-        assert torch.equal(value, before[name]), name
+    torch.testing.assert_close(network.state_dict(), before, rtol=0, atol=0)
     monkeypatch.setattr("workers.torch.evaluator.weight_copies_warning", lambda *_: None)
     other, without, _ = measured(Stateful, plan=PLAN, **options)
     assert torch.equal(torch.rand(2), drawn)

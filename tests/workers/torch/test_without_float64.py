@@ -4,36 +4,25 @@ from pathlib import Path
 
 import pytest
 import torch
-from twin_device import build_twins, failures_with_twins
+from twin_device import checks_of, failures_with_twins
 
 from workers.samples.batches import float64_device, in_float64
 from workers.torch.placement import full_device
 from workers.torch.settings import RandomNumbers
 
-CHECKS = (
-    "the_stand_in_refuses",
-    "a_grid",
-    "losses_of_other_kinds",
-    "the_loss_of_each_sample",
-    "buffers_between_networks",
-    "curvature",
-    "a_curve",
-    "networks_end_as_they_were",
-    "what_is_refused",
-)
+CASES = Path(__file__).with_name("float64_cases.py")
 
 
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory):
     """What went wrong in a process that has such devices, by check."""
-    library = build_twins(tmp_path_factory.mktemp("twins"))
-    return failures_with_twins(library, Path(__file__).with_name("float64_cases.py"), CHECKS, float64=False)
+    return failures_with_twins(tmp_path_factory.mktemp("twins"), CASES, float64=False)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # on a busy machine the compiler takes minutes, as do all checks together
 @pytest.mark.room("landscape")
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", checks_of(CASES))
 def test_without_float64(check, failures):
     assert check not in failures, failures[check]
 
