@@ -42,24 +42,17 @@ class MeasuredCurvature(Protocol):
             known.
     """
 
-    @property
-    def number(self) -> Int64[np.ndarray, " n"]: ...
-    @property
-    def status(self) -> UInt8[np.ndarray, " n"]: ...
-    @property
-    def eigenvalues(self) -> Float64[np.ndarray, "n pairs"]: ...
-    @property
-    def residuals(self) -> Float64[np.ndarray, "n pairs"]: ...
-    @property
-    def converged(self) -> UInt8[np.ndarray, "n pairs"]: ...
-    @property
-    def trace(self) -> Float64[np.ndarray, " n"]: ...
+    number: Int64[np.ndarray, " n"]
+    status: UInt8[np.ndarray, " n"]
+    eigenvalues: Float64[np.ndarray, "n pairs"]
+    residuals: Float64[np.ndarray, "n pairs"]
+    converged: UInt8[np.ndarray, "n pairs"]
+    trace: Float64[np.ndarray, " n"]
+    density_nodes: Float64[np.ndarray, "n probes steps"]
+    density_weights: Float64[np.ndarray, "n probes steps"]
+
     @property
     def trace_interval(self) -> Float64[np.ndarray, "n 2"]: ...
-    @property
-    def density_nodes(self) -> Float64[np.ndarray, "n probes steps"]: ...
-    @property
-    def density_weights(self) -> Float64[np.ndarray, "n probes steps"]: ...
     @property
     def attributes(self) -> Mapping[str, Any]: ...
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..drawing.appearance import Appearance, choose_appearance
+from ..drawing.appearance import Appearance, appearance_of
 from ..drawing.camera import Camera, CameraChoice, best_camera, check_camera, plotly_box
 from ..drawing.missing import edges
 from ..drawing.texts import axis_label, metric_text, sampling_notes, short_axis_label
@@ -53,7 +53,7 @@ def notebook_figure(landscape: LandscapeData, camera: CameraChoice | None = None
     """
     from plotly import graph_objects, io
 
-    look = choose_appearance(None, "screen", None)
+    look = appearance_of({}, None)
     views = metric_views(landscape)
     if views[0].scale.flat or min(landscape.shape) < 2:
         return None
