@@ -13,7 +13,7 @@ from collectors.files.local_files import write_bytes
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_float, check_instance, check_path, wrong_type, wrong_value
 
-from .appearance import PAPER_WIDTH, Appearance, appearance_of, draw_legend
+from .appearance import Appearance, appearance_of, draw_legend
 from .fitting import room_for_axes, settle
 from .texts import plain_lines
 
@@ -121,11 +121,6 @@ def begin_page(
             drawn = new_figure(size or usual(appearance), "compressed").add_subplot(projection=projection)
         given = size is not None
         yield {"ax": drawn, "own": ax is None, "sized": given, "appearance": appearance, "heading": heading}
-
-
-def usual_size(size: tuple[float, float], paper_height: float, appearance: Appearance) -> tuple[float, float]:
-    """Returns the width and the height of a figure that is not to scale, in inches on a screen and on paper."""
-    return (PAPER_WIDTH, paper_height) if appearance.paper else size
 
 
 def save_figure(

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ..record.checks import PointStatus
 from ..roles import CHECKPOINT
-from .canvas import Picture, begin_page, usual_size
+from .appearance import PAPER_WIDTH, Appearance
+from .canvas import Picture, begin_page
 from .look import CurvatureLook, check_look
 from .texts import plain
 
@@ -82,7 +83,11 @@ def begin_curvature(
 def begin_picture(function: str, ax: Axes | None, look: CurvatureLook, paper_height: float) -> Iterator[dict[str, Any]]:
     """Checks the options of a picture of no landscape; yields what a ``Picture`` needs."""
     check_look(function, look, CurvatureLook)
-    with begin_page(look, ax, lambda style: style.fitted(usual_size((6.4, 4.4), paper_height, style))) as page:
+
+    def usual(style: Appearance) -> tuple[float, float]:
+        return style.fitted((PAPER_WIDTH, paper_height) if style.paper else (6.4, 4.4))
+
+    with begin_page(look, ax, usual) as page:
         yield page
 
 

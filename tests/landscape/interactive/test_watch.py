@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from urllib.parse import urlsplit
 
 import h5py
@@ -36,8 +36,8 @@ pytest.importorskip("plotly")
 MAIN = "from landscape.cli import main; main()"
 
 
-def unfinished(example, rows=4):
-    data = example(sampling={"mode": "full", "finished": False})
+def unfinished(example, rows=4, mode="full"):
+    data = example(sampling={"mode": mode, "finished": False})
     data.status[rows:] = PointStatus.PENDING
     for values in data.metrics.values():
         values[rows:] = np.nan
@@ -172,13 +172,9 @@ class TestFile:
     def test_adaptive_sampling_may_end_sooner(self, example, tmp_path):
         clock = Clock()
         with lock_landscape(tmp_path / "a.h5"):
-            data = unfinished(example, 2)
-            data.attributes["sampling"]["mode"] = "adaptive"
-            write(tmp_path / "a.h5", data, clock.now - 60)
+            write(tmp_path / "a.h5", unfinished(example, 2, "adaptive"), clock.now - 60)
             watch = FileWatch(tmp_path / "a.h5", clock=clock)
-            data = unfinished(example, 5)
-            data.attributes["sampling"]["mode"] = "adaptive"
-            write(tmp_path / "a.h5", data, clock.now)
+            write(tmp_path / "a.h5", unfinished(example, 5, "adaptive"), clock.now)
             assert ", at most about 80 s left." in watch.look()[0].text
 
     def test_no_landscape(self, example, tmp_path):
@@ -223,25 +219,21 @@ def is_open(connection):
 class TestConnections:
     @pytest.mark.slow
     def test_those_that_ask_nothing_keep_nobody_out(self, server):
-        idle = [connected(server, b"GET / HT" if number % 2 else b"") for number in range(300)]
-        try:
+        with ExitStack() as kept:
+            idle = [kept.enter_context(connected(server, b"GET / HT" if at % 2 else b"")) for at in range(300)]
             answer, body = ask(server, urlsplit(server.address).path)
             assert (answer.status, body[:15]) == (200, b"<!doctype html>")
             assert all(map(has_ended, idle[:200]))
             wait_until(lambda: server.taken == 301, what=lambda: f"301 connections, now {server.taken}")
             # Each that is open has a thread.
             wait_until(lambda: server.taken - server.done <= 32, what=lambda: f"an end of all but {server.done}")
-        finally:
-            for connection in idle:
-                connection.close()
 
     def test_each_has_its_time(self, example, tmp_path):
         """A client that sends a letter now and then has no more of it."""
         write_landscape(tmp_path / "a.h5", example())
         clock = Clock()
         with serving(tmp_path / "a.h5", clock=clock) as server:
-            silent, slow = connected(server, b""), connected(server)
-            try:
+            with connected(server, b"") as silent, connected(server) as slow:
                 wait_until(lambda: server.taken == 2, what="both connections")
                 for _ in range(3):
                     clock.now += 9.9
@@ -253,9 +245,6 @@ class TestConnections:
                 assert has_ended(silent)
                 assert has_ended(slow)
                 assert ask(server, urlsplit(server.address).path)[0].status == 200
-            finally:
-                silent.close()
-                slow.close()
 
     def test_a_client_that_leaves_prints_nothing(self, server, capfd):
         for _ in range(5):
