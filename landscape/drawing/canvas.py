@@ -15,7 +15,7 @@ from collectors.validation import check_float, check_instance, check_path, wrong
 
 from .appearance import Appearance, appearance_of, draw_legend
 from .fitting import room_for_axes, settle
-from .texts import plain_lines
+from .texts import plain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +37,6 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 
 def new_figure(size: tuple[float, float], layout: Literal["compressed", "constrained"]) -> Figure:
-    """Returns an empty figure, width and height in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -64,8 +63,6 @@ def check_size(size: object, ax: object = None) -> tuple[float, float] | None:
 
 @dataclass(kw_only=True)
 class Picture:
-    """A picture in the making."""
-
     ax: Axes
     own: bool  # whether the axes stand alone on a figure of ours
     sized: bool  # whether the user gave the figure's size
@@ -114,7 +111,8 @@ def begin_page(
     appearance = appearance_of(look, ax)
     size = check_size(look.get("size"), ax)
     if (heading := look.get("title")) is not None:
-        heading = plain_lines(check_instance("title", heading, str, "a str or None"))
+        lines = check_instance("title", heading, str, "a str or None").split("\n")
+        heading = "\n".join(plain(line, 240) for line in lines)
     with appearance.applied():
         drawn = ax
         if drawn is None:

@@ -60,8 +60,6 @@ class MeasuredCurvature(Protocol):
 
 @dataclass(kw_only=True)
 class CurvatureSheet(Picture):
-    """A picture of curvature in the making."""
-
     curvature: MeasuredCurvature
 
     def write_title(self, named: str, *notes: str) -> None:

@@ -74,8 +74,6 @@ class Kind:
 
 @dataclass(kw_only=True)
 class Sheet(Picture):
-    """A picture of a landscape in the making."""
-
     landscape: LandscapeData
     metric: str
     label: str  # of the colour bar or the axis

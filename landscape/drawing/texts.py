@@ -50,10 +50,6 @@ def plain(text: object, limit: int = 48) -> str:
     return printable(text, limit).replace("$", r"\$")
 
 
-def plain_lines(text: str, limit: int = 240) -> str:
-    return "\n".join(plain(line, limit) for line in text.split("\n"))
-
-
 def printable(text: object, limit: int) -> str:
     """Returns text without control characters, cut to at most ``limit`` letters."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in str(text))

@@ -251,11 +251,15 @@ class Card extends TurnedCard {
 
   // Marks in front of the surface and behind it, for the camera as it stands.
   async drawDepth() {
-    if (!this.surface._fullLayout?.scene) return;
+    if (this.surface._fullLayout?.scene) await this.restyle();
+  }
+
+  // Draws traces of the surface, all by default, where they are seen.
+  restyle(traces = null, changes = {}) {
     const found = this.depth.seenFrom(viewOf(this.surface));
-    const lists = Object.values(found);
-    const all = (name) => lists.map((list) => list[name]);
-    await Plotly.restyle(this.surface, { x: all("x"), y: all("y"), z: all("z") }, Object.keys(found).map(Number));
+    const chosen = traces ?? Object.keys(found).map(Number);
+    const all = (name) => chosen.map((index) => found[index][name]);
+    return Plotly.restyle(this.surface, { x: all("x"), y: all("y"), z: all("z"), ...changes }, chosen);
   }
 
   movePoints(trace, points) {
@@ -263,10 +267,7 @@ class Card extends TurnedCard {
     const before = this.depth.traces[trace];
     if (!place.z.length && !before.z.length) return null;
     Object.assign(before, place);
-    const found = this.depth.seenFrom(viewOf(this.surface));
-    const traces = [trace, this.depth.behind(trace)];
-    const both = (name) => traces.map((index) => found[index][name]);
-    return Plotly.restyle(this.surface, { x: both("x"), y: both("y"), z: both("z"), meta: [place, place] }, traces);
+    return this.restyle([trace, this.depth.behind(trace)], { meta: [place, place] });
   }
 
   stepped() {
