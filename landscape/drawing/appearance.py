@@ -53,33 +53,17 @@ SMALLEST_TYPE = 6.0
 """In points: what most venues ask for."""
 PAPER_WIDTH = 3.4
 """Of the style "paper", for which the heights of figures are given, in inches."""
-# Widths in inches of one column and of the whole text, as each venue's instructions say them.
-STYLES: dict[str, dict[str, Any]] = {
-    "screen": {
-        "paper": False, "width": None, "wide": None, "factor": 1.0, "text_size": 10.0, "small_size": 9.0,
-        "number_size": 8.0,
-    },
-    "paper": {
-        "paper": True, "width": PAPER_WIDTH, "wide": 7.0, "factor": 0.62, "text_size": 8.0, "small_size": 7.0,
-        "number_size": 6.0,
-    },
-    "neurips": {
-        "paper": True, "width": 5.5, "wide": 5.5, "factor": 0.75, "text_size": 9.0, "small_size": 8.0,
-        "number_size": 7.0,
-    },
-    "icml": {
-        "paper": True, "width": 3.25, "wide": 6.75, "factor": 0.62, "text_size": 8.0, "small_size": 7.0,
-        "number_size": 6.0,
-    },
-    "nature": {  # 89 mm and 183 mm; text of at most 7 points
-        "paper": True, "width": 89 / 25.4, "wide": 183 / 25.4, "factor": 0.6, "text_size": 7.0, "small_size": 6.5,
-        "number_size": 6.0,
-    },
-    "slides": {
-        "paper": False, "width": 10.0, "wide": 12.0, "factor": 1.6, "text_size": 18.0, "small_size": 16.0,
-        "number_size": 14.0,
-    },
-}  # fmt: skip
+# Widths in inches of one column and of the whole text, as each venue's instructions say them; type in points.
+_SIZES = ("paper", "width", "wide", "factor", "text_size", "small_size", "number_size")
+_STYLES = {
+    "screen": (False, None, None, 1.0, 10.0, 9.0, 8.0),
+    "paper": (True, PAPER_WIDTH, 7.0, 0.62, 8.0, 7.0, 6.0),
+    "neurips": (True, 5.5, 5.5, 0.75, 9.0, 8.0, 7.0),
+    "icml": (True, 3.25, 6.75, 0.62, 8.0, 7.0, 6.0),
+    "nature": (True, 89 / 25.4, 183 / 25.4, 0.6, 7.0, 6.5, 6.0),  # 89 mm and 183 mm; text of at most 7 points
+    "slides": (False, 10.0, 12.0, 1.6, 18.0, 16.0, 14.0),
+}
+STYLES: dict[str, dict[str, Any]] = {name: dict(zip(_SIZES, sizes, strict=True)) for name, sizes in _STYLES.items()}
 FONTS: dict[str, dict[str, Any]] = {
     "sans": {},
     # STIX looks like Times, and comes with matplotlib.
@@ -160,16 +144,14 @@ class Appearance:
         return matplotlib.rc_context(settings)
 
 
-def choose_appearance(
-    theme: str | None, style: str, ax: Axes | None, font: str = "sans", legend: bool = True
-) -> Appearance:
+def appearance_of(look: Mapping[str, Any], ax: Axes | None) -> Appearance:
     """Returns the appearance that was asked for; without a theme it follows the axes, or matplotlib's settings."""
     sizes = {
-        **STYLES[check_choice("style", style, tuple(STYLES))],
-        "font": check_choice("font", font, tuple(FONTS)),
-        "legend": check_bool("legend", legend),
+        **STYLES[check_choice("style", look.get("style", "screen"), tuple(STYLES))],
+        "font": check_choice("font", look.get("font", "sans"), tuple(FONTS)),
+        "legend": check_bool("legend", look.get("legend", True)),
     }
-    if theme is not None:
+    if (theme := look.get("theme")) is not None:
         return Appearance(theme, True, **THEMES[check_choice("theme", theme, tuple(THEMES))], **sizes)
     import matplotlib
     from matplotlib.colors import to_rgba
@@ -178,11 +160,6 @@ def choose_appearance(
     red, green, blue, alpha = to_rgba(behind)
     theme = "dark" if alpha > 0 and 0.299 * red + 0.587 * green + 0.114 * blue < 0.5 else "light"
     return Appearance(theme, False, **THEMES[theme], **sizes)
-
-
-def appearance_of(look: Mapping[str, Any], ax: Axes | None) -> Appearance:
-    style, font = look.get("style", "screen"), look.get("font", "sans")
-    return choose_appearance(look.get("theme"), style, ax, font, look.get("legend", True))
 
 
 def find_colormap(name: Any) -> Colormap:

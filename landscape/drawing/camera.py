@@ -130,7 +130,7 @@ _EXPECTED = (
 )
 
 
-def check_camera(camera: object, name: str = "camera") -> Camera | None:
+def check_camera(camera: object) -> Camera | None:
     """Returns the camera of a preset's name, of (azimuth, elevation) in degrees or of their text; None for "auto"."""
     if camera is None:
         return CAMERAS["default"]
@@ -143,16 +143,16 @@ def check_camera(camera: object, name: str = "camera") -> Camera | None:
         try:
             angles = [float(part) for part in word.split(",")]
         except ValueError:
-            raise wrong_value(name, _EXPECTED, camera) from None
+            raise wrong_value("camera", _EXPECTED, camera) from None
     elif isinstance(camera, Sequence):
         angles = camera
     else:
-        raise wrong_type(name, _EXPECTED, camera)
+        raise wrong_type("camera", _EXPECTED, camera)
     if len(angles) != 2:
-        raise wrong_value(name, _EXPECTED, camera)
-    azimuth, elevation = (check_float(f"{name}[{index}]", angle) for index, angle in enumerate(angles))
+        raise wrong_value("camera", _EXPECTED, camera)
+    azimuth, elevation = (check_float(f"camera[{index}]", angle) for index, angle in enumerate(angles))
     if not -90 <= elevation <= 90:
-        raise wrong_value(name, _EXPECTED, camera)
+        raise wrong_value("camera", _EXPECTED, camera)
     return Camera(azimuth, elevation)
 
 

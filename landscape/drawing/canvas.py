@@ -13,9 +13,9 @@ from collectors.files.local_files import write_bytes
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_float, check_instance, check_path, wrong_type, wrong_value
 
-from .appearance import PAPER_WIDTH, Appearance, appearance_of, draw_legend
+from .appearance import Appearance, appearance_of, draw_legend
 from .fitting import room_for_axes, settle
-from .texts import plain_lines
+from .texts import plain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +37,6 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 
 def new_figure(size: tuple[float, float], layout: Literal["compressed", "constrained"]) -> Figure:
-    """Returns an empty figure, width and height in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -64,8 +63,6 @@ def check_size(size: object, ax: object = None) -> tuple[float, float] | None:
 
 @dataclass(kw_only=True)
 class Picture:
-    """A picture in the making."""
-
     ax: Axes
     own: bool  # whether the axes stand alone on a figure of ours
     sized: bool  # whether the user gave the figure's size
@@ -114,18 +111,14 @@ def begin_page(
     appearance = appearance_of(look, ax)
     size = check_size(look.get("size"), ax)
     if (heading := look.get("title")) is not None:
-        heading = plain_lines(check_instance("title", heading, str, "a str or None"))
+        lines = check_instance("title", heading, str, "a str or None").split("\n")
+        heading = "\n".join(plain(line, 240) for line in lines)
     with appearance.applied():
         drawn = ax
         if drawn is None:
             drawn = new_figure(size or usual(appearance), "compressed").add_subplot(projection=projection)
         given = size is not None
         yield {"ax": drawn, "own": ax is None, "sized": given, "appearance": appearance, "heading": heading}
-
-
-def usual_size(size: tuple[float, float], paper_height: float, appearance: Appearance) -> tuple[float, float]:
-    """Returns the width and the height of a figure that is not to scale, in inches on a screen and on paper."""
-    return (PAPER_WIDTH, paper_height) if appearance.paper else size
 
 
 def save_figure(

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ..record.checks import PointStatus
 from ..roles import CHECKPOINT
-from .canvas import Picture, begin_page, usual_size
+from .appearance import PAPER_WIDTH, Appearance
+from .canvas import Picture, begin_page
 from .look import CurvatureLook, check_look
 from .texts import plain
 
@@ -42,32 +43,23 @@ class MeasuredCurvature(Protocol):
             known.
     """
 
-    @property
-    def number(self) -> Int64[np.ndarray, " n"]: ...
-    @property
-    def status(self) -> UInt8[np.ndarray, " n"]: ...
-    @property
-    def eigenvalues(self) -> Float64[np.ndarray, "n pairs"]: ...
-    @property
-    def residuals(self) -> Float64[np.ndarray, "n pairs"]: ...
-    @property
-    def converged(self) -> UInt8[np.ndarray, "n pairs"]: ...
-    @property
-    def trace(self) -> Float64[np.ndarray, " n"]: ...
+    number: Int64[np.ndarray, " n"]
+    status: UInt8[np.ndarray, " n"]
+    eigenvalues: Float64[np.ndarray, "n pairs"]
+    residuals: Float64[np.ndarray, "n pairs"]
+    converged: UInt8[np.ndarray, "n pairs"]
+    trace: Float64[np.ndarray, " n"]
+    density_nodes: Float64[np.ndarray, "n probes steps"]
+    density_weights: Float64[np.ndarray, "n probes steps"]
+
     @property
     def trace_interval(self) -> Float64[np.ndarray, "n 2"]: ...
-    @property
-    def density_nodes(self) -> Float64[np.ndarray, "n probes steps"]: ...
-    @property
-    def density_weights(self) -> Float64[np.ndarray, "n probes steps"]: ...
     @property
     def attributes(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(kw_only=True)
 class CurvatureSheet(Picture):
-    """A picture of curvature in the making."""
-
     curvature: MeasuredCurvature
 
     def write_title(self, named: str, *notes: str) -> None:
@@ -89,7 +81,11 @@ def begin_curvature(
 def begin_picture(function: str, ax: Axes | None, look: CurvatureLook, paper_height: float) -> Iterator[dict[str, Any]]:
     """Checks the options of a picture of no landscape; yields what a ``Picture`` needs."""
     check_look(function, look, CurvatureLook)
-    with begin_page(look, ax, lambda style: style.fitted(usual_size((6.4, 4.4), paper_height, style))) as page:
+
+    def usual(style: Appearance) -> tuple[float, float]:
+        return style.fitted((PAPER_WIDTH, paper_height) if style.paper else (6.4, 4.4))
+
+    with begin_page(look, ax, usual) as page:
         yield page
 
 

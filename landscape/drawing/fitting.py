@@ -136,7 +136,8 @@ def _place_time_bars(figure: Any, mains: list[Any]) -> None:
         columns = mains[0].get_subplotspec().get_gridspec().ncols if len(bars) > 1 else 1
         bar.set_box_aspect(None)
         bar.set_anchor("C")
-        place = np.array([(column + 0.25) / columns, 0.0, 0.5 / columns, _pixels(figure, strips_height(bar)) / size[1]])
+        height = _pixels(figure, strips_height(len(bar.images[0].get_array()))) / size[1]
+        place = np.array([(column + 0.25) / columns, 0.0, 0.5 / columns, height])
         bar.set_position(place)
         below = bar.get_window_extent().y0 - bar.get_tightbbox().y0
         place[1] = (_legend_top(figure) + _pixels(figure, _MARGIN) + below) / size[1]
@@ -235,10 +236,7 @@ def _heights(figure: Any, main: Any) -> tuple[float, float, float]:
 def shorter_side(ax: Any) -> float:
     """Returns the length of a picture's shorter side without what is written around it, in inches."""
     ax.apply_aspect()
-    if ax.name == "3d":
-        left, bottom, right, top = _box_extent(ax, labels=False)
-        return float(min(right - left, top - bottom) / ax.figure.dpi)
-    box = ax.get_window_extent()
+    box = _box_extent(ax, labels=False) if ax.name == "3d" else ax.get_window_extent()
     return float(min(box.width, box.height) / ax.figure.dpi)
 
 
@@ -287,8 +285,7 @@ def _broken(text: Any, line: str, room: float, axis: int) -> list[str]:
 
 
 def _length(drawn: Any, axis: int) -> float:
-    box = drawn.get_window_extent()
-    return float((box.width, box.height)[axis])
+    return float(drawn.get_window_extent().size[axis])
 
 
 def _place_box(figure: Any, ax: Any, cameras: Sequence[Camera]) -> None:
@@ -331,28 +328,28 @@ def _box_room(figure: Any, ax: Any) -> NDArray[np.float64]:
 
 def _extent_from_all(ax: Any, cameras: Sequence[Camera]) -> NDArray[np.float64]:
     """Returns the extent of the box seen from all cameras together, and leaves the axes with the first of them."""
-    if not cameras:
-        return _box_extent(ax)
+    from matplotlib.transforms import Bbox
+
     extents = []
     for camera in reversed(cameras):
         camera.place(ax)
         extents.append(_box_extent(ax))
-    return np.concatenate([np.min(extents, axis=0)[:2], np.max(extents, axis=0)[2:]])
+    return np.asarray(Bbox.union(extents or [_box_extent(ax)]).extents)
 
 
-def _box_extent(ax: Any, *, labels: bool = True) -> NDArray[np.float64]:
-    """Returns left, bottom, right and top of the box, or of the box with its ticks and its labels, in pixels."""
+def _box_extent(ax: Any, *, labels: bool = True) -> Any:
+    """Returns the extent of the box, or of the box with its ticks and its labels, in pixels."""
+    from matplotlib.transforms import Bbox
     from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 
     place_ticks(ax)
     corners = np.array(list(itertools.product(ax.get_xlim3d(), ax.get_ylim3d(), ax.get_zlim3d()))).T
     right, up, _ = proj_transform(*corners, ax.M)
     pixels = ax.transData.transform(np.column_stack([right, up]))
-    boxes = [np.concatenate([pixels.min(axis=0), pixels.max(axis=0)])]
+    box = Bbox([pixels.min(axis=0), pixels.max(axis=0)])
     renderer = ax.figure._get_renderer()
     parts = [axis.get_tightbbox(renderer) for axis in (ax.xaxis, ax.yaxis, ax.zaxis) if labels]
-    boxes += [np.asarray(part.extents) for part in parts if part is not None]
-    return np.concatenate([np.min(boxes, axis=0)[:2], np.max(boxes, axis=0)[2:]])
+    return Bbox.union([box, *(part for part in parts if part is not None)])
 
 
 def _pixels(figure: Any, points: float) -> float:

@@ -82,12 +82,11 @@ def draw_interpolated(
     )
     if not interpolated.any():
         return []
+    where, color, label = interpolated, "white", f"interpolated ({interpolated.sum():,})"
+    if interpolated.sum() > measured.sum():
+        where, color, label = measured, "black", f"measured ({measured.sum():,}, all others interpolated)"
     edge: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.15 * size}
-    if interpolated.sum() <= measured.sum():
-        label = f"interpolated ({interpolated.sum():,})"
-        return _dots(ax, points, interpolated, size, color="white", label=label, **edge)
-    label = f"measured ({measured.sum():,}, all others interpolated)"
-    return _dots(ax, points, measured, size, color="black", label=label, **edge)
+    return _dots(ax, points, where, size, color=color, label=label, **edge)
 
 
 def _dots(

@@ -47,7 +47,8 @@ class Relief:
         if len(points) < 2:
             return points.copy()
         places = self._on_grid(points)
-        cells = np.hypot(*(np.diff(places[:, axis]) / self._step(axis) for axis in range(2)))
+        steps = [float(np.ptp(axis)) / max(len(axis) - 1, 1) or 1.0 for axis in (self.x, self.y)]
+        cells = np.hypot(*(np.diff(places[:, axis]) / step for axis, step in enumerate(steps)))
         counts = np.clip(np.ceil(_PIECES_IN_CELL * np.nan_to_num(cells)), 1, _MOST_PIECES).astype(int)
         at = np.concatenate([[0], np.cumsum(counts)])
         return self.along(points, np.interp(np.arange(at[-1] + 1), at, np.arange(len(points))))
@@ -133,10 +134,6 @@ class Relief:
         low = self.heights[rows, columns] * (1 - across) + self.heights[rows, columns + 1] * across
         high = self.heights[rows + 1, columns] * (1 - across) + self.heights[rows + 1, columns + 1] * across
         return np.asarray(low * (1 - up) + high * up)
-
-    def _step(self, axis: int) -> float:
-        values = (self.x, self.y)[axis]
-        return float(np.ptp(values)) / max(len(values) - 1, 1) or 1.0
 
 
 def _toward_camera(points: NDArray[Any], projection: NDArray[Any]) -> NDArray[Any]:

@@ -21,9 +21,9 @@ from ..scales.landscape_scale import joint_scale, known
 from ..scales.levels import number_text
 from ..scales.scale import EXTREME, Scale
 from ..topology.topology import Topology, wanted_topology
-from .appearance import DIVERGING, Appearance, find_colormap
+from .appearance import DIVERGING, PAPER_WIDTH, Appearance, find_colormap
 from .camera import Camera, check_camera
-from .canvas import Picture, begin_page, usual_size
+from .canvas import Picture, begin_page
 from .look import Look, check_dimensions, check_look
 from .path import dots_handle
 from .texts import (
@@ -74,8 +74,6 @@ class Kind:
 
 @dataclass(kw_only=True)
 class Sheet(Picture):
-    """A picture of a landscape in the making."""
-
     landscape: LandscapeData
     metric: str
     label: str  # of the colour bar or the axis
@@ -249,7 +247,9 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     more = {"times": path_times([landscape]), "label": label, "estimates": value_notes(landscape, metric), **more}
 
     def usual(look: Appearance) -> tuple[float, float]:
-        size = frame.size(paper=look.paper) if kind.size is None else usual_size(kind.size, kind.paper_height, look)
+        size = kind.size or frame.size(paper=look.paper)
+        if kind.size and look.paper:
+            size = PAPER_WIDTH, kind.paper_height
         return look.fitted(size, BAR_HEIGHT if more["times"] is not None and trajectory else 0.0)
 
     with begin_page(options, ax, usual, kind.projection) as page:

@@ -31,6 +31,13 @@ _FULL, _LOWER = "float32", {"tf32": "TF32", "bfloat16": "bfloat16"}
 _FACTORS = "factor"
 # Earlier versions drew planes along the factors of a second-order optimizer.
 _MATRICES = {"hessian": "Hessian", "ggn": "Gauss-Newton", "factors": _FACTORS}
+# Of a plane, and of a line.
+_KINDS = {
+    "points": ("plane through networks", "line between networks"),
+    "path": ("curve between networks", "curve between networks"),
+    "custom": ("given directions", "given direction"),
+    **{kind: (f"{matrix} eigenvectors", f"{matrix} eigenvector") for kind, matrix in _MATRICES.items()},
+}
 _OF_OPTIMIZER = "optimizer's curvature"
 _PLACES = {**dict(zip(FROM_THE_TOP, ("1st", "2nd", "3rd", "4th", "5th"), strict=True)), BOTTOM: "lowest"}
 WHOLE_WORDS: Any = {"break_on_hyphens": False, "break_long_words": False}
@@ -41,10 +48,6 @@ _NORMALIZED = {"filter": "filter-normalized", "layer": "layer-normalized", "weig
 def plain(text: object, limit: int = 48) -> str:
     """Returns text that matplotlib draws as it is: no formulas, no control characters, not too long."""
     return printable(text, limit).replace("$", r"\$")
-
-
-def plain_lines(text: str, limit: int = 240) -> str:
-    return "\n".join(plain(line, limit) for line in text.split("\n"))
 
 
 def printable(text: object, limit: int) -> str:
@@ -193,22 +196,14 @@ def _eigenvector_label(landscape: LandscapeData, axis: int) -> str:
     which = _curvature_facts(landscape).get("which")
     name = which[axis] if isinstance(which, list | tuple) and len(which) > axis else None
     place = f"{_PLACES[name]} " if isinstance(name, str) and name in _PLACES else ""
-    value = _eigenvalue_text(landscape, axis)
-    return f"{place}{_MATRICES[_decomposition(landscape)]} eigenvector" + (f" ({value})" if value else "")
-
-
-def _eigenvalue_text(landscape: LandscapeData, axis: int) -> str:
-    """Returns an eigenvalue with how exact it is; empty where the file does not say it."""
+    matrix = _MATRICES[_decomposition(landscape)]
     values, residuals = landscape.directions.eigenvalues, landscape.directions.residuals
     if values is None or not math.isfinite(values[axis]):
-        return ""
-    value = float(values[axis])
-    if _MATRICES[_decomposition(landscape)] == _FACTORS:
-        return f"{_OF_OPTIMIZER} {value:.4g}"
-    text = f"λ = {value:.4g}"
-    if residuals is not None and math.isfinite(residuals[axis]):
-        text += f" ± {float(residuals[axis]):.0e}".replace("e-0", "e-").replace("e+0", "e+")
-    return text
+        return f"{place}{matrix} eigenvector"
+    exact = ""
+    if matrix != _FACTORS and residuals is not None and math.isfinite(residuals[axis]):
+        exact = f" ± {float(residuals[axis]):.0e}".replace("e-0", "e-").replace("e+0", "e+")
+    return f"{place}{matrix} eigenvector ({_OF_OPTIMIZER if matrix == _FACTORS else 'λ ='} {values[axis]:.4g}{exact})"
 
 
 def matrix_text(landscape: LandscapeData) -> str:
@@ -246,7 +241,10 @@ def full_title(landscape: LandscapeData, write: Callable[[object, int], str]) ->
     attributes = landscape.attributes
     if attributes.get("title"):
         return write(attributes["title"], 72)
-    network, names, numbers = network_name(landscape), member_names(landscape), checkpoint_numbers(landscape)
+    network, names, found = network_name(landscape), member_names(landscape), landscape.checkpoints
+    numbers = _integers(attributes.get("intervals"))
+    if found is not None:
+        numbers = found.number[found.paths[0]].tolist() if len(found.paths) == 1 else []
     parts = [write(network, 40)] if network else []
     parts += [write(name, 20) for name in names[:_MOST_NAMES]]
     if len(names) > _MOST_NAMES:
@@ -262,16 +260,8 @@ def full_title(landscape: LandscapeData, write: Callable[[object, int], str]) ->
 
 def kind_text(landscape: LandscapeData) -> str:
     """Returns what kind of plane or line it is, in the file's word where that says it."""
-    kind, line = str(landscape.attributes.get("decomposition", "unknown")), landscape.y is None
-    if kind.lower() == "points":
-        return "line between networks" if line else "plane through networks"
-    if kind.lower() == "path":
-        return "curve between networks"
-    if kind.lower() == "custom":
-        return "given direction" if line else "given directions"
-    if kind.lower() in _MATRICES:
-        return f"{_MATRICES[kind.lower()]} eigenvector{'' if line else 's'}"
-    return kind
+    words = _KINDS.get(_decomposition(landscape))
+    return str(landscape.attributes.get("decomposition", "unknown")) if words is None else words[landscape.y is None]
 
 
 def member_names(landscape: LandscapeData) -> list[str]:
@@ -290,15 +280,6 @@ def network_name(landscape: LandscapeData) -> object:
 def unit_of(landscape: LandscapeData) -> str:
     """Returns what the checkpoints' numbers count, such as "epoch"; "checkpoint" where the file does not say."""
     return printable(landscape.attributes.get("unit") or CHECKPOINT, _LONGEST_UNIT)
-
-
-def checkpoint_numbers(landscape: LandscapeData) -> list[int]:
-    """Returns the numbers of the checkpoints of a single run, or else those of the attributes."""
-    found = landscape.checkpoints
-    if found is not None:
-        paths = found.paths
-        return [int(number) for number in found.number[paths[0]]] if len(paths) == 1 else []
-    return _integers(landscape.attributes.get("intervals"))
 
 
 def status_note(landscape: LandscapeData, status: UInt8[np.ndarray, "*grid"]) -> str | None:

@@ -133,7 +133,8 @@ def marked_text(each: Sequence[Marked]) -> str:
     if strides <= {1}:
         return ""
     if len(strides) == 1 and 0 not in strides:
-        return f"every {_ordinal(strides.pop())} checkpoint marked"
+        (stride,) = strides
+        return f"every {stride:,}{'nd' if stride == 2 else 'th'} checkpoint marked"
     return f"{sum(len(found.rows) for found in each):,} of {sum(found.count for found in each):,} checkpoints marked"
 
 
@@ -142,10 +143,6 @@ def _round_steps() -> Iterator[int]:
     while True:
         yield from (power, 2 * power, 5 * power)
         power *= 10
-
-
-def _ordinal(number: int) -> str:
-    return f"{number:,}nd" if number == 2 else f"{number:,}th"
 
 
 def runs_of(landscapes: Sequence[LandscapeData]) -> int:
@@ -161,7 +158,7 @@ def draw_time_bar(axes: Any, times: Times, runs: int, size: float, least: float)
 
     first = axes[0] if isinstance(axes, list) else axes
     width = (first.figure.bbox.width if isinstance(axes, list) else first.bbox.width) * 72 / first.figure.dpi
-    height = _height(max(runs, 1))
+    height = strips_height(max(runs, 1))
     # Without a layout nothing else keeps the bar clear of the axes' own numbers and label.
     laid_out = first.figure.get_layout_engine() is not None
     pad = 0.02 if laid_out else float(np.clip(5.5 * size * first.figure.dpi / 72 / first.bbox.height, 0.05, 0.35))
@@ -180,9 +177,5 @@ def draw_time_bar(axes: Any, times: Times, runs: int, size: float, least: float)
     return bar
 
 
-def strips_height(bar: Any) -> float:
-    return _height(bar.images[0].get_array().shape[0])
-
-
-def _height(strips: int) -> float:
+def strips_height(strips: int) -> float:
     return float(_STRIP * strips**0.7)

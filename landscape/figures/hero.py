@@ -11,7 +11,7 @@ import numpy as np
 
 from collectors.validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
 
-from ..drawing.appearance import Appearance, choose_appearance, find_colormap
+from ..drawing.appearance import Appearance, appearance_of, find_colormap
 from ..drawing.camera import best_camera, check_camera
 from ..drawing.canvas import check_size
 from ..drawing.look import Look, check_dimensions, check_look
@@ -104,7 +104,7 @@ def plot_hero(
     check_dimensions("plot_hero", landscape)
     width, height, dots = _measures(pixels, options.get("size"), dpi)
     behind = None if background is None else _color(background)
-    appearance = choose_appearance(options.get("theme"), "screen", None, legend=options.get("legend", True))
+    appearance = appearance_of({"theme": options.get("theme"), "legend": options.get("legend", True)}, None)
     colors = find_colormap(options.get("colormap", "viridis"))
     camera = check_camera(options.get("camera"))
     metric = options.get("metric", "loss")

@@ -66,7 +66,7 @@ def landscape_content(
         "y": None if landscape.y is None else _encoded(landscape.y),
         "metrics": _all_encoded(landscape.metrics),
         "names": {metric: _name(landscape, metric) for metric in landscape.metrics},
-        "datasets": _datasets(landscape),
+        "datasets": [main_dataset(landscape) or "main data set", *other_datasets(landscape.metrics)],
         "metric_differences": metric_differences(landscape),
         "status": _encoded(landscape.status, "u1"),
         "cover": _cover(landscape.status),
@@ -175,10 +175,6 @@ def _name(landscape: LandscapeData, metric: str) -> dict[str, Any]:
         "standard_error": name.standard_error,
         "is_error": name.is_error,
     }
-
-
-def _datasets(landscape: LandscapeData) -> list[str]:
-    return [main_dataset(landscape) or "main data set", *other_datasets(landscape.metrics)]
 
 
 def _scales(landscape: LandscapeData, metric: str) -> dict[str, Any]:

@@ -90,9 +90,7 @@ def _with_differences(landscape: LandscapeData, pairs: Mapping[str, tuple[str, s
         directions=landscape.directions,
         origin=replace(landscape.origin, metrics=added(landscape.origin.metrics)),
         checkpoints=found and replace(found, metrics=added(found.metrics), projected=added(found.projected)),
-        errors=dict(landscape.errors),
         attributes=dict(landscape.attributes),
-        path=landscape.path,
     )
 
 

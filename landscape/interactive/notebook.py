@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..drawing.appearance import Appearance, choose_appearance
+from ..drawing.appearance import Appearance, appearance_of
 from ..drawing.camera import Camera, CameraChoice, best_camera, check_camera, plotly_box
 from ..drawing.missing import edges
 from ..drawing.texts import axis_label, metric_text, sampling_notes, short_axis_label
@@ -53,7 +53,7 @@ def notebook_figure(landscape: LandscapeData, camera: CameraChoice | None = None
     """
     from plotly import graph_objects, io
 
-    look = choose_appearance(None, "screen", None)
+    look = appearance_of({}, None)
     views = metric_views(landscape)
     if views[0].scale.flat or min(landscape.shape) < 2:
         return None
@@ -184,20 +184,16 @@ def _frame(look: Appearance) -> dict[str, Any]:
 def _page(view: MetricView, look: Appearance) -> dict[str, Any]:
     landscape = view.landscape
     scale_notes = () if landscape.y is None else map_proportions(landscape)[1]
-    titles = [
-        title(landscape),
-        "; ".join([note(landscape), *scale_notes]),
-        "; ".join(sampling_notes(landscape, view.metric)),
-    ]
+    lines = ["; ".join([note(landscape), *scale_notes]), "; ".join(sampling_notes(landscape, view.metric))]
     below = -0.14 if path_times([landscape]) is None else -0.36
-    text = "".join([literal(titles[0]), *(f"<br><sub>{literal(line, 120)}</sub>" for line in titles[1:] if line)])
+    text = "".join([literal(title(landscape)), *(f"<br><sub>{literal(line, 120)}</sub>" for line in lines if line)])
     return {
         "title": {"text": text, "font": {"size": 15}},
         "font": {"color": look.ink, "size": 11},
         "paper_bgcolor": look.page,
         "plot_bgcolor": look.page,
         "legend": {"orientation": "h", "x": 0, "y": below, "yanchor": "top", "itemclick": False},
-        "margin": {"l": 60, "r": 10, "t": 60 + (15 if titles[-1] else 0), "b": 50},
+        "margin": {"l": 60, "r": 10, "t": 60 + (15 if lines[-1] else 0), "b": 50},
         # Plotly's own template would be 7 kB in every cell.
         "template": None,
     }

@@ -28,6 +28,9 @@ _PIECES = 12
 _EDGE = {"color": "#1a1a1a", "width": 1}
 _HALO = {"color": "rgba(20,20,20,0.75)", "width": 4}
 _SILENT = {"showlegend": False, "hoverinfo": "skip"}
+_LINES, _POINTS = {"type": "scatter", "mode": "lines"}, {"type": "scatter", "mode": "markers"}
+_SURFACE_LINES, _SURFACE_POINTS = {**_LINES, "type": "scatter3d"}, {**_POINTS, "type": "scatter3d", "showlegend": False}
+_DIAMOND = {"symbol": "diamond", "line": _EDGE}
 _STAR = {"symbol": "star", "size": 14, "color": STAR["color"]}
 _PATH_TEMPLATE = (
     "%{customdata[0]}<br>own {metric} %{customdata[1]:.6g}<br>{metric} at its foot on the {where} %{customdata[2]:.6g}"
@@ -51,12 +54,11 @@ def line_marks(view: MetricView) -> list[dict[str, Any]]:
     found, point, traces = landscape.checkpoints, landscape.origin, []
     if found is not None and "loss" in found.projected:
         heights = scale.tall.heights(view.of_checkpoints("projected"))
-        for index, rows in enumerate(found.paths):
-            marker = {"symbol": "diamond", "size": 9, "color": run_color(index)}
-            name = literal(found.run_name(rows[0]), 32) or "checkpoints"
-            traces.append(_mark(f"{name} (projected)", found.x[rows], heights[rows], marker) | _hover_of(view, rows))
-        for row, marker in _network_marks(landscape):
-            rows, name = np.array([row]), literal(found.name[row], 32)
+        markers = [{**_DIAMOND, "size": 9, "color": run_color(run)} for run in range(len(found.paths))]
+        names = [literal(found.run_name(rows[0]), 32) or "checkpoints" for rows in found.paths]
+        shown = list(zip(found.paths, names, markers, strict=True))
+        shown += [(rows, literal(found.name[rows[0]], 32), marker) for rows, marker in _network_marks(landscape)]
+        for rows, name, marker in shown:
             traces.append(_mark(f"{name} (projected)", found.x[rows], heights[rows], marker) | _hover_of(view, rows))
     height = scale.tall.heights(np.array([point.metrics.get(view.metric, np.nan)]))
     return [*traces, _mark(_origin_name(landscape), [point.x], height, _STAR)]
@@ -72,26 +74,24 @@ def path_marks(view: MetricView, heights: NDArray[Any]) -> list[dict[str, Any]]:
         feet = scale.tall.heights(view.of_checkpoints("projected")) + lift
         for index, rows in enumerate(found.paths):
             traces += _run_marks(view, rows, index, feet[rows], heights + lift)
-        for row, marker in _network_marks(landscape):
-            rows, about = np.array([row]), _hover_of(view, np.array([row]))
-            traces += [
-                _mark(literal(found.name[row], 32), found.x[rows], found.y[rows], marker) | about,
-                {
-                    "type": "scatter3d", "mode": "markers", "x": found.x[rows], "y": found.y[rows], "z": feet[rows],
-                    "marker": {"symbol": "diamond", "size": 4, "color": "white", "line": _EDGE}, "showlegend": False,
-                    **about,
-                },
-            ]  # fmt: skip
-    origin = scale.tall.heights(np.array([point.metrics.get(view.metric, np.nan)])) + lift
-    diamond = {"symbol": "diamond", "size": 5, "color": STAR["color"], "line": _EDGE}
+        for rows, marker in _network_marks(landscape):
+            name, about = literal(found.name[rows[0]], 32), _hover_of(view, rows)
+            small = {**_DIAMOND, "size": 4, "color": "white"}
+            traces += _on_both(name, found.x[rows], found.y[rows], feet[rows], marker, small, about)
+    height = scale.tall.heights(np.array([point.metrics.get(view.metric, np.nan)])) + lift
+    small = {**_DIAMOND, "size": 5, "color": STAR["color"]}
+    place = [point.x], [point.y], height
+    return [*traces, *_on_both(_origin_name(landscape), *place, _STAR, small, {"hoverinfo": "skip"})]
+
+
+def _on_both(
+    name: str, x: Any, y: Any, z: Any, marker: dict[str, Any], small: dict[str, Any], about: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Returns a mark on the map, and a small one on the surface."""
     return [
-        *traces,
-        _mark(_origin_name(landscape), [point.x], [point.y], _STAR),
-        {
-            "type": "scatter3d", "mode": "markers", "x": [point.x], "y": [point.y], "z": origin, "hoverinfo": "skip",
-            "marker": diamond, "showlegend": False,
-        },
-    ]  # fmt: skip
+        _mark(name, x, y, marker) | about,
+        {**_SURFACE_POINTS, "x": x, "y": y, "z": z, "marker": small, **about},
+    ]
 
 
 def _run_marks(
@@ -107,22 +107,15 @@ def _run_marks(
     name = literal(found.run_name(rows[0]), 32)
     if times is not None and len(rows) > 1:
         return _timed_marks(view, rows, index, draped, times)
-    x, y, z = draped
-    dots = {"size": 6, "color": color, "line": _EDGE}
+    place, dots = {"x": xs, "y": ys}, {"size": 6, "color": color, "line": _EDGE}
     traces = [
-        {"type": "scatter", "mode": "lines", "x": xs, "y": ys, **_SILENT, "line": _HALO},
+        {**_LINES, **place, **_SILENT, "line": _HALO},
         {
-            "type": "scatter", "mode": "lines+markers", "name": name or "path", "x": xs, "y": ys, "marker": dots,
+            "type": "scatter", "mode": "lines+markers", "name": name or "path", **place, "marker": dots,
             "line": {"color": color, "width": 2}, "showlegend": bool(name), **about,
         },
-        {
-            "type": "scatter3d", "mode": "lines", "x": x, "y": y, "z": z, **_SILENT,
-            "line": {"color": run_color(index), "width": 4},
-        },
-        {
-            "type": "scatter3d", "mode": "markers", "x": xs, "y": ys, "z": feet, "showlegend": False, **about,
-            "marker": {**dots, "size": 3},
-        },
+        {**_SURFACE_LINES, **draped, **_SILENT, "line": {"color": run_color(index), "width": 4}},
+        {**_SURFACE_POINTS, **place, "z": feet, **about, "marker": {**dots, "size": 3}},
     ]  # fmt: skip
     if len(rows) > 1:
         traces[2:2] = _end_marks(xs, ys, shown=index == 0)
@@ -130,7 +123,7 @@ def _run_marks(
 
 
 def _timed_marks(
-    view: MetricView, rows: NDArray[Any], index: int, draped: tuple[NDArray[Any], ...], times: Times
+    view: MetricView, rows: NDArray[Any], index: int, draped: dict[str, NDArray[Any]], times: Times
 ) -> list[dict[str, Any]]:
     """Returns a long path in the colours of time: pieces and arrowheads, for plotly's lines have one colour each."""
     landscape, found = view.landscape, view.landscape.checkpoints
@@ -138,40 +131,36 @@ def _timed_marks(
     assert found.y is not None
     proportions, _ = map_proportions(landscape)
     dots, arrows, chevrons = map_marks(landscape, index, map_place(landscape, lambda x, y: (x, proportions * y)))
-    (x, y, z), xs, ys, numbers = draped, found.x[rows], found.y[rows], found.number[rows]
+    xs, ys, numbers = found.x[rows], found.y[rows], found.number[rows]
     name, colors = literal(found.run_name(rows[0]), 32) or "path", hex_colors(times, index, numbers)
-    line, marks = {"type": "scatter", "mode": "lines"}, {"type": "scatter", "mode": "markers"}
-    surface = {"type": "scatter3d", "mode": "lines"}
     marked = marked_text([dots])
     # All checkpoints can be pointed at; those without a dot have no size.
     sizes = np.zeros(len(rows))
     sizes[dots.rows] = 5
     gap = np.full((len(arrows), 1), np.nan)
     wings = [np.hstack([chevrons[:, :, axis], gap]).ravel() for axis in (0, 1)]
-    feet = z[::_PIECES]
+    feet = draped["z"][::_PIECES]
     lift = np.interp(arrows[:, 0], np.arange(len(rows)), feet)
     return [
-        {**line, **_SILENT, "x": xs, "y": ys, "line": {"color": "rgba(20,20,20,0.85)", "width": 5.5}},
+        {**_LINES, **_SILENT, "x": xs, "y": ys, "line": {"color": "rgba(20,20,20,0.85)", "width": 5.5}},
         *(
             {
-                **line, **_SILENT, "x": xs[first : last + 1], "y": ys[first : last + 1],
+                **_LINES, **_SILENT, "x": xs[first : last + 1], "y": ys[first : last + 1],
                 "line": {"color": colors[(first + last) // 2], "width": 3},
             }
             for first, last in run_pieces(numbers)
         ),
         # The legend's entry.
         {
-            **line, "name": name + (f" ({marked})" if marked else ""), "x": [None], "y": [None],
+            **_LINES, "name": name + (f" ({marked})" if marked else ""), "x": [None], "y": [None],
             "line": {"color": strong_color(index), "width": 3},
         },
         {
-            **marks, "name": name, "x": xs, "y": ys, "showlegend": False, **_hover_of(view, rows),
-            "marker": {
-                "size": sizes, "color": "#ffffff", "line": {**_EDGE, "width": np.where(sizes > 0, 1, 0)},
-            },
+            **_POINTS, "name": name, "x": xs, "y": ys, "showlegend": False, **_hover_of(view, rows),
+            "marker": {"size": sizes, "color": "#ffffff", "line": {**_EDGE, "width": np.where(sizes > 0, 1, 0)}},
         },
         {
-            **marks, **_SILENT, "x": arrows[:, 1], "y": arrows[:, 2],
+            **_POINTS, **_SILENT, "x": arrows[:, 1], "y": arrows[:, 2],
             "marker": {
                 "symbol": "arrow", "size": 13, "angle": arrows[:, 3], "line": _EDGE,
                 "color": [colors[each] for each in arrows[:, 0].round().astype(int)],
@@ -180,17 +169,16 @@ def _timed_marks(
         *_end_marks(xs, ys, shown=index == 0),
         _time_bar(times, index, is_last=index == len(found.paths) - 1),
         {
-            **surface, "x": x, "y": y, "z": z, **_SILENT,
-            "line": {"color": np.repeat(colors, _PIECES)[: len(x)].tolist(), "width": 6},
+            **_SURFACE_LINES, **draped, **_SILENT,
+            "line": {"color": np.repeat(colors, _PIECES)[: len(draped["x"])].tolist(), "width": 6},
         },
         {
-            **surface, "x": wings[0], "y": wings[1], "z": np.repeat(lift, 4), **_SILENT, "connectgaps": False,
+            **_SURFACE_LINES, "x": wings[0], "y": wings[1], "z": np.repeat(lift, 4), **_SILENT, "connectgaps": False,
             "line": {"color": strong_color(index), "width": 6},
         },
         {
-            **surface, "mode": "markers", "x": xs[dots.rows], "y": ys[dots.rows], "z": feet[dots.rows],
+            **_SURFACE_POINTS, "x": xs[dots.rows], "y": ys[dots.rows], "z": feet[dots.rows],
             "marker": {"size": 3, "color": "#ffffff", "line": _EDGE}, **_hover_of(view, rows[dots.rows]),
-            "showlegend": False,
         },
     ]  # fmt: skip
 
@@ -205,7 +193,7 @@ def _time_bar(times: Times, index: int, *, is_last: bool) -> dict[str, Any]:
         "title": {"text": literal(times.label) if is_last else "", "side": "bottom", "font": {"size": 11}},
     }  # fmt: skip
     return {
-        "type": "scatter", "mode": "markers", **_SILENT, "x": [None], "y": [None],
+        **_POINTS, **_SILENT, "x": [None], "y": [None],
         "marker": {
             "color": [times.low], "cmin": times.low, "cmax": times.high, "showscale": True,
             "colorscale": [[place / (len(ramp) - 1), color] for place, color in enumerate(ramp)],
@@ -221,10 +209,10 @@ def _end_marks(xs: NDArray[Any], ys: NDArray[Any], *, shown: bool) -> list[dict[
     return [trace | {"showlegend": shown} for trace in pair]
 
 
-def _network_marks(landscape: LandscapeData) -> list[tuple[int, dict[str, Any]]]:
-    """Returns the rows of networks of no run with their marks, shaped as in the figures."""
+def _network_marks(landscape: LandscapeData) -> list[tuple[NDArray[Any], dict[str, Any]]]:
+    """Returns the rows of networks of no run, each of shape (1,), with their marks, shaped as in the figures."""
     return [
-        (row, {"symbol": _SYMBOLS[style["marker"]], "size": 10, "color": "white", "line": _EDGE})
+        (np.array([row]), {"symbol": _SYMBOLS[style["marker"]], "size": 10, "color": "white", "line": _EDGE})
         for row, style in network_marks(landscape)
     ]
 
@@ -254,18 +242,15 @@ def status_marks(landscape: LandscapeData, look: Appearance) -> list[dict[str, A
 
 def _mark(name: str, x: Any, y: Any, marker: dict[str, Any]) -> dict[str, Any]:
     marker = {"line": _EDGE if marker["size"] > 6 else {"width": 0}, **marker}
-    return {"type": "scatter", "mode": "markers", "name": name, "x": x, "y": y, "marker": marker, "hoverinfo": "skip"}
+    return {**_POINTS, "name": name, "x": x, "y": y, "marker": marker, "hoverinfo": "skip"}
 
 
 def _hover_of(view: MetricView, rows: NDArray[Any]) -> dict[str, Any]:
-    landscape = view.landscape
-    found = landscape.checkpoints
+    landscape, found = view.landscape, view.landscape.checkpoints
     assert found is not None
     columns = (view.of_checkpoints("metrics"), view.of_checkpoints("projected"), found.residual)
     labels = [literal(found.label(row, unit_of(landscape)), 48) for row in rows]
-    data = [
-        [label, *values] for label, *values in zip(labels, *(column[rows].tolist() for column in columns), strict=True)
-    ]
+    data = list(map(list, zip(labels, *(column[rows].tolist() for column in columns), strict=True)))
     template = _PATH_TEMPLATE.replace("{where}", "line" if landscape.y is None else "plane")
     template = template.replace("{metric}", literal(view.text, 48))
     return {"customdata": data, "hovertemplate": template, "hoverinfo": None}
@@ -273,7 +258,7 @@ def _hover_of(view: MetricView, rows: NDArray[Any]) -> dict[str, Any]:
 
 def _draped(
     landscape: LandscapeData, x: NDArray[Any], y: NDArray[Any], feet: NDArray[Any], heights: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+) -> dict[str, NDArray[Any]]:
     """Returns the path with pieces that follow the surface, where a straight line would run through hills."""
     from scipy.interpolate import RegularGridInterpolator
 
@@ -284,4 +269,5 @@ def _draped(
     surface = RegularGridInterpolator((landscape.y, landscape.x), heights, bounds_error=False)
     below = surface(np.stack([y, x], axis=-1))
     # At a checkpoint its own height is measured; beside a gap the surface has none.
-    return x, y, np.where((np.arange(len(steps)) % _PIECES == 0) | np.isnan(below), chord, below)
+    z = np.where((np.arange(len(steps)) % _PIECES == 0) | np.isnan(below), chord, below)
+    return {"x": x, "y": y, "z": z}

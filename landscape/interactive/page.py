@@ -101,7 +101,7 @@ def page_html(
         ValueError: there is no landscape.
     """
     shown = _checked(landscapes, may_be_empty=live is not None)
-    code = _own_script()
+    code = "(() => {\n'use strict';\n" + _joined(".js") + "})();\n"
     camera_shown, cameras = offered_cameras(camera)
     pairs = list(itertools.combinations(enumerate(shown), 2))
     content = {
@@ -174,26 +174,21 @@ def landscape_names(landscapes: Sequence[LandscapeData]) -> list[str]:
 
 
 def _checked(landscapes: LandscapeData | Sequence[LandscapeData], *, may_be_empty: bool) -> list[LandscapeData]:
-    if isinstance(landscapes, LandscapeData):
-        return [landscapes]
-    if isinstance(landscapes, str | bytes) or not isinstance(landscapes, Sequence):
-        raise wrong_type("landscapes", "a Landscape or a list of them", landscapes)
-    for landscape in landscapes:
+    every: list[Any] = [landscapes]
+    if isinstance(landscapes, Sequence) and not isinstance(landscapes, str | bytes):
+        every = list(landscapes)
+    for landscape in every:
         if not isinstance(landscape, LandscapeData):
             raise wrong_type("landscapes", "a Landscape or a list of them", landscape)
-    if not landscapes and not may_be_empty:
+    if not every and not may_be_empty:
         raise wrong_value("landscapes", "at least one landscape", landscapes)
-    return list(landscapes)
+    return every
 
 
 @functools.cache
 def _packed_script() -> tuple[str, str]:
     script = plotly_script()
     return base64.b64encode(gzip.compress(script.encode("utf-8"), mtime=0)).decode("ascii"), _hash(script)
-
-
-def _own_script() -> str:
-    return "(() => {\n'use strict';\n" + _joined(".js") + "})();\n"
 
 
 def _joined(ending: str) -> str:

@@ -81,8 +81,6 @@ _NO_CHARTS: Mapping[FileKind, Chart] = {}
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of a file."""
-
     version: str  # changes whenever the file does; empty while there is none
     # "waiting" (no file yet), "measuring", "complete", "stopped" (unfinished, nobody is writing) or "unreadable".
     phase: str

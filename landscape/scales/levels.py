@@ -19,12 +19,13 @@ Levels = int | str | Sequence[float] | None
 
 SPACINGS = ("auto", "linear", "log", "quantile")
 _EXPECTED = "an int from 2 to 100, one of 'auto', 'linear', 'log', 'quantile', or increasing values"
-_MANTISSAS = (
-    (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
-    (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
-    (1.0, 2.0, 5.0),
-    (1.0, 3.0),
-    (1.0,),
+# Of round numbers, the most first: those in a decade, and every which decade has them.
+_ROUND = (
+    ((1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0), 1),
+    ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), 1),
+    ((1.0, 2.0, 5.0), 1),
+    ((1.0, 3.0), 1),
+    *(((1.0,), stride) for stride in (1, 2, 3, 5, 10, 20, 50, 100)),
 )
 # Above this share of the grid between two neighbouring lines, round numbers say too little.
 _CROWDED = 0.75
@@ -73,11 +74,7 @@ def decade_levels(low: float, high: float, count: int) -> NDArray[Any]:
     """Returns round numbers from low to high, at most ``count`` where a set of round numbers allows it."""
     decades = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
     levels = np.empty(0)
-    strides = [
-        *((mantissas, 1) for mantissas in _MANTISSAS),
-        *(((1.0,), stride) for stride in (2, 3, 5, 10, 20, 50, 100)),
-    ]
-    for mantissas, stride in strides:
+    for mantissas, stride in _ROUND:
         numbers = np.array([float(f"{m}e{d}") for d in decades if d % stride == 0 for m in mantissas])
         levels = numbers[(numbers >= low) & (numbers <= high)]
         if len(levels) <= count:

@@ -43,9 +43,7 @@ function exactText(value) {
 function shortText(value, digits = 5) {
   if (Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value > 0 ? "infinite" : "minus infinite";
-  const text = value.toPrecision(digits);
-  const plain = String(Number(text));
-  return plain.replace("-", "\u2212");
+  return String(Number(value.toPrecision(digits))).replace("-", "\u2212");
 }
 
 function finiteRange(values) {
@@ -60,8 +58,8 @@ function finiteRange(values) {
   return low <= high ? [low, high] : [NaN, NaN];
 }
 
-// Index of the coordinate that is nearest to a number; the axis ascends.
-function nearest(axis, value) {
+// Indices of two neighbours with a number between them, or beyond which it lies; the axis ascends.
+function around(axis, value) {
   let low = 0;
   let high = axis.length - 1;
   while (high - low > 1) {
@@ -69,6 +67,12 @@ function nearest(axis, value) {
     if (axis[middle] <= value) low = middle;
     else high = middle;
   }
+  return [low, high];
+}
+
+// Index of the coordinate that is nearest to a number.
+function nearest(axis, value) {
+  const [low, high] = around(axis, value);
   return Math.abs(axis[low] - value) <= Math.abs(axis[high] - value) ? low : high;
 }
 
@@ -77,13 +81,7 @@ function cell(axis, value) {
   const last = axis.length - 1;
   if (!(value >= axis[0] && value <= axis[last])) return null;
   if (last === 0) return [0, 0];
-  let low = 0;
-  let high = last;
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (axis[middle] <= value) low = middle;
-    else high = middle;
-  }
+  const [low, high] = around(axis, value);
   return [low, (value - axis[low]) / (axis[high] - axis[low])];
 }
 

@@ -17,21 +17,13 @@ class Landscape {
     if (content.checkpoints) {
       const path = content.checkpoints;
       this.checkpoints = {
-        number: path.number,
-        runs: path.runs,
-        paths: path.paths,
-        networks: path.networks,
-        labels: path.labels,
-        roles: path.roles,
+        ...path,
         x: doubles(path.x),
         y: this.isLine ? new Float64Array(path.number.length) : doubles(path.y),
         residual: doubles(path.residual),
         metrics: decoded(path.metrics),
         projected: decoded(path.projected),
         status: bytes(path.status),
-        projectedStatus: bytes(path.projected_status),
-        own: path.own,
-        times: path.times,
       };
     }
   }
@@ -80,6 +72,11 @@ class Landscape {
 
   get rows() {
     return this.y.length;
+  }
+
+  // The coordinates of grid points, by their indices.
+  points(indices) {
+    return { x: indices.map((index) => this.x[index % this.columns]), y: indices.map((index) => this.y[Math.floor(index / this.columns)]) };
   }
 
   values(metric) {
@@ -215,8 +212,5 @@ const EMPTY = {
 };
 
 function jointStatus(first, second) {
-  for (const status of [FAILED, PENDING, INTERPOLATED]) {
-    if (first === status || second === status) return status;
-  }
-  return MEASURED;
+  return [FAILED, PENDING, INTERPOLATED].find((status) => first === status || second === status) ?? MEASURED;
 }

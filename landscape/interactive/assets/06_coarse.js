@@ -97,9 +97,9 @@ function plateaus(landscape, metric, scale, colours, frame) {
 // The measured points themselves, where they are fewer than coarse cells.
 function measuredOnSurface(landscape, metric, scale, frame) {
   const there = landscape.marked(metric);
+  const { x, y } = landscape.points(there);
   return {
-    name: "measured", type: "scatter3d", mode: "markers", hoverinfo: "none",
-    ...frame.placeAll(there.map((index) => landscape.x[index % landscape.columns]), there.map((index) => landscape.y[Math.floor(index / landscape.columns)])),
+    name: "measured", type: "scatter3d", mode: "markers", hoverinfo: "none", ...frame.placeAll(x, y),
     z: there.map((index) => scale.drawn(landscape.values(metric)[index])), marker: { size: there.length > 150 ? 1 : 2, color: colour("text") },
   };
 }

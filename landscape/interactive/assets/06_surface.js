@@ -62,8 +62,7 @@ function onFrame({ x, y, z }, frame) {
 
 function thinGrid(landscape, heights, grid, frame) {
   const z = heights.flatMap((row) => [...row]);
-  const x = z.map((_, index) => landscape.x[index % landscape.columns]);
-  const y = z.map((_, index) => landscape.y[Math.floor(index / landscape.columns)]);
+  const { x, y } = landscape.points([...z.keys()]);
   return {
     name: "surface", type: "scatter3d", mode: "lines+markers", ...frame.placeAll(x, y), z, hoverinfo: "none",
     line: { color: colour("accent"), width: 4 },

@@ -77,11 +77,7 @@ function gapTrace(landscape, metric, frame) {
 function measuredTrace(landscape, metric, kind, frame) {
   const between = kind === "contour" && landscape.dotted;
   const shown = between ? [...landscape.status.keys()].filter((index) => landscape.status[index] === MEASURED) : landscape.marked(metric);
-  const [x, y] = [[], []];
-  for (const index of shown) {
-    x.push(landscape.x[index % landscape.columns]);
-    y.push(landscape.y[Math.floor(index / landscape.columns)]);
-  }
+  const { x, y } = landscape.points(shown);
   return { name: "measured", type: "scatter", mode: "markers", ...frame.placeAll(x, y), hoverinfo: "skip", marker: { size: 2.5, color: "rgba(255,255,255,0.85)", line: { color: "rgba(0,0,0,0.6)", width: 0.5 } } };
 }
 

@@ -5,14 +5,13 @@ const PROFILE_POINTS = 257;
 // Positions, coordinates and values along a line on a plane, from one end to the other.
 function alongLine(landscape, values, [x0, y0, x1, y1]) {
   const length = landscape.distance(x0, y0, x1, y1);
-  const points = Array.from({ length: PROFILE_POINTS }, (_, index) => {
+  return Array.from({ length: PROFILE_POINTS }, (_, index) => {
     const share = index / (PROFILE_POINTS - 1);
     // Weighted like this, both ends are exact.
     const x = x0 * (1 - share) + x1 * share;
     const y = y0 * (1 - share) + y1 * share;
     return { position: share * length, x, y, value: bilinear(landscape.x, landscape.y, values, x, y) };
   });
-  return points;
 }
 
 function profileTraces(points) {

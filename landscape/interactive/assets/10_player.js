@@ -5,9 +5,7 @@ const WALK_MILLISECONDS = 8000;
 class Player {
   // `moved` hears of every step, `led` of those that the reader takes.
   constructor(landscape, moved, led) {
-    this.moved = moved;
-    this.led = led;
-    this.timer = null;
+    Object.assign(this, { moved, led, timer: null });
     this.button = element("button", { type: "button", class: "play", "aria-label": "Play the path", on: { click: () => this.toggle() } });
     this.slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "Checkpoint", on: { input: () => this.lead(Number(this.slider.value)) } });
     this.label = element("output", { class: "step" });

@@ -2,9 +2,7 @@
 
 class Handles {
   constructor(plot, frame, moved) {
-    this.plot = plot;
-    this.moved = moved;
-    this.ends = null;
+    Object.assign(this, { plot, moved, ends: null });
     this.handles = [0, 1].map((which) => this.handle(which));
     frame.append(...this.handles);
     new ResizeObserver(() => this.place()).observe(frame);
@@ -36,9 +34,7 @@ class Handles {
   }
 
   set(ends, bounds, frame) {
-    this.ends = ends;
-    this.frame = frame;
-    this.bounds = bounds;
+    Object.assign(this, { ends, frame, bounds });
     this.place();
   }
 

@@ -3,12 +3,8 @@
 class Card extends TurnedCard {
   constructor(landscape, page, beside) {
     super();
-    this.landscape = landscape;
-    this.page = page;
-    this.beside = beside; // shows the page's second metric
-    this.selected = null;
-    this.linked = null; // the place that another card points at
-    this.line = null;
+    // Whether it shows the page's second metric; what is selected, where another card points, and the profile's line.
+    Object.assign(this, { landscape, page, beside, selected: null, linked: null, line: null });
     this.section = element("section", { class: "card" });
     this.heading = element("h2");
     this.key = element("span", { class: "key" });
@@ -19,7 +15,7 @@ class Card extends TurnedCard {
     this.profile = element("div", { class: "plot profile", ...(landscape.isLine ? { tabindex: 0, role: "application" } : { role: "group" }) });
     this.main = landscape.isLine ? this.profile : this.map;
     this.spoken = [this.surface, this.map, this.profile].map((plot) => spokenText(plot, "plot"));
-    this.ending = new AbortController();
+    this.ending = new AbortController(); // ends what the card listens to beyond itself
     this.readout = element("output", { class: "readout facts", "aria-live": "polite" });
     this.warning = element("p", { class: "warning", role: "note", hidden: true });
     this.table = element("tbody");
@@ -32,11 +28,6 @@ class Card extends TurnedCard {
     this.main.addEventListener("keydown", (event) => this.walk(event));
     this.sized = new ResizeObserver(newestOnly(() => this.resize()));
     this.sized.observe(this.section);
-  }
-
-  // Ends what the card listens to beyond itself.
-  get ended() {
-    return this.ending.signal;
   }
 
   build() {
@@ -169,7 +160,7 @@ class Card extends TurnedCard {
       const compared = { shared: (this.page.comparing || low !== null || high !== null) && !landscape.isDifference };
       const marks = { current: this.standing, mark: this.linked ?? this.selected };
       this.draw(this.profile, onAxis(lineTraces(landscape, metric, marks), this.scale), profileLayout(landscape.text(metric), this.scale, landscape.axis_labels[0], compared));
-      this.showWarning();
+      fillWarning(this.warning, this);
       return;
     }
     this.line ??= this.usualEnds;
@@ -192,7 +183,7 @@ class Card extends TurnedCard {
       this.moveCamera();
     }
     this.drawProfile();
-    this.showWarning();
+    fillWarning(this.warning, this);
   }
 
   draw(plot, traces, layout) {
@@ -223,10 +214,6 @@ class Card extends TurnedCard {
       plot.on("plotly_relayouting", () => this.page.comparison.turned(this));
     }
     if (plot === this.map) plot.on("plotly_afterplot", () => this.handles.place());
-  }
-
-  showWarning() {
-    fillWarning(this.warning, this);
   }
 
   shapes() {
@@ -264,11 +251,15 @@ class Card extends TurnedCard {
 
   // Marks in front of the surface and behind it, for the camera as it stands.
   async drawDepth() {
-    if (!this.surface._fullLayout?.scene) return;
+    if (this.surface._fullLayout?.scene) await this.restyle();
+  }
+
+  // Draws traces of the surface, all by default, where they are seen.
+  restyle(traces = null, changes = {}) {
     const found = this.depth.seenFrom(viewOf(this.surface));
-    const lists = Object.values(found);
-    const all = (name) => lists.map((list) => list[name]);
-    await Plotly.restyle(this.surface, { x: all("x"), y: all("y"), z: all("z") }, Object.keys(found).map(Number));
+    const chosen = traces ?? Object.keys(found).map(Number);
+    const all = (name) => chosen.map((index) => found[index][name]);
+    return Plotly.restyle(this.surface, { x: all("x"), y: all("y"), z: all("z"), ...changes }, chosen);
   }
 
   movePoints(trace, points) {
@@ -276,10 +267,7 @@ class Card extends TurnedCard {
     const before = this.depth.traces[trace];
     if (!place.z.length && !before.z.length) return null;
     Object.assign(before, place);
-    const found = this.depth.seenFrom(viewOf(this.surface));
-    const traces = [trace, this.depth.behind(trace)];
-    const both = (name) => traces.map((index) => found[index][name]);
-    return Plotly.restyle(this.surface, { x: both("x"), y: both("y"), z: both("z"), meta: [place, place] }, traces);
+    return this.restyle([trace, this.depth.behind(trace)], { meta: [place, place] });
   }
 
   stepped() {

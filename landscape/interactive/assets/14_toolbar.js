@@ -9,7 +9,10 @@ class Toolbar {
     this.differences = element("span");
     this.low = this.end("low", "Lowest value of the colours and heights");
     this.high = this.end("high", "Highest value of the colours and heights");
-    this.reset = button("Auto", "Choose the range from the data", () => this.setRange(null, null));
+    this.reset = button("Auto", "Choose the range from the data", () => {
+      this.showRange(null, null);
+      page.set({ low: null, high: null });
+    });
     this.box.append(
       this.metric,
       labelled("Scale", select([["auto", "Automatic"], ["log", "Logarithmic"], ["linear", "Linear"]], settings.scale, (value) => page.set({ scale: value }), { id: "scale" })),
@@ -110,11 +113,6 @@ class Toolbar {
     this.high.setCustomValidity(wrong ? "The highest value must be above the lowest." : "");
     if (wrong) this.high.reportValidity();
     else this.page.set({ low, high });
-  }
-
-  setRange(low, high) {
-    this.showRange(low, high);
-    this.page.set({ low, high });
   }
 
   showRange(low, high) {

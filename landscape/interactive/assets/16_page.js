@@ -4,11 +4,8 @@ const MOST_SHOWN = 6; // browsers draw only so many three-dimensional scenes at 
 
 class Page {
   constructor(content) {
-    this.aspect = content.aspect;
-    this.camera = content.camera;
-    this.cameras = content.cameras;
-    this.differences = content.differences;
-    this.covers = content.covers;
+    const { aspect, camera, cameras, differences, covers } = content;
+    Object.assign(this, { aspect, camera, cameras, differences, covers });
     this.webgl = hasWebGL();
     this.tooltip = new Tooltip();
     followScreen(this.tooltip);

@@ -22,12 +22,9 @@ function withHidden([surface, ...marks]) {
 class Depth {
   // The traces of a scene as they would be without a camera, the first of which is the surface.
   constructor(landscape, metric, scale, traces) {
-    this.x = landscape.x;
-    this.y = landscape.y;
-    this.heights = landscape.drawn(metric, scale);
+    Object.assign(this, { x: landscape.x, y: landscape.y, scale, heights: landscape.drawn(metric, scale) });
     const [low, high] = finiteRange(this.heights.flatMap((row) => [...row]));
     this.range = high - low;
-    this.scale = scale;
     this.traces = traces.map(({ name, x, y, z }) => ({ name, x: [...x], y: [...y], z: [...z] }));
     this.flat = landscape.rows < 2 || landscape.columns < 2 || !(this.range > 0);
     const [surface] = traces;

@@ -24,7 +24,7 @@ class Turning {
     surface.addEventListener("click", () => this.hold(true));
     surface.addEventListener("blur", () => this.hold(false));
     frame.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && this.hold(false));
-    addEventListener("pointerdown", (event) => !frame.contains(event.target) && this.hold(false), { signal: card.ended });
+    addEventListener("pointerdown", (event) => !frame.contains(event.target) && this.hold(false), { signal: card.ending.signal });
     const free = (event) => !this.held && !event.target.closest?.(".modebar");
     frame.addEventListener("wheel", (event) => free(event) && event.stopPropagation(), { capture: true, passive: true });
     for (const kind of ["touchstart", "touchmove"]) frame.addEventListener(kind, (event) => free(event) && event.stopPropagation(), { capture: true, passive: true });

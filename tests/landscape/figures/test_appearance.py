@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from landscape import figures
-from landscape.drawing.appearance import choose_appearance, readable
+from landscape.drawing.appearance import appearance_of, readable
 from landscape.landscape import Landscape
 
 PLANES = [figures.plot_contour, figures.plot_contour_lines, figures.plot_heatmap, figures.plot_surface]
@@ -102,7 +102,7 @@ class TestThemes:
 
     def test_curves_differ_for_every_eye(self):
         for theme in ("light", "dark"):
-            look = choose_appearance(theme, "screen", None)
+            look = appearance_of({"theme": theme}, None)
             page = brightness(look.page)
             assert len(set(look.series)) == 5
             assert all(abs(brightness(color) - page) > 0.25 for color in look.series)

@@ -8,6 +8,7 @@ from waiting import wait_until
 from landscape import Landscape
 from landscape.interactive import save_page
 
+pytestmark = pytest.mark.slow
 AXE = "axe.run(document, { resultTypes: ['violations'], rules: { 'target-size': { enabled: true } } })"
 TARGETS = """() => [...document.querySelectorAll("button, select, input, summary, a, .modebar-btn")]
     .map((each) => each.closest("label") ?? each)
@@ -25,7 +26,6 @@ def pages(example):
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("kind", ["one", "compared", "line", "lines"])
 def test_axe_finds_nothing(kind, theme, open_page, example):
@@ -57,7 +57,6 @@ def served(outer, serving):
         yield address
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("where", ["file", "http"])
 def test_inside_another_page(where, outer, request, open_address):
     address = outer.as_uri() if where == "file" else request.getfixturevalue("served")

@@ -8,6 +8,8 @@ from landscape_examples import HEADER
 from landscape.record.checks import PointStatus
 from landscape.scales.landscape_scale import landscape_scale
 
+pytestmark = pytest.mark.slow
+
 
 def unfinished(example):
     data = example(sampling={"mode": "full", "finished": False})
@@ -36,16 +38,8 @@ def constant(example):
     return data
 
 
-def one_point(example):
-    return example(rows=1, columns=1)
-
-
 def one_row(example):
     return example(rows=1)
-
-
-def one_column(example):
-    return example(columns=1)
 
 
 def nothing_measured(example):
@@ -64,10 +58,6 @@ def both_signs(example):
     return data
 
 
-def one_checkpoint(example):
-    return example(checkpoints=1)
-
-
 CASES = {
     unfinished: [
         "Failed",
@@ -78,16 +68,15 @@ CASES = {
     ],
     only_nan: ["There is no finite value of loss.", "not finite (117)"],
     constant: ["The surface is flat: loss is 2.5 at every finite point."],
-    one_point: ["1 × 1 points", "The surface is flat"],
+    lambda example: example(rows=1, columns=1): ["1 × 1 points", "The surface is flat"],
     one_row: ["13 × 1 points"],
-    one_column: ["1 × 9 points"],
+    lambda example: example(columns=1): ["1 × 9 points"],
     nothing_measured: ["There is no finite value of loss yet.", "pending (117)"],
     both_signs: ["13 × 9 points"],
-    one_checkpoint: ["epoch 3"],
+    lambda example: example(checkpoints=1): ["epoch 3"],
 }
 
 
-@pytest.mark.slow
 def test_each_is_shown_for_what_it_is(open_page, example):
     for group in (list(CASES)[:5], list(CASES)[5:]):
         data = [case(example) for case in group]
@@ -101,15 +90,14 @@ def test_each_is_shown_for_what_it_is(open_page, example):
         for number, (case, item) in enumerate(zip(group, data, strict=True)):
             card = opened.page.locator(".card").nth(number)
             for text in CASES[case]:
-                assert text.lower() in card.inner_text().lower(), case.__name__
+                assert text.lower() in card.inner_text().lower(), CASES[case]
             (z,) = opened.data("map", "grid", "z", card=number)
-            np.testing.assert_array_equal(np.isnan(z), np.isnan(item.metrics["loss"]), case.__name__)
+            np.testing.assert_array_equal(np.isnan(z), np.isnan(item.metrics["loss"]), CASES[case][0])
             assert card.locator(".player").is_visible() == (item.checkpoints is not None)
             assert "no WebGL" in card.inner_text()
         opened.check()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", [unfinished, one_row])
 def test_their_surfaces(open_page, example, case):
     data = case(example)
@@ -120,7 +108,6 @@ def test_their_surfaces(open_page, example, case):
     opened.check()
 
 
-@pytest.mark.slow
 def test_values_without_a_logarithm_are_counted(open_page, example):
     data = example()
     data.metrics["loss"][0, :2] = [0.0, -3.0]
@@ -134,14 +121,11 @@ def test_values_without_a_logarithm_are_counted(open_page, example):
     opened.check()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("where", ["checkpoint", "origin"])
 def test_a_zero_of_a_mark_alone_is_told_too(open_page, example, where):
     data = example()
-    if where == "origin":
-        data.origin.metrics["loss"] = 0.0
-    else:
-        data.checkpoints.projected["loss"][1] = 0.0
+    values, place = (data.origin.metrics, "loss") if where == "origin" else (data.checkpoints.projected["loss"], 1)
+    values[place] = 0.0
     opened = open_page(data, webgl=False)
     opened.page.select_option("#scale", "log")
     scale = landscape_scale(data, "loss", "log")
@@ -153,7 +137,6 @@ def test_a_zero_of_a_mark_alone_is_told_too(open_page, example, where):
     opened.check()
 
 
-@pytest.mark.slow
 def test_a_zero_on_the_curve_of_a_line_is_drawn_at_the_lower_end_and_told(open_page):
     opened = open_page(build_line([3.0, 0.1, 0.0, 0.02, 2.0]), webgl=False)
     assert "1 value is 0, which has no place on a log scale: drawn at 0.02." in opened.page.inner_text(".warning")
@@ -162,7 +145,6 @@ def test_a_zero_on_the_curve_of_a_line_is_drawn_at_the_lower_end_and_told(open_p
     opened.check()
 
 
-@pytest.mark.slow
 def test_interpolated_points_are_told_apart(open_page, example):
     data = example()
     data.status[1:5, 2:7] = PointStatus.INTERPOLATED
@@ -188,15 +170,12 @@ def with_strange_metrics(example):
     """Each named like something that all JavaScript objects have."""
     data = example()
     for index, name in enumerate(STRANGE):
-        data.metrics[name] = data.metrics["loss"] + index + 1
-        data.origin.metrics[name] = data.origin.metrics["loss"] + index + 1
-        data.checkpoints.metrics[name] = data.checkpoints.metrics["loss"] + index + 1
-        data.checkpoints.projected[name] = data.checkpoints.projected["loss"] + index + 1
+        for metrics in (data.metrics, data.origin.metrics, data.checkpoints.metrics, data.checkpoints.projected):
+            metrics[name] = metrics["loss"] + index + 1
     return data
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("both", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("both", [True, False])
 def test_metrics_named_like_what_objects_have(open_page, example, both):
     """The second file may lack them; then its loss is shown."""
     data = [with_strange_metrics(example), with_strange_metrics(example) if both else example()]

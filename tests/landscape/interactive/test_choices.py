@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from data_sets import with_test_set
 
+pytestmark = pytest.mark.slow
 AXES = "document.querySelector('.plot.profile')._fullLayout"
 TITLES = "Array.from(document.querySelectorAll('.card h2'), (title) => title.textContent)"
 
@@ -35,7 +36,6 @@ def zoom(opened, plot):
     mouse.move(2, 2)
 
 
-@pytest.mark.slow
 def test_a_metric_stands_beside_another_one_only(open_page, example):
     opened = open_page(with_test_set(example()), webgl=False)
     select = opened.page.select_option
@@ -48,7 +48,6 @@ def test_a_metric_stands_beside_another_one_only(open_page, example):
     opened.check()
 
 
-@pytest.mark.slow
 def test_the_order_of_choices_does_not_change_the_colours_of_curves(open_page, example):
     opened = open_page(with_test_set(example()), example(seed=1), webgl=False)
     opened.page.select_option("#beside", "loss@test")
@@ -62,7 +61,6 @@ def test_the_order_of_choices_does_not_change_the_colours_of_curves(open_page, e
     opened.check()
 
 
-@pytest.mark.slow
 def test_a_zoom_ends_where_its_axis_does(open_page, example, metric):
     """The ends on a logarithmic axis are logarithms, and those of one metric are none of another."""
     data = example(line=True)
@@ -88,7 +86,6 @@ def test_a_zoom_ends_where_its_axis_does(open_page, example, metric):
     opened.check()
 
 
-@pytest.mark.slow
 def test_a_zoom_stays_where_the_axes_do(open_page, example, metric):
     opened = open_page(example(), example(line=True), webgl=False)
     zoom(opened, "map")
@@ -101,7 +98,6 @@ def test_a_zoom_stays_where_the_axes_do(open_page, example, metric):
     opened.check()
 
 
-@pytest.mark.slow
 def test_a_kept_point_of_a_curve_goes_to_the_other_metric(open_page, example, metric):
     data = example(line=True)
     opened = open_page(data, webgl=False)
@@ -115,7 +111,6 @@ def test_a_kept_point_of_a_curve_goes_to_the_other_metric(open_page, example, me
     opened.check()
 
 
-@pytest.mark.slow
 def test_a_curve_of_both_signs_is_logarithmic_around_zero(open_page, example):
     """As in the figures; the ends that the reader gives hold on that axis, too."""
     data = example(line=True)
@@ -150,7 +145,6 @@ def test_a_curve_of_both_signs_is_logarithmic_around_zero(open_page, example):
     opened.check()
 
 
-@pytest.mark.slow
 def test_labels_of_a_narrow_range_differ(open_page, example):
     files = [example(seed=seed) for seed in (0, 1)]
     for data in files:

@@ -7,6 +7,8 @@ import pytest
 from landscape.record.checks import PointStatus
 from landscape.sampling.coarse_cells import coarse_values
 
+pytestmark = pytest.mark.slow
+
 
 def begun(example, share, **options):
     data = example(**options)
@@ -17,7 +19,6 @@ def numbers(rows):
     return np.array([[np.nan if value is None else value for value in row] for row in rows], float)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["contour", "cells"])
 def test_the_map_shows_the_cells_of_the_figures(open_page, example, kind):
     data = begun(example, 0.1, rows=20, columns=24)
@@ -54,7 +55,6 @@ def test_the_map_shows_the_cells_of_the_figures(open_page, example, kind):
     opened.check()
 
 
-@pytest.mark.slow
 def test_pointing_says_that_it_is_not_measured_and_whose_colour_it_is(open_page, example):
     data = begun(example, 0.1, rows=20, columns=24)
     opened = open_page(data, webgl=False)
@@ -70,7 +70,6 @@ def test_pointing_says_that_it_is_not_measured_and_whose_colour_it_is(open_page,
     assert "not measured" not in opened.facts(".player")
 
 
-@pytest.mark.slow
 def test_the_surface_has_flat_plateaus_of_measured_heights(open_page, example):
     data = begun(example, 0.06, rows=20, columns=24)
     opened = open_page(data)
@@ -87,7 +86,6 @@ def test_the_surface_has_flat_plateaus_of_measured_heights(open_page, example):
     opened.check()
 
 
-@pytest.mark.slow
 def test_a_line_has_dotted_steps(open_page, example):
     data = begun(example, 0.3, line=True, columns=101)
     opened = open_page(data, webgl=False)
@@ -96,14 +94,12 @@ def test_a_line_has_dotted_steps(open_page, example):
     np.testing.assert_array_equal(y[::3], shown[np.isfinite(shown)])
 
 
-@pytest.mark.slow
 def test_a_finished_landscape_has_none(open_page, example):
     opened = open_page(example(), webgl=False)
     names = opened.page.evaluate("document.querySelector('.map').data.map((trace) => trace.name)")
     assert not {"coarse", "hatching"} & set(names)
 
 
-@pytest.mark.slow
 def test_a_difference_is_coarse_where_either_is_pending(open_page, example):
     first, second = begun(example, 0.1, rows=20, columns=24), example(rows=20, columns=24, seed=1)
     opened = open_page(first, second, webgl=False)

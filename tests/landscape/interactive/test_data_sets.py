@@ -25,8 +25,8 @@ def colour_title(opened, card=0):
     return opened.page.evaluate("(card) => document.querySelectorAll('.map')[card].data[0].colorbar.title.text", card)
 
 
+@pytest.mark.slow
 class TestPage:
-    @pytest.mark.slow
     def test_metrics_stand_by_data_set(self, open_page, example, metric):
         data = with_test_set(example())
         opened = open_page(data, webgl=False)
@@ -54,7 +54,6 @@ class TestPage:
         assert {"own loss on train", "own loss on test", "loss on test at its foot on the plane"} <= set(walked)
         opened.check()
 
-    @pytest.mark.slow
     def test_surfaces_have_the_scales_and_values_of_their_maps(self, open_page, example):
         data = with_test_set(example(rows=5, columns=6))
         opened = open_page(data)
@@ -67,7 +66,6 @@ class TestPage:
         np.testing.assert_array_equal(drawn(opened, "surface"), data.metrics["loss@test"] - data.metrics["loss"])
         opened.check()
 
-    @pytest.mark.slow
     def test_both_maps_on_one_scale_and_the_difference(self, open_page, example, metric):
         data = with_test_set(example())
         opened = open_page(data, webgl=False)
@@ -97,7 +95,6 @@ class TestPage:
         assert colour_title(opened) == "loss on test − loss on train"
         opened.check()
 
-    @pytest.mark.slow
     def test_lines_and_two_files(self, open_page, example):
         first, second = (with_test_set(example(line=True, seed=seed)) for seed in (0, 1))
         opened = open_page(first, second, webgl=False)
@@ -118,7 +115,6 @@ class TestPage:
         np.testing.assert_array_equal(values, second.metrics["loss@test"] - second.metrics["loss"])
         opened.check()
 
-    @pytest.mark.slow
     def test_a_landscape_of_one_data_set_has_neither(self, open_page, example):
         opened = open_page(example(), webgl=False)
         assert opened.page.locator("#metric optgroup").count() == 0

@@ -7,6 +7,7 @@ from waiting import wait_until
 from landscape.drawing.occlusion import Relief
 from landscape.record.checks import PointStatus
 
+pytestmark = pytest.mark.slow
 # Twelve around the surface, from flat to steep.
 CAMERAS = [(1.4, -1.4, 0.9), (1.5, 0.5, 0.35), (-1.2, 1.2, 0.8), (0.1, -1.8, 0.25), (-1.6, -0.4, 0.6), (0.2, 0.1, 2.0)]
 CAMERAS += [(1.0, 1.4, 0.3), (-0.5, 1.7, 0.2), (-1.3, -1.3, 1.2), (1.8, -0.2, 0.5), (0.6, 1.0, 1.5), (-1.0, -1.5, 0.3)]
@@ -69,7 +70,6 @@ def projection(opened):
 
 
 class TestDepth:
-    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("surface", "cameras"),
         [(each, CAMERAS[at::3]) for at, each in enumerate(SURFACES)],
@@ -102,7 +102,6 @@ class TestDepth:
         assert hidden_ever >= 3
         opened.check()
 
-    @pytest.mark.slow
     def test_a_visible_mark_is_whole_on_the_screen(self, open_page, example):
         data = hilly(example)
         opened = open_page(data)

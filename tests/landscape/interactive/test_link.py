@@ -81,7 +81,7 @@ def test_a_link_keeps_how_a_surface_is_turned(page, open_address):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["file", pytest.param("http", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("where", ["file", "http"])
 def test_a_copied_link_opens_the_same_view(where, page, request, open_address):
     address = page if where == "file" else request.getfixturevalue("served")
     opened = open_address(address, permissions=["clipboard-read", "clipboard-write"], webgl=False)

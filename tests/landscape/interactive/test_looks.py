@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 SIZES = {"desk": {"width": 1280, "height": 800}, "phone": {"width": 390, "height": 844}}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_fits(open_page, example, size, theme, tmp_path):
@@ -41,7 +41,6 @@ def test_fits(open_page, example, size, theme, tmp_path):
     opened.check()
 
 
-@pytest.mark.slow
 def test_every_control_has_a_name_and_takes_the_focus(open_page, example):
     opened = open_page(example(), example(seed=1), webgl=False)
     page = opened.page

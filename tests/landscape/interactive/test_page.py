@@ -11,6 +11,8 @@ from who_is_there import with_ends, with_networks, with_runs
 from landscape.record.attributes import SamplingReport
 from landscape.record.checks import PointStatus, ordered
 
+pytestmark = pytest.mark.slow
+
 
 def drawn(opened, plot, card=0):
     return np.array(opened.data(plot, "surface" if plot == "surface" else "grid", "z", card=card)[0], np.float64)
@@ -21,7 +23,6 @@ def choose(opened, control, value):
 
 
 class TestOnePlane:
-    @pytest.mark.slow
     def test_values_metrics_and_scales(self, open_page, example, metric):
         data = example()
         opened = open_page(data)
@@ -49,7 +50,6 @@ class TestOnePlane:
         assert opened.page.title().startswith("Le<script>document.title='taken'</script>Net & $\\alpha$ {{script}}")
         opened.check()
 
-    @pytest.mark.slow
     def test_pointing_at_the_map_marks_the_surface(self, open_page, example, metric):
         data = example()
         data.status[2, 3] = PointStatus.INTERPOLATED
@@ -69,7 +69,6 @@ class TestOnePlane:
             assert shown["status"] == "interpolated"
         opened.check()
 
-    @pytest.mark.slow
     def test_pointing_at_the_surface_marks_the_map(self, open_page, example):
         data = example(checkpoints=0)
         opened = open_page(data)
@@ -85,7 +84,6 @@ class TestOnePlane:
         )
         opened.check()
 
-    @pytest.mark.slow
     def test_a_click_keeps_a_point_and_arrow_keys_move_it(self, open_page, example):
         data = example()
         opened = open_page(data, webgl=False)
@@ -110,7 +108,6 @@ class TestOnePlane:
         assert opened.facts(".readout") == {}
         opened.check()
 
-    @pytest.mark.slow
     def test_clipping_is_said_and_changes_no_value(self, open_page, example):
         data = example()
         loss = data.metrics["loss"]
@@ -137,7 +134,6 @@ class TestOnePlane:
 
 
 class TestPath:
-    @pytest.mark.slow
     def test_the_player_walks_over_the_checkpoints(self, open_page, example):
         data = example()
         path = data.checkpoints
@@ -171,7 +167,6 @@ class TestPath:
         opened.wait(f"{current}.meta.z[0] === {float(path.projected['loss'][-1])!r}")
         opened.check()
 
-    @pytest.mark.slow
     def test_a_checkpoint_under_the_pointer(self, open_page, example):
         data = example()
         path = data.checkpoints
@@ -188,7 +183,6 @@ class TestPath:
 
 
 class TestRoles:
-    @pytest.mark.slow
     def test_networks_are_not_joined_and_have_their_names(self, open_page):
         data = with_networks()
         opened = open_page(data, webgl=False)
@@ -207,7 +201,6 @@ class TestRoles:
         assert "convergence" not in opened.page.content()
         opened.check()
 
-    @pytest.mark.slow
     def test_each_run_has_its_path(self, open_page):
         data = with_runs()
         opened = open_page(data)
@@ -226,7 +219,6 @@ class TestRoles:
         assert opened.page.locator(".player output").text_content() == "epoch 35"
         opened.check()
 
-    @pytest.mark.slow
     def test_the_player_walks_all_runs_at_once(self, open_page):
         data = with_runs()
         path = data.checkpoints
@@ -249,7 +241,6 @@ class TestRoles:
         assert facts["SGD"].endswith("(epoch 0)")
         opened.check()
 
-    @pytest.mark.slow
     def test_the_ends_of_a_line_have_their_names(self, open_page):
         opened = open_page(with_ends(), webgl=False)
         assert opened.data("profile", "networks", "x", "y", "text") == [[1], [3], ["Adam &#36;x_1&#36;"]]
@@ -258,7 +249,6 @@ class TestRoles:
 
 
 class TestProfile:
-    @pytest.mark.slow
     def test_dragging_an_end(self, open_page, example):
         data = example()
         data.metrics["loss"][4, 6] = np.nan
@@ -275,7 +265,6 @@ class TestProfile:
         check_profile(opened, data, line)
         opened.check()
 
-    @pytest.mark.slow
     def test_keys_numbers_and_usual_lines(self, open_page, example):
         data = example()
         opened = open_page(data, webgl=False)
@@ -297,7 +286,6 @@ class TestProfile:
         assert "interpolated bilinearly" in opened.page.inner_text("figcaption")
         opened.check()
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("width", [390, 1280])
     def test_no_handle_hides_a_number_of_the_axes(self, open_page, example, width):
         opened = open_page(example(), webgl=False, viewport={"width": width, "height": 800})
@@ -318,7 +306,6 @@ class TestProfile:
             assert hidden == 0
         opened.check()
 
-    @pytest.mark.slow
     def test_beyond_the_grid_nothing_is_known(self, open_page, example):
         opened = open_page(example(), webgl=False)
         opened.page.locator("[aria-label='x of the end']").fill("10")
@@ -344,7 +331,6 @@ def check_profile(opened, data, line):
 
 
 class TestInterpolatedPoints:
-    @pytest.mark.slow
     def test_the_page_says_what_is_estimated_and_what_may_be_missed(self, open_page, example, metric):
         one, other = example(), example(seed=1)
         for data, gap in ((one, 3), (other, 5)):
@@ -366,7 +352,6 @@ class TestInterpolatedPoints:
 
 
 class TestDownloads:
-    @pytest.mark.slow
     def test_the_grid_as_csv_is_exact(self, open_page, example, metric):
         data = example()
         data.metrics["loss"][0, :3] = [np.nan, np.inf, -np.inf]
@@ -388,7 +373,6 @@ class TestDownloads:
         assert rows[3 * 13 + 4]["status"] == "failed"
         opened.check()
 
-    @pytest.mark.slow
     def test_the_view_as_png(self, open_page, example):
         import matplotlib.image
 
@@ -408,7 +392,6 @@ class TestDownloads:
 
 
 class TestSeveral:
-    @pytest.mark.slow
     def test_one_scale_own_scales_and_the_difference(self, open_page, example):
         first, second, other = example(), example(seed=1), example(columns=7)
         second.metrics["loss"] *= 3
@@ -437,7 +420,6 @@ class TestSeveral:
         assert opened.page.locator(".card").count() == 2
         opened.check()
 
-    @pytest.mark.slow
     def test_no_common_grid(self, open_page, example):
         opened = open_page(example(), example(columns=7), webgl=False)
         assert "No two landscapes lie on the same grid" in opened.page.inner_text(".toolbar")
@@ -445,7 +427,6 @@ class TestSeveral:
 
 
 class TestLine:
-    @pytest.mark.slow
     def test_a_line_is_a_curve_of_its_points(self, open_page, example, metric):
         data = example(line=True)
         data.metrics["loss"][4] = np.inf

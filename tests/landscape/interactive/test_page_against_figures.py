@@ -1,6 +1,5 @@
 """The same file as a page and as figures: the same scale, the same ends, the same levels."""
 
-import base64
 import itertools
 
 import numpy as np
@@ -100,14 +99,11 @@ class TestOneRule:
         assert (deep["bottom"], plain["bottom"]) == (1e-4, plain["low"])
 
 
+@pytest.mark.slow
 class TestInTheBrowser:
-    @pytest.mark.slow
     @pytest.mark.parametrize(
         "names",
-        [
-            ("steep", "deep_origin", "both_signs", "line"),
-            pytest.param(("smooth", "outliers", "negative", "holes"), marks=pytest.mark.slow),
-        ],
+        [("steep", "deep_origin", "both_signs", "line"), ("smooth", "outliers", "negative", "holes")],
     )
     def test_each_file_has_the_scale_of_its_figures(self, open_page, example, names):
         files = [made(example, name) for name in names]
@@ -132,13 +128,9 @@ class TestInTheBrowser:
             assert all(np.abs(levels - tick).min() < 1e-9 * max(np.ptp(levels), 1) for tick in ticks)
             assert len(ticks) >= 3
 
-    @pytest.mark.slow
     @pytest.mark.parametrize(
         "names",
-        [
-            ("smooth", "steep", "share"),
-            *(pytest.param(names, marks=pytest.mark.slow) for names in (("both_signs", "smooth", "negative"), LINES)),
-        ],
+        [("smooth", "steep", "share"), ("both_signs", "smooth", "negative"), LINES],
     )
     def test_one_scale_for_all_is_that_of_the_small_multiples(self, open_page, example, names):
         files = [made(example, name) for name in names]
@@ -166,7 +158,6 @@ class TestInTheBrowser:
         assert ranges[0] is not None
         assert all(each == ranges[0] for each in ranges)
 
-    @pytest.mark.slow
     def test_shares_at_chance_level_are_shares_beside_others(self, open_page, example, metric):
         """Alone they are small numbers; beside an accuracy of 70 % they are no reason for a logarithm."""
         files = [example(seed=seed) for seed in (1, 2)]
@@ -179,7 +170,6 @@ class TestInTheBrowser:
         assert opened.data("map", "grid", "zmin", "zmax") == [drawn.norm.vmin, drawn.norm.vmax]
         opened.check()
 
-    @pytest.mark.slow
     def test_the_difference(self, open_page, example):
         first, second = made(example, "steep"), made(example, "smooth")
         second.metrics["loss"][0, 0], second.status[0, 0] = np.nan, PointStatus.FAILED
@@ -194,13 +184,6 @@ class TestInTheBrowser:
             np.testing.assert_allclose(opened.data("map", "grid", "zmin", "zmax"), expected, rtol=1e-12, atol=1e-300)
             # Failed counts more than pending, as in the figures.
             assert opened.data("map", "gaps", "z")[0][0][0] == 1
-
-
-def test_every_number_of_the_page_is_that_of_the_file(example):
-    data = made(example, "holes")
-    content = landscape_content(Landscape(data), "a")
-    read = np.frombuffer(base64.b64decode(content["metrics"]["loss"]), "<f8").reshape(data.shape)
-    np.testing.assert_array_equal(read, data.loss)
 
 
 @pytest.mark.slow

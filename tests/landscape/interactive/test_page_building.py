@@ -91,19 +91,17 @@ class TestRefused:
         with pytest.raises(TypeError, match="landscapes must be a Landscape or a list of them, but got int"):
             save_page([3], tmp_path / "a.html")
 
-    def test_a_name_that_is_no_page(self, example, tmp_path):
-        with pytest.raises(ValueError, match=r"path must be a name that ends in \.html"):
-            save_page(Landscape(example()), tmp_path / "a.png")
-
-    def test_a_missing_folder(self, example, tmp_path):
-        with pytest.raises(
-            NotADirectoryError, match=r"must lie in a directory that exists, but .*missing does not exist"
-        ):
-            save_page(Landscape(example()), tmp_path / "missing" / "a.html")
-
-    def test_an_unknown_size(self, example, tmp_path):
-        with pytest.raises(ValueError, match="size must be"):
-            save_page(Landscape(example()), tmp_path / "a.html", size="tiny")
+    @pytest.mark.parametrize(
+        ("name", "options", "error", "message"),
+        [
+            ("a.png", {}, ValueError, r"path must be a name that ends in \.html"),
+            ("missing/a.html", {}, NotADirectoryError, "must lie in a directory that .*missing does not exist"),
+            ("a.html", {"size": "tiny"}, ValueError, "size must be"),
+        ],
+    )
+    def test_wrong_arguments(self, example, tmp_path, name, options, error, message):
+        with pytest.raises(error, match=message):
+            save_page(Landscape(example()), tmp_path / name, **options)
 
     def test_without_plotly(self, example, tmp_path, monkeypatch):
         from landscape.interactive import page

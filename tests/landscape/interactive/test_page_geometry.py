@@ -7,11 +7,8 @@ import pytest
 from isotropic_planes import axis_ratio, isotropic_plane
 from scipy import ndimage
 
-PLANES = [
-    (-0.7, (12.0, 5.0)),
-    pytest.param(0.0, (12.0, 5.0), marks=pytest.mark.slow),
-    pytest.param(0.7, (3.0, 4.0), marks=pytest.mark.slow),
-]
+pytestmark = pytest.mark.slow
+PLANES = [(-0.7, (12.0, 5.0)), (0.0, (12.0, 5.0)), (0.7, (3.0, 4.0))]
 
 
 def longest_ring(opened):
@@ -37,7 +34,6 @@ def drawn_disc(opened):
     return float(np.sqrt(high / low))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("cosine", "norms"), PLANES)
 def test_an_isotropic_loss_has_circles(open_page, cosine, norms):
     """Cells of two colours, so that the screenshot shows a disc; the path lies inside it."""
@@ -60,7 +56,6 @@ def test_an_isotropic_loss_has_circles(open_page, cosine, norms):
     opened.check()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("cosine", "norms"), PLANES)
 def test_contour_lines_are_circles(open_page, cosine, norms):
     opened = open_page(isotropic_plane(cosine, norms), webgl=False)
@@ -68,7 +63,6 @@ def test_contour_lines_are_circles(open_page, cosine, norms):
     opened.check()
 
 
-@pytest.mark.slow
 def test_pointing_at_an_oblique_map(open_page):
     data = isotropic_plane(-0.7, (12.0, 5.0), columns=21, rows=11)
     opened = open_page(data, webgl=False)
@@ -89,7 +83,6 @@ def test_pointing_at_an_oblique_map(open_page):
     opened.check()
 
 
-@pytest.mark.slow
 def test_the_profile_measures_distances_in_weight_space(open_page):
     data = isotropic_plane(-0.7, (12.0, 5.0), columns=21, rows=11)
     opened = open_page(data, webgl=False)
@@ -99,7 +92,6 @@ def test_the_profile_measures_distances_in_weight_space(open_page):
     assert losses[0] == pytest.approx(144.1)
 
 
-@pytest.mark.slow
 def test_the_surface_is_the_same_parallelogram(open_page):
     data = isotropic_plane(0.6, (10.0, 5.0), columns=21, rows=11)
     opened = open_page(data)
@@ -112,7 +104,6 @@ def test_the_surface_is_the_same_parallelogram(open_page):
     opened.check()
 
 
-@pytest.mark.slow
 def test_no_white_band_beside_a_gap(open_page):
     """Contours need four values; between them and a hatched cell lies half a cell, which shows its own value."""
     data = isotropic_plane(0.0, (5.0, 5.0), columns=11, rows=11)
@@ -128,8 +119,7 @@ def test_no_white_band_beside_a_gap(open_page):
     opened.check()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sign", [1, pytest.param(-1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sign", [1, -1])
 def test_a_difference_shows_only_colours_that_occur(open_page, sign):
     first, second = (isotropic_plane(0.0, (5.0, 5.0), columns=11, rows=11) for _ in range(2))
     second.metrics["loss"] -= sign * np.linspace(0.5, 4, 11)

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from urllib.parse import urlsplit
 
 import h5py
@@ -36,8 +36,8 @@ pytest.importorskip("plotly")
 MAIN = "from landscape.cli import main; main()"
 
 
-def unfinished(example, rows=4):
-    data = example(sampling={"mode": "full", "finished": False})
+def unfinished(example, rows=4, mode="full"):
+    data = example(sampling={"mode": mode, "finished": False})
     data.status[rows:] = PointStatus.PENDING
     for values in data.metrics.values():
         values[rows:] = np.nan
@@ -97,6 +97,14 @@ def serving(path, **look):
         finally:
             server.shutdown()
             thread.join()
+
+
+@pytest.fixture
+def server(example, tmp_path):
+    """A server of a measured landscape."""
+    write_landscape(tmp_path / "a.h5", example())
+    with serving(tmp_path / "a.h5") as found:
+        yield found
 
 
 def ask(server, path, method="GET", **headers):
@@ -164,13 +172,9 @@ class TestFile:
     def test_adaptive_sampling_may_end_sooner(self, example, tmp_path):
         clock = Clock()
         with lock_landscape(tmp_path / "a.h5"):
-            data = unfinished(example, 2)
-            data.attributes["sampling"]["mode"] = "adaptive"
-            write(tmp_path / "a.h5", data, clock.now - 60)
+            write(tmp_path / "a.h5", unfinished(example, 2, "adaptive"), clock.now - 60)
             watch = FileWatch(tmp_path / "a.h5", clock=clock)
-            data = unfinished(example, 5)
-            data.attributes["sampling"]["mode"] = "adaptive"
-            write(tmp_path / "a.h5", data, clock.now)
+            write(tmp_path / "a.h5", unfinished(example, 5, "adaptive"), clock.now)
             assert ", at most about 80 s left." in watch.look()[0].text
 
     def test_no_landscape(self, example, tmp_path):
@@ -214,28 +218,22 @@ def is_open(connection):
 
 class TestConnections:
     @pytest.mark.slow
-    def test_those_that_ask_nothing_keep_nobody_out(self, example, tmp_path):
-        write_landscape(tmp_path / "a.h5", example())
-        with serving(tmp_path / "a.h5") as server:
-            idle = [connected(server, b"GET / HT" if number % 2 else b"") for number in range(300)]
-            try:
-                answer, body = ask(server, urlsplit(server.address).path)
-                assert (answer.status, body[:15]) == (200, b"<!doctype html>")
-                assert all(map(has_ended, idle[:200]))
-                wait_until(lambda: server.taken == 301, what=lambda: f"301 connections, now {server.taken}")
-                # Each that is open has a thread.
-                wait_until(lambda: server.taken - server.done <= 32, what=lambda: f"an end of all but {server.done}")
-            finally:
-                for connection in idle:
-                    connection.close()
+    def test_those_that_ask_nothing_keep_nobody_out(self, server):
+        with ExitStack() as kept:
+            idle = [kept.enter_context(connected(server, b"GET / HT" if at % 2 else b"")) for at in range(300)]
+            answer, body = ask(server, urlsplit(server.address).path)
+            assert (answer.status, body[:15]) == (200, b"<!doctype html>")
+            assert all(map(has_ended, idle[:200]))
+            wait_until(lambda: server.taken == 301, what=lambda: f"301 connections, now {server.taken}")
+            # Each that is open has a thread.
+            wait_until(lambda: server.taken - server.done <= 32, what=lambda: f"an end of all but {server.done}")
 
     def test_each_has_its_time(self, example, tmp_path):
         """A client that sends a letter now and then has no more of it."""
         write_landscape(tmp_path / "a.h5", example())
         clock = Clock()
         with serving(tmp_path / "a.h5", clock=clock) as server:
-            silent, slow = connected(server, b""), connected(server)
-            try:
+            with connected(server, b"") as silent, connected(server) as slow:
                 wait_until(lambda: server.taken == 2, what="both connections")
                 for _ in range(3):
                     clock.now += 9.9
@@ -247,60 +245,49 @@ class TestConnections:
                 assert has_ended(silent)
                 assert has_ended(slow)
                 assert ask(server, urlsplit(server.address).path)[0].status == 200
-            finally:
-                silent.close()
-                slow.close()
 
-    def test_a_client_that_leaves_prints_nothing(self, example, tmp_path, capfd):
-        write_landscape(tmp_path / "a.h5", example())
-        with serving(tmp_path / "a.h5") as server:
-            for _ in range(5):
-                request = (
-                    f"GET {urlsplit(server.address).path}plotly.min.js HTTP/1.1\r\nHost: localhost:{server.server_port}"
-                )
-                client = connected(server, f"{request}\r\n\r\n".encode())
-                client.recv(10)
-                # Closed at once, so that the rest of the answer finds nobody.
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                client.close()
-            wait_until(lambda: server.done == 5, what=lambda: f"the end of 5 answers, now {server.done}")
+    def test_a_client_that_leaves_prints_nothing(self, server, capfd):
+        for _ in range(5):
+            request = (
+                f"GET {urlsplit(server.address).path}plotly.min.js HTTP/1.1\r\nHost: localhost:{server.server_port}"
+            )
+            client = connected(server, f"{request}\r\n\r\n".encode())
+            client.recv(10)
+            # Closed at once, so that the rest of the answer finds nobody.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+        wait_until(lambda: server.done == 5, what=lambda: f"the end of 5 answers, now {server.done}")
         assert capfd.readouterr().err == ""
 
-    def test_a_bug_of_ours_is_not_hidden(self, example, tmp_path, monkeypatch, capfd):
-        write_landscape(tmp_path / "a.h5", example())
-        with serving(tmp_path / "a.h5") as server:
-            monkeypatch.setattr(server, "page", lambda: 1 / 0)
-            with pytest.raises(http.client.RemoteDisconnected):
-                ask(server, urlsplit(server.address).path)
-            wait_until(lambda: server.done == 1, what="the end of the answer")
+    def test_a_bug_of_ours_is_not_hidden(self, server, monkeypatch, capfd):
+        monkeypatch.setattr(server, "page", lambda: 1 / 0)
+        with pytest.raises(http.client.RemoteDisconnected):
+            ask(server, urlsplit(server.address).path)
+        wait_until(lambda: server.done == 1, what="the end of the answer")
         assert "ZeroDivisionError" in capfd.readouterr().err
 
 
 class TestServer:
-    def test_answers_its_own_address_only(self, example, tmp_path):
-        write_landscape(tmp_path / "a.h5", example())
-        with serving(tmp_path / "a.h5") as server:
-            assert server.server_address[0] == "127.0.0.1"
-            path = urlsplit(server.address).path
-            answer, body = ask(server, path)
-            assert (answer.status, body[:15]) == (200, b"<!doctype html>")
-            assert answer.getheader("Cache-Control") == "no-store"
-            assert "connect-src 'self'" in body.decode()
-            assert ask(server, path, Host=f"localhost:{server.server_port}")[0].status == 200
-            for host in ("evil.example", f"evil.example:{server.server_port}", "127.0.0.1", ""):
-                assert ask(server, path, Host=host)[0].status == 403
-            for wrong in ("/", "/progress", "/wrong-token/", "/../etc/passwd", path + "other", "/%00/"):
-                assert ask(server, wrong)[0].status == 404
-            assert ask(server, path, "POST")[0].status == 501
+    def test_answers_its_own_address_only(self, server):
+        assert server.server_address[0] == "127.0.0.1"
+        path = urlsplit(server.address).path
+        answer, body = ask(server, path)
+        assert (answer.status, body[:15]) == (200, b"<!doctype html>")
+        assert answer.getheader("Cache-Control") == "no-store"
+        assert "connect-src 'self'" in body.decode()
+        assert ask(server, path, Host=f"localhost:{server.server_port}")[0].status == 200
+        for host in ("evil.example", f"evil.example:{server.server_port}", "127.0.0.1", ""):
+            assert ask(server, path, Host=host)[0].status == 403
+        for wrong in ("/", "/progress", "/wrong-token/", "/../etc/passwd", path + "other", "/%00/"):
+            assert ask(server, wrong)[0].status == 404
+        assert ask(server, path, "POST")[0].status == 501
 
-    def test_sends_data_only_when_they_changed(self, example, tmp_path):
-        write_landscape(tmp_path / "a.h5", example())
-        with serving(tmp_path / "a.h5") as server:
-            path = urlsplit(server.address).path
-            first = json.loads(ask(server, path + "progress?after=")[1])
-            assert first["content"]["name"] == "a.h5"
-            again = json.loads(ask(server, path + f"progress?after={first['version']}")[1])
-            assert again == {**first, "content": None}
+    def test_sends_data_only_when_they_changed(self, server):
+        path = urlsplit(server.address).path
+        first = json.loads(ask(server, path + "progress?after=")[1])
+        assert first["content"]["name"] == "a.h5"
+        again = json.loads(ask(server, path + f"progress?after={first['version']}")[1])
+        assert again == {**first, "content": None}
 
     def test_the_first_look_is_the_users_and_what_comes_later_has_it_too(self, example, tmp_path):
         path = tmp_path / "a.h5"
@@ -330,8 +317,8 @@ class TestServer:
             WatchServer(tmp_path / "a.h5", 70000)
 
 
+@pytest.mark.slow
 class TestBrowser:
-    @pytest.mark.slow
     def test_the_page_fills_in(self, example, tmp_path, open_address):
         path = tmp_path / "a.h5"
         with serving(path) as server:
@@ -355,7 +342,6 @@ class TestBrowser:
             assert opened.messages == []
             assert all(request.startswith(server.address) or request.startswith("data:") for request in opened.requests)
 
-    @pytest.mark.slow
     def test_title_and_controls_are_those_of_the_file(self, example, tmp_path, open_address):
         """The page may be older than the file, and the file may hold another landscape later."""
         path = tmp_path / "a.h5"
