@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from collectors.errors import FileWriteError, LandscapeError
@@ -18,23 +19,34 @@ from ..errors import LandscapeFormatError, LandscapeNotFoundError, LandscapeWrit
 from ..grid.data import LandscapeData
 from ..record.whole_file import holds_ours
 from ..replacing import already_there, check_no_input
-from .arrays import CSV, NETCDF, NPZ
-from .gltf import GLB, GLTF
-from .landscaper import LANDSCAPER, read_landscaper_archive
-from .li import LI, read_li_surface
-from .mindinsight import MINDINSIGHT
-from .vtk import VTK
+from .arrays import csv_images, netcdf_images, npz_images
+from .formats import Images
+from .gltf import gltf_images
+from .landscaper import landscaper_images, read_landscaper_archive
+from .li import li_images, read_li_surface
+from .mindinsight import mindinsight_images
+from .vtk import vtk_images
+
+
+@dataclass(frozen=True)
+class ExportFormat:
+    """A file format of another program."""
+
+    suffix: str  # of its files' names; empty where names follow other rules
+    one_metric: bool  # whether a metric is chosen: the only one that a file holds, or the one that is its heights
+    images: Callable[[LandscapeData, Path, str], Images]  # of landscape, main path, metric; touches no file
+
 
 FORMATS = {
-    "csv": CSV,
-    "glb": GLB,
-    "gltf": GLTF,
-    "landscaper": LANDSCAPER,
-    "li": LI,
-    "mindinsight": MINDINSIGHT,
-    "netcdf": NETCDF,
-    "npz": NPZ,
-    "vtk": VTK,
+    "csv": ExportFormat(".csv", False, csv_images),
+    "glb": ExportFormat(".glb", True, gltf_images),
+    "gltf": ExportFormat(".gltf", True, gltf_images),
+    "landscaper": ExportFormat(".npz", True, landscaper_images),
+    "li": ExportFormat(".h5", False, li_images),
+    "mindinsight": ExportFormat("", True, mindinsight_images),
+    "netcdf": ExportFormat(".nc", False, netcdf_images),
+    "npz": ExportFormat(".npz", False, npz_images),
+    "vtk": ExportFormat(".vts", True, vtk_images),
 }
 """The formats by name."""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from collectors.errors import LandscapeError
 from workers.users_code import warn_user
 
 from ..drawing.texts import axis_label, full_title, metric_text, printable, value_notes
@@ -22,15 +23,6 @@ from ..record.hdf5 import reason
 
 Images = dict[Path, bytes]
 """The content of each file of an export."""
-
-
-@dataclass(frozen=True)
-class ExportFormat:
-    """A file format of another program."""
-
-    suffix: str  # of its files' names; empty where names follow other rules
-    one_metric: bool  # whether a metric is chosen: the only one that a file holds, or the one that is its heights
-    images: Callable[[LandscapeData, Path, str], Images]  # of landscape, main path, metric; touches no file
 
 
 def plane_axes(landscape: LandscapeData, program: str) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -118,6 +110,12 @@ def warn_of_gaps(values: NDArray[Any], metric: str, program: str, consequence: s
         )
 
 
+def warn_of_unknown_heights(numbers: NDArray[Any], metric: str, program: str) -> None:
+    warn_user(
+        f"the checkpoints {numbers.tolist()} are left out of {program}: their projected {metric} is no finite number.",
+    )
+
+
 def foreign_landscape(
     x: NDArray[Any],
     y: NDArray[Any] | None,
@@ -149,7 +147,23 @@ def foreign_landscape(
     return data
 
 
-def damaged(path: Path, program: str, why: object) -> LandscapeDamagedError:
-    return LandscapeDamagedError(
-        f"{path} cannot be read as {program}: {reason(why)}. Copy it again from where it came, or correct the format."
-    )
+@contextmanager
+def needing(name: str, packages: str, install: str) -> Iterator[None]:
+    """Says how to install the packages that a format needs, where one is not there."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(f"the format {name} needs {packages}: pip install '{install}'") from error
+
+
+@contextmanager
+def reading(path: Path, program: str) -> Iterator[None]:
+    try:
+        yield
+    except LandscapeError:
+        raise
+    except Exception as error:  # a damaged file raises nearly every kind of exception
+        raise LandscapeDamagedError(
+            f"{path} cannot be read as {program}: {reason(error)}. Copy it again from where it came, or correct the "
+            "format."
+        ) from error

@@ -19,7 +19,7 @@ from workers.users_code import warn_user
 
 from ..errors import LandscapeExportError
 from ..roles import CHECKPOINT, FINAL_WEIGHTS
-from .formats import ExportFormat, Images, plane_axes, warn_of_interpolated
+from .formats import Images, needing, plane_axes, warn_of_interpolated, warn_of_unknown_heights
 
 if TYPE_CHECKING:
     from ..grid.data import LandscapeData
@@ -82,7 +82,7 @@ def _file(path: Path, moment: float, landscape: LandscapeData) -> Path:
     with naming(path):
         is_folder = path.is_dir()
     if is_folder:
-        stem = landscape.path.stem if landscape.path is not None else "landscape"
+        stem = "landscape" if landscape.path is None else landscape.path.stem
         return path / f"events.out.events.summary.{int(moment)}.0.{stem}_MS"
     if not _FILE_NAME.search(path.name) or path.name.endswith("_lineage"):
         raise ValueError(
@@ -131,10 +131,7 @@ def _fill_path(loss_path: Any, landscape: LandscapeData, metric: str) -> list[in
     heights = trajectory.projected[metric]
     known = np.isfinite(heights.astype(np.float32))
     if not known.all():
-        warn_user(
-            f"the checkpoints {trajectory.number[~known].tolist()} are left out of {_PROGRAM}'s path: their projected "
-            f"{metric} is no finite number.",
-        )
+        warn_of_unknown_heights(trajectory.number[~known], metric, f"{_PROGRAM}'s path")
     loss_path.intervals.extend(trajectory.number[known].tolist())
     _fill(loss_path.points, trajectory.x[known], trajectory.y[known], heights[known])
     numbers = trajectory.number.tolist()
@@ -160,10 +157,8 @@ def _moment(created: Any) -> float:
 @functools.cache
 def messages() -> SimpleNamespace:
     """Returns the classes of protobuf's messages, by name."""
-    try:
+    with needing("mindinsight", "protobuf", "protobuf>=4.22"):
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-    except ImportError as error:
-        raise ImportError("the format mindinsight needs protobuf: pip install 'protobuf>=4.22'") from error
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="landscape_summary.proto", package="landscape", syntax="proto2")
     for message_name, fields in _MESSAGES.items():
@@ -180,10 +175,5 @@ def messages() -> SimpleNamespace:
                 field.options.packed = True
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    found: dict[str, Any] = {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"landscape.{name}")) for name in _MESSAGES
-    }
-    return SimpleNamespace(**found)
-
-
-MINDINSIGHT = ExportFormat("", True, mindinsight_images)
+    kinds_by_name = {name: pool.FindMessageTypeByName(f"landscape.{name}") for name in _MESSAGES}
+    return SimpleNamespace(**{name: message_factory.GetMessageClass(kind) for name, kind in kinds_by_name.items()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,8 +24,6 @@ from .contour import CONTOUR
 from .profile import STROKES, set_value_axis
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes
 
 _ENDS = 0.02

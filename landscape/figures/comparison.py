@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from collectors.validation import check_bool
 
@@ -13,8 +13,6 @@ from ..drawing.look import CurvatureLook
 from ..drawing.texts import plain
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     import numpy as np
     from jaxtyping import Float64
     from matplotlib.axes import Axes

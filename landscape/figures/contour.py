@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,6 @@ from ..scales.landscape_scale import missing_kinds
 from .minima import draw_minima, letter_pixels, minima_pixels
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes
 
     from ..grid.data import LandscapeData

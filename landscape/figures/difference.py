@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,6 @@ from ..scales.scale import Scale
 from .contour import draw_filled
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from jaxtyping import Bool, Float64, UInt8
     from matplotlib.axes import Axes
 

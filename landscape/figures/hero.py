@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
@@ -38,8 +38,6 @@ from ..scales.landscape_scale import missing_kinds
 from ..scales.levels import number_text
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from jaxtyping import UInt8
 
     from ..grid.data import LandscapeData

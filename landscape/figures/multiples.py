@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from collectors.validation import check_choice, check_int, wrong_type, wrong_value
 
@@ -26,8 +26,6 @@ from .profile import PROFILE
 from .surface3d import SURFACE
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from .minima import MINIMUM, SADDLE, minima_label, saddles_label
 from .profile import set_value_axis
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes
 
     from ..grid.data import LandscapeData

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,6 @@ from ..scales.scale import Scale
 from .minima import draw_minima
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes
 
     from ..grid.checkpoints import CheckpointsData

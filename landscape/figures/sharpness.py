@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,6 @@ from ..scales.scale import Scale
 from .profile import mark_missing, set_value_axis
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from jaxtyping import Float64
     from matplotlib.axes import Axes
 

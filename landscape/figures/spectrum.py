@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,6 @@ from ..record.checks import PointStatus
 from ..scales.levels import number_text
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +41,6 @@ from ..scales.landscape_scale import missing_kinds
 from ..scales.levels import number_text
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes
 
     from ..grid.data import LandscapeData

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -14,8 +14,6 @@ from ..grid.data import LOSS_ERROR, LandscapeData
 from .multiples import plot_multiples
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes
 
     from ..drawing.look import Look

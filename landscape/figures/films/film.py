@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,6 @@ from .orbit import orbit_frames
 from .walk import walk_frames
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from ...grid.data import LandscapeData
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,6 @@ from ...drawing.sheet import begin
 from ..surface3d import SURFACE, draw_surface
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from jaxtyping import UInt8
 
     from ...grid.data import LandscapeData

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,6 @@ from ..profile import set_value_axis
 from .orbit import INCHES, PLACES, frame_count, frames_from, turns
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from jaxtyping import UInt8
 
     from ...grid.checkpoints import CheckpointsData
