@@ -123,8 +123,8 @@ def barriers_scale(lines: Sequence[LandscapeData], look: Look) -> Scale:
 def barrier_text(rise: Rise) -> str:
     if math.isnan(rise.height):
         return "no barrier: an end has no finite value"
-    error = f" ± {rise.stderr:.2g}" if rise.height and math.isfinite(rise.stderr) else ""
     if rise.height:
+        error = f" ± {rise.stderr:.2g}" if math.isfinite(rise.stderr) else ""
         return f"barrier {number_text(rise.height)}{error}"
     return "no barrier" + (f" (at most {rise.limit:.2g}, 95 %)" if math.isfinite(rise.limit) else "")
 
@@ -132,10 +132,8 @@ def barrier_text(rise: Rise) -> str:
 def _draw_way(sheet: Sheet, index: int, name: str, line: LandscapeData) -> None:
     look, ax, metric = sheet.appearance, sheet.ax, sheet.metric
     color, stroke = look.series[index % len(look.series)], ("-", *STROKES)[index % (1 + len(STROKES))]
-    values, rise = known(line[metric], line.status), highest_rise(line, metric)
-    height_of = sheet.scale.tall.held
-    height = barrier_text(rise)
-    label = f"{name}: {height}" if name else f"{metric_text(line, metric)}, {height}"
+    values, rise, height_of = known(line[metric], line.status), highest_rise(line, metric), sheet.scale.tall.held
+    label = (f"{name}: " if name else f"{metric_text(line, metric)}, ") + barrier_text(rise)
     sheet.entries += ax.plot(
         line.x, height_of(values), color=color, linestyle=stroke, linewidth=1.5 * look.factor, marker="o",
         markersize=2.5 * look.factor, label=label, zorder=3,

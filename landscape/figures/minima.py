@@ -36,10 +36,11 @@ def draw_minima(sheet: Sheet) -> None:
             )  # fmt: skip
 
     def write_letters() -> None:
-        for index, place in enumerate(_places(sheet, found.minima)):
+        places = _places(sheet, found.minima)
+        for index, (place, shift) in enumerate(zip(places, _letter_shift(sheet, places).tolist(), strict=True)):
             sheet.ax.annotate(
-                letter(index), place, xytext=_letter_shift(sheet, place), textcoords="offset points", ha="center",
-                va="center", fontsize=look.number_size, fontweight="bold", color=MINIMUM["color"], zorder=8,
+                letter(index), place, xytext=shift, textcoords="offset points", ha="center", va="center",
+                fontsize=look.number_size, fontweight="bold", color=MINIMUM["color"], zorder=8,
                 path_effects=halo(0.3 * look.number_size),
             )  # fmt: skip
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ...grid.data import LandscapeData
 
 
-_GIF_DPI, _MP4_DPI = 80, 200
-_GIF_RATE, _MP4_RATE = 20, 30
 _UNCHANGED = 255
 
 
@@ -85,16 +83,15 @@ def save_animation(
     check_can_be_file("path", target)
     check_no_input("path", target, [landscape.path])
     check_replaceable(target)
-    usual_rate, usual_dpi = (_GIF_RATE, _GIF_DPI) if program is None else (_MP4_RATE, _MP4_DPI)
-    rate = usual_rate if rate is None else rate
-    more: dict[str, Any] = {"rate": rate, "dpi": usual_dpi if dpi is None else dpi}
-    more |= {name: value for name, value in (("turn", turn), ("seconds", seconds)) if value is not None}
+    given = {"turn": turn, "seconds": seconds, "rate": rate, "dpi": dpi}
+    usual = {"rate": 20, "dpi": 80} if program is None else {"rate": 30, "dpi": 200}
+    more: dict[str, Any] = usual | {name: value for name, value in given.items() if value is not None}
     if move == "walk":
         frames = walk_frames(landscape, kind or "contour", **more, **look)
     else:
         frames = orbit_frames(landscape, **more, **look)
     closed = move == "orbit" and (turn is None or turn % 360 == 0)
-    hold = 0.0 if closed else 1.0
+    rate, hold = more["rate"], 0.0 if closed else 1.0
     if program is None:
         write_bytes(target, _gif(list(frames), rate, hold))
     else:
@@ -104,8 +101,7 @@ def save_animation(
 
 def find_ffmpeg() -> str:
     """Returns the path of ffmpeg: the program on the PATH, or the one in the package imageio-ffmpeg."""
-    found = shutil.which("ffmpeg")
-    if found is not None:
+    if found := shutil.which("ffmpeg"):
         return found
     try:
         return str(import_module("imageio_ffmpeg").get_ffmpeg_exe())
@@ -124,12 +120,11 @@ def _gif(frames: list[NDArray[Any]], rate: int, hold: float) -> bytes:
     indices = [
         np.asarray(Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)) for frame in frames
     ]
-    images = []
-    for before, now in zip([None, *indices], indices, strict=False):
-        # What has not changed is transparent, which makes the file several times smaller.
-        image = Image.fromarray(now if before is None else np.where(now == before, np.uint8(_UNCHANGED), now))
+    # What has not changed is transparent, which makes the file several times smaller.
+    changes = [np.where(now == before, np.uint8(_UNCHANGED), now) for before, now in itertools.pairwise(indices)]
+    images = [Image.fromarray(shown) for shown in (indices[0], *changes)]
+    for image in images:
         image.putpalette(palette.getpalette() or [])
-        images.append(image)
     durations = [round(1000 / rate)] * (len(images) - 1) + [round(1000 * (hold or 1 / rate))]
     content = io.BytesIO()
     images[0].save(

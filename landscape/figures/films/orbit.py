@@ -75,8 +75,7 @@ def frame_count(seconds: float, rate: int) -> int:
 
 def turns(turn: float, count: int) -> list[float]:
     """Returns how far the camera is at each frame, in degrees; the end of whole turns is their beginning."""
-    closed = turn != 0 and turn % 360 == 0
-    return [float(each) for each in np.linspace(0, turn, count, endpoint=not closed)]
+    return [float(each) for each in np.linspace(0, turn, count, endpoint=turn == 0 or turn % 360 != 0)]
 
 
 def frames_from(

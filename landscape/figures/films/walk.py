@@ -18,6 +18,7 @@ from ...drawing.fitting import settle
 from ...drawing.look import Look, check_dimensions, check_look
 from ...drawing.occlusion import Relief
 from ...drawing.path import STAR, halo, network_marks, run_colors, sized
+from ...drawing.placement import interpolated
 from ...drawing.sheet import Sheet, begin, shared_scale
 from ...drawing.texts import metric_text, plain, unit_of
 from ...scales.choosing import choose_scale
@@ -95,24 +96,19 @@ def walk_frames(
     size = check_size(look.get("size")) or INCHES
     options: Look = {**look, "scale": shared_scale(chosen, [landscape], look), "levels": None, "clip": None}
     options |= {"trajectory": False, "size": None}
-    axes = _left_axes(chosen.projection, size, options)
+    solid = chosen.projection is not None
+    with appearance_of(options, None).applied():
+        figure = new_figure(size, "constrained")
+        grid = figure.add_gridspec(1, 2, width_ratios=(1.9 if solid else 1.25, 1))
+        axes: Any = figure.add_subplot(grid[0], projection=chosen.projection)
     with begin(chosen, landscape, axes, options, furniture=False, avoid_path=True) as sheet:
         chosen.draw(sheet)
         # Its own legend would take the room that the curve needs.
-        sheet.write_bar(
-            sheet.ax, pad=0.08 if kind == "surface" else 0.02, shrink=0.7 if kind == "surface" else sheet.share
-        )
+        sheet.write_bar(sheet.ax, pad=0.08 if solid else 0.02, shrink=0.7 if solid else sheet.share)
         stage = _Stage(sheet, walks)
         first = sheet.camera or best_camera(landscape, sheet.metric, sheet.scale, sheet.frame)
         cameras = [first.turned(each) for each in turns(turn, count)] if turn else []
         yield from stage.frames(np.linspace(0, len(stage.numbers) - 1, count), cameras, dpi)
-
-
-def _left_axes(projection: str | None, size: tuple[float, float], look: Look) -> Any:
-    with appearance_of(look, None).applied():
-        figure = new_figure(size, "constrained")
-        grid = figure.add_gridspec(1, 2, width_ratios=(1.25 if projection is None else 1.9, 1))
-        return figure.add_subplot(grid[0], projection=projection)
 
 
 class _Stage:
@@ -121,13 +117,12 @@ class _Stage:
     def __init__(self, sheet: Sheet, paths: Sequence[CheckpointsData]) -> None:
         self.sheet = sheet
         self.figure: Any = sheet.ax.figure
-        on_map = len(paths) == 1 and sheet.ax.name != "3d"
-        colors = ["white"] if on_map else run_colors(sheet.landscape, len(paths))
-        self.walkers = [_Walker(path, self._places(path), color) for path, color in zip(paths, colors, strict=True)]
-        single = len(paths) == 1
-        self.numbers = paths[0].number if single else np.unique(np.concatenate([path.number for path in paths]))
+        self.single, solid = len(paths) == 1, sheet.ax.name == "3d"
         heights = sheet.scale.heights(sheet.measured)
-        self.relief = Relief(*sheet.plane, heights, sheet.frame.matrix) if sheet.ax.name == "3d" else None
+        self.relief = Relief(*sheet.plane, heights, sheet.frame.matrix) if solid else None
+        colors = ["white"] if self.single and not solid else run_colors(sheet.landscape, len(paths))
+        self.walkers = [_Walker(path, self._feet(path), color) for path, color in zip(paths, colors, strict=True)]
+        self.numbers = paths[0].number if self.single else np.unique(np.concatenate([path.number for path in paths]))
         self.curve = self.figure.add_subplot(sheet.ax.get_subplotspec().get_gridspec()[1])  # type: ignore[union-attr]
         self.unit = plain(unit_of(sheet.landscape))
         self._draw_still()
@@ -149,35 +144,31 @@ class _Stage:
 
         yield from frames_from(self.sheet.ax, cameras or [None] * len(moments), move)
 
-    def _places(self, path: CheckpointsData) -> NDArray[Any]:
-        assert path.y is not None
-        places = [*self.sheet.frame.place(path.x, path.y)]
-        if self.sheet.ax.name == "3d":
-            values = path.projected.get(self.sheet.metric, np.full(len(path.x), np.nan))
-            places.append(self.sheet.scale.tall.heights(values))
-        return np.column_stack(places)
+    def _feet(self, path: CheckpointsData) -> NDArray[Any]:
+        values = path.projected.get(self.sheet.metric, np.full(len(path.x), np.nan))
+        return self._places(path.x, path.y, values)
+
+    def _places(self, x: Any, y: Any, values: Any) -> NDArray[Any]:
+        heights = [] if self.relief is None else [self.sheet.scale.tall.heights(values)]
+        return np.column_stack([*self.sheet.frame.place(x, y), *heights])
 
     def _draw_still(self) -> None:
-        ax: Any = self.sheet.ax
         for walker in self.walkers:
             faint = {"color": walker.color, "linewidth": 1.0, "alpha": 0.45, "zorder": 4, "path_effects": halo(1.8)}
             self._add_line(self._way(walker.places), **faint)
-        landscape, point = self.sheet.landscape, self.sheet.landscape.origin
-        star = np.column_stack(self.sheet.frame.place([point.x], [point.y or 0.0]))
-        if ax.name == "3d":
-            height = self.sheet.scale.tall.heights([point.metrics.get(self.sheet.metric, np.nan)])
-            star = np.column_stack([star, height])
-        if np.isfinite(star).all():
-            self._add_line(star, linestyle="none", zorder=5, **sized(STAR, 0.9))
-        for row, style in network_marks(landscape):
-            assert landscape.checkpoints is not None
-            place = self._places(landscape.checkpoints.part(np.array([row])))
+        found, point = self.sheet.landscape.checkpoints, self.sheet.landscape.origin
+        assert found is not None
+        star = self._places([point.x], [point.y or 0.0], [point.metrics.get(self.sheet.metric, np.nan)])
+        marks = [("", star, STAR)]
+        for row, style in network_marks(self.sheet.landscape):
+            marks.append((plain(found.name[row], 24), self._feet(found.part(np.array([row]))), style))
+        for name, place, style in marks:
             if np.isfinite(place).all():
                 self._add_line(place, linestyle="none", zorder=5, **sized(style, 0.9))
-                if ax.name != "3d":
-                    ax.annotate(
-                        plain(landscape.checkpoints.name[row], 24), place[0], xytext=(0, 7), textcoords="offset points",
-                        ha="center", fontsize=8, color="white", zorder=5, path_effects=halo(2), annotation_clip=True,
+                if name and self.relief is None:
+                    self.sheet.ax.annotate(
+                        name, place[0], xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8,
+                        color="white", zorder=5, path_effects=halo(2), annotation_clip=True,
                     )  # fmt: skip
 
     def _way(self, places: NDArray[Any]) -> NDArray[Any]:
@@ -194,20 +185,18 @@ class _Stage:
 
     def _draw_curves(self) -> list[tuple[_Walker, NDArray[Any], str]]:
         metric, look, ax = self.sheet.metric, self.sheet.appearance, self.curve
-        several, curves = len(self.walkers) > 1, []
-        foot = "at its foot on the plane"
+        curves, foot = [], "at its foot on the plane"
         for index, walker in enumerate(self.walkers):
-            path, numbers = walker.path, walker.path.number
-            name = plain(path.run_name(0), 32) or f"run {index + 1}"
-            colors = (walker.color,) * 2 if several else look.series[:2]
-            for values, stroke, color, label in (
-                (path.metrics.get(metric), "-", colors[0], name if several else "at the checkpoint"),
-                (path.projected.get(metric), "--", colors[1], "_foot" if several else foot),
-            ):
+            path = walker.path
+            colors, labels = look.series[:2], ["at the checkpoint", foot]
+            if not self.single:
+                colors, labels = (walker.color,) * 2, [plain(path.run_name(0), 32) or f"run {index + 1}", "_foot"]
+            each = (path.metrics.get(metric), path.projected.get(metric))
+            for values, stroke, color, label in zip(each, ("-", "--"), colors, labels, strict=True):
                 if values is not None and np.isfinite(values).any():
-                    ax.plot(numbers, values, stroke, color=color, linewidth=1.6, label=label)
+                    ax.plot(path.number, values, stroke, color=color, linewidth=1.6, label=label)
                     curves.append((walker, values, color))
-        if several and curves:
+        if not self.single and curves:
             ax.plot([], [], "--", color=look.soft, linewidth=1.6, label=foot)
         values = np.concatenate([values for _, values, _ in curves] or [np.empty(0)])
         scale = choose_scale(values, count=8, metric=metric)
@@ -227,13 +216,13 @@ class _Stage:
         return curves
 
     def _make_moving(self) -> tuple[Any, list[Any], Any]:
-        look, several = self.sheet.appearance, len(self.walkers) > 1
+        look = self.sheet.appearance
         for walker in self.walkers:
             walker.way = self._add_line(
                 walker.places[:1], color=walker.color, linewidth=2.0, zorder=6, animated=True, path_effects=halo(3.6)
             )
             walker.ball = self._add_line(
-                walker.places[:1], linestyle="none", marker="o", color=walker.color if several else "#ff4d6d",
+                walker.places[:1], linestyle="none", marker="o", color="#ff4d6d" if self.single else walker.color,
                 markeredgecolor="white", markersize=10, markeredgewidth=1.5, zorder=7, animated=True,
                 path_effects=halo(2.5),
             )  # fmt: skip
@@ -252,21 +241,20 @@ class _Stage:
             self._move_walker(walker, self._at(walker, moment, number))
         self.cursor.set_xdata([number, number])
         for dot, (walker, values, _) in zip(self.dots, self.curves, strict=True):
-            at = self._at(walker, moment, number)
-            walked = float(np.interp(at, np.arange(len(values)), walker.path.number))
-            dot.set_data([walked], [np.interp(at, np.arange(len(values)), values)])
-        name = plain(self.walkers[0].path.run_name(0), 32) if len(self.walkers) == 1 else ""
+            shown = interpolated(np.column_stack([walker.path.number, values]), self._at(walker, moment, number))
+            dot.set_data(*shown[:, None])
+        name = plain(self.walkers[0].path.run_name(0), 32) if self.single else ""
         self.text.set_text(", ".join(part for part in (name, f"{self.unit} {self.numbers[int(moment)]}") if part))
 
     def _at(self, walker: _Walker, moment: float, number: float) -> float:
         """Returns where a run is, in checkpoints since its first; before it begins and after its end it waits."""
         numbers = walker.path.number
-        return moment if len(self.walkers) == 1 else float(np.interp(number, numbers, np.arange(len(numbers))))
+        return moment if self.single else float(np.interp(number, numbers, np.arange(len(numbers))))
 
     def _move_walker(self, walker: _Walker, at: float) -> None:
         places, last = walker.places, int(at)
         if self.relief is None:
-            place = np.array([np.interp(at, np.arange(len(places)), column) for column in places.T])
+            place = interpolated(places, at)
             walker.way.set_data(*np.vstack([places[: last + 1], place]).T)
             walker.ball.set_data(*place[:, None])
             return
