@@ -14,7 +14,6 @@ from landscape.drawing.occlusion import LIFT, Relief
 from landscape.drawing.path import START
 from landscape.figures import figure_pixels, plot_multiples, plot_surface, save_figure, walk_frames
 from landscape.grid.checkpoints import CheckpointsData
-from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
 
 CAMERAS = [
@@ -101,7 +100,7 @@ def depth_buffer_hides(data, heights, points, projection, pieces=4):
 
 @cache
 def picture(name):
-    return plot_surface(Landscape(surface(name)), theme="light")
+    return plot_surface(surface(name), theme="light")
 
 
 def seen(name, camera):
@@ -136,7 +135,7 @@ class TestHidden:
     def test_a_mark_below_the_surface_is_seen_from_below_its_edge(self):
         data = build(np.ones((5, 5)), points=0)
         data.origin.metrics["loss"] = 0.01
-        ax = plot_surface(Landscape(data))
+        ax = plot_surface(data)
         for elevation, hidden in ((80, True), (30, False), (-30, False)):
             ax.view_init(elev=elevation, azim=20)
             assert line(ax, "origin").hidden().tolist() == [hidden], elevation
@@ -209,22 +208,22 @@ class TestPictures:
         plain = build(np.add.outer(np.linspace(1, 2, 20) ** 2, np.zeros(30)), points=0)
         plain.origin.metrics["loss"] = 1.5**2
         for data, said in ((steep, True), (plain, False)):
-            ax = plot_surface(Landscape(data))
+            ax = plot_surface(data)
             texts = [text.get_text() for legend in ax.figure.legends for text in legend.get_texts()]
             assert ("behind the surface" in texts) is said
 
     def test_several_pictures_and_the_animation_hide_too(self):
         data = surface("hills")
         data.checkpoints.metrics["loss"][:] = data.checkpoints.projected["loss"]
-        for ax in plot_multiples([Landscape(data)] * 2, kind="surface"):
+        for ax in plot_multiples([data] * 2, kind="surface"):
             assert line(ax, "trajectory").hidden().any()
-        walk = list(walk_frames(Landscape(data), "surface", seconds=0.3, rate=10, dpi=40))
+        walk = list(walk_frames(data, "surface", seconds=0.3, rate=10, dpi=40))
         assert len(walk) == 3
 
     def test_a_surface_of_holes_hides_nothing(self):
         data = build()
         data.metrics["loss"][::2] = np.nan
-        ax = plot_surface(Landscape(data), Figure().add_subplot(projection="3d"))
+        ax = plot_surface(data, Figure().add_subplot(projection="3d"))
         assert not line(ax, "trajectory").hidden().any()
         save_figure(ax, io.BytesIO(), dpi=40)
 

@@ -110,23 +110,23 @@ class TestWrongArguments:
         first = Landscape(build(rows=20, columns=30))
         message = "along x the first has 30 points from -2 to 2.5 and the second 31 points from -2 to 2.5; measure both"
         with pytest.raises(ValueError, match=message):
-            plot_difference(first, Landscape(build(rows=20, columns=31)))
+            plot_difference(first, build(rows=20, columns=31))
         moved = build(rows=20, columns=30)
         moved.y += 0.5
         with pytest.raises(
             ValueError, match=r"along y the first has 20 points from -1 to 1\.2 and the second 20 points"
         ):
-            plot_difference(first, Landscape(moved))
+            plot_difference(first, moved)
 
     def test_rounding_is_no_other_grid(self):
         first, second = build(), build()
         second.x += 1e-14
-        assert plot_difference(Landscape(first), Landscape(second)).get_xlim() == (-2, 2.5)
+        assert plot_difference(first, second).get_xlim() == (-2, 2.5)
 
     def test_lines_others_and_options(self):
         first, second = pair(tilted)
         with pytest.raises(ValueError, match="plot_difference needs two planes, but got a line"):
-            plot_difference(first, Landscape(build_line([1, 2])))
+            plot_difference(first, build_line([1, 2]))
         with pytest.raises(TypeError, match="second must be a Landscape"):
             plot_difference(first, np.ones(3))
         with pytest.raises(KeyError, match="no metric 'recall'"):
@@ -150,7 +150,7 @@ class TestWhatIsSaid:
     def test_the_bar_has_no_colours_that_do_not_occur(self, sign):
         first, second = build(), build()
         second.metrics["loss"][:] = first.metrics["loss"] - sign * np.linspace(0.5, 4, 30)
-        ax = plot_difference(Landscape(first), Landscape(second))
+        ax = plot_difference(first, second)
         bar = ax.figure.axes[1]
         ends = bar.get_ylim() if "difference" in bar.get_ylabel() else bar.get_xlim()
         assert sorted(sign * end for end in ends) == pytest.approx([0, 4])

@@ -69,7 +69,7 @@ def film(path):
 class TestFrames:
     def test_the_ball_walks_along_the_path_at_constant_speed(self):
         data = walk()
-        frames = list(walk_frames(Landscape(data), seconds=1, rate=13, dpi=60))
+        frames = list(walk_frames(data, seconds=1, rate=13, dpi=60))
         assert len(frames) == 13
         assert frames[0].shape == (324, 576, 3)
         seen = np.array([where_is_the_ball(frame) for frame in frames])
@@ -83,7 +83,7 @@ class TestFrames:
     def test_two_runs_walk_at_once_and_the_shorter_one_waits(self):
         data = with_runs()
         path = data.checkpoints
-        frames = list(walk_frames(Landscape(data), seconds=1, rate=8, dpi=100))
+        frames = list(walk_frames(data, seconds=1, rate=8, dpi=100))
         # 5 and 8 checkpoints, each five epochs apart.
         moments = np.linspace(0, 35, 8)
         for rows, color in ((slice(0, 5), (0xE5, 0x38, 0x3B)), (slice(5, 13), (0xFF, 0x9F, 0x1C))):
@@ -106,7 +106,7 @@ class TestFrames:
             assert (np.abs(last - color).max(axis=2) <= 3).sum() > 20
 
     def test_what_does_not_move_stays_as_it_is(self):
-        first, *_, last = walk_frames(Landscape(walk()), seconds=1, rate=4, dpi=60)
+        first, *_, last = walk_frames(walk(), seconds=1, rate=4, dpi=60)
         changed = (first != last).any(axis=2).mean()
         assert 0.001 < changed < 0.2
 
@@ -116,7 +116,7 @@ class TestFrames:
         data = walk()
         # Behind the surface or below it the ball would be faint.
         data.checkpoints.projected["loss"][:] = 1.05 * loss_at(data.checkpoints.x, data.checkpoints.y)
-        frames = list(walk_frames(Landscape(data), kind, seconds=0.3, rate=10, dpi=50, theme=theme))
+        frames = list(walk_frames(data, kind, seconds=0.3, rate=10, dpi=50, theme=theme))
         places = {where_is_the_ball(frame) for frame in frames}
         assert len(places) == 3
         assert bool(frames[0][0, 0].mean() < 50) is (theme == "dark")
@@ -127,10 +127,10 @@ class TestFrames:
         data.checkpoints.projected["loss"][1:] = np.nan
         data.status[6:], data.metrics["loss"][6:] = PointStatus.PENDING, np.nan
         for kind in ("contour", "surface"):
-            assert len(list(walk_frames(Landscape(data), kind, seconds=0.2, rate=10, dpi=40))) == 2
+            assert len(list(walk_frames(data, kind, seconds=0.2, rate=10, dpi=40))) == 2
         data.metrics["loss"][:] = np.nan
         data.checkpoints.metrics["loss"][:] = data.checkpoints.projected["loss"][:] = np.nan
-        assert len(list(walk_frames(Landscape(data), seconds=0.2, rate=10, dpi=40))) == 2
+        assert len(list(walk_frames(data, seconds=0.2, rate=10, dpi=40))) == 2
 
     @pytest.mark.parametrize(
         ("data", "arguments", "error", "message"),
@@ -149,7 +149,7 @@ class TestFrames:
     )
     def test_wrong_arguments(self, data, arguments, error, message):
         with pytest.raises(error, match=message):
-            next(walk_frames(Landscape(data), **arguments))
+            next(walk_frames(data, **arguments))
 
 
 class TestOrbit:
@@ -199,10 +199,10 @@ class TestFiles:
 
     @pytest.mark.slow
     def test_mp4_of_an_odd_size(self, tmp_path):
-        path = save_animation(Landscape(walk()), tmp_path / "a.MP4", seconds=0.5, rate=10, size=(9.62, 5.42), dpi=50)
+        path = save_animation(walk(), tmp_path / "a.MP4", seconds=0.5, rate=10, size=(9.62, 5.42), dpi=50)
         shown = film(path)
         assert shown.shape == (5 + 10, 272, 482, 3)
-        expected = list(walk_frames(Landscape(walk()), seconds=0.5, rate=10, size=(9.62, 5.42), dpi=50))
+        expected = list(walk_frames(walk(), seconds=0.5, rate=10, size=(9.62, 5.42), dpi=50))
         assert expected[0].shape == (271, 481, 3)
         assert np.abs(shown[0, :271, :481].astype(int) - expected[0]).mean() < 6
         assert np.abs(shown[-1, :271, :481].astype(int) - expected[-1]).mean() < 6
@@ -211,7 +211,7 @@ class TestFiles:
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setitem(__import__("sys").modules, "imageio_ffmpeg", None)
         with pytest.raises(LandscapeError, match=r"needs ffmpeg, which is not on the PATH; .* or write a \.gif"):
-            save_animation(Landscape(walk()), tmp_path / "a.mp4")
+            save_animation(walk(), tmp_path / "a.mp4")
         assert list(tmp_path.iterdir()) == []
 
     def test_a_failing_ffmpeg_says_why(self, tmp_path, monkeypatch):
@@ -221,14 +221,14 @@ class TestFiles:
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:/bin:/usr/bin")
         with pytest.raises(LandscapeError, match=r"could not write the animation: unknown encoder libx264"):
-            save_animation(Landscape(walk()), tmp_path / "a.mp4", seconds=0.2, dpi=40)
+            save_animation(walk(), tmp_path / "a.mp4", seconds=0.2, dpi=40)
         assert [item.name for item in tmp_path.iterdir()] == ["bin"]
 
     def test_other_names(self, tmp_path):
         with pytest.raises(ValueError, match=r"path must be a name that ends in \.gif or \.mp4"):
-            save_animation(Landscape(walk()), tmp_path / "a.avi")
+            save_animation(walk(), tmp_path / "a.avi")
         with pytest.raises(NotADirectoryError, match=r"path must lie in a directory that exists, but .*none does not"):
-            save_animation(Landscape(walk()), tmp_path / "none" / "a.gif", seconds=0.1, dpi=30)
+            save_animation(walk(), tmp_path / "none" / "a.gif", seconds=0.1, dpi=30)
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.slow

@@ -7,38 +7,37 @@ from hypothesis import strategies as st
 from landscape.drawing.placement import most_telling, overlaps, place_labels
 from landscape.drawing.texts import in_even_lines, in_phrases, plain
 from landscape.figures import plot_contour, plot_contour_lines, plot_heatmap, plot_surface
-from landscape.landscape import Landscape
 
 DRAWINGS = [plot_contour, plot_contour_lines, plot_heatmap, plot_surface]
 
 
 class TestLabelsOfAxes:
     def test_principal_directions_say_what_they_explain(self):
-        ax = plot_contour(Landscape(build()))
+        ax = plot_contour(build())
         assert ax.get_xlabel() == "distance along the first principal direction (explained variance 63.2 %)"
         assert ax.get_ylabel().replace("\n", " ").endswith("second principal direction (explained variance 21.4 %)")
-        ax = plot_contour(Landscape(build()), aspect="fill")
+        ax = plot_contour(build(), aspect="fill")
         assert ax.get_xlabel().replace("\n", " ") == "first principal direction (explained variance 63.2 %)"
         assert ax.get_title() == "LeNet, epochs 3 to 14\naxes stretched × 2.05 along y"
 
     def test_random_directions_say_how_they_were_scaled(self):
-        ax = plot_contour(Landscape(build(decomposition="random", normalization="filter")))
+        ax = plot_contour(build(decomposition="random", normalization="filter"))
         assert ax.get_xlabel() == "distance along random direction 1 (filter-normalized)"
         assert ax.get_ylabel() == "distance along random direction 2\n(filter-normalized)"
-        ax = plot_contour(Landscape(build(decomposition="random", normalization="none")))
+        ax = plot_contour(build(decomposition="random", normalization="none"))
         assert ax.get_ylabel() == "distance along random direction 2"
 
     def test_other_directions(self):
-        assert plot_contour(Landscape(build(decomposition="points"))).get_ylabel() == "distance towards point 2"
-        assert plot_contour(Landscape(build(decomposition="custom"))).get_xlabel() == "distance along direction 1"
+        assert plot_contour(build(decomposition="points")).get_ylabel() == "distance towards point 2"
+        assert plot_contour(build(decomposition="custom")).get_xlabel() == "distance along direction 1"
 
     @pytest.mark.slow
     def test_titles(self):
-        assert plot_contour(Landscape(build(points=0, intervals=[[7]], unit="step"))).get_title() == "LeNet, step 7"
-        assert plot_contour(Landscape(build(title="mine"))).get_title() == "mine"
+        assert plot_contour(build(points=0, intervals=[[7]], unit="step")).get_title() == "LeNet, step 7"
+        assert plot_contour(build(title="mine")).get_title() == "mine"
         unit = "optimizer_step_after_warm_up"
-        assert plot_contour(Landscape(build(unit=unit))).get_title() == f"LeNet, {unit}s 3 to 14"
-        assert plot_contour(Landscape(build(points=0, network=None))).get_title() == "loss landscape"
+        assert plot_contour(build(unit=unit)).get_title() == f"LeNet, {unit}s 3 to 14"
+        assert plot_contour(build(points=0, network=None)).get_title() == "loss landscape"
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ class TestLabelsOfAxes:
         for metrics in (data.metrics, data.checkpoints.projected, data.checkpoints.metrics):
             metrics[metric] = metrics["loss"] + 1
         data.origin.metrics[metric] = 1.0
-        draw(plot(Landscape(data), metric=metric))
+        draw(plot(data, metric=metric))
 
     def test_text_is_drawn_as_it_is(self):
         from matplotlib.cbook import is_math_text

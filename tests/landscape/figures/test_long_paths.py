@@ -149,7 +149,7 @@ class TestPictures:
     @pytest.mark.parametrize("look", [{"theme": "light"}, {"theme": "dark"}, {"style": "paper"}])
     def test_a_thousand_checkpoints_have_a_bar_arrowheads_and_round_numbers(self, look):
         data = build_path("spiral", 1000)
-        ax = plot_contour(Landscape(data), **look)
+        ax = plot_contour(data, **look)
         (bar,) = bars(ax)
         assert bar.get_xlabel() == "epoch along the path"
         assert bar.get_xlim() == (0, 999)
@@ -174,7 +174,7 @@ class TestPictures:
     @pytest.mark.parametrize(("shape", "count"), [*((shape, 17) for shape in SHAPES), ("spiral", 9), ("walk", 200)])
     def test_a_number_stands_at_its_own_checkpoint_which_has_a_mark(self, shape, count, style):
         data = build_path(shape, count)
-        ax = plot_contour(Landscape(data), style=style)
+        ax = plot_contour(data, style=style)
         found = data.checkpoints
         points = ax.transData.transform(np.column_stack([found.x, found.y]))
         dots = [item.get_xdata() for item in ax.get_lines() if item.get_label() in ("_dots", "trajectory")]
@@ -203,14 +203,14 @@ class TestPictures:
 
     @pytest.mark.slow
     def test_few_checkpoints_have_numbers_and_arrowheads_but_no_bar(self):
-        ax = plot_contour(Landscape(build_path("spiral", 6)))
+        ax = plot_contour(build_path("spiral", 6))
         assert bars(ax) == []
         assert timed(ax) == []
         assert len(arrows(ax)) >= 2
         assert {text.get_text() for text in ax.texts} >= {"0", "1", "2"}
 
     def test_runs_keep_their_hue_and_stroke(self):
-        ax = plot_contour_lines(Landscape(build_path("spiral", 60, runs=3)))
+        ax = plot_contour_lines(build_path("spiral", 60, runs=3))
         ends = [item.get_colors()[-1, :3] for item in timed(ax)]
         assert len(ends) == 3
         assert min(np.abs(one - two).max() for one, two in itertools.combinations(ends, 2)) > 0.3
@@ -224,7 +224,7 @@ class TestPictures:
 
     def test_a_surface_has_the_same_colours_and_every_checkpoint(self):
         data = build_path("spiral", 120)
-        ax = plot_surface(Landscape(data))
+        ax = plot_surface(data)
         assert len(bars(ax)) == 1
         drawn = [item for item in ax.get_lines() if item.get_label() == "_time"]
         assert len(drawn) == 64
@@ -256,7 +256,7 @@ class TestPictures:
         x = np.linspace(-0.9, 0.0, 500)
         data.checkpoints = CheckpointsData.empty(range(500), x, None, np.zeros(500), -x, ("loss",))
         data.checkpoints.projected["loss"][:] = np.interp(x, data.x, data.metrics["loss"])
-        ax = plot_profile(Landscape(data))
+        ax = plot_profile(data)
         assert len(bars(ax)) == 1
         shown = [item for item in ax.get_lines() if item.get_label() == "_checkpoint"]
         assert 5 < len(shown) < 100

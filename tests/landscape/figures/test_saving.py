@@ -8,7 +8,6 @@ from places import ROOT
 from scripts import run_script
 
 from landscape.figures import plot_contour, plot_surface, save_figure
-from landscape.landscape import Landscape
 
 DRAWINGS = [plot_contour, plot_surface]
 
@@ -20,7 +19,7 @@ class TestSaving:
     def test_the_same_picture_gives_the_same_bytes(self, tmp_path, suffix, plot):
         files = [tmp_path / f"{index}.{suffix}" for index in range(2)]
         for file in files:
-            save_figure(plot(Landscape(build())), file)
+            save_figure(plot(build()), file)
         assert files[0].read_bytes() == files[1].read_bytes()
         start = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix.lower()]
         assert files[0].read_bytes().startswith(start)
