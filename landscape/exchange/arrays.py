@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..grid.data import LandscapeData
 from ..grid.landscape_file import checkpoint_columns
+from ..grid.samples import KeptLosses
 from ..record.checks import PointStatus
 from .descriptions import describe
 from .formats import Images, needing
 
 if TYPE_CHECKING:
     import xarray
-
-    from ..grid.data import LandscapeData
-    from ..grid.samples import KeptLosses
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from workers.users_code import warn_user
 
 from ..drawing.texts import metric_text
+from ..grid.data import LandscapeData
 from ..meshes.path_mesh import ball_mesh, path_lines, path_marks, path_mesh
 from ..meshes.space import Space
 from ..meshes.surface_mesh import surface_mesh, vertex_normals
@@ -24,8 +25,6 @@ from .formats import Images, facts_in_space, needing, raised
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64
-
-    from ..grid.data import LandscapeData
 
 _PROGRAM = "a glTF scene"
 # trimesh writes colours as bytes, which shows steps in the dark; further columns it writes as they are.

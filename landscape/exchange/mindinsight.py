@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,9 @@ from collectors.summary.event_files import record
 from workers.users_code import warn_user
 
 from ..errors import LandscapeExportError
+from ..grid.data import LandscapeData
 from ..roles import CHECKPOINT, FINAL_WEIGHTS
 from .formats import Images, needing, plane_axes, warn_of_interpolated, warn_of_unknown_heights
-
-if TYPE_CHECKING:
-    from ..grid.data import LandscapeData
-
 
 _PROGRAM = "MindInsight's summary file"
 _FILE_NAME = re.compile(r"summary\.\d+")

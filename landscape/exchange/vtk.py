@@ -6,21 +6,18 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LandscapeExportError
+from ..grid.checkpoints import CheckpointsData
+from ..grid.data import LandscapeData
 from ..grid.landscape_file import checkpoint_columns
 from ..meshes.path_mesh import PathLine, path_lines
 from ..meshes.space import Space
 from .formats import Images, facts_in_space, needing, raised, warn_of_unknown_heights
-
-if TYPE_CHECKING:
-    from ..grid.checkpoints import CheckpointsData
-    from ..grid.data import LandscapeData
-
 
 _PROGRAM = "a VTK surface"
 # What VTK calls a point that is there but not shown.

@@ -13,13 +13,12 @@ from ..drawing.missing import draw_coarse_cells, draw_interpolated, draw_missing
 from ..drawing.path import Ink, annotate, draw_path, halo, path_pixels
 from ..drawing.placement import free
 from ..drawing.sheet import Kind, Sheet, draw_picture
+from ..grid.data import LandscapeData
 from ..scales.landscape_scale import missing_kinds
 from .minima import draw_minima, letter_pixels, minima_pixels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from ..grid.data import LandscapeData
 
 
 def plot_contour(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:

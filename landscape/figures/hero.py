@@ -28,6 +28,7 @@ from ..drawing.texts import (
     unit_of,
     value_notes,
 )
+from ..grid.data import LandscapeData
 from ..grid.differences import own_values_text
 from ..meshes.path_mesh import path_lines, path_marks
 from ..meshes.space import choose_space
@@ -39,8 +40,6 @@ from ..scales.levels import number_text
 
 if TYPE_CHECKING:
     from jaxtyping import UInt8
-
-    from ..grid.data import LandscapeData
 
 
 PIXELS = (3840, 2160)
@@ -256,11 +255,8 @@ def _draw_strip(
             place = (top - _LINE * index) / inches
             figure.text(0.02, place, plain(line, 400), fontsize=7.5, va="top", color=appearance.ink)
         canvas.draw()
-    drawn = np.asarray(canvas.buffer_rgba()).copy()
-    found = np.zeros((len(drawn), width, 4), np.uint8)
-    columns = min(width, drawn.shape[1])
-    found[:, :columns] = drawn[:, :columns]
-    return found
+    drawn = np.asarray(canvas.buffer_rgba())[:, :width]
+    return np.pad(drawn, ((0, 0), (0, width - drawn.shape[1]), (0, 0)))
 
 
 def _draw_bar(figure: Any, scene: Scene, appearance: Appearance, inches: float) -> None:
@@ -293,6 +289,7 @@ def _entries(scene: Scene) -> list[Any]:
         Line2D([], [], color=line.color, linewidth=2.2, marker="o", markersize=4.5, label=plain(line.name, 32))
         for line in path_lines(scene.space)
     ]
-    for mark in path_marks(scene.space):
-        entries.append(Line2D([], [], linestyle="none", label=plain(mark.name, 48), **sized(mark.style, 0.7)))
-    return entries
+    return entries + [
+        Line2D([], [], linestyle="none", label=plain(mark.name, 48), **sized(mark.style, 0.7))
+        for mark in path_marks(scene.space)
+    ]

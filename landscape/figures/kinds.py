@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from collectors.validation import check_choice, check_int, wrong_value
 
 from ..drawing.appearance import FONTS, STYLES, THEMES
 from ..drawing.camera import MOVES
 from ..drawing.look import CurvatureLook, Look
+from ..grid.data import LandscapeData
 from ..record.option import Option
 from ..scales.choosing import SCALES
 from ..scales.frame import ASPECTS
@@ -20,17 +21,12 @@ from .contour import plot_contour, plot_contour_lines, plot_heatmap
 from .difference import plot_difference
 from .films.film import save_animation
 from .hero import plot_hero
-from .multiples import PLANE_KINDS, plot_multiples
+from .multiples import PLANE_KINDS, plot_multiples, plot_uncertainty, usual_kind
 from .persistence import plot_merge_tree, plot_persistence
 from .profile import plot_profile
 from .sharpness import plot_sharpness
 from .spectrum import plot_spectrum
 from .surface3d import plot_surface
-from .uncertainty import plot_uncertainty
-
-if TYPE_CHECKING:
-    from ..grid.data import LandscapeData
-
 
 CAMERA_HELP = "default, front, side, above, low, auto, or azimuth,elevation such as -60,30"
 
@@ -172,9 +168,8 @@ def names_of(value: Any) -> list[Any]:
 
 def usual_picture(landscapes: Sequence[LandscapeData], metrics: Sequence[str]) -> str:
     """Returns the kind of a picture of these landscapes where none is asked for."""
-    if len(landscapes) > 1 or (len(metrics) > 1 and landscapes[0].y is not None):
-        return "multiples"
-    return "profile" if landscapes[0].y is None else "contour"
+    several = len(landscapes) > 1 or (len(metrics) > 1 and landscapes[0].y is not None)
+    return "multiples" if several else usual_kind(landscapes)
 
 
 def by_file(landscapes: Sequence[LandscapeData]) -> dict[str, LandscapeData]:
@@ -208,17 +203,17 @@ def _difference(landscapes: Sequence[LandscapeData], significance: float | None 
 def _multiples(landscapes: Sequence[LandscapeData], metric: Any = "loss", **options: Any) -> Any:
     titles, over, columns = (options.pop(name, None) for name in ("title", "over", "columns"))
     titles = None if titles is None else names_of(titles)
-    if over is not None:
-        check_choice("over", over, tuple(PLANE_KINDS))
-    return plot_multiples(landscapes, titles, over, columns, metrics=names_of(metric), **options)
+    return plot_multiples(landscapes, titles, _checked(over), columns, metrics=names_of(metric), **options)
 
 
 def _animation(landscapes: Sequence[LandscapeData], path: Any = None, over: str | None = None, **options: Any) -> Any:
     if not options.get("trajectory", True) and options.get("move") != "orbit":
         raise ValueError('trajectory=False must be left out for an animation of the path; move="orbit" needs none.')
-    if over is not None:
-        check_choice("over", over, tuple(PLANE_KINDS))
-    return save_animation(landscapes[0], path, over, **options)
+    return save_animation(landscapes[0], path, _checked(over), **options)
+
+
+def _checked(over: str | None) -> str | None:
+    return None if over is None else check_choice("over", over, tuple(PLANE_KINDS))
 
 
 _HERO = ("pixels", "dpi", "labels", "background", "interpolation")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..drawing.path import EDGE, halo, sized
+from ..drawing.sheet import Sheet
 from ..drawing.texts import plain
+from ..grid.data import LandscapeData
 from ..topology.topology import Topology, counted_minima
 from ..topology.words import letter, shallow_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..drawing.sheet import Sheet
-    from ..grid.data import LandscapeData
-
 
 MINIMUM: dict[str, Any] = {"marker": "v", "color": "#b6ff3c", "markeredgecolor": EDGE, "markersize": 9}
 SADDLE: dict[str, Any] = {"marker": "X", "color": "#ff9de2", "markeredgecolor": EDGE, "markersize": 7.5}

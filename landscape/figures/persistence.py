@@ -13,6 +13,7 @@ from ..drawing.look import Look, check_look
 from ..drawing.path import sized
 from ..drawing.sheet import Kind, Sheet, begin, nothing, topology_scale
 from ..drawing.texts import plain
+from ..grid.data import LandscapeData
 from ..scales.frame import Frame
 from ..scales.levels import number_text
 from ..topology.topology import Minimum, Topology, find_topology
@@ -22,8 +23,6 @@ from .profile import set_value_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from ..grid.data import LandscapeData
 
 
 # Axes cannot end at infinity.

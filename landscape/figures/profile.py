@@ -19,6 +19,8 @@ from ..drawing.placement import free, most_telling
 from ..drawing.sheet import Kind, Sheet, begin, shared_scale
 from ..drawing.texts import metric_text, plain, quantity_text
 from ..drawing.times import marked, numbered, strong_color
+from ..grid.checkpoints import CheckpointsData
+from ..grid.data import LandscapeData
 from ..grid.differences import own_values
 from ..record.checks import PointStatus
 from ..scales.choosing import choose_scale
@@ -28,9 +30,6 @@ from .minima import draw_minima
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from ..grid.checkpoints import CheckpointsData
-    from ..grid.data import LandscapeData
 
 
 _MANY_POINTS = 41

@@ -36,6 +36,7 @@ from ..drawing.placement import HEAD
 from ..drawing.sheet import Kind, Sheet, draw_picture
 from ..drawing.texts import flat_note, metric_text, plain
 from ..drawing.times import marked, pieces, strong_color
+from ..grid.data import LandscapeData
 from ..sampling.coarse_cells import covering_points
 from ..scales.frame import span
 from ..scales.landscape_scale import missing_kinds
@@ -43,8 +44,6 @@ from ..scales.levels import number_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from ..grid.data import LandscapeData
 
 
 _DOT_COLORS = 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from collectors.validation import check_float, check_int, wrong_type, wrong_value
 from workers.metric_names import MetricName
 
-from ..grid.data import LOSS_ERROR
+from ..grid.data import LOSS_ERROR, LandscapeData
 from ..scales.choosing import is_flat
 from ..scales.landscape_scale import known, missing_kinds
 from .merging import find_basins, merge
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64
-
-    from ..grid.data import LandscapeData
 
 
 # A minimum counts that is deeper than so many times its error.
@@ -180,16 +178,14 @@ def find_topology(landscape: LandscapeData, metric: str = "loss", persistence: f
     ends[merging.joined[:, 0]] = flat[merging.saddle]
     minima = tuple(
         Minimum(
-            **_place(landscape, values, int(basins.minimum[row])),
-            **_surroundings(values, int(basins.minimum[row])),
-            persistence=float(end - births[row]),
-            error=float(basins.error[row]),
+            *_place(landscape, values, basins.minimum[row]), float(end - births[row]), float(basins.error[row]),
+            *_surroundings(values, basins.minimum[row]),
         )
         for row, end in zip(kept, ends, strict=True)
-    )
+    )  # fmt: skip
     saddles = tuple(
-        Saddle(**_place(landscape, values, int(point)), joins=(int(joined[0]), int(joined[1])))
-        for point, joined in zip(merging.saddle, merging.joined, strict=True)
+        Saddle(*_place(landscape, values, point), (first, second))
+        for point, (first, second) in zip(merging.saddle, merging.joined.tolist(), strict=True)
     )
     real = np.flatnonzero(depth > 0)
     real = real[np.argsort(-depth[real], kind="stable")]
@@ -236,22 +232,19 @@ def errors_of_values(landscape: LandscapeData, metric: str) -> NDArray[np.float6
     return np.where(np.isfinite(values), total, 0.0)
 
 
-def _place(landscape: LandscapeData, values: NDArray[np.float64], point: int) -> dict[str, Any]:
+def _place(
+    landscape: LandscapeData, values: NDArray[np.float64], point: int
+) -> tuple[float, float | None, float, tuple[int, ...]]:
+    """Returns a point's coordinates, value and index, the first fields of ``Minimum`` and ``Saddle``."""
     index = tuple(int(part) for part in np.unravel_index(point, values.shape))
-    return {
-        "x": float(landscape.x[index[-1]]),
-        "y": None if landscape.y is None else float(landscape.y[index[0]]),
-        "value": float(values[index]),
-        "index": index,
-    }
+    y = None if landscape.y is None else float(landscape.y[index[0]])
+    return float(landscape.x[index[-1]]), y, float(values[index]), index
 
 
-def _surroundings(values: NDArray[np.float64], point: int) -> dict[str, Any]:
+def _surroundings(values: NDArray[np.float64], point: int) -> tuple[bool, bool]:
     """Returns whether a point is the first or the last along an axis, and whether a neighbour has no finite value."""
     index = np.unravel_index(point, values.shape)
     around = tuple(slice(max(part - 1, 0), part + 2) for part in index)
-    return {
-        # An axis of one point has no edge.
-        "at_edge": any(size > 1 and part in (0, size - 1) for part, size in zip(index, values.shape, strict=True)),
-        "beside_gap": bool(np.isnan(values[around]).any()),
-    }
+    # An axis of one point has no edge.
+    at_edge = any(size > 1 and part in (0, size - 1) for part, size in zip(index, values.shape, strict=True))
+    return at_edge, bool(np.isnan(values[around]).any())

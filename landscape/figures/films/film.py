@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,10 @@ from collectors.validation import check_choice, check_path, wrong_value
 
 from ...drawing.camera import MOVES
 from ...drawing.look import Look
+from ...grid.data import LandscapeData
 from ...replacing import check_no_input
 from .orbit import orbit_frames
 from .walk import walk_frames
-
-if TYPE_CHECKING:
-    from ...grid.data import LandscapeData
-
 
 _UNCHANGED = 255
 

@@ -14,12 +14,11 @@ from ...drawing.camera import Camera, best_camera
 from ...drawing.canvas import check_size
 from ...drawing.look import Look, check_look
 from ...drawing.sheet import begin
+from ...grid.data import LandscapeData
 from ..surface3d import SURFACE, draw_surface
 
 if TYPE_CHECKING:
     from jaxtyping import UInt8
-
-    from ...grid.data import LandscapeData
 
 
 INCHES = (9.6, 5.4)

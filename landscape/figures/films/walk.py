@@ -21,6 +21,8 @@ from ...drawing.path import STAR, halo, network_marks, run_colors, sized
 from ...drawing.placement import interpolated
 from ...drawing.sheet import Sheet, begin, shared_scale
 from ...drawing.texts import metric_text, plain, unit_of
+from ...grid.checkpoints import CheckpointsData
+from ...grid.data import LandscapeData
 from ...scales.choosing import choose_scale
 from ..multiples import PLANE_KINDS
 from ..profile import set_value_axis
@@ -28,9 +30,6 @@ from .orbit import INCHES, PLACES, frame_count, frames_from, turns
 
 if TYPE_CHECKING:
     from jaxtyping import UInt8
-
-    from ...grid.checkpoints import CheckpointsData
-    from ...grid.data import LandscapeData
 
 # Pieces of the way since the last checkpoint.
 _PIECES = 16

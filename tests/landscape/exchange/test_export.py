@@ -101,43 +101,34 @@ def test_heights_need_a_finite_value(name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-class TestTheName:
-    @pytest.mark.parametrize(
-        ("file", "magic"),
-        [
-            *(("a.csv", b"x,y,"), ("a.NC", b"\x89HDF"), ("a.npz", b"PK")),
-            *(("a.vts", b"<?xml"), ("a.GLB", b"glTF"), ("a.gltf", b"{")),
-        ],
-    )
-    def test_says_the_format(self, file, magic, tmp_path):
-        assert landscape().export(tmp_path / file)[0].read_bytes().startswith(magic)
+@pytest.mark.parametrize(
+    ("file", "magic"),
+    [
+        *(("a.csv", b"x,y,"), ("a.NC", b"\x89HDF"), ("a.npz", b"PK")),
+        *(("a.vts", b"<?xml"), ("a.GLB", b"glTF"), ("a.gltf", b"{")),
+    ],
+)
+def test_the_name_says_the_format(file, magic, tmp_path):
+    assert landscape().export(tmp_path / file)[0].read_bytes().startswith(magic)
 
-    @pytest.mark.parametrize("file", ["a.h5", "a", "a.xlsx"])
-    def test_says_nothing(self, file, tmp_path):
-        with pytest.raises(
-            ValueError, match=r"format must be given.*The formats are csv, glb, gltf, landscaper, li, mindinsight"
-        ):
-            landscape().export(tmp_path / file)
-
-    def test_does_not_fit(self, tmp_path):
-        with pytest.raises(ValueError, match=r"path must be the name of a \.csv file, which the format 'csv' is"):
-            landscape().export(tmp_path / "a.txt", "csv")
+UNSAID = "format must be given.*The formats are csv, glb, gltf, landscaper, li, mindinsight"
 
 
-def test_an_unknown_format(tmp_path):
-    with pytest.raises(ValueError, match=r"format must be one of 'csv', 'glb', .*'vtk', but got 'excel'"):
-        landscape().export(tmp_path / "a.xlsx", "excel")
-    with pytest.raises(TypeError, match="format must be one of"):
-        landscape().export(tmp_path / "a.csv", 3)
-
-
-def test_metrics(tmp_path):
-    with pytest.raises(ValueError, match="metric must be one of 'loss', 'accuracy', but got 'recall'"):
-        landscape(5, 5).export(tmp_path / "a.npz", "landscaper", metric="recall")
-    with pytest.raises(ValueError, match="metric must be left out for the format 'csv', which holds them all"):
-        landscape(5, 5).export(tmp_path / "a.csv", metric="loss")
-    with pytest.raises(TypeError, match="overwrite must be a bool"):
-        landscape(5, 5).export(tmp_path / "a.csv", overwrite="yes")
+@pytest.mark.parametrize(
+    ("file", "options", "error", "match"),
+    [
+        *((file, {}, ValueError, UNSAID) for file in ("a.h5", "a", "a.xlsx")),
+        ("a.txt", {"format": "csv"}, ValueError, r"path must be the name of a \.csv file, which the format 'csv' is"),
+        ("a.xlsx", {"format": "excel"}, ValueError, "format must be one of 'csv', 'glb', .*'vtk', but got 'excel'"),
+        ("a.csv", {"format": 3}, TypeError, "format must be one of"),
+        ("a.vts", {"metric": "recall"}, ValueError, "metric must be one of 'loss', 'accuracy', but got 'recall'"),
+        ("a.csv", {"metric": "loss"}, ValueError, "metric must be left out for the format 'csv', which holds them all"),
+        ("a.csv", {"overwrite": "yes"}, TypeError, "overwrite must be a bool"),
+    ],
+)
+def test_wrong_arguments(file, options, error, match, tmp_path):
+    with pytest.raises(error, match=match):
+        landscape().export(tmp_path / file, **options)
 
 
 @pytest.mark.parametrize("name", ["landscaper", "li", "mindinsight"])

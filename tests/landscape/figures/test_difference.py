@@ -106,35 +106,28 @@ class TestDifference:
 
 
 class TestWrongArguments:
-    def test_other_grids(self):
-        first = Landscape(build(rows=20, columns=30))
-        message = "along x the first has 30 points from -2 to 2.5 and the second 31 points from -2 to 2.5; measure both"
-        with pytest.raises(ValueError, match=message):
-            plot_difference(first, build(rows=20, columns=31))
-        moved = build(rows=20, columns=30)
-        moved.y += 0.5
-        with pytest.raises(
-            ValueError, match=r"along y the first has 20 points from -1 to 1\.2 and the second 20 points"
-        ):
-            plot_difference(first, moved)
-
     def test_rounding_is_no_other_grid(self):
         first, second = build(), build()
         second.x += 1e-14
         assert plot_difference(first, second).get_xlim() == (-2, 2.5)
 
-    def test_lines_others_and_options(self):
+    def test_other_grids_lines_others_and_options(self):
         first, second = pair(tilted)
-        with pytest.raises(ValueError, match="plot_difference needs two planes, but got a line"):
-            plot_difference(first, build_line([1, 2]))
-        with pytest.raises(TypeError, match="second must be a Landscape"):
-            plot_difference(first, np.ones(3))
-        with pytest.raises(KeyError, match="no metric 'recall'"):
-            plot_difference(first, second, metric="recall")
-        with pytest.raises(ValueError, match="scale must be 'auto', 'linear' or 'symlog' where values have both signs"):
-            plot_difference(first, second, scale="log")
-        with pytest.raises(TypeError, match="plot_difference has no argument 'width'"):
-            plot_difference(first, second, width=3)
+        moved = build(rows=20, columns=30)
+        moved.y += 0.5
+        along_x = "along x the first has 30 points from -2 to 2.5 and the second 31 points from -2 to 2.5; measure both"
+        along_y = r"along y the first has 20 points from -1 to 1\.2 and the second 20 points"
+        for other, look, error, match in (
+            (build(rows=20, columns=31), {}, ValueError, along_x),
+            (moved, {}, ValueError, along_y),
+            (build_line([1, 2]), {}, ValueError, "plot_difference needs two planes, but got a line"),
+            (np.ones(3), {}, TypeError, "second must be a Landscape"),
+            (second, {"metric": "recall"}, KeyError, "no metric 'recall'"),
+            (second, {"scale": "log"}, ValueError, "'auto', 'linear' or 'symlog' where values have both signs"),
+            (second, {"width": 3}, TypeError, "plot_difference has no argument 'width'"),
+        ):
+            with pytest.raises(error, match=match):
+                plot_difference(first, other, **look)
 
 
 class TestWhatIsSaid:
