@@ -30,8 +30,6 @@ from .vtk import vtk_images
 
 @dataclass(frozen=True)
 class ExportFormat:
-    """A file format of another program."""
-
     suffix: str  # of its files' names; empty where names follow other rules
     one_metric: bool  # whether a metric is chosen: the only one that a file holds, or the one that is its heights
     images: Callable[[LandscapeData, Path, str], Images]  # of landscape, main path, metric; touches no file
@@ -88,7 +86,12 @@ def export_landscape(
         ImportError: the format needs a package that is not installed.
     """
     target = check_path("path", path)
-    name = _format_name(target, format)
+    name = _BY_SUFFIX.get(target.suffix.lower()) if format is None else check_choice("format", format, tuple(FORMATS))
+    if name is None:
+        raise ValueError(
+            f"format must be given, because the name {target.name!r} does not say it (only "
+            f"{', '.join(_BY_SUFFIX)} do). The formats are {', '.join(FORMATS)}."
+        )
     chosen = FORMATS[name]
     if metric is not None and not chosen.one_metric:
         raise ValueError(f"metric must be left out for the format {name!r}, which holds them all, but got {metric!r}.")
@@ -148,18 +151,6 @@ def import_landscape(
     if loss is not None:
         raise ValueError(f"loss belongs to the format 'li', but {path} is 'landscaper'. Leave it out.")
     return read_landscaper_archive(file, axis_order)
-
-
-def _format_name(path: Path, name: str | None) -> str:
-    if name is not None:
-        return check_choice("format", name, tuple(FORMATS))
-    found = _BY_SUFFIX.get(path.suffix.lower())
-    if found is None:
-        raise ValueError(
-            f"format must be given, because the name {path.name!r} does not say it (only "
-            f"{', '.join(_BY_SUFFIX)} do). The formats are {', '.join(FORMATS)}."
-        )
-    return found
 
 
 def _check_targets(files: Iterable[Path], landscape: LandscapeData, overwrite: bool) -> None:

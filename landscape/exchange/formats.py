@@ -26,7 +26,6 @@ Images = dict[Path, bytes]
 
 
 def plane_axes(landscape: LandscapeData, program: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Returns x and y of a plane; raises LandscapeExportError for a line."""
     if landscape.y is None:
         raise LandscapeExportError(
             f"{program} holds surfaces, but the landscape is a line of {len(landscape.x)} points. Export it as csv, "
@@ -82,7 +81,6 @@ def facts_in_space(space: Space, units: ArrayLike = (1.0, 1.0, 1.0)) -> dict[str
 
 
 def check_square(landscape: LandscapeData, program: str) -> None:
-    """Raises LandscapeExportError where a plane has not as many rows as columns."""
     if landscape.y is not None and len(landscape.x) != len(landscape.y):
         raise LandscapeExportError(
             f"{program} holds square grids only, but the landscape has {len(landscape.x)} x {len(landscape.y)} points. "
@@ -101,7 +99,6 @@ def warn_of_interpolated(landscape: LandscapeData, program: str) -> None:
 
 
 def warn_of_gaps(values: NDArray[Any], metric: str, program: str, consequence: str) -> None:
-    """Warns of cells without a finite value, which are written as they are."""
     count = int((~np.isfinite(values)).sum())
     if count:
         warn_user(
@@ -149,7 +146,6 @@ def foreign_landscape(
 
 @contextmanager
 def needing(name: str, packages: str, install: str) -> Iterator[None]:
-    """Says how to install the packages that a format needs, where one is not there."""
     try:
         yield
     except ImportError as error:

@@ -124,7 +124,6 @@ def _y_up(points: NDArray[Any]) -> NDArray[Any]:
 
 
 def _different(names: Sequence[str]) -> list[str]:
-    """Returns the names, with a number behind each that occurred before."""
     found: list[str] = []
     for name in names:
         count, free = 2, name
@@ -136,7 +135,9 @@ def _different(names: Sequence[str]) -> list[str]:
 
 def _surface(space: Space) -> list[_Solid]:
     mesh = surface_mesh(space)
-    words, column = metric_text(space.landscape, space.metric, str), _column_name(space.metric)
+    words = metric_text(space.landscape, space.metric, str)
+    # In letters that a glTF attribute takes: "loss_test" for "loss@test".
+    column = re.sub(r"\W+", "_", space.metric, flags=re.ASCII).strip("_") or "value"
     colors, status = mesh.colors()[:, :3], space.landscape.status.ravel().astype(np.float32)
     facts = {"metric": space.metric, "scale": space.scale.tall.label(words)}
     used, alone = mesh.used, np.flatnonzero(mesh.alone)
@@ -161,21 +162,15 @@ def _paths(space: Space) -> list[_Solid]:
     solids = []
     for line in path_lines(space):
         assert found is not None
-        color = _color(line.color)
-        facts = {"heights": words}
+        color, facts = _color(line.color), {"heights": words}
         solids.append(_Solid(line.name, *path_mesh(line.points, _TUBE), color, facts))
+        numbers = {"number": found.number[line.rows].tolist(), words: line.values.tolist()}
         balls = ball_mesh(line.checkpoints, _CHECKPOINT)
-        facts = facts | {"number": found.number[line.rows].tolist(), words: line.values.tolist()}
-        solids.append(_Solid(f"checkpoints of {line.name}", *balls, color, facts))
+        solids.append(_Solid(f"checkpoints of {line.name}", *balls, color, facts | numbers))
     for mark in path_marks(space):
         ball = ball_mesh(mark.point[None], _MARKS[mark.kind])
         solids.append(_Solid(mark.name, *ball, _color(mark.color), {"kind": mark.kind, space.metric: mark.value}))
     return solids
-
-
-def _column_name(metric: str) -> str:
-    """Returns a metric's name in letters that a glTF attribute takes: "loss_test" for "loss@test"."""
-    return re.sub(r"\W+", "_", metric, flags=re.ASCII).strip("_") or "value"
 
 
 def _color(text: str) -> NDArray[Any]:

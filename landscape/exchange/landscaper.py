@@ -6,7 +6,7 @@ import io
 import math
 import zipfile
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,6 @@ _NOTE = (
 
 
 def landscaper_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
-    """Returns the archive that ``LossLandscape.load_from_npz`` reads."""
     x, y = plane_axes(landscape, _PROGRAM)
     check_square(landscape, _PROGRAM)
     values = landscape[metric]
@@ -83,19 +82,15 @@ def _member(archive: zipfile.ZipFile, name: str, kinds: str = "fiu", largest: in
     if info.file_size > largest + _LONGEST_HEADER:
         raise ValueError(f"{name!r} claims {info.file_size} bytes, more than the {largest} that are read")
     with archive.open(info) as member:
-        _check_header(member, name, info.file_size, kinds, largest)
-    with archive.open(info) as member:
-        return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
-
-
-def _check_header(member: IO[bytes], name: str, size: int, kinds: str, largest: int) -> None:
-    version = np.lib.format.read_magic(member)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(member)
+        version = np.lib.format.read_magic(member)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(member)
     if dtype.kind not in kinds:
         raise ValueError(f"{name!r} has the type {dtype}")
-    if len(shape) > 2 or math.prod(shape) * dtype.itemsize > size:
-        raise ValueError(f"{name!r} claims the shape {shape}, more than its {size} bytes hold")
+    if len(shape) > 2 or math.prod(shape) * dtype.itemsize > info.file_size:
+        raise ValueError(f"{name!r} claims the shape {shape}, more than its {info.file_size} bytes hold")
     unpacked = math.prod(shape) * max(dtype.itemsize, 1 if dtype.kind == "U" else 8)
     if unpacked > largest:
         raise ValueError(f"{name!r} has the shape {shape}, {unpacked} bytes in memory; at most {largest} are read")
+    with archive.open(info) as member:
+        return np.asarray(np.lib.format.read_array(member, allow_pickle=False))

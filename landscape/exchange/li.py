@@ -83,7 +83,9 @@ def read_li_surface(path: Path, loss: str | None = None) -> LandscapeData:
 def _surface(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
     axes = [landscape.x] if landscape.y is None else [landscape.x, landscape.y]
     values = dict(zip((*_AXES[: len(axes)], "train_loss"), (*axes, landscape.loss), strict=True))
-    test = _test_set(landscape)
+    # The data set that is their test set; None where there is none, or nobody knows which.
+    others = other_datasets(landscape.metrics)
+    test = "test" if "test" in others else others[0] if len(others) == 1 else None
     theirs = {"loss"} if test is None else {"loss", f"loss@{test}"}
     if test is not None:
         values["test_loss"] = landscape[f"loss@{test}"]
@@ -100,12 +102,6 @@ def _surface(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
     if landscape.y is None and "train_acc" not in values:
         warn_user("the landscape has neither 'accuracy' nor 'train_acc', without which plot_1D.py stops.")
     return values
-
-
-def _test_set(landscape: LandscapeData) -> str | None:
-    """Returns the data set that is their test set; None where there is none, or nobody knows which."""
-    others = other_datasets(landscape.metrics)
-    return "test" if "test" in others else others[0] if len(others) == 1 else None
 
 
 def _directions(landscape: LandscapeData) -> dict[str, NDArray[Any]]:

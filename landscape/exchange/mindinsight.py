@@ -57,13 +57,12 @@ def mindinsight_images(landscape: LandscapeData, path: Path, metric: str) -> Ima
     message = types.LossLandscape()
     _fill(message.landscape, x, y, z)
     numbers = _fill_path(message.loss_path, landscape, metric)
-    metadata = message.metadata
-    decomposition = str(landscape.attributes.get("decomposition") or "")
+    metadata, attributes, origin = message.metadata, landscape.attributes, landscape.origin
+    decomposition = str(attributes.get("decomposition") or "")
     metadata.decomposition = _DECOMPOSITIONS.get(decomposition, decomposition)
-    metadata.unit = str(landscape.attributes.get("unit") or "")
-    if landscape.attributes.get("step_per_epoch") is not None:
-        metadata.step_per_epoch = int(landscape.attributes["step_per_epoch"])
-    origin = landscape.origin
+    metadata.unit = str(attributes.get("unit") or "")
+    if attributes.get("step_per_epoch") is not None:
+        metadata.step_per_epoch = int(attributes["step_per_epoch"])
     # Their word for it; an origin of which nothing is known may be no trained network at all.
     trained = origin.role in (CHECKPOINT, FINAL_WEIGHTS)
     if trained and metric in origin.metrics and np.isfinite(origin.metrics[metric]):
@@ -153,7 +152,6 @@ def _moment(created: Any) -> float:
 
 @functools.cache
 def messages() -> SimpleNamespace:
-    """Returns the classes of protobuf's messages, by name."""
     with needing("mindinsight", "protobuf", "protobuf>=4.22"):
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     kinds = descriptor_pb2.FieldDescriptorProto

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -105,7 +105,7 @@ def plot_routes(
         for index, (name, route) in enumerate(places.items()):
             width, color = 2 * sheet.appearance.factor, sheet.appearance.series[index % len(sheet.appearance.series)]
             sheet.entries += sheet.ax.plot(
-                *sheet.frame.place(route[:, 0], route[:, 1]), color=color, linewidth=width, label=name, zorder=3.2,
+                *sheet.frame.place(*route.T), color=color, linewidth=width, label=name, zorder=3.2,
                 linestyle=_ROUTE_STROKES[index % len(_ROUTE_STROKES)], path_effects=halo(width),
             )  # fmt: skip
         sheet.finish()
@@ -114,10 +114,9 @@ def plot_routes(
 
 def barriers_scale(lines: Sequence[LandscapeData], look: Look) -> Scale:
     """Returns the scale of several ways: the user's, or one that spans all, which is linear unless another is asked."""
-    if isinstance(look.get("scale"), Scale):
-        return cast("Scale", look["scale"])
-    options: Look = {"scale": "linear", **look, "trajectory": True}
-    return shared_scale(BARRIERS, lines, options)
+    if isinstance(scale := look.get("scale"), Scale):
+        return scale
+    return shared_scale(BARRIERS, lines, {"scale": "linear", **look, "trajectory": True})
 
 
 def barrier_text(rise: Rise) -> str:

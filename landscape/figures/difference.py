@@ -151,10 +151,9 @@ def _hatch_chance(sheet: Sheet, chance: Chance) -> None:
 
 
 def _two_metrics(metric: object, minus: object, look: Look) -> tuple[str, str]:
-    for name, value in (("second", metric), ("minus", minus)):
+    for name, value, also in (("second", metric, "a Landscape, or "), ("minus", minus, "")):
         if not isinstance(value, str):
-            expected = "a Landscape, or the name of a metric" if name == "second" else "the name of a metric"
-            raise wrong_type(name, expected, value)
+            raise wrong_type(name, f"{also}the name of a metric", value)
     if "metric" in look:
         raise ValueError(
             f"metric must be left out where two metrics are subtracted ({metric!r} minus {minus!r}), but got "

@@ -229,7 +229,7 @@ def _draw_strip(
     from matplotlib.figure import Figure
 
     lines = [line for text in caption for line in textwrap.wrap(text, _LETTERS)]
-    entries = _entries(scene) if appearance.legend else []
+    entries = _entries(scene) if appearance.legend and scene.trajectory else []
     rows = -(-len(entries) // 3)
     bar = max(_BAR, 0.2 * rows + 0.1)
     inches = bar + _LINE * (len(lines) + (1.5 if title else 0)) + 0.25
@@ -283,8 +283,6 @@ def _draw_bar(figure: Any, scene: Scene, appearance: Appearance, inches: float) 
 def _entries(scene: Scene) -> list[Any]:
     from matplotlib.lines import Line2D
 
-    if not scene.trajectory:
-        return []
     entries = [
         Line2D([], [], color=line.color, linewidth=2.2, marker="o", markersize=4.5, label=plain(line.name, 32))
         for line in path_lines(scene.space)

@@ -94,8 +94,6 @@ _LOOK = tuple(Look.__annotations__)
 
 @dataclass(frozen=True)
 class Picture:
-    """One kind of picture."""
-
     name: str  # what users call it
     draw: Callable[..., Any]  # takes the objects, and the options by name
     options: tuple[str, ...]  # the names that it takes; what can be typed is among ``OPTIONS``
@@ -133,16 +131,14 @@ class Picture:
         for name, value in options.items():
             if name not in self.options:
                 raise self._misplaced(name, value)
-        titles = names_of(options.get("title"))
-        for name, values, which in (
-            ("metric", metrics, "a profile, multiples and a difference show several"),
-            ("title", titles, "only multiples have several"),
-        ):
-            may_be_several = self.several == "both" or (name == "metric" and self.several in ("metrics", "pair"))
-            if len(values) > 1 and not may_be_several:
-                raise ValueError(f"{name} must be given once for {self.called}; {which}.")
-        single = {name: values[0] for name, values in (("metric", metrics), ("title", titles)) if len(values) == 1}
-        return {**options, **{name: value for name, value in single.items() if name in options}}
+        names = {"metric": metrics, "title": names_of(options.get("title"))}
+        if len(metrics) > 1 and self.several not in ("both", "metrics", "pair"):
+            which = "a profile, multiples and a difference show several"
+            raise ValueError(f"metric must be given once for {self.called}; {which}.")
+        if len(names["title"]) > 1 and self.several != "both":
+            raise ValueError(f"title must be given once for {self.called}; only multiples have several.")
+        single = {name: values[0] for name, values in names.items() if len(values) == 1 and name in options}
+        return {**options, **single}
 
     def _misplaced(self, name: str, value: object) -> Exception:
         owners = [picture for picture in KINDS.values() if name in picture.options]
@@ -162,7 +158,6 @@ class Picture:
 
 
 def names_of(value: Any) -> list[Any]:
-    """Returns one or several names as a list."""
     return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
 
 

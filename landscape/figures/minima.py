@@ -46,7 +46,6 @@ def draw_minima(sheet: Sheet) -> None:
 def marks_of(
     found: Topology, landscape: LandscapeData, *, furnished: bool = True
 ) -> list[tuple[Sequence[Any], dict[str, Any], str]]:
-    """Returns the saddles and the minima, each with their mark and their words in the legend."""
     between = "saddle between them" if len(found.saddles) == 1 else "saddles between them"
     label = minima_label(found, landscape, furnished=furnished)
     return [(found.saddles, SADDLE, between), (found.minima, MINIMUM, label)]
@@ -84,6 +83,5 @@ def _letter_shift(sheet: Sheet, places: NDArray[Any]) -> NDArray[Any]:
 
 
 def _places(sheet: Sheet, points: Sequence[Any]) -> NDArray[Any]:
-    """Returns where minima or saddles are drawn, shape (n, 2)."""
     x, y, values = (np.array([getattr(point, name) for point in points], float) for name in ("x", "y", "value"))
     return np.column_stack([x, values] if sheet.landscape.y is None else sheet.frame.place(x, y))

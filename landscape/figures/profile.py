@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,15 +88,14 @@ def sides(landscape: LandscapeData, metric: str, others: Sequence[str]) -> tuple
 
 
 def _color_and_stroke(sheet: Sheet, index: int) -> tuple[str, str]:
-    """Returns how a further curve is drawn."""
     series = sheet.appearance.series[1:]
     return series[index % len(series)], STROKES[index % len(STROKES)]
 
 
 def left_scale(landscape: LandscapeData, shown: Sequence[str], look: Look) -> Scale:
     """Returns the scale of the axis on the left: the user's, or one that spans all metrics that are shown on it."""
-    if isinstance(look.get("scale"), Scale):
-        return cast("Scale", look["scale"])
+    if isinstance(scale := look.get("scale"), Scale):
+        return scale
     return shared_scale(PROFILE, [landscape] * len(shown), {**look, "trajectory": True}, list(shown))
 
 
@@ -133,11 +132,9 @@ def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
 def _draw_curve(
     sheet: Sheet, ax: Axes, scale: Scale, metric: str, color: str, stroke: str, *, named: bool = True
 ) -> None:
-    """Draws one metric: its curve, its points, and a band one standard error to both sides."""
     landscape, factor, x = sheet.landscape, sheet.appearance.factor, sheet.landscape.x
     size = factor * (4 if len(x) <= _MANY_POINTS else 2.5)
     measured = known(landscape[metric], landscape.status)
-    main = metric == sheet.metric
     stderr = landscape.metrics.get(MetricName.read(metric, landscape.metrics).standard_error)
     called = metric_text(landscape, metric)
     if stderr is not None and np.isfinite(stderr).any():
@@ -151,14 +148,12 @@ def _draw_curve(
     curve = ax.plot(x, measured, color=color, linewidth=1.5 * factor, linestyle=stroke, label=called, zorder=2)
     if named:
         sheet.entries += curve
-    if not main:
-        return
     for status, name, face in (
         (PointStatus.MEASURED, "measured", color),
         (PointStatus.INTERPOLATED, "interpolated", sheet.appearance.page),
     ):
         where = (landscape.status == status) & np.isfinite(measured)
-        if where.any():
+        if metric == sheet.metric and where.any():
             sheet.entries += ax.plot(
                 x[where], measured[where], "o", color=face, markeredgecolor=color, markersize=size,
                 markeredgewidth=factor, zorder=3, label=f"{name} points",

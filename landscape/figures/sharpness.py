@@ -143,7 +143,6 @@ def _draw_eigenvalues(sheet: CurvatureSheet, scale: Scale) -> None:
 
 
 def _draw_curve(sheet: CurvatureSheet, scale: Scale, place: int, loose: NDArray[Any], style: dict[str, Any]) -> Any:
-    """Draws one eigenvalue over the checkpoints; returns its curve."""
     ax, look, found = sheet.ax, sheet.appearance, sheet.curvature
     heights, shown = _shown(found.eigenvalues[:, place], scale)
     residuals, size = found.residuals[:, place], look.factor * (4 if len(heights) <= _MANY else 2.5)

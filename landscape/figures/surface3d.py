@@ -98,7 +98,9 @@ def draw_surface(sheet: Sheet) -> None:
     if sheet.trajectory:
         _draw_path(sheet, Relief(*sheet.plane, heights, sheet.frame.matrix), floor)
         sheet.note_own_values()
-    space.set_zticks(scale.forward(scale.tall.ticks()), labels=_tick_texts(sheet, (floor, high)))
+    least = 0.045 * (2 if look.paper or not sheet.furniture else 1) * (high - floor)
+    ticks = scale.tall.ticks()
+    space.set_zticks(scale.forward(ticks), labels=scale.tall.spaced_texts(scale.tall.forward(ticks), least, ticks))
     kinds = missing_kinds(sheet.values, sheet.status, sheet.coarse)
     notes = [f"{int(where.sum())} points {kind}" for kind, where in kinds.items()]
     if scale.flat:
@@ -109,9 +111,8 @@ def draw_surface(sheet: Sheet) -> None:
 
 
 def _write_labels(sheet: Sheet) -> None:
-    space, look = cast(Any, sheet.ax), sheet.appearance
+    space, look, size = cast(Any, sheet.ax), sheet.appearance, sheet.appearance.small_size
     small = look.paper or not sheet.furniture
-    size = look.small_size
     for axis, setter in ((0, space.set_xlabel), (1, space.set_ylabel)):
         setter(sheet.axis_text(axis, narrow=True), fontsize=size, labelpad=5 if small else 14)
     # The axis of a box has no room for two lines.
@@ -123,12 +124,6 @@ def _write_labels(sheet: Sheet) -> None:
     if look.own_colors:
         for axis in (space.xaxis, space.yaxis, space.zaxis):
             axis.line.set_color(look.soft)
-
-
-def _tick_texts(sheet: Sheet, limits: tuple[float, float]) -> list[str]:
-    least = 0.045 * (2 if sheet.appearance.paper or not sheet.furniture else 1) * (limits[1] - limits[0])
-    tall = sheet.scale.tall
-    return tall.spaced_texts(tall.forward(tall.ticks()), least, tall.ticks())
 
 
 def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> bool:

@@ -60,7 +60,6 @@ def shallow_text(found: Topology, landscape: LandscapeData) -> str:
 
 
 def left_out_text(found: Topology) -> str:
-    """Returns how many points have no finite value, and why; empty where all have one."""
     total = sum(found.excluded.values())
     kinds = ", ".join(f"{count} {reason}" for reason, count in found.excluded.items())
     return f"{total} point{'' if total == 1 else 's'} without a value ({kinds})" if total else ""

@@ -24,8 +24,7 @@ from ...drawing.camera import MOVES
 from ...drawing.look import Look
 from ...grid.data import LandscapeData
 from ...replacing import check_no_input
-from .orbit import orbit_frames
-from .walk import walk_frames
+from .frames import orbit_frames, walk_frames
 
 _UNCHANGED = 255
 

@@ -111,6 +111,7 @@ def test_heights_need_a_finite_value(name, tmp_path):
 def test_the_name_says_the_format(file, magic, tmp_path):
     assert landscape().export(tmp_path / file)[0].read_bytes().startswith(magic)
 
+
 UNSAID = "format must be given.*The formats are csv, glb, gltf, landscaper, li, mindinsight"
 
 

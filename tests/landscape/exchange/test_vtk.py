@@ -94,7 +94,6 @@ def test_the_path_lies_on_the_surface(tmp_path):
 
 def test_a_checkpoint_without_a_height_is_left_out(tmp_path):
     data = surface()
-    assert data.checkpoints is not None
     data.checkpoints.projected["loss"][1] = np.nan
     with pytest.warns(UserWarning, match=r"the checkpoints \[5\] are left out of a VTK surface"):
         _, checkpoints, _ = exported(data, tmp_path)

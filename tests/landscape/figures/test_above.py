@@ -34,19 +34,6 @@ class TestContour:
                 checked += len(segment)
         assert checked > 500
 
-    @pytest.mark.slow
-    def test_rows_are_y_with_three_rows_and_five_columns(self):
-        loss = [[1, 2, 3, 4, 5], [1, 2, 3, 4, 50], [1, 2, np.nan, 4, 5.0]]
-        ax = plot_contour(build(loss))
-        values = np.ma.filled(mesh(ax).get_array(), np.nan).reshape(3, 5)
-        np.testing.assert_array_equal(values, loss)
-        corners = mesh(ax).get_coordinates()
-        assert corners.shape == (4, 6, 2)
-        np.testing.assert_allclose(corners[1, 4:].mean(axis=0)[0], 2.5)
-        np.testing.assert_allclose(corners[1:3, 4, 1].mean(), 0.1)
-        assert ax.get_xlim() == (-2, 2.5)
-        assert ax.get_ylim() == (-1, 1.2)
-
     def test_colours_are_logarithmic_and_the_bar_says_so(self):
         ax = plot_contour(build())
         bar = ax.figure.axes[1]
@@ -84,14 +71,10 @@ class TestContour:
         notes = [text for text in ax.texts if hasattr(text, "xyann")]
         assert 5 <= len(notes) <= 9
         assert all(int(note.get_text()) % 5 == 0 for note in notes)
-        boxes = []
-        for note in notes:
+        boxes = np.array([note.get_window_extent().extents for note in notes])
+        for index, (note, box) in enumerate(zip(notes, boxes, strict=True)):
             assert note.xy == pytest.approx(places[note.get_text()])
-            boxes.append(note.get_window_extent().extents)
-        stacked = np.array(boxes)
-        for index, box in enumerate(stacked):
-            others = np.delete(stacked, index, axis=0)
-            assert not overlaps(box, others).any()
+            assert not overlaps(box, np.delete(boxes, index, axis=0)).any()
 
     def test_without_trajectory(self):
         ax = plot_contour(build(), trajectory=False)
@@ -127,11 +110,11 @@ class TestContour:
     def test_clipping_does_not_move_the_lines(self):
         whole = contour_lines(plot_contour(build(), levels=9))
         clipped = contour_lines(plot_contour(build(), levels=9, clip=5.5))
-        positions = {float(level): segments for level, segments in zip(whole.levels, whole.allsegs, strict=True)}
-        common = [index for index, level in enumerate(clipped.levels) if float(level) in positions]
+        positions = dict(zip(whole.levels.tolist(), whole.allsegs, strict=True))
+        common = [pair for pair in zip(clipped.levels.tolist(), clipped.allsegs, strict=True) if pair[0] in positions]
         assert len(common) >= 3
-        for index in common:
-            for ours, theirs in zip(clipped.allsegs[index], positions[float(clipped.levels[index])], strict=True):
+        for level, segments in common:
+            for ours, theirs in zip(segments, positions[level], strict=True):
                 np.testing.assert_array_equal(ours, theirs)
 
     def test_other_metrics_keep_their_name(self):
@@ -182,18 +165,21 @@ class TestLines:
         assert line(plot_contour(build(points=8)), "trajectory").get_color() == "white"
 
 
-class TestHeatmap:
-    def test_each_cell_has_its_own_value_around_its_own_place(self):
+class TestCells:
+    @pytest.mark.parametrize("plot", [plot_heatmap, pytest.param(plot_contour, marks=pytest.mark.slow)])
+    def test_each_has_its_own_value_around_its_own_place(self, plot):
         loss = np.array([[1, 2, 3, 4, 5], [1, 2, 3, 4, 50], [1, 2, np.nan, 4, 5.0]])
         data = build(loss)
-        ax = plot_heatmap(data)
+        ax = plot(data)
         cells = mesh(ax)
         np.testing.assert_array_equal(np.ma.filled(cells.get_array(), np.nan).reshape(3, 5), loss)
         corners = cells.get_coordinates()
         np.testing.assert_allclose(corners[0, :, 0], edges(data.x))
         np.testing.assert_allclose(corners[:, 0, 1], edges(data.y))
-        assert (ax.get_xlim(), ax.get_ylim()) == (tuple(edges(data.x)[[0, -1]]), tuple(edges(data.y)[[0, -1]]))
-        assert not [item for item in ax.collections if isinstance(item, QuadContourSet)]
+        ends = [edges(axis) if plot is plot_heatmap else axis for axis in (data.x, data.y)]
+        assert (ax.get_xlim(), ax.get_ylim()) == tuple((axis[0], axis[-1]) for axis in ends)
+        lines = [item for item in ax.collections if isinstance(item, QuadContourSet)]
+        assert bool(lines) == (plot is plot_contour)
 
     def test_unequal_steps_have_unequal_cells(self):
         data = build(np.arange(1.0, 10).reshape(3, 3), points=0)
@@ -209,12 +195,7 @@ class TestInterpolated:
             marks = line(ax, "interpolated").get_xydata()
             rows, columns = np.nonzero(data.status == PointStatus.INTERPOLATED)
             np.testing.assert_array_equal(marks, np.column_stack([data.x[columns], data.y[rows]]))
-            kinds = {
-                "coarse: value of the nearest measured point (80)",
-                "failed (9)",
-                "not finite (3)",
-                "interpolated (32)",
-            }
+            kinds = {f"{COARSE} (80)", "failed (9)", "not finite (3)", "interpolated (32)"}
             assert kinds <= set(legend_texts(ax))
             assert "interpolated" in ax.get_title()
 

@@ -80,10 +80,10 @@ class TestSideBySide:
         data.metrics["loss"][3:6, 4:9] = np.nan
         names = [LONG, f"{LONG}@a data set with a long name"]
         landscape = Landscape(with_test_set(data, dataset="a data set with a long name"))
-        for theme in ("light",) if style == "paper" else ("dark",):
-            draw(plot_multiples(landscape, metrics=names, style=style, theme=theme)[0])
-            draw(landscape.plot_contour(metric=names[1], style=style, theme=theme))
-            draw(landscape.plot_difference(names[1], names[0], style=style, theme=theme))
+        look = {"style": style, "theme": "light" if style == "paper" else "dark"}
+        draw(plot_multiples(landscape, metrics=names, **look)[0])
+        draw(landscape.plot_contour(metric=names[1], **look))
+        draw(landscape.plot_difference(names[1], names[0], **look))
 
     def test_wrong_arguments(self):
         landscape = Landscape(both())
@@ -155,15 +155,10 @@ class TestProfile:
         np.testing.assert_array_equal(line(right, "accuracy on test").get_ydata(), data.metrics["accuracy@test"])
         assert left.get_ylim()[1] > data.metrics["loss@test"].max()
         texts = {text.split(" (")[0] for text in legend_texts(ax)}
-        assert {
-            "loss on train", "loss on test", "loss on train ± standard error", "loss on test ± standard error",
-            "accuracy on train", "accuracy on test",
-        } <= texts  # fmt: skip
-        drawn = [
-            left.get_lines()[0],
-            line(left, "loss on test"),
-            *(line(right, f"accuracy on {name}") for name in ("train", "test")),
-        ]
+        curves = {f"{metric} on {name}" for metric in ("loss", "accuracy") for name in ("train", "test")}
+        assert {*curves, "loss on train ± standard error", "loss on test ± standard error"} <= texts
+        drawn = [left.get_lines()[0], line(left, "loss on test")]
+        drawn += [line(right, f"accuracy on {name}") for name in ("train", "test")]
         assert len({item.get_color() for item in drawn}) == 4
         draw(ax)
 
@@ -179,9 +174,8 @@ class TestCaptions:
         landscape = Landscape(data)
         assert bars([landscape.plot_contour(metric="loss@test")]) == ["loss on test (log scale)"]
         assert bars([landscape.plot_heatmap()]) == ["loss on train (log scale)"]
-        assert any(
-            "(projected loss on test)" in text for text in legend_texts(landscape.plot_surface(metric="loss@test"))
-        )
+        said = legend_texts(landscape.plot_surface(metric="loss@test"))
+        assert any("(projected loss on test)" in text for text in said)
 
     def test_own_losses_are_those_of_the_data_set(self):
         data = build()
@@ -195,10 +189,10 @@ class TestCaptions:
         assert any(text.startswith("own loss on test differs at 1 of 12 networks, most at epoch 7") for text in said)
         # Within two standard errors of that set nothing differs.
         path.metrics["loss_stderr@test"][:] = 5.0
-        assert not any(
-            "own loss" in text for text in legend_texts(Landscape(landscape).plot_contour(metric="loss@test"))
-        )
-        assert not any("own loss" in text for text in legend_texts(Landscape(landscape).plot_contour()))
+        for metric in ("loss@test", "loss"):
+            assert not any(
+                "own loss" in text for text in legend_texts(Landscape(landscape).plot_contour(metric=metric))
+            )
 
     def test_a_name_with_a_sign_is_no_data_set_without_a_loss(self):
         data = build()

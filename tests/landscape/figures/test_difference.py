@@ -97,9 +97,8 @@ class TestDifference:
         assert "no finite value of difference of loss" in {text.get_text() for text in ax.texts}
 
     def test_joint_status(self):
-        measured, interpolated, pending, failed = (
-            PointStatus.MEASURED, PointStatus.INTERPOLATED, PointStatus.PENDING, PointStatus.FAILED,
-        )  # fmt: skip
+        names = ("MEASURED", "INTERPOLATED", "PENDING", "FAILED")
+        measured, interpolated, pending, failed = (PointStatus[name] for name in names)
         first = np.array([[measured, interpolated, pending, failed, pending]], np.uint8)
         second = np.array([[measured, measured, interpolated, pending, failed]], np.uint8)
         assert joint_status(first, second).tolist() == [[measured, interpolated, pending, failed, failed]]

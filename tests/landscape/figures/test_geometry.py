@@ -13,6 +13,7 @@ from landscape import figures
 from landscape.grid.data import PlaneGeometry
 from landscape.landscape import Landscape
 
+LEVELS = {"scale": "linear", "levels": [1.5, 3.0]}
 PLANES = [(0.0, (12.0, 5.0)), (-0.7, (12.0, 5.0)), (0.7, (12.0, 5.0)), (-0.7, (3.0, 3.0)), (0.35, (2.0, 9.0))]
 
 
@@ -34,15 +35,15 @@ class TestFlatPictures:
     @pytest.mark.parametrize(("cosine", "norms"), PLANES)
     @pytest.mark.parametrize("plot", [figures.plot_contour, figures.plot_contour_lines])
     def test_an_isotropic_loss_has_circles(self, plot, cosine, norms):
-        ax = plot(isotropic_plane(cosine, norms), scale="linear", levels=[1.5, 3.0])
+        ax = plot(isotropic_plane(cosine, norms), **LEVELS)
         assert drawn_ratio(ax) == pytest.approx(1, abs=0.02)
 
     @pytest.mark.slow
     def test_without_scale_they_are_ellipses_and_the_picture_says_so(self):
-        ax = figures.plot_contour(isotropic_plane(0.0, (12.0, 5.0)), scale="linear", levels=[1.5, 3.0], aspect="fill")
+        ax = figures.plot_contour(isotropic_plane(0.0, (12.0, 5.0)), **LEVELS, aspect="fill")
         assert drawn_ratio(ax) == pytest.approx(12 / 5, rel=0.02)
         assert "axes stretched × 2.4 along y" in ax.get_title()
-        ax = figures.plot_contour(isotropic_plane(-0.7, (3.0, 3.0)), scale="linear", levels=[1.5, 3.0], aspect="fill")
+        ax = figures.plot_contour(isotropic_plane(-0.7, (3.0, 3.0)), **LEVELS, aspect="fill")
         assert drawn_ratio(ax) == pytest.approx(np.sqrt(1.7 / 0.3), rel=0.02)
         assert "sheared: the directions' cosine is -0.70" in ax.get_title()
 
@@ -57,26 +58,22 @@ class TestFlatPictures:
 
         plane = Landscape(isotropic_plane(0.5, (12.0, 5.0)))
         ax = Figure(figsize=(9, 3)).add_subplot()
-        assert drawn_ratio(figures.plot_contour(plane, ax, scale="linear", levels=[1.5, 3.0])) == pytest.approx(
-            1, abs=0.02
-        )
-        for ax in figures.plot_multiples([plane, isotropic_plane(0.0, (4.0, 9.0))], scale="linear", levels=[1.5, 3.0]):
+        assert drawn_ratio(figures.plot_contour(plane, ax, **LEVELS)) == pytest.approx(1, abs=0.02)
+        for ax in figures.plot_multiples([plane, isotropic_plane(0.0, (4.0, 9.0))], **LEVELS):
             assert drawn_ratio(ax) == pytest.approx(1, abs=0.02)
 
     def test_a_difference_too(self):
         data, flat = (isotropic_plane(-0.6, (7.0, 5.0)) for _ in range(2))
         flat.metrics["loss"][:] = 0
-        ax = figures.plot_difference(data, flat, scale="linear", levels=[1.5, 3.0])
+        ax = figures.plot_difference(data, flat, **LEVELS)
         assert drawn_ratio(ax) == pytest.approx(1, abs=0.02)
 
     def test_axes_are_distances_in_weight_space(self):
         ax = figures.plot_contour(isotropic_plane(0.0, (12.0, 5.0)))
-        assert ax.get_xlim() == pytest.approx((-12, 12))
-        assert ax.get_ylim() == pytest.approx((-5, 5))
+        assert (*ax.get_xlim(), *ax.get_ylim()) == pytest.approx((-12, 12, -5, 5))
         assert ax.get_xlabel().startswith("distance along")
         ax = figures.plot_contour(isotropic_plane(0.6, (10.0, 5.0)))
-        assert ax.get_xlim() == pytest.approx((-13, 13))
-        assert ax.get_ylim() == pytest.approx((-4, 4))
+        assert (*ax.get_xlim(), *ax.get_ylim()) == pytest.approx((-13, 13, -4, 4))
         assert ax.get_ylabel() == "distance across\n(cosine 0.60)"
         ax = figures.plot_contour(isotropic_plane(0.6, (10.0, 5.0)), aspect="fill")
         assert ax.get_xlim() == pytest.approx((-1, 1))
@@ -118,7 +115,7 @@ class TestFlatPictures:
 class TestSurfaces:
     @pytest.mark.parametrize(("cosine", "norms"), PLANES)
     def test_the_box_has_the_proportions_of_the_plane(self, cosine, norms):
-        ax = figures.plot_surface(isotropic_plane(cosine, norms), scale="linear", levels=[1.5, 3.0])
+        ax = figures.plot_surface(isotropic_plane(cosine, norms), **LEVELS)
         width, depth, _ = ax.get_box_aspect()
         (left, right), (front, back) = ax.get_xlim(), ax.get_ylim()
         assert width / depth == pytest.approx((right - left) / (back - front), rel=1e-6)

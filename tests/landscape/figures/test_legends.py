@@ -26,10 +26,9 @@ def drawn(kind, **look):
         return plot_sharpness(build_curvature(bottom=1), learning_rate=0.05, **look)
     if kind == "spectrum":
         return plot_spectrum(build_curvature(bottom=1), **look)
-    if kind == "profile":
-        return Landscape(build_line([1.0, 3.0, 2.0])).plot(kind, **look)
+    data = build_line([1.0, 3.0, 2.0]) if kind == "profile" else build()
     others = [Landscape(build())] if kind in ("multiples", "difference") else []
-    axes = Landscape(build()).plot(kind, *others, **look)
+    axes = Landscape(data).plot(kind, *others, **look)
     return axes[0] if isinstance(axes, list) else axes
 
 

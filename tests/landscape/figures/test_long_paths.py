@@ -116,13 +116,9 @@ class TestArrows:
         assert 1 <= len(found) <= 8
         assert len(found) >= 2 or count == 3
         for place, x, y, angle in found:
-            near = np.clip([place - 0.2, place + 0.2], 0, count - 1)
-            if count <= 10:
-                step = np.diff(
-                    [[np.interp(at, np.arange(count), column) for column in points.T] for at in near], axis=0
-                )
-                assert step[0] @ [np.cos(angle), np.sin(angle)] > 0
-            on = [np.interp(place, np.arange(count), column) for column in points.T]
+            near = np.clip([place - 0.2, place, place + 0.2], 0, count - 1)
+            before, on, after = np.column_stack([np.interp(near, np.arange(count), column) for column in points.T])
+            assert count > 10 or (after - before) @ [np.cos(angle), np.sin(angle)] > 0
             np.testing.assert_allclose([x, y], on)
 
     def test_they_are_equally_far_apart(self):
@@ -190,16 +186,14 @@ class TestPictures:
             assert np.hypot(*(points[nearest] - points[own])) * 72 / ax.figure.dpi <= 3 * STYLES[style]["factor"]
 
     @pytest.mark.slow
-    def test_the_bar_covers_nothing(self):
-        for look in ({}, {"style": "paper"}, {"theme": "dark", "size": (9, 4)}):
-            for draw in (plot_contour, plot_surface):
-                ax = draw(Landscape(build_path("walk", 300, runs=2)), **look)
-                figure = ax.figure
-                (bar,) = bars(ax)
-                box = bar.get_tightbbox()
-                others = [legend.get_window_extent() for legend in figure.legends]
-                others += [other.get_tightbbox() for other in figure.axes if other is not bar and other.name != "3d"]
-                assert not any(box.overlaps(other.padded(-1)) for other in others), (draw, look)
+    @pytest.mark.parametrize("look", [{}, {"style": "paper"}, {"theme": "dark", "size": (9, 4)}])
+    @pytest.mark.parametrize("draw", [plot_contour, plot_surface])
+    def test_the_bar_covers_nothing(self, draw, look):
+        ax = draw(build_path("walk", 300, runs=2), **look)
+        (bar,) = bars(ax)
+        others = [legend.get_window_extent() for legend in ax.figure.legends]
+        others += [other.get_tightbbox() for other in ax.figure.axes if other is not bar and other.name != "3d"]
+        assert not any(bar.get_tightbbox().overlaps(other.padded(-1)) for other in others)
 
     @pytest.mark.slow
     def test_few_checkpoints_have_numbers_and_arrowheads_but_no_bar(self):
@@ -229,9 +223,8 @@ class TestPictures:
         drawn = [item for item in ax.get_lines() if item.get_label() == "_time"]
         assert len(drawn) == 64
         assert luminance(to_rgb(drawn[0].get_color())) > luminance(to_rgb(drawn[-1].get_color()))
-        x, y, _ = line(ax, "trajectory").get_data_3d()
         np.testing.assert_array_equal(
-            np.column_stack([x, y]), np.column_stack([data.checkpoints.x, data.checkpoints.y])
+            line(ax, "trajectory").get_data_3d()[:2], [data.checkpoints.x, data.checkpoints.y]
         )
         assert "end (epoch 119)" in legend_texts(ax)
 

@@ -29,17 +29,11 @@ def letters(ax):
 
 
 class TestMarks:
-    @pytest.mark.parametrize(
-        "plot",
-        [
-            figures.plot_contour,
-            *(pytest.param(plot, marks=SLOW) for plot in (figures.plot_contour_lines, figures.plot_heatmap)),
-        ],
-    )
-    def test_stand_at_the_points_of_a_plane(self, plot):
+    @pytest.mark.parametrize("kind", ["contour", *(pytest.param(kind, marks=SLOW) for kind in ("lines", "heatmap"))])
+    def test_stand_at_the_points_of_a_plane(self, kind):
         landscape = Landscape(wells())
         found = landscape.topology()
-        ax = plot(landscape, topology=True)
+        ax = landscape.plot(kind, topology=True)
         assert len(found.minima) == 4
         assert line(ax, "4 minima").get_xydata().tolist() == [[m.x, m.y] for m in found.minima]
         assert line(ax, "saddles").get_xydata().tolist() == [[s.x, s.y] for s in found.saddles]
@@ -101,10 +95,8 @@ class TestMarks:
         frame = ax.get_window_extent()
         for name in "ABCD":
             box = letters(ax)[name].get_window_extent()
-            assert frame.containsx(box.x0 + 2), name
-            assert frame.containsx(box.x1 - 2), name
-            assert frame.containsy(box.y0 + 2), name
-            assert frame.containsy(box.y1 - 2), name
+            assert all(frame.containsx(x) for x in (box.x0 + 2, box.x1 - 2)), name
+            assert all(frame.containsy(y) for y in (box.y0 + 2, box.y1 - 2)), name
 
     def test_nothing_is_marked_unless_asked_for(self):
         assert not any("minim" in text for text in legend_texts(figures.plot_profile(build_line(VALUES))))
@@ -119,20 +111,15 @@ class TestMarks:
     def test_an_animation_has_them(self):
         data = wells()
         data.checkpoints.metrics["loss"][:] = 1.0
-        plain, marked = (
-            next(iter(figures.walk_frames(data, seconds=0.2, rate=10, dpi=40, topology=wanted)))
-            for wanted in (False, True)
-        )
+        options = {"seconds": 0.2, "rate": 10, "dpi": 40}
+        plain, marked = (next(figures.walk_frames(data, topology=wanted, **options)) for wanted in (False, True))
         assert (plain != marked).any()
 
-    def test_pictures_that_cannot_mark_them_say_so(self):
-        landscape = Landscape(wells())
-        with pytest.raises(ValueError, match="topology must be left out for plot_surface: plot_contour, "):
-            figures.plot_surface(landscape, topology=True)
-        with pytest.raises(ValueError, match="topology must be left out for plot_difference"):
-            figures.plot_difference(landscape, landscape, topology=True)
-        with pytest.raises(ValueError, match="topology must be left out for plot_merge_tree"):
-            figures.plot_merge_tree(landscape, topology=True)
+    @pytest.mark.parametrize("name", ["plot_surface", "plot_difference", "plot_merge_tree"])
+    def test_pictures_that_cannot_mark_them_say_so(self, name):
+        planes = [wells()] * (2 if name == "plot_difference" else 1)
+        with pytest.raises(ValueError, match=f"topology must be left out for {name}: plot_contour, "):
+            getattr(figures, name)(*planes, topology=True)
 
     @pytest.mark.parametrize(
         ("wanted", "error", "text"),
@@ -153,12 +140,8 @@ class TestMergeTree:
         # From left to right 0.5, 1, 2 (which meets 1), 1.5.
         assert line(ax, "4 minima").get_xydata().tolist() == [[0, 0.5], [1, 1], [3, 1.5], [2, 2]]
         assert sorted(line(ax, "saddles").get_xydata().tolist()) == [[1, 5], [2, 3], [3, 9]]
-        uprights = {
-            xs[0]: (ys[0], ys[1])
-            for item in ax.get_lines()
-            for xs, ys in [(item.get_xdata(), item.get_ydata())]
-            if len(xs) == 2 and xs[0] == xs[1] and item.get_linestyle() == "-"
-        }
+        solid = [item.get_xydata() for item in ax.get_lines() if item.get_linestyle() == "-"]
+        uprights = {ends[0, 0]: tuple(ends[:, 1]) for ends in solid if len(ends) == 2 and ends[0, 0] == ends[1, 0]}
         assert {x: ends for x, ends in uprights.items() if x} == {1: (1, 5), 2: (2, 3), 3: (1.5, 9)}
         assert uprights[0] == (0.5, ax.get_ylim()[1])
         assert [label.get_text() for label in ax.get_xticklabels()] == [
@@ -236,9 +219,8 @@ class TestBoth:
 
     def test_a_plane_with_gaps(self, plot):
         ax = plot(build_unfinished())
-        assert "92 points without a value (80 pending, 9 failed, 3 not finite) left out" in " ".join(
-            ax.get_title().split("\n")
-        )
+        left_out = "92 points without a value (80 pending, 9 failed, 3 not finite) left out"
+        assert left_out in ax.get_title().replace("\n", " ")
         assert "minima of the grid on this plane, not of the network" in ax.get_title()
 
     def test_another_metric(self, plot):

@@ -106,12 +106,10 @@ def test_the_loss_is_on_the_left_and_the_others_on_the_right():
     assert (left.get_yscale(), right.get_yscale()) == ("log", "linear")
     np.testing.assert_array_equal(line(right, "accuracy").get_ydata(), data.metrics["accuracy"])
     np.testing.assert_array_equal(line(right, "recall").get_ydata(), data.metrics["recall"])
-    colors = {item.get_color() for item in (*left.get_lines()[:1], line(right, "accuracy"), line(right, "recall"))}
-    assert len(colors) == 3
-    strokes = {line(right, name).get_linestyle() for name in ("accuracy", "recall")} | {
-        left.get_lines()[0].get_linestyle()
-    }
-    assert len(strokes) == 3
+
+    curves = [left.get_lines()[0], line(right, "accuracy"), line(right, "recall")]
+    assert len({item.get_linestyle() for item in curves}) == 3
+    assert len({item.get_color() for item in curves}) == 3
     assert {"measured points", "accuracy", "recall", "accuracy ± standard error"} <= set(legend_texts(ax))
     draw(ax)
 
@@ -152,12 +150,15 @@ def test_missing_values_leave_gaps():
     draw(plot_profile(data, others="accuracy"))
 
 
-def test_wrong_others():
-    with pytest.raises(KeyError, match="no metric 'speed'"):
-        plot_profile(several_metrics(), others="speed")
-    with pytest.raises(TypeError, match="others must be the name of a metric, or a list of names"):
-        plot_profile(several_metrics(), others=3)
-    with pytest.raises(TypeError, match="others must be the name"):
-        plot_profile(several_metrics(), others=["accuracy", 3])
-    with pytest.raises(TypeError, match="plot_profile has no argument 'other'"):
-        plot_profile(several_metrics(), other="accuracy")
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"others": "speed"}, KeyError, "no metric 'speed'"),
+        ({"others": 3}, TypeError, "others must be the name of a metric, or a list of names"),
+        ({"others": ["accuracy", 3]}, TypeError, "others must be the name"),
+        ({"other": "accuracy"}, TypeError, "plot_profile has no argument 'other'"),
+    ],
+)
+def test_wrong_others(options, error, text):
+    with pytest.raises(error, match=text):
+        plot_profile(several_metrics(), **options)
