@@ -86,10 +86,9 @@ def csv_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
     axes = (landscape.x,) if landscape.y is None else tuple(np.meshgrid(landscape.x, landscape.y))
     columns = [values.ravel().tolist() for values in (*axes, *landscape.metrics.values())]
     statuses = [PointStatus(number).name.lower() for number in landscape.status.ravel()]
-    header = [*("x", "y")[: len(axes)], *landscape.metrics, "status"]
     stream = io.StringIO()
     table = csv.writer(stream, lineterminator="\n")
-    table.writerow(header)
+    table.writerow([*("x", "y")[: len(axes)], *landscape.metrics, "status"])
     # The shortest texts that read back as the same float64.
     table.writerows(zip(*columns, statuses, strict=True))
     return {path: stream.getvalue().encode("utf-8")}

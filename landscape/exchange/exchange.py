@@ -111,11 +111,7 @@ def export_landscape(
 
 
 def import_landscape(
-    path: str | os.PathLike[str],
-    format: str | None = None,
-    *,
-    loss: str | None = None,
-    axis_order: str | None = None,
+    path: str | os.PathLike[str], format: str | None = None, *, loss: str | None = None, axis_order: str | None = None
 ) -> LandscapeData:
     """Reads another program's landscape; the file stays as it is, and what it lacks is absent.
 
@@ -136,21 +132,17 @@ def import_landscape(
     begins = _first_bytes(file)
     found = next((name for signature, name in _SIGNATURES.items() if begins.startswith(signature)), None)
     name = found if format is None else check_choice("format", format, FOREIGN_FORMATS)
-    other = other_kind(begins, "HDF5", "NumPy", "ZIP")
-    if other is not None:
+    if (other := other_kind(begins, "HDF5", "NumPy", "ZIP")) is not None:
         raise LandscapeFormatError(f"{path} is no file of {' or '.join(FOREIGN_FORMATS)}, but {other}.")
     if name is None:
         raise LandscapeFormatError(
             f"{path} is of no known format ({', '.join(FOREIGN_FORMATS)}): it begins as neither an HDF5 file nor a "
             "NumPy archive does. Give a surface file of Li et al.'s scripts or an archive of Landscaper."
         )
-    if name == "li":
-        if axis_order is not None:
-            raise ValueError(f"axis_order belongs to the format 'landscaper', but {path} is 'li'. Leave it out.")
-        return read_li_surface(file, loss)
-    if loss is not None:
-        raise ValueError(f"loss belongs to the format 'li', but {path} is 'landscaper'. Leave it out.")
-    return read_landscaper_archive(file, axis_order)
+    for option, value, owner in (("loss", loss, "li"), ("axis_order", axis_order, "landscaper")):
+        if value is not None and name != owner:
+            raise ValueError(f"{option} belongs to the format {owner!r}, but {path} is {name!r}. Leave it out.")
+    return read_li_surface(file, loss) if name == "li" else read_landscaper_archive(file, axis_order)
 
 
 def _check_targets(files: Iterable[Path], landscape: LandscapeData, overwrite: bool) -> None:

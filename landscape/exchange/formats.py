@@ -94,7 +94,7 @@ def warn_of_interpolated(landscape: LandscapeData, program: str) -> None:
     if count:
         warn_user(
             f"{count} of {landscape.status.size} points are interpolated, not measured; {program} has no place to say "
-            "so.",
+            "so."
         )
 
 
@@ -103,13 +103,13 @@ def warn_of_gaps(values: NDArray[Any], metric: str, program: str, consequence: s
     if count:
         warn_user(
             f"{count} of {values.size} points have no finite {metric}; they are written to {program} as they are. "
-            f"{consequence}",
+            f"{consequence}"
         )
 
 
 def warn_of_unknown_heights(numbers: NDArray[Any], metric: str, program: str) -> None:
     warn_user(
-        f"the checkpoints {numbers.tolist()} are left out of {program}: their projected {metric} is no finite number.",
+        f"the checkpoints {numbers.tolist()} are left out of {program}: their projected {metric} is no finite number."
     )
 
 

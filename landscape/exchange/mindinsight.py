@@ -117,7 +117,7 @@ def _fill_path(loss_path: Any, landscape: LandscapeData, metric: str) -> list[in
     paths = [] if found is None else found.paths
     if len(paths) > 1:
         warn_user(
-            f"{_PROGRAM} holds the path of one run, but the landscape has {len(paths)}; it is written without paths.",
+            f"{_PROGRAM} holds the path of one run, but the landscape has {len(paths)}; it is written without paths."
         )
     if found is None or len(paths) != 1 or found.y is None or metric not in found.projected:
         intervals = landscape.attributes.get("intervals") or [[]]

@@ -73,8 +73,7 @@ def _checkpoints(pyvista: Any, found: CheckpointsData, rows: NDArray[Any], place
     points.verts = np.column_stack([np.ones(len(rows), np.int64), np.arange(len(rows))]).ravel()
     for name, values in checkpoint_columns(found).items():
         _put(points.point_data, name, np.array(values)[rows])
-    names = {"runs": found.runs, "names": [found.name[row] for row in rows]}
-    points.field_data["names"] = [json.dumps(names)]
+    points.field_data["names"] = [json.dumps({"runs": found.runs, "names": [found.name[row] for row in rows]})]
     return points
 
 

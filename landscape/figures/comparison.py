@@ -42,11 +42,7 @@ class MeasuredComparison(Protocol):
 
 
 def plot_comparison(
-    comparison: MeasuredComparison,
-    ax: Axes | None = None,
-    *,
-    networks: bool = True,
-    **look: Unpack[CurvatureLook],
+    comparison: MeasuredComparison, ax: Axes | None = None, *, networks: bool = True, **look: Unpack[CurvatureLook]
 ) -> Axes:
     """Draws how far the loss rises around the networks of each recipe: the mean, with the band of its interval.
 

@@ -185,8 +185,7 @@ def _label_lines(sheet: Sheet, lines: Any, occupied: NDArray[Any], ink: Ink, rim
         text.set_path_effects(halo(rim * size, ink.around))
     frame = np.array(ax.get_window_extent().extents)
     boxes = np.array([text.get_window_extent().extents for text in texts]).reshape(-1, 4)
-    margin = 2 * ax.figure.dpi / 72
-    padded = boxes + np.array([-margin, -margin, margin, margin])
+    padded = boxes + 2 * ax.figure.dpi / 72 * np.array([-1, -1, 1, 1])
     inside = (boxes[:, :2] >= frame[:2]).all(axis=1) & (boxes[:, 2:] <= frame[2:]).all(axis=1)
     candidates = np.flatnonzero(inside)
     kept = candidates[free(padded[candidates], occupied)]

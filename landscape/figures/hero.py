@@ -95,7 +95,16 @@ def plot_hero(
         TypeError: an argument is unknown or has the wrong type.
         ValueError: the landscape is a line or has no finite value, or an argument has a wrong value.
     """
-    options = _checked(look)
+    options = check_look("plot_hero", look)
+    if options.get("style", "screen") != "screen":
+        raise ValueError("style must be left out for plot_hero, which has no text; labels=True writes a caption.")
+    if options.get("topology", False) is not False:
+        raise ValueError(
+            "topology must be left out for plot_hero: plot_contour, plot_contour_lines, plot_heatmap and plot_profile "
+            "mark minima."
+        )
+    if (heading := options.get("title")) is not None:
+        check_instance("title", heading, str, "a str or None")
     check_choice("interpolation", interpolation, INTERPOLATIONS)
     labels, trajectory = check_bool("labels", labels), check_bool("trajectory", options.get("trajectory", True))
     check_dimensions("plot_hero", landscape)
@@ -116,34 +125,17 @@ def plot_hero(
         )
     camera = camera or best_camera(landscape, metric, space.scale, space.frame)
     scene = Scene(space, colors, appearance.theme, trajectory, interpolation, (width, height))
-    heading = options.get("title")
     title = full_title(landscape, printable) or "loss landscape" if heading is None else heading
     caption = _caption_lines(scene)
     if labels and width < _LABELLED:
         raise wrong_value("labels", f"False for a picture that is narrower than {_LABELLED} pixels", True)
-    strip = _draw_strip(scene, title, caption, appearance, width) if labels else None
-    rest = height - (0 if strip is None else len(strip))
+    strips = [_draw_strip(scene, title, caption, appearance, width)] if labels else []
+    rest = height - sum(map(len, strips))
     if rest < _SMALLEST:
-        raise wrong_value(
-            "labels", f"False for a picture of {width} x {height} pixels: there is no room for them", True
-        )
-    drawn = replace(scene, pixels=(width, rest)).render(camera)
-    whole = drawn if strip is None else np.concatenate([drawn, strip])
+        expected = f"False for a picture of {width} x {height} pixels: there is no room for them"
+        raise wrong_value("labels", expected, True)
+    whole = np.concatenate([replace(scene, pixels=(width, rest)).render(camera), *strips])
     return Rendering(whole if behind is None else _before(whole, behind), title, tuple(caption), dots)
-
-
-def _checked(look: Look) -> Look:
-    options = check_look("plot_hero", look)
-    if options.get("style", "screen") != "screen":
-        raise ValueError("style must be left out for plot_hero, which has no text; labels=True writes a caption.")
-    if options.get("topology", False) is not False:
-        raise ValueError(
-            "topology must be left out for plot_hero: plot_contour, plot_contour_lines, plot_heatmap and plot_profile "
-            "mark minima."
-        )
-    if options.get("title") is not None:
-        check_instance("title", options["title"], str, "a str or None")
-    return options
 
 
 def _measures(pixels: object, size: object, dpi: object) -> tuple[int, int, int]:

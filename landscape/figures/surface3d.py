@@ -103,8 +103,7 @@ def draw_surface(sheet: Sheet) -> None:
     space.set_zticks(scale.forward(ticks), labels=scale.tall.spaced_texts(scale.tall.forward(ticks), least, ticks))
     kinds = missing_kinds(sheet.values, sheet.status, sheet.coarse)
     notes = [f"{int(where.sum())} points {kind}" for kind, where in kinds.items()]
-    if scale.flat:
-        notes.append(flat_note(sheet.label, scale.low, number_text(scale.low), sheet.measured))
+    notes += [flat_note(sheet.label, scale.low, number_text(scale.low), sheet.measured)] if scale.flat else []
     sheet.write_title(", ".join(notes))
     if not sheet.own:
         space.title.set_y(0.94)
@@ -187,9 +186,7 @@ def _plateaus(
 
 def _shade(cells: NDArray[Any], size: NDArray[Any]) -> NDArray[Any]:
     """Returns how bright each cell is, 0 to 1, under a light from above, in the proportions of the drawn box."""
-    across = (cells[:, 2] - cells[:, 0]) / size
-    other = (cells[:, 3] - cells[:, 1]) / size
-    normals = np.cross(across, other)
+    normals = np.cross((cells[:, 2] - cells[:, 0]) / size, (cells[:, 3] - cells[:, 1]) / size)
     normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     light = np.array([-0.4, -0.3, 0.87])
     return np.asarray(np.clip(0.72 + 0.28 * (normals @ light), 0, 1))

@@ -112,9 +112,7 @@ def merge(basins: Basins, counted: Bool[np.ndarray, " n"]) -> Merging:
         tree.append((node[row], node[other]))
         lowest[other], node[other] = min(first, second), int(counted.sum()) + len(tree) - 1
     return Merging(
-        np.array(saddles, np.int64),
-        np.array(joined, np.int64).reshape(-1, 2),
-        np.array(tree, np.int64).reshape(-1, 2),
+        np.array(saddles, np.int64), np.array(joined, np.int64).reshape(-1, 2), np.array(tree, np.int64).reshape(-1, 2)
     )
 
 

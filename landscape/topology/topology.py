@@ -147,8 +147,8 @@ class Topology:
         return math.inf
 
     def __repr__(self) -> str:
-        counted = f"no minima: {self.metric} is flat" if self.flat else counted_minima(len(self.minima))
-        parts = [counted if self.flat else f"{counted} of {self.metric} on the grid"]
+        on_grid = f"{counted_minima(len(self.minima))} of {self.metric} on the grid"
+        parts = [f"no minima: {self.metric} is flat" if self.flat else on_grid]
         parts += [f"deepest barrier {self.deepest_barrier:.3g}"] if self.saddles else []
         parts += [f"{self.shallow} shallower left out"] if self.shallow else []
         parts += [f"{self.parts} parts"] if self.parts > 1 else []
@@ -219,15 +219,12 @@ def errors_of_values(landscape: LandscapeData, metric: str) -> NDArray[np.float6
     """Returns how far each value of a metric may be from the true one, shape (ny, nx) or (nx,); 0 if not finite."""
     # That is the standard error over the samples, plus adaptive sampling's estimate of the loss where it interpolated,
     # plus the rounding of the precision.
-    values = landscape[metric]
-    plan = landscape.attributes.get("measurement_plan")
+    values, plan = landscape[metric], landscape.attributes.get("measurement_plan")
     precision = str(plan.get("precision")) if isinstance(plan, Mapping) else "float32"
-    parts = [_ROUNDING.get(precision, _ROUNDING["float32"]) * np.abs(values)]
     name = MetricName.read(metric, landscape.metrics)
-    if not name.is_error and name.standard_error in landscape.metrics:
-        parts.append(np.abs(landscape.metrics[name.standard_error]))
-    if metric == "loss" and LOSS_ERROR in landscape.metrics:
-        parts.append(np.abs(landscape.metrics[LOSS_ERROR]))
+    errors = [*([] if name.is_error else [name.standard_error]), *([LOSS_ERROR] if metric == "loss" else [])]
+    parts = [_ROUNDING.get(precision, _ROUNDING["float32"]) * np.abs(values)]
+    parts += [np.abs(landscape.metrics[error]) for error in errors if error in landscape.metrics]
     total = sum((np.where(np.isfinite(part), part, 0.0) for part in parts), np.zeros(values.shape))
     return np.where(np.isfinite(values), total, 0.0)
 
