@@ -157,23 +157,19 @@ def _surface(space: Space) -> list[_Solid]:
 
 
 def _paths(space: Space) -> list[_Solid]:
+    from matplotlib.colors import to_rgb
+
     words = f"projected {metric_text(space.landscape, space.metric, str)}"
     found = space.landscape.checkpoints
     solids = []
     for line in path_lines(space):
         assert found is not None
-        color, facts = _color(line.color), {"heights": words}
+        color, facts = np.array(to_rgb(line.color)), {"heights": words}
         solids.append(_Solid(line.name, *path_mesh(line.points, _TUBE), color, facts))
         numbers = {"number": found.number[line.rows].tolist(), words: line.values.tolist()}
         balls = ball_mesh(line.checkpoints, _CHECKPOINT)
         solids.append(_Solid(f"checkpoints of {line.name}", *balls, color, facts | numbers))
     for mark in path_marks(space):
-        ball = ball_mesh(mark.point[None], _MARKS[mark.kind])
-        solids.append(_Solid(mark.name, *ball, _color(mark.color), {"kind": mark.kind, space.metric: mark.value}))
+        ball, facts = ball_mesh(mark.point[None], _MARKS[mark.kind]), {"kind": mark.kind, space.metric: mark.value}
+        solids.append(_Solid(mark.name, *ball, np.array(to_rgb(mark.color)), facts))
     return solids
-
-
-def _color(text: str) -> NDArray[Any]:
-    from matplotlib.colors import to_rgb
-
-    return np.array(to_rgb(text))

@@ -77,8 +77,7 @@ def plot_difference(
         if sheet.heading is None and ours is not theirs:
             sheet.heading = "" if sheet.own and sheet.appearance.paper else _heading(ours, theirs)
         draw_filled(sheet)
-        chance = None if significance is None else found.chance(significance)
-        if chance is not None:
+        if significance is not None and (chance := found.chance(significance)) is not None:
             _hatch_chance(sheet, chance)
         sheet.finish()
     return sheet.ax

@@ -95,6 +95,8 @@ def plot_hero(
         TypeError: an argument is unknown or has the wrong type.
         ValueError: the landscape is a line or has no finite value, or an argument has a wrong value.
     """
+    from matplotlib.colors import is_color_like
+
     options = check_look("plot_hero", look)
     if options.get("style", "screen") != "screen":
         raise ValueError("style must be left out for plot_hero, which has no text; labels=True writes a caption.")
@@ -109,7 +111,9 @@ def plot_hero(
     labels, trajectory = check_bool("labels", labels), check_bool("trajectory", options.get("trajectory", True))
     check_dimensions("plot_hero", landscape)
     width, height, dots = _measures(pixels, options.get("size"), dpi)
-    behind = None if background is None else _color(background)
+    if background is not None and not (isinstance(background, str) and is_color_like(background)):
+        expected = "one of matplotlib's colours, such as 'white' or '#14171c', or None"
+        raise wrong_value("background", expected, background)
     appearance = choose_appearance(options.get("theme"), "screen", None, legend=options.get("legend", True))
     colors = find_colormap(options.get("colormap", "viridis"))
     camera = check_camera(options.get("camera"))
@@ -135,7 +139,7 @@ def plot_hero(
         expected = f"False for a picture of {width} x {height} pixels: there is no room for them"
         raise wrong_value("labels", expected, True)
     whole = np.concatenate([replace(scene, pixels=(width, rest)).render(camera), *strips])
-    return Rendering(whole if behind is None else _before(whole, behind), title, tuple(caption), dots)
+    return Rendering(whole if background is None else _before(whole, background), title, tuple(caption), dots)
 
 
 def _measures(pixels: object, size: object, dpi: object) -> tuple[int, int, int]:
@@ -161,21 +165,12 @@ def _measures(pixels: object, size: object, dpi: object) -> tuple[int, int, int]
     return width, height, dots
 
 
-def _color(background: object) -> tuple[float, ...]:
-    from matplotlib.colors import is_color_like, to_rgb
-
-    if not isinstance(background, str) or not is_color_like(background):
-        raise wrong_value(
-            "background", "one of matplotlib's colours, such as 'white' or '#14171c', or None", background
-        )
-    return to_rgb(background)
-
-
-def _before(drawn: Any, behind: tuple[float, ...]) -> Any:
+def _before(drawn: Any, background: str) -> Any:
     """Returns a picture before a colour, which nothing is clear in front of any more."""
+    from matplotlib.colors import to_rgb
     from PIL import Image
 
-    page = Image.new("RGBA", drawn.shape[1::-1], tuple(round(255 * part) for part in (*behind, 1.0)))
+    page = Image.new("RGBA", drawn.shape[1::-1], tuple(round(255 * part) for part in (*to_rgb(background), 1.0)))
     page.alpha_composite(Image.fromarray(drawn))
     return np.asarray(cast(Any, page))
 

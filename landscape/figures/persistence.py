@@ -79,8 +79,7 @@ def _draw(
         # The axes are values, so nothing is to scale or not.
         sheet.frame = Frame(None, 1.0)
         if found.flat:
-            sheet.ax.set_xticks([])
-            sheet.ax.set_yticks([])
+            sheet.ax.set(xticks=[], yticks=[])
             sheet.write_flat_note()
         else:
             draw(sheet, found)

@@ -201,7 +201,7 @@ class _Stage:
         self.unit = plain(unit_of(sheet.landscape))
         self._draw_still()
         self.curves = self._draw_curves()
-        self.cursor, self.dots, self.text = self._make_moving()
+        self._make_moving()
 
     def frames(self, moments: NDArray[Any], cameras: Sequence[Camera], dpi: int) -> Iterator[NDArray[Any]]:
         """Yields a frame for each moment, a place among ``numbers``; ``cameras`` is empty where the view stays."""
@@ -289,7 +289,7 @@ class _Stage:
             ax.legend(frameon=False, loc="best")
         return curves
 
-    def _make_moving(self) -> tuple[Any, list[Any], Any]:
+    def _make_moving(self) -> None:
         look = self.sheet.appearance
         for walker in self.walkers:
             walker.way = self._add_line(
@@ -300,14 +300,13 @@ class _Stage:
                 markeredgecolor="white", markersize=10, markeredgewidth=1.5, zorder=7, animated=True,
                 path_effects=halo(2.5),
             )  # fmt: skip
-        cursor = self.curve.axvline(self.numbers[0], color=look.soft, linewidth=1.0, animated=True)
-        dots = [
+        self.cursor: Any = self.curve.axvline(self.numbers[0], color=look.soft, linewidth=1.0, animated=True)
+        self.dots: list[Any] = [
             self.curve.plot([], [], "o", color=color, markeredgecolor=look.page, markersize=8, animated=True)[0]
             for _, _, color in self.curves
         ]
         # With a text, so that there is room for it.
-        text = self.curve.set_title(f"{self.unit} {self.numbers[-1]}", animated=True)
-        return cursor, dots, text
+        self.text: Any = self.curve.set_title(f"{self.unit} {self.numbers[-1]}", animated=True)
 
     def _move(self, moment: float) -> None:
         number = float(np.interp(moment, np.arange(len(self.numbers)), self.numbers))

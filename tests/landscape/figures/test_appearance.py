@@ -88,6 +88,8 @@ class TestThemes:
             ({"style": "poster"}, ValueError, "style must be one of 'screen', 'paper', 'neurips'"),
             ({"style": None}, TypeError, "style must be one of"),
             ({"font": "comic"}, ValueError, "font must be one of 'sans', 'serif'"),
+            ({"legend": "no"}, TypeError, "legend must be a bool, but got str: 'no'"),
+            ({"aspect": "square"}, ValueError, "aspect must be one of 'equal', 'fill', but got 'square'"),
         ],
     )
     def test_unknown_names(self, arguments, error, message):

@@ -107,8 +107,7 @@ class TestFrames:
 
     def test_what_does_not_move_stays_as_it_is(self):
         first, *_, last = walk_frames(walk(), seconds=1, rate=4, dpi=60)
-        changed = (first != last).any(axis=2).mean()
-        assert 0.001 < changed < 0.2
+        assert 0.001 < (first != last).any(axis=2).mean() < 0.2
 
     @pytest.mark.parametrize("kind", ["lines", "heatmap", "surface"])
     @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -117,8 +116,7 @@ class TestFrames:
         # Behind the surface or below it the ball would be faint.
         data.checkpoints.projected["loss"][:] = 1.05 * loss_at(data.checkpoints.x, data.checkpoints.y)
         frames = list(walk_frames(data, kind, seconds=0.3, rate=10, dpi=50, theme=theme))
-        places = {where_is_the_ball(frame) for frame in frames}
-        assert len(places) == 3
+        assert len({where_is_the_ball(frame) for frame in frames}) == 3
         assert bool(frames[0][0, 0].mean() < 50) is (theme == "dark")
 
     def test_unfinished_and_empty_planes(self):

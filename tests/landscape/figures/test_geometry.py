@@ -107,10 +107,6 @@ class TestFlatPictures:
         data.directions.cosine = None
         assert "not to scale" in figures.plot_surface(data).get_title()
 
-    def test_another_word_is_refused(self):
-        with pytest.raises(ValueError, match=r"aspect must be one of 'equal', 'fill', but got 'square'"):
-            figures.plot_contour(build(), aspect="square")
-
 
 class TestSurfaces:
     @pytest.mark.parametrize(("cosine", "norms"), PLANES)

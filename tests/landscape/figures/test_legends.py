@@ -79,8 +79,3 @@ def test_a_label_that_has_room_in_the_final_picture_is_not_broken():
     ax = Landscape(dataclasses.replace(data, y=0.5 * data.y)).plot("contour", style="paper")
     assert ax.get_ylabel() == "along PC 2"
     assert ax.get_xlabel() == "distance along PC 1\n(63.2 % of variance)"
-
-
-def test_a_wrong_legend():
-    with pytest.raises(TypeError, match="legend must be a bool, but got str: 'no'"):
-        Landscape(build()).plot("contour", legend="no")
