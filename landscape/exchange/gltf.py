@@ -170,6 +170,6 @@ def _paths(space: Space) -> list[_Solid]:
         balls = ball_mesh(line.checkpoints, _CHECKPOINT)
         solids.append(_Solid(f"checkpoints of {line.name}", *balls, color, facts | numbers))
     for mark in path_marks(space):
-        ball, facts = ball_mesh(mark.point[None], _MARKS[mark.kind]), {"kind": mark.kind, space.metric: mark.value}
-        solids.append(_Solid(mark.name, *ball, np.array(to_rgb(mark.color)), facts))
+        ball, color = ball_mesh(mark.point[None], _MARKS[mark.kind]), np.array(to_rgb(mark.color))
+        solids.append(_Solid(mark.name, *ball, color, {"kind": mark.kind, space.metric: mark.value}))
     return solids
