@@ -25,8 +25,7 @@ def mesh(ax):
 
 class TestContour:
     def test_every_line_lies_where_the_loss_has_its_value(self):
-        ax = plot_contour(build(rows=120, columns=160))
-        lines = contour_lines(ax)
+        lines = contour_lines(plot_contour(build(rows=120, columns=160)))
         checked = 0
         for level, segments in zip(lines.levels, lines.allsegs, strict=True):
             for segment in segments:
@@ -133,9 +132,8 @@ class TestContour:
 
 class TestLines:
     def test_they_lie_where_the_filled_ones_do_and_nothing_is_filled(self):
-        landscape = Landscape(build())
-        ax = plot_contour_lines(landscape)
-        ours, filled = contour_lines(ax), contour_lines(plot_contour(landscape))
+        ax = plot_contour_lines(build())
+        ours, filled = contour_lines(ax), contour_lines(plot_contour(build()))
         np.testing.assert_array_equal(ours.levels, filled.levels)
         for mine, theirs in zip(ours.allsegs, filled.allsegs, strict=True):
             for segment, other in zip(mine, theirs, strict=True):

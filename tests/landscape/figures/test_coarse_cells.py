@@ -54,12 +54,9 @@ def test_exact_cells_keep_their_colours_and_coarse_ones_are_washed_out_and_hatch
     assert apart > 0.04
     hatched = [patch for patch in ax.patches if patch.get_hatch() and patch.get_hatch().startswith("\\")]
     (patch,) = hatched
-    centres = [
-        ax.transData.transform(place)
-        for place in np.stack(np.meshgrid(data.x, data.y), axis=-1)[5:-5:6, 5:-5:6].reshape(-1, 2)
-    ]
+    places = np.stack(np.meshgrid(data.x, data.y), axis=-1)[5:-5:6, 5:-5:6].reshape(-1, 2)
     path = patch.get_path().transformed(patch.get_transform())
-    inside = [bool(path.contains_point(centre)) for centre in centres]
+    inside = [bool(path.contains_point(centre)) for centre in ax.transData.transform(places)]
     assert inside == (data.status[5:-5:6, 5:-5:6] == PointStatus.PENDING).ravel().tolist()
     assert f"{LABEL} (1,568)" in legend_texts(ax)
     assert "measured (32)" in legend_texts(ax)
@@ -98,10 +95,8 @@ def test_a_point_without_a_number_fills_nothing(bad):
 
 def test_colours_are_chosen_from_measured_values_alone():
     data = plane()
-    measured = data.status == PointStatus.MEASURED
-    first = figures.plot_heatmap(data).collections[0].norm
-    values = data.metrics["loss"][measured]
-    assert (first.vmin, first.vmax) == (values.min(), values.max())
+    norm, values = figures.plot_heatmap(data).collections[0].norm, data.loss[data.status == PointStatus.MEASURED]
+    assert (norm.vmin, norm.vmax) == (values.min(), values.max())
 
 
 def test_lines_on_the_bare_page_have_coarse_colours_and_a_bar():
@@ -162,9 +157,7 @@ def test_multiples_share_one_entry():
 
 
 def test_a_difference_is_coarse_where_either_is_pending():
-    first, second = plane(), plane(1600)
-    ax = figures.plot_difference(first, second, scale="linear")
-    _, shown = meshes(ax)[1]
+    _, shown = meshes(figures.plot_difference(plane(), plane(1600), scale="linear"))[1]
     assert shown.sum() == 1568
 
 

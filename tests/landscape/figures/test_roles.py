@@ -37,8 +37,7 @@ class TestNetworks:
         places = {r"Adam \$x_1\$": (1, 0), "average": (0, 1), "SGD": (0, 0)}
         for name, place in places.items():
             np.testing.assert_allclose(line(ax, name).get_xydata(), [place], atol=1e-12)
-        written = [note.get_text() for note in ax.texts if hasattr(note, "xyann")]
-        assert sorted(written) == sorted(places)
+        assert sorted(note.get_text() for note in ax.texts if hasattr(note, "xyann")) == sorted(places)
 
     def test_a_network_outside_the_picture_is_said_to_be_so(self):
         data = with_networks()

@@ -5,13 +5,11 @@ from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 from landscape.figures import plot_surface
-from landscape.landscape import Landscape
 
 
 class TestSurface:
     def test_heights_are_logarithms_and_ticks_are_values(self):
-        data = build(points=0)
-        ax = plot_surface(data)
+        ax = plot_surface(build(points=0))
         assert ax.get_zlabel() == "loss (log scale)"
         values = [float(text.get_text()) for text in ax.get_zticklabels()]
         np.testing.assert_allclose(10.0 ** np.array(ax.get_zticks()), values, rtol=1e-6)
@@ -59,10 +57,9 @@ class TestSurface:
             data = build(loss, points=0)
             # An origin far below the surface is hidden from nearly everywhere.
             data.origin.metrics["loss"] = np.nan
-            landscape = Landscape(data)
-            ax = plot_surface(landscape, trajectory=False)
+            ax = plot_surface(data, trajectory=False)
             assert (ax.azim, ax.elev) == (-60, 35)
-            ax = plot_surface(landscape, trajectory=False, camera="auto")
+            ax = plot_surface(data, trajectory=False, camera="auto")
             looking[name] = np.cos(np.radians(ax.azim))
         assert looking["right"] < 0 < looking["left"]
 
