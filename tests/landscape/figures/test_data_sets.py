@@ -174,8 +174,8 @@ class TestCaptions:
         landscape = Landscape(data)
         assert bars([landscape.plot_contour(metric="loss@test")]) == ["loss on test (log scale)"]
         assert bars([landscape.plot_heatmap()]) == ["loss on train (log scale)"]
-        said = legend_texts(landscape.plot_surface(metric="loss@test"))
-        assert any("(projected loss on test)" in text for text in said)
+        texts = legend_texts(landscape.plot_surface(metric="loss@test"))
+        assert any("(projected loss on test)" in text for text in texts)
 
     def test_own_losses_are_those_of_the_data_set(self):
         data = build()
@@ -190,9 +190,8 @@ class TestCaptions:
         # Within two standard errors of that set nothing differs.
         path.metrics["loss_stderr@test"][:] = 5.0
         for metric in ("loss@test", "loss"):
-            assert not any(
-                "own loss" in text for text in legend_texts(Landscape(landscape).plot_contour(metric=metric))
-            )
+            texts = legend_texts(Landscape(landscape).plot_contour(metric=metric))
+            assert not any("own loss" in text for text in texts)
 
     def test_a_name_with_a_sign_is_no_data_set_without_a_loss(self):
         data = build()
