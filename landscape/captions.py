@@ -29,9 +29,8 @@ from .drawing.texts import network_name, precision_notes
 from .figures.barriers import barrier_text, barriers_scale
 from .figures.difference import subtract
 from .figures.kinds import KINDS
-from .figures.multiples import SHARED_KINDS, picture_scales, usual_kind
+from .figures.multiples import SHARED_KINDS, picture_scales, uncertainty_metrics, usual_kind
 from .figures.profile import left_scale, right_scale, sides
-from .figures.uncertainty import uncertainty_metrics
 from .grid.data import LandscapeData
 from .grid.rises import ends_of_way, highest_rise
 from .scales.landscape_scale import known

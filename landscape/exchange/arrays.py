@@ -13,47 +13,39 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..grid.data import LandscapeData
 from ..grid.landscape_file import checkpoint_columns
+from ..grid.samples import KeptLosses
 from ..record.checks import PointStatus
 from .descriptions import describe
-from .formats import ExportFormat, Images
+from .formats import Images, needing
 
 if TYPE_CHECKING:
     import xarray
-
-    from ..grid.data import LandscapeData
-    from ..grid.samples import KeptLosses
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def netcdf_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
     """Returns one file: the grid over (y, x), or (x,), and the groups ``checkpoints`` and ``origin``."""
-    try:
+    with needing("netcdf", "xarray and h5netcdf", "summary-landscape[xarray]"):
         import h5netcdf
         import xarray
         from xarray.backends import H5NetCDFStore
-    except ImportError as error:
-        raise ImportError(
-            "the format netcdf needs xarray and h5netcdf: pip install 'summary-landscape[xarray]'"
-        ) from error
     groups: dict[str | None, xarray.Dataset] = {None: grid_dataset(landscape)}
     if landscape.checkpoints is not None:
         found = landscape.checkpoints
         columns = {**checkpoint_columns(found), "name": np.array(found.name, str)}
         number = columns.pop("number")
         values = {name: ("number", np.array(column)) for name, column in columns.items()}
-        coordinates = {"number": np.array(number)}
-        groups["checkpoints"] = xarray.Dataset(values, coordinates, {"runs": json.dumps(found.runs)})
+        whole = xarray.Dataset(values, {"number": np.array(number)}, {"runs": json.dumps(found.runs)})
+        groups["checkpoints"] = describe(whole, landscape, "checkpoints")
     # xarray would take a single number named like a dimension for that dimension.
     origin = {
         f"{name}_coordinate" if name in "xy" else name: value for name, value in _origin_values(landscape).items()
     }
     role = {name: getattr(landscape.origin, name) for name in ("role", "name", "run")}
-    groups["origin"] = xarray.Dataset(origin, attrs=role)
-    for group in ("checkpoints", "origin"):
-        if group in groups:
-            describe(groups[group], landscape, group)
+    groups["origin"] = describe(xarray.Dataset(origin, attrs=role), landscape, "origin")
 
     stream = io.BytesIO()
     # Not to_netcdf, which wants a file; when a disk is full, HDF5 ends the process as it closes one.
@@ -94,10 +86,9 @@ def csv_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
     axes = (landscape.x,) if landscape.y is None else tuple(np.meshgrid(landscape.x, landscape.y))
     columns = [values.ravel().tolist() for values in (*axes, *landscape.metrics.values())]
     statuses = [PointStatus(number).name.lower() for number in landscape.status.ravel()]
-    header = [*("x", "y")[: len(axes)], *landscape.metrics, "status"]
     stream = io.StringIO()
     table = csv.writer(stream, lineterminator="\n")
-    table.writerow(header)
+    table.writerow([*("x", "y")[: len(axes)], *landscape.metrics, "status"])
     # The shortest texts that read back as the same float64.
     table.writerows(zip(*columns, statuses, strict=True))
     return {path: stream.getvalue().encode("utf-8")}
@@ -108,13 +99,10 @@ def grid_dataset(landscape: LandscapeData) -> xarray.Dataset:
     import xarray
 
     axes = {"x": landscape.x} if landscape.y is None else {"y": landscape.y, "x": landscape.x}
-    values = {**landscape.metrics, "status": landscape.status}
-    dataset = xarray.Dataset(
-        {name: (tuple(axes), np.array(array)) for name, array in values.items()},
-        coords=axes,
-        attrs={name: _plain(value) for name, value in landscape.attributes.items()},
-    )
-    return describe(dataset, landscape)
+    columns = {**landscape.metrics, "status": landscape.status}
+    values = {name: (tuple(axes), np.array(array)) for name, array in columns.items()}
+    attributes = {name: _plain(value) for name, value in landscape.attributes.items()}
+    return describe(xarray.Dataset(values, axes, attributes), landscape)
 
 
 def with_samples(dataset: xarray.Dataset, landscape: LandscapeData, samples: KeptLosses) -> xarray.Dataset:
@@ -137,8 +125,3 @@ def _plain(value: Any) -> Any:
     fits = -(2**63) <= value < 2**63 if isinstance(value, int) else isinstance(value, float)
     text = isinstance(value, str) and not _UNSTORABLE.search(value)
     return value if text or (fits and not isinstance(value, bool)) else json.dumps(value, sort_keys=True)
-
-
-NETCDF = ExportFormat(".nc", False, netcdf_images)
-NPZ = ExportFormat(".npz", False, npz_images)
-CSV = ExportFormat(".csv", False, csv_images)

@@ -10,12 +10,11 @@ import numpy as np
 from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX, MetricName
 
 from ..drawing.texts import axis_label, main_dataset, unit_of
+from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
 
 if TYPE_CHECKING:
     import xarray
-
-    from ..grid.data import LandscapeData
 
 _PURE = "1"
 _QUANTITIES = {

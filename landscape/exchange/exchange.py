@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from collectors.errors import FileWriteError, LandscapeError
@@ -18,23 +19,32 @@ from ..errors import LandscapeFormatError, LandscapeNotFoundError, LandscapeWrit
 from ..grid.data import LandscapeData
 from ..record.whole_file import holds_ours
 from ..replacing import already_there, check_no_input
-from .arrays import CSV, NETCDF, NPZ
-from .gltf import GLB, GLTF
-from .landscaper import LANDSCAPER, read_landscaper_archive
-from .li import LI, read_li_surface
-from .mindinsight import MINDINSIGHT
-from .vtk import VTK
+from .arrays import csv_images, netcdf_images, npz_images
+from .formats import Images
+from .gltf import gltf_images
+from .landscaper import landscaper_images, read_landscaper_archive
+from .li import li_images, read_li_surface
+from .mindinsight import mindinsight_images
+from .vtk import vtk_images
+
+
+@dataclass(frozen=True)
+class ExportFormat:
+    suffix: str  # of its files' names; empty where names follow other rules
+    one_metric: bool  # whether a metric is chosen: the only one that a file holds, or the one that is its heights
+    images: Callable[[LandscapeData, Path, str], Images]  # of landscape, main path, metric; touches no file
+
 
 FORMATS = {
-    "csv": CSV,
-    "glb": GLB,
-    "gltf": GLTF,
-    "landscaper": LANDSCAPER,
-    "li": LI,
-    "mindinsight": MINDINSIGHT,
-    "netcdf": NETCDF,
-    "npz": NPZ,
-    "vtk": VTK,
+    "csv": ExportFormat(".csv", False, csv_images),
+    "glb": ExportFormat(".glb", True, gltf_images),
+    "gltf": ExportFormat(".gltf", True, gltf_images),
+    "landscaper": ExportFormat(".npz", True, landscaper_images),
+    "li": ExportFormat(".h5", False, li_images),
+    "mindinsight": ExportFormat("", True, mindinsight_images),
+    "netcdf": ExportFormat(".nc", False, netcdf_images),
+    "npz": ExportFormat(".npz", False, npz_images),
+    "vtk": ExportFormat(".vts", True, vtk_images),
 }
 """The formats by name."""
 
@@ -76,7 +86,12 @@ def export_landscape(
         ImportError: the format needs a package that is not installed.
     """
     target = check_path("path", path)
-    name = _format_name(target, format)
+    name = _BY_SUFFIX.get(target.suffix.lower()) if format is None else check_choice("format", format, tuple(FORMATS))
+    if name is None:
+        raise ValueError(
+            f"format must be given, because the name {target.name!r} does not say it (only "
+            f"{', '.join(_BY_SUFFIX)} do). The formats are {', '.join(FORMATS)}."
+        )
     chosen = FORMATS[name]
     if metric is not None and not chosen.one_metric:
         raise ValueError(f"metric must be left out for the format {name!r}, which holds them all, but got {metric!r}.")
@@ -96,11 +111,7 @@ def export_landscape(
 
 
 def import_landscape(
-    path: str | os.PathLike[str],
-    format: str | None = None,
-    *,
-    loss: str | None = None,
-    axis_order: str | None = None,
+    path: str | os.PathLike[str], format: str | None = None, *, loss: str | None = None, axis_order: str | None = None
 ) -> LandscapeData:
     """Reads another program's landscape; the file stays as it is, and what it lacks is absent.
 
@@ -121,33 +132,17 @@ def import_landscape(
     begins = _first_bytes(file)
     found = next((name for signature, name in _SIGNATURES.items() if begins.startswith(signature)), None)
     name = found if format is None else check_choice("format", format, FOREIGN_FORMATS)
-    other = other_kind(begins, "HDF5", "NumPy", "ZIP")
-    if other is not None:
+    if (other := other_kind(begins, "HDF5", "NumPy", "ZIP")) is not None:
         raise LandscapeFormatError(f"{path} is no file of {' or '.join(FOREIGN_FORMATS)}, but {other}.")
     if name is None:
         raise LandscapeFormatError(
             f"{path} is of no known format ({', '.join(FOREIGN_FORMATS)}): it begins as neither an HDF5 file nor a "
             "NumPy archive does. Give a surface file of Li et al.'s scripts or an archive of Landscaper."
         )
-    if name == "li":
-        if axis_order is not None:
-            raise ValueError(f"axis_order belongs to the format 'landscaper', but {path} is 'li'. Leave it out.")
-        return read_li_surface(file, loss)
-    if loss is not None:
-        raise ValueError(f"loss belongs to the format 'li', but {path} is 'landscaper'. Leave it out.")
-    return read_landscaper_archive(file, axis_order)
-
-
-def _format_name(path: Path, name: str | None) -> str:
-    if name is not None:
-        return check_choice("format", name, tuple(FORMATS))
-    found = _BY_SUFFIX.get(path.suffix.lower())
-    if found is None:
-        raise ValueError(
-            f"format must be given, because the name {path.name!r} does not say it (only "
-            f"{', '.join(_BY_SUFFIX)} do). The formats are {', '.join(FORMATS)}."
-        )
-    return found
+    for option, value, owner in (("loss", loss, "li"), ("axis_order", axis_order, "landscaper")):
+        if value is not None and name != owner:
+            raise ValueError(f"{option} belongs to the format {owner!r}, but {path} is {name!r}. Leave it out.")
+    return read_li_surface(file, loss) if name == "li" else read_landscaper_archive(file, axis_order)
 
 
 def _check_targets(files: Iterable[Path], landscape: LandscapeData, overwrite: bool) -> None:

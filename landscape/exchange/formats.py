@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from collectors.errors import LandscapeError
 from workers.users_code import warn_user
 
 from ..drawing.texts import axis_label, full_title, metric_text, printable, value_notes
@@ -24,17 +25,7 @@ Images = dict[Path, bytes]
 """The content of each file of an export."""
 
 
-@dataclass(frozen=True)
-class ExportFormat:
-    """A file format of another program."""
-
-    suffix: str  # of its files' names; empty where names follow other rules
-    one_metric: bool  # whether a metric is chosen: the only one that a file holds, or the one that is its heights
-    images: Callable[[LandscapeData, Path, str], Images]  # of landscape, main path, metric; touches no file
-
-
 def plane_axes(landscape: LandscapeData, program: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Returns x and y of a plane; raises LandscapeExportError for a line."""
     if landscape.y is None:
         raise LandscapeExportError(
             f"{program} holds surfaces, but the landscape is a line of {len(landscape.x)} points. Export it as csv, "
@@ -90,7 +81,6 @@ def facts_in_space(space: Space, units: ArrayLike = (1.0, 1.0, 1.0)) -> dict[str
 
 
 def check_square(landscape: LandscapeData, program: str) -> None:
-    """Raises LandscapeExportError where a plane has not as many rows as columns."""
     if landscape.y is not None and len(landscape.x) != len(landscape.y):
         raise LandscapeExportError(
             f"{program} holds square grids only, but the landscape has {len(landscape.x)} x {len(landscape.y)} points. "
@@ -104,18 +94,23 @@ def warn_of_interpolated(landscape: LandscapeData, program: str) -> None:
     if count:
         warn_user(
             f"{count} of {landscape.status.size} points are interpolated, not measured; {program} has no place to say "
-            "so.",
+            "so."
         )
 
 
 def warn_of_gaps(values: NDArray[Any], metric: str, program: str, consequence: str) -> None:
-    """Warns of cells without a finite value, which are written as they are."""
     count = int((~np.isfinite(values)).sum())
     if count:
         warn_user(
             f"{count} of {values.size} points have no finite {metric}; they are written to {program} as they are. "
-            f"{consequence}",
+            f"{consequence}"
         )
+
+
+def warn_of_unknown_heights(numbers: NDArray[Any], metric: str, program: str) -> None:
+    warn_user(
+        f"the checkpoints {numbers.tolist()} are left out of {program}: their projected {metric} is no finite number."
+    )
 
 
 def foreign_landscape(
@@ -149,7 +144,22 @@ def foreign_landscape(
     return data
 
 
-def damaged(path: Path, program: str, why: object) -> LandscapeDamagedError:
-    return LandscapeDamagedError(
-        f"{path} cannot be read as {program}: {reason(why)}. Copy it again from where it came, or correct the format."
-    )
+@contextmanager
+def needing(name: str, packages: str, install: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(f"the format {name} needs {packages}: pip install '{install}'") from error
+
+
+@contextmanager
+def reading(path: Path, program: str) -> Iterator[None]:
+    try:
+        yield
+    except LandscapeError:
+        raise
+    except Exception as error:  # a damaged file raises nearly every kind of exception
+        raise LandscapeDamagedError(
+            f"{path} cannot be read as {program}: {reason(error)}. Copy it again from where it came, or correct the "
+            "format."
+        ) from error

@@ -17,15 +17,14 @@ from numpy.typing import NDArray
 from workers.users_code import warn_user
 
 from ..drawing.texts import metric_text
+from ..grid.data import LandscapeData
 from ..meshes.path_mesh import ball_mesh, path_lines, path_marks, path_mesh
 from ..meshes.space import Space
 from ..meshes.surface_mesh import surface_mesh, vertex_normals
-from .formats import ExportFormat, Images, facts_in_space, raised
+from .formats import Images, facts_in_space, needing, raised
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64
-
-    from ..grid.data import LandscapeData
 
 _PROGRAM = "a glTF scene"
 # trimesh writes colours as bytes, which shows steps in the dark; further columns it writes as they are.
@@ -52,14 +51,20 @@ class _Solid:
     is_seen_from_below: bool = False
 
 
-def glb_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
-    """Returns a binary glTF file, in metres with y up: each solid is a node with mesh and material."""
-    return {path: _binary(landscape, metric, "glb")}
-
-
 def gltf_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
-    """Returns a glTF file of text, with its numbers inside as base64; otherwise as ``glb_images``."""
-    content = _binary(landscape, metric, "gltf")
+    """Returns a glTF file, in metres with y up: each solid is a node; of .gltf, a text, the numbers are base64."""
+    space, name = raised(landscape, metric, _PROGRAM), path.suffix.lower().removeprefix(".")
+    solids, facts = [*_surface(space), *_paths(space)], facts_in_space(space)
+    with needing(name, "trimesh", "summary-landscape[meshes]"):
+        import trimesh
+        from trimesh.exchange.gltf import export_glb
+    scene = trimesh.Scene()
+    named = dict(zip(_different([solid.name for solid in solids]), solids, strict=True))
+    for node, solid in named.items():
+        scene.add_geometry(_geometry(trimesh, solid), node_name=node, geom_name=node)
+    content = export_glb(scene, include_normals=True, tree_postprocessor=lambda tree: _finish(tree, named, facts))
+    if name == "glb":
+        return {path: bytes(content)}
     # Twelve bytes of head; then the text and the numbers, each after its length and its kind.
     (size,) = struct.unpack_from("<I", content, 12)
     tree, numbers = json.loads(content[20 : 20 + size]), content[28 + size :]
@@ -68,23 +73,17 @@ def gltf_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
     return {path: json.dumps(tree, separators=(",", ":")).encode("ascii")}
 
 
-def _binary(landscape: LandscapeData, metric: str, format: str) -> bytes:
-    space = raised(landscape, metric, _PROGRAM)
-    solids, facts = [*_surface(space), *_paths(space)], facts_in_space(space)
-    try:
-        import trimesh
-        from trimesh.exchange.gltf import export_glb
-    except ImportError as error:
-        raise ImportError(f"the format {format} needs trimesh: pip install 'summary-landscape[meshes]'") from error
-    scene = trimesh.Scene()
-    named = dict(zip(_different([solid.name for solid in solids]), solids, strict=True))
-    for name, solid in named.items():
-        scene.add_geometry(_geometry(trimesh, solid), node_name=name, geom_name=name)
-    return bytes(export_glb(scene, include_normals=True, tree_postprocessor=lambda tree: _finish(tree, named, facts)))
-
-
 def _geometry(trimesh: Any, solid: _Solid) -> Any:
-    columns = {f"_{name}": column for name, column in _as_float32(solid).items()}
+    columns = {}
+    for name, column in solid.columns.items():
+        with np.errstate(over="ignore"):
+            narrow = np.asarray(column, np.float32)
+        if np.isfinite(narrow).all():
+            columns[f"_{name}"] = narrow
+        else:
+            warn_user(
+                f"the column {name!r} is left out of {_PROGRAM}, which holds float32 numbers only: some are too large."
+            )
     normals = vertex_normals(solid.vertices, solid.triangles) if solid.normals is None else solid.normals
     if solid.colors.ndim > 1:
         columns[_COLOR_COLUMN] = np.column_stack([_linear(solid.colors), np.ones(len(solid.vertices))])
@@ -93,17 +92,6 @@ def _geometry(trimesh: Any, solid: _Solid) -> Any:
         vertex_attributes={name: column.astype(np.float32) for name, column in columns.items()},
         metadata=dict(solid.facts),
     )  # fmt: skip
-
-
-def _as_float32(solid: _Solid) -> dict[str, NDArray[Any]]:
-    with np.errstate(over="ignore"):
-        columns = {name: np.asarray(column, np.float32) for name, column in solid.columns.items()}
-    for name in [name for name, column in columns.items() if not np.isfinite(column).all()]:
-        del columns[name]
-        warn_user(
-            f"the column {name!r} is left out of {_PROGRAM}, which holds float32 numbers only: some are too large."
-        )
-    return columns
 
 
 def _finish(tree: dict[str, Any], solids: dict[str, _Solid], facts: dict[str, Any]) -> None:
@@ -118,17 +106,12 @@ def _finish(tree: dict[str, Any], solids: dict[str, _Solid], facts: dict[str, An
         for accessor in attributes.values():
             tree["bufferViews"][tree["accessors"][accessor]["bufferView"]]["target"] = _VERTICES
         tree["bufferViews"][tree["accessors"][primitive["indices"]]["bufferView"]]["target"] = _TRIANGLES
+        solid = solids[mesh["name"]]
+        color = [1.0, 1.0, 1.0] if solid.colors.ndim > 1 else _linear(solid.colors).tolist()
+        look = {"baseColorFactor": [*color, 1.0], "metallicFactor": 0.0, "roughnessFactor": 0.7}
+        material = {"name": mesh["name"], "doubleSided": solid.is_seen_from_below, "pbrMetallicRoughness": look}
         primitive["material"] = len(tree["materials"])
-        tree["materials"].append(_material(mesh["name"], solids[mesh["name"]]))
-
-
-def _material(name: str, solid: _Solid) -> dict[str, Any]:
-    color = [1.0, 1.0, 1.0] if solid.colors.ndim > 1 else _linear(solid.colors).tolist()
-    return {
-        "name": name,
-        "doubleSided": solid.is_seen_from_below,
-        "pbrMetallicRoughness": {"baseColorFactor": [*color, 1.0], "metallicFactor": 0.0, "roughnessFactor": 0.7},
-    }
+        tree["materials"].append(material)
 
 
 def _linear(colors: NDArray[Any]) -> NDArray[Any]:
@@ -141,7 +124,6 @@ def _y_up(points: NDArray[Any]) -> NDArray[Any]:
 
 
 def _different(names: Sequence[str]) -> list[str]:
-    """Returns the names, with a number behind each that occurred before."""
     found: list[str] = []
     for name in names:
         count, free = 2, name
@@ -153,7 +135,9 @@ def _different(names: Sequence[str]) -> list[str]:
 
 def _surface(space: Space) -> list[_Solid]:
     mesh = surface_mesh(space)
-    words, column = metric_text(space.landscape, space.metric, str), _column_name(space.metric)
+    words = metric_text(space.landscape, space.metric, str)
+    # In letters that a glTF attribute takes: "loss_test" for "loss@test".
+    column = re.sub(r"\W+", "_", space.metric, flags=re.ASCII).strip("_") or "value"
     colors, status = mesh.colors()[:, :3], space.landscape.status.ravel().astype(np.float32)
     facts = {"metric": space.metric, "scale": space.scale.tall.label(words)}
     used, alone = mesh.used, np.flatnonzero(mesh.alone)
@@ -173,33 +157,19 @@ def _surface(space: Space) -> list[_Solid]:
 
 
 def _paths(space: Space) -> list[_Solid]:
+    from matplotlib.colors import to_rgb
+
     words = f"projected {metric_text(space.landscape, space.metric, str)}"
     found = space.landscape.checkpoints
     solids = []
     for line in path_lines(space):
         assert found is not None
-        color = _color(line.color)
-        facts = {"heights": words}
+        color, facts = np.array(to_rgb(line.color)), {"heights": words}
         solids.append(_Solid(line.name, *path_mesh(line.points, _TUBE), color, facts))
+        numbers = {"number": found.number[line.rows].tolist(), words: line.values.tolist()}
         balls = ball_mesh(line.checkpoints, _CHECKPOINT)
-        facts = facts | {"number": found.number[line.rows].tolist(), words: line.values.tolist()}
-        solids.append(_Solid(f"checkpoints of {line.name}", *balls, color, facts))
+        solids.append(_Solid(f"checkpoints of {line.name}", *balls, color, facts | numbers))
     for mark in path_marks(space):
-        ball = ball_mesh(mark.point[None], _MARKS[mark.kind])
-        solids.append(_Solid(mark.name, *ball, _color(mark.color), {"kind": mark.kind, space.metric: mark.value}))
+        ball, color = ball_mesh(mark.point[None], _MARKS[mark.kind]), np.array(to_rgb(mark.color))
+        solids.append(_Solid(mark.name, *ball, color, {"kind": mark.kind, space.metric: mark.value}))
     return solids
-
-
-def _column_name(metric: str) -> str:
-    """Returns a metric's name in letters that a glTF attribute takes: "loss_test" for "loss@test"."""
-    return re.sub(r"\W+", "_", metric, flags=re.ASCII).strip("_") or "value"
-
-
-def _color(text: str) -> NDArray[Any]:
-    from matplotlib.colors import to_rgb
-
-    return np.array(to_rgb(text))
-
-
-GLB = ExportFormat(".glb", True, glb_images)
-GLTF = ExportFormat(".gltf", True, gltf_images)

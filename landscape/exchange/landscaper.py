@@ -6,27 +6,17 @@ import io
 import math
 import zipfile
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.errors import LandscapeError
 from collectors.validation import check_choice
 
 from ..errors import LandscapeFormatError
 from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
-from .formats import (
-    ExportFormat,
-    Images,
-    check_square,
-    damaged,
-    foreign_landscape,
-    plane_axes,
-    warn_of_gaps,
-    warn_of_interpolated,
-)
+from .formats import Images, check_square, foreign_landscape, plane_axes, reading, warn_of_gaps, warn_of_interpolated
 
 AXIS_ORDER = "axis_order"
 """A member that Landscaper does not read: the order of the axes of ``loss``, "yx" or "xy"."""
@@ -43,7 +33,6 @@ _NOTE = (
 
 
 def landscaper_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
-    """Returns the archive that ``LossLandscape.load_from_npz`` reads."""
     x, y = plane_axes(landscape, _PROGRAM)
     check_square(landscape, _PROGRAM)
     values = landscape[metric]
@@ -61,18 +50,17 @@ def read_landscaper_archive(path: Path, axis_order: str | None = None) -> Landsc
     """Reads an archive's surface, with axes "xy" as Landscaper's ``compute`` makes them or "yx" as its figures do."""
     if axis_order is not None:
         check_choice("axis_order", axis_order, ("xy", "yx"))
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = {name.removesuffix(".npy") for name in archive.namelist()}
-            if not {"loss", "coordinates"} <= names:
-                raise LandscapeFormatError(
-                    f"{path} is no {_PROGRAM}: it must hold 'loss' and 'coordinates', but has {sorted(names)[:8]}."
-                )
-            loss, coordinates = _member(archive, "loss"), _member(archive, "coordinates")
-            ours = AXIS_ORDER in names
-            if axis_order is None and ours:
-                stored_order = _member(archive, AXIS_ORDER, kinds="U", largest=_LONGEST_TEXT)
-                axis_order = check_choice(AXIS_ORDER, str(stored_order), ("xy", "yx"))
+    with reading(path, _PROGRAM), zipfile.ZipFile(path) as archive:
+        names = {name.removesuffix(".npy") for name in archive.namelist()}
+        if not {"loss", "coordinates"} <= names:
+            raise LandscapeFormatError(
+                f"{path} is no {_PROGRAM}: it must hold 'loss' and 'coordinates', but has {sorted(names)[:8]}."
+            )
+        loss, coordinates = _member(archive, "loss"), _member(archive, "coordinates")
+        ours = AXIS_ORDER in names
+        if axis_order is None and ours:
+            stored_order = _member(archive, AXIS_ORDER, kinds="U", largest=_LONGEST_TEXT)
+            axis_order = check_choice(AXIS_ORDER, str(stored_order), ("xy", "yx"))
         if coordinates.shape[:1] != (2,):
             raise LandscapeFormatError(
                 f"{path} must have two dimensions to become a landscape, but its coordinates have the shape "
@@ -81,13 +69,8 @@ def read_landscaper_archive(path: Path, axis_order: str | None = None) -> Landsc
         loss = loss if axis_order == "yx" else loss.T
         status = np.full(loss.shape, PointStatus.MEASURED, np.uint8)
         imported = {"format": "landscaper", "file": path.name, "axis_order": axis_order or "xy"}
-        return foreign_landscape(
-            coordinates[0], coordinates[1], {"loss": loss}, status, imported, [] if ours else [_NOTE]
-        )
-    except LandscapeError:
-        raise
-    except Exception as error:  # a damaged archive raises nearly every kind of exception
-        raise damaged(path, _PROGRAM, error) from error
+        notes = [] if ours else [_NOTE]
+        return foreign_landscape(coordinates[0], coordinates[1], {"loss": loss}, status, imported, notes)
 
 
 def _member(archive: zipfile.ZipFile, name: str, kinds: str = "fiu", largest: int = _LARGEST) -> NDArray[Any]:
@@ -99,22 +82,15 @@ def _member(archive: zipfile.ZipFile, name: str, kinds: str = "fiu", largest: in
     if info.file_size > largest + _LONGEST_HEADER:
         raise ValueError(f"{name!r} claims {info.file_size} bytes, more than the {largest} that are read")
     with archive.open(info) as member:
-        _check_header(member, name, info.file_size, kinds, largest)
-    with archive.open(info) as member:
-        return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
-
-
-def _check_header(member: IO[bytes], name: str, size: int, kinds: str, largest: int) -> None:
-    version = np.lib.format.read_magic(member)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(member)
+        version = np.lib.format.read_magic(member)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(member)
     if dtype.kind not in kinds:
         raise ValueError(f"{name!r} has the type {dtype}")
-    if len(shape) > 2 or math.prod(shape) * dtype.itemsize > size:
-        raise ValueError(f"{name!r} claims the shape {shape}, more than its {size} bytes hold")
+    if len(shape) > 2 or math.prod(shape) * dtype.itemsize > info.file_size:
+        raise ValueError(f"{name!r} claims the shape {shape}, more than its {info.file_size} bytes hold")
     unpacked = math.prod(shape) * max(dtype.itemsize, 1 if dtype.kind == "U" else 8)
     if unpacked > largest:
         raise ValueError(f"{name!r} has the shape {shape}, {unpacked} bytes in memory; at most {largest} are read")
-
-
-LANDSCAPER = ExportFormat(".npz", True, landscaper_images)
+    with archive.open(info) as member:
+        return np.asarray(np.lib.format.read_array(member, allow_pickle=False))

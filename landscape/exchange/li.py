@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.errors import LandscapeError
 from collectors.weights.safetensors_file import CheckpointFile
 from workers.metric_names import other_datasets
 from workers.users_code import warn_user
@@ -21,7 +20,7 @@ from ..grid.data import LandscapeData
 from ..planes.plane_file import directions_path
 from ..record.checks import PointStatus
 from ..record.hdf5 import LANDSCAPE, BoundedReader, member_names, put, read_attribute
-from .formats import ExportFormat, Images, check_square, damaged, foreign_landscape, warn_of_gaps, warn_of_interpolated
+from .formats import Images, check_square, foreign_landscape, reading, warn_of_gaps, warn_of_interpolated
 
 _PROGRAM = "Li et al.'s surface file"
 _AXES = ("xcoordinates", "ycoordinates")
@@ -49,14 +48,12 @@ def li_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
     images: Images = {path: _hdf5({"dir_file": direction_path.name if directions else "", **surface})}
     if directions:
         images[direction_path] = _hdf5(directions)
-    paths = found.paths if found is not None and found.y is not None else []
-    for index, rows in enumerate(paths):
-        assert found is not None
-        assert found.y is not None
-        # Their scripts join all points of a file by one line, so each run has a file of its own.
-        which = f"_run_{index}" if len(paths) > 1 else ""
-        projection = {"proj_xcoord": found.x[rows], "proj_ycoord": found.y[rows]}
-        images[path.with_name(f"{direction_path.name}{which}_proj_cos.h5")] = _hdf5(projection)
+    if found is not None and found.y is not None:
+        for index, rows in enumerate(found.paths):
+            # Their scripts join all points of a file by one line, so each run has a file of its own.
+            which = f"_run_{index}" if len(found.paths) > 1 else ""
+            projection = {"proj_xcoord": found.x[rows], "proj_ycoord": found.y[rows]}
+            images[path.with_name(f"{direction_path.name}{which}_proj_cos.h5")] = _hdf5(projection)
     return images
 
 
@@ -64,23 +61,31 @@ def read_li_surface(path: Path, loss: str | None = None) -> LandscapeData:
     """Reads a surface or line of ``plot_surface.py``; ``loss`` names the data set of the loss, else train_loss."""
     import h5py
 
-    try:
-        with h5py.File(path, "r", locking="best-effort") as file:
-            if read_attribute(file, "format") == LANDSCAPE.format:
-                raise LandscapeFormatError(f"{path} is a landscape file of this program already. Open it as it is.")
-            return _landscape(file, path, loss)
-    except LandscapeError:
-        raise
-    except Exception as error:  # the library reports damage by nearly every kind of exception
-        raise damaged(path, _PROGRAM, error) from error
+    with reading(path, _PROGRAM), h5py.File(path, "r", locking="best-effort") as file:
+        if read_attribute(file, "format") == LANDSCAPE.format:
+            raise LandscapeFormatError(f"{path} is a landscape file of this program already. Open it as it is.")
+        names = member_names(file)
+        if "xcoordinates" not in names:
+            raise LandscapeFormatError(
+                f"{path} is no {_PROGRAM}: it has no 'xcoordinates', but {names[:8]}. Give the file that "
+                "plot_surface.py wrote, not the directions."
+            )
+        reader = BoundedReader(path.stat().st_size)
+        # The path of the direction file is text of variable length; nothing in it is used.
+        arrays = {
+            name: reader.array(file[name], name)
+            for name in names
+            if isinstance(file[name], h5py.Dataset) and file[name].dtype.kind in "fiu"
+        }
+        return _landscape(arrays, path, loss)
 
 
 def _surface(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
-    values = {"xcoordinates": landscape.x}
-    if landscape.y is not None:
-        values["ycoordinates"] = landscape.y
-    values["train_loss"] = landscape.loss
-    test = _test_set(landscape)
+    axes = [landscape.x] if landscape.y is None else [landscape.x, landscape.y]
+    values = dict(zip((*_AXES[: len(axes)], "train_loss"), (*axes, landscape.loss), strict=True))
+    # The data set that is their test set; None where there is none, or nobody knows which.
+    others = other_datasets(landscape.metrics)
+    test = "test" if "test" in others else others[0] if len(others) == 1 else None
     theirs = {"loss"} if test is None else {"loss", f"loss@{test}"}
     if test is not None:
         values["test_loss"] = landscape[f"loss@{test}"]
@@ -97,12 +102,6 @@ def _surface(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
     if landscape.y is None and "train_acc" not in values:
         warn_user("the landscape has neither 'accuracy' nor 'train_acc', without which plot_1D.py stops.")
     return values
-
-
-def _test_set(landscape: LandscapeData) -> str | None:
-    """Returns the data set that is their test set; None where there is none, or nobody knows which."""
-    others = other_datasets(landscape.metrics)
-    return "test" if "test" in others else others[0] if len(others) == 1 else None
 
 
 def _directions(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
@@ -139,22 +138,7 @@ def _hdf5(members: Mapping[str, Any]) -> bytes:
     return stream.getvalue()
 
 
-def _landscape(file: object, path: Path, loss: str | None) -> LandscapeData:
-    import h5py
-
-    assert isinstance(file, h5py.File)
-    names = member_names(file)
-    if "xcoordinates" not in names:
-        raise LandscapeFormatError(
-            f"{path} is no {_PROGRAM}: it has no 'xcoordinates', but {names[:8]}. Give the file that plot_surface.py "
-            "wrote, not the directions."
-        )
-    reader = BoundedReader(path.stat().st_size)
-    arrays: dict[str, NDArray[Any]] = {}
-    for name in names:
-        # The path of the direction file is text of variable length; nothing in it is used.
-        if isinstance(file[name], h5py.Dataset) and file[name].dtype.kind in "fiu":
-            arrays[name] = reader.array(file[name], name)
+def _landscape(arrays: Mapping[str, NDArray[Any]], path: Path, loss: str | None) -> LandscapeData:
     x, y = arrays["xcoordinates"], arrays.get("ycoordinates")
     for axis in (x, y):
         if axis is not None and axis.ndim != 1:
@@ -182,6 +166,3 @@ def _landscape(file: object, path: Path, loss: str | None) -> LandscapeData:
     status = np.where(pending, PointStatus.PENDING, PointStatus.MEASURED).astype(np.uint8)
     imported = {"format": "li", "file": path.name, "loss": loss}
     return foreign_landscape(x, y, metrics, status, imported, [])
-
-
-LI = ExportFormat(".h5", False, li_images)

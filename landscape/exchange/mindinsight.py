@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,9 @@ from collectors.summary.event_files import record
 from workers.users_code import warn_user
 
 from ..errors import LandscapeExportError
+from ..grid.data import LandscapeData
 from ..roles import CHECKPOINT, FINAL_WEIGHTS
-from .formats import ExportFormat, Images, plane_axes, warn_of_interpolated
-
-if TYPE_CHECKING:
-    from ..grid.data import LandscapeData
-
+from .formats import Images, needing, plane_axes, warn_of_interpolated, warn_of_unknown_heights
 
 _PROGRAM = "MindInsight's summary file"
 _FILE_NAME = re.compile(r"summary\.\d+")
@@ -60,13 +57,12 @@ def mindinsight_images(landscape: LandscapeData, path: Path, metric: str) -> Ima
     message = types.LossLandscape()
     _fill(message.landscape, x, y, z)
     numbers = _fill_path(message.loss_path, landscape, metric)
-    metadata = message.metadata
-    decomposition = str(landscape.attributes.get("decomposition") or "")
+    metadata, attributes, origin = message.metadata, landscape.attributes, landscape.origin
+    decomposition = str(attributes.get("decomposition") or "")
     metadata.decomposition = _DECOMPOSITIONS.get(decomposition, decomposition)
-    metadata.unit = str(landscape.attributes.get("unit") or "")
-    if landscape.attributes.get("step_per_epoch") is not None:
-        metadata.step_per_epoch = int(landscape.attributes["step_per_epoch"])
-    origin = landscape.origin
+    metadata.unit = str(attributes.get("unit") or "")
+    if attributes.get("step_per_epoch") is not None:
+        metadata.step_per_epoch = int(attributes["step_per_epoch"])
     # Their word for it; an origin of which nothing is known may be no trained network at all.
     trained = origin.role in (CHECKPOINT, FINAL_WEIGHTS)
     if trained and metric in origin.metrics and np.isfinite(origin.metrics[metric]):
@@ -82,7 +78,7 @@ def _file(path: Path, moment: float, landscape: LandscapeData) -> Path:
     with naming(path):
         is_folder = path.is_dir()
     if is_folder:
-        stem = landscape.path.stem if landscape.path is not None else "landscape"
+        stem = "landscape" if landscape.path is None else landscape.path.stem
         return path / f"events.out.events.summary.{int(moment)}.0.{stem}_MS"
     if not _FILE_NAME.search(path.name) or path.name.endswith("_lineage"):
         raise ValueError(
@@ -121,7 +117,7 @@ def _fill_path(loss_path: Any, landscape: LandscapeData, metric: str) -> list[in
     paths = [] if found is None else found.paths
     if len(paths) > 1:
         warn_user(
-            f"{_PROGRAM} holds the path of one run, but the landscape has {len(paths)}; it is written without paths.",
+            f"{_PROGRAM} holds the path of one run, but the landscape has {len(paths)}; it is written without paths."
         )
     if found is None or len(paths) != 1 or found.y is None or metric not in found.projected:
         intervals = landscape.attributes.get("intervals") or [[]]
@@ -131,10 +127,7 @@ def _fill_path(loss_path: Any, landscape: LandscapeData, metric: str) -> list[in
     heights = trajectory.projected[metric]
     known = np.isfinite(heights.astype(np.float32))
     if not known.all():
-        warn_user(
-            f"the checkpoints {trajectory.number[~known].tolist()} are left out of {_PROGRAM}'s path: their projected "
-            f"{metric} is no finite number.",
-        )
+        warn_of_unknown_heights(trajectory.number[~known], metric, f"{_PROGRAM}'s path")
     loss_path.intervals.extend(trajectory.number[known].tolist())
     _fill(loss_path.points, trajectory.x[known], trajectory.y[known], heights[known])
     numbers = trajectory.number.tolist()
@@ -159,11 +152,8 @@ def _moment(created: Any) -> float:
 
 @functools.cache
 def messages() -> SimpleNamespace:
-    """Returns the classes of protobuf's messages, by name."""
-    try:
+    with needing("mindinsight", "protobuf", "protobuf>=4.22"):
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-    except ImportError as error:
-        raise ImportError("the format mindinsight needs protobuf: pip install 'protobuf>=4.22'") from error
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="landscape_summary.proto", package="landscape", syntax="proto2")
     for message_name, fields in _MESSAGES.items():
@@ -180,10 +170,5 @@ def messages() -> SimpleNamespace:
                 field.options.packed = True
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    found: dict[str, Any] = {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"landscape.{name}")) for name in _MESSAGES
-    }
-    return SimpleNamespace(**found)
-
-
-MINDINSIGHT = ExportFormat("", True, mindinsight_images)
+    kinds_by_name = {name: pool.FindMessageTypeByName(f"landscape.{name}") for name in _MESSAGES}
+    return SimpleNamespace(**{name: message_factory.GetMessageClass(kind) for name, kind in kinds_by_name.items()})

@@ -6,23 +6,18 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.users_code import warn_user
-
 from ..errors import LandscapeExportError
+from ..grid.checkpoints import CheckpointsData
+from ..grid.data import LandscapeData
 from ..grid.landscape_file import checkpoint_columns
 from ..meshes.path_mesh import PathLine, path_lines
 from ..meshes.space import Space
-from .formats import ExportFormat, Images, facts_in_space, raised
-
-if TYPE_CHECKING:
-    from ..grid.checkpoints import CheckpointsData
-    from ..grid.data import LandscapeData
-
+from .formats import Images, facts_in_space, needing, raised, warn_of_unknown_heights
 
 _PROGRAM = "a VTK surface"
 # What VTK calls a point that is there but not shown.
@@ -32,18 +27,19 @@ _HIDDEN = 2
 def vtk_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
     """Returns ``<stem>.vts`` and, where they exist, ``<stem>_checkpoints.vtp`` and ``<stem>_path.vtp``."""
     space = raised(landscape, metric, _PROGRAM)
-    try:
+    with needing("vtk", "pyvista", "summary-landscape[vtk]"):
         import pyvista
-    except ImportError as error:
-        raise ImportError("the format vtk needs pyvista: pip install 'summary-landscape[vtk]'") from error
     facts = json.dumps(facts_in_space(space, _units(space)), sort_keys=True)
     images: Images = {path: _image_of(_grid(pyvista, space, facts), "vtkXMLStructuredGridWriter")}
     found = landscape.checkpoints
-    if found is None or found.y is None or not len(found.number):
+    if found is None or found.y is None or metric not in found.projected:
         return images
-    lifted = _lifted(space, found)
-    if lifted is not None:
-        points = _checkpoints(pyvista, found, *lifted)
+    places = space.place(found.x, found.y, found.projected[metric])
+    known = np.isfinite(places).all(axis=1)
+    if not known.all():
+        warn_of_unknown_heights(found.number[~known], metric, _PROGRAM)
+    if known.any():
+        points = _checkpoints(pyvista, found, np.flatnonzero(known), _sized(space, places[known]))
         images[path.with_name(f"{path.stem}_checkpoints.vtp")] = _image_of(points, "vtkXMLPolyDataWriter")
     if lines := [line for line in path_lines(space) if len(line.rows) > 1]:
         drawn = _paths(pyvista, space, lines, found)
@@ -71,44 +67,21 @@ def _grid(pyvista: Any, space: Space, facts: str) -> Any:
     return grid
 
 
-def _lifted(space: Space, found: CheckpointsData) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Returns the rows that have a height, and their points; None where there are none."""
-    values = found.projected.get(space.metric)
-    if values is None:
-        return None
-    assert found.y is not None
-    places = space.place(found.x, found.y, values)
-    known = np.isfinite(places).all(axis=1)
-    if not known.all():
-        warn_user(
-            f"the checkpoints {found.number[~known].tolist()} are left out of {_PROGRAM}: their projected "
-            f"{space.metric} is no finite number.",
-        )
-    rows = np.flatnonzero(known)
-    return (rows, _sized(space, places[rows])) if len(rows) else None
-
-
 def _checkpoints(pyvista: Any, found: CheckpointsData, rows: NDArray[Any], places: NDArray[Any]) -> Any:
     points = pyvista.PolyData()
     points.points = places
     points.verts = np.column_stack([np.ones(len(rows), np.int64), np.arange(len(rows))]).ravel()
     for name, values in checkpoint_columns(found).items():
         _put(points.point_data, name, np.array(values)[rows])
-    names = {"runs": found.runs, "names": [found.name[row] for row in rows]}
-    points.field_data["names"] = [json.dumps(names)]
+    points.field_data["names"] = [json.dumps({"runs": found.runs, "names": [found.name[row] for row in rows]})]
     return points
 
 
 def _paths(pyvista: Any, space: Space, lines: list[PathLine], found: CheckpointsData) -> Any:
-    drawn = pyvista.PolyData()
-    drawn.points = np.vstack([_sized(space, line.points) for line in lines])
-    starts = np.cumsum([0, *(len(line.points) for line in lines)])
-    drawn.lines = np.concatenate(
-        [
-            np.append(len(line.points), start + np.arange(len(line.points)))
-            for line, start in zip(lines, starts, strict=False)
-        ]
-    )
+    drawn, points = pyvista.PolyData(), np.vstack([line.points for line in lines])
+    drawn.points = _sized(space, points)
+    ends = np.cumsum([len(line.points) for line in lines])
+    drawn.lines = np.concatenate([np.append(len(rows), rows) for rows in np.split(np.arange(len(points)), ends[:-1])])
     drawn.cell_data["run"] = np.array([found.run[line.rows[0]] for line in lines])
     drawn.field_data["names"] = [json.dumps({"runs": found.runs})]
     return drawn
@@ -144,6 +117,3 @@ def _image_of(dataset: Any, writer: str) -> bytes:
     if not chosen.Write():
         raise LandscapeExportError(f"VTK's {writer} failed, and does not say why.")
     return str(chosen.GetOutputString()).encode("utf-8")
-
-
-VTK = ExportFormat(".vts", True, vtk_images)

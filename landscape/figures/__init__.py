@@ -11,16 +11,14 @@ from .comparison import plot_comparison
 from .contour import plot_contour, plot_contour_lines, plot_heatmap
 from .difference import plot_difference
 from .films.film import save_animation
-from .films.orbit import orbit_frames
-from .films.walk import walk_frames
+from .films.frames import orbit_frames, walk_frames
 from .hero import plot_hero
-from .multiples import plot_multiples
+from .multiples import plot_multiples, plot_uncertainty
 from .persistence import plot_merge_tree, plot_persistence
 from .profile import plot_profile
 from .sharpness import plot_sharpness
 from .spectrum import plot_spectrum
 from .surface3d import plot_surface
-from .uncertainty import plot_uncertainty
 
 __all__ = [
     "CAMERAS",

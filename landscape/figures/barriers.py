@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,8 +24,6 @@ from .contour import CONTOUR
 from .profile import STROKES, set_value_axis
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes
 
 _ENDS = 0.02
@@ -107,7 +105,7 @@ def plot_routes(
         for index, (name, route) in enumerate(places.items()):
             width, color = 2 * sheet.appearance.factor, sheet.appearance.series[index % len(sheet.appearance.series)]
             sheet.entries += sheet.ax.plot(
-                *sheet.frame.place(route[:, 0], route[:, 1]), color=color, linewidth=width, label=name, zorder=3.2,
+                *sheet.frame.place(*route.T), color=color, linewidth=width, label=name, zorder=3.2,
                 linestyle=_ROUTE_STROKES[index % len(_ROUTE_STROKES)], path_effects=halo(width),
             )  # fmt: skip
         sheet.finish()
@@ -116,17 +114,16 @@ def plot_routes(
 
 def barriers_scale(lines: Sequence[LandscapeData], look: Look) -> Scale:
     """Returns the scale of several ways: the user's, or one that spans all, which is linear unless another is asked."""
-    if isinstance(look.get("scale"), Scale):
-        return cast("Scale", look["scale"])
-    options: Look = {"scale": "linear", **look, "trajectory": True}
-    return shared_scale(BARRIERS, lines, options)
+    if isinstance(scale := look.get("scale"), Scale):
+        return scale
+    return shared_scale(BARRIERS, lines, {"scale": "linear", **look, "trajectory": True})
 
 
 def barrier_text(rise: Rise) -> str:
     if math.isnan(rise.height):
         return "no barrier: an end has no finite value"
-    error = f" ± {rise.stderr:.2g}" if rise.height and math.isfinite(rise.stderr) else ""
     if rise.height:
+        error = f" ± {rise.stderr:.2g}" if math.isfinite(rise.stderr) else ""
         return f"barrier {number_text(rise.height)}{error}"
     return "no barrier" + (f" (at most {rise.limit:.2g}, 95 %)" if math.isfinite(rise.limit) else "")
 
@@ -134,10 +131,8 @@ def barrier_text(rise: Rise) -> str:
 def _draw_way(sheet: Sheet, index: int, name: str, line: LandscapeData) -> None:
     look, ax, metric = sheet.appearance, sheet.ax, sheet.metric
     color, stroke = look.series[index % len(look.series)], ("-", *STROKES)[index % (1 + len(STROKES))]
-    values, rise = known(line[metric], line.status), highest_rise(line, metric)
-    height_of = sheet.scale.tall.held
-    height = barrier_text(rise)
-    label = f"{name}: {height}" if name else f"{metric_text(line, metric)}, {height}"
+    values, rise, height_of = known(line[metric], line.status), highest_rise(line, metric), sheet.scale.tall.held
+    label = (f"{name}: " if name else f"{metric_text(line, metric)}, ") + barrier_text(rise)
     sheet.entries += ax.plot(
         line.x, height_of(values), color=color, linestyle=stroke, linewidth=1.5 * look.factor, marker="o",
         markersize=2.5 * look.factor, label=label, zorder=3,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from collectors.validation import check_bool
 
@@ -13,8 +13,6 @@ from ..drawing.look import CurvatureLook
 from ..drawing.texts import plain
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     import numpy as np
     from jaxtyping import Float64
     from matplotlib.axes import Axes
@@ -31,33 +29,20 @@ class MeasuredComparison(Protocol):
     """What is drawn: how far the loss rises around the networks of several recipes."""
 
     @property
-    def t(self) -> Float64[np.ndarray, " points"]:
-        """Places on a line, 0 in the middle."""
-
+    def t(self) -> Float64[np.ndarray, " points"]: ...  # places on a line, 0 in the middle
     @property
-    def recipes(self) -> tuple[str, ...]:
-        """Their names, in order."""
-
+    def recipes(self) -> tuple[str, ...]: ...  # their names, in order
     @property
-    def attributes(self) -> Mapping[str, Any]:
-        """What was measured: radius, directions, normalization, num_samples, network, confidence."""
-
-    def curves(self, recipe: str) -> Float64[np.ndarray, "networks points"]:
-        """How far the loss rises from each network of a recipe, the mean over directions."""
-
-    def band(self, recipe: str) -> tuple[Any, Any, Any]:
-        """Their mean over networks, and the ends of its interval."""
-
-    def table(self) -> Sequence[Any]:
-        """The answers, of which the verdict is written."""
+    def attributes(self) -> Mapping[str, Any]: ...  # radius, directions, normalization, num_samples, confidence
+    # How far the loss rises from each network of a recipe, the mean over directions.
+    def curves(self, recipe: str) -> Float64[np.ndarray, "networks points"]: ...
+    # Their mean over networks, and the ends of its interval.
+    def band(self, recipe: str) -> tuple[Any, Any, Any]: ...
+    def table(self) -> Sequence[Any]: ...  # the answers, of which the verdict is written
 
 
 def plot_comparison(
-    comparison: MeasuredComparison,
-    ax: Axes | None = None,
-    *,
-    networks: bool = True,
-    **look: Unpack[CurvatureLook],
+    comparison: MeasuredComparison, ax: Axes | None = None, *, networks: bool = True, **look: Unpack[CurvatureLook]
 ) -> Axes:
     """Draws how far the loss rises around the networks of each recipe: the mean, with the band of its interval.
 

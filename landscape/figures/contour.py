@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,12 @@ from ..drawing.missing import draw_coarse_cells, draw_interpolated, draw_missing
 from ..drawing.path import Ink, annotate, draw_path, halo, path_pixels
 from ..drawing.placement import free
 from ..drawing.sheet import Kind, Sheet, draw_picture
+from ..grid.data import LandscapeData
 from ..scales.landscape_scale import missing_kinds
 from .minima import draw_minima, letter_pixels, minima_pixels
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes
-
-    from ..grid.data import LandscapeData
 
 
 def plot_contour(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
@@ -60,23 +57,21 @@ def plot_heatmap(landscape: LandscapeData, ax: Axes | None = None, **look: Unpac
 def draw_filled(sheet: Sheet) -> None:
     """Fills a sheet with coloured bands, dark lines between some of them."""
     scale, lines = sheet.scale, None
-    frame_points(sheet)
+    _frame(sheet)
     if not scale.empty:
         shown = scale.drawn(sheet.measured)
         if not _has_lines(sheet) or not np.isfinite(shown).all():
             # Contours need four neighbours with values; beside a gap, each cell shows its own value.
             sheet.mappable = draw_cells(sheet, shown)
         if _has_lines(sheet):
-            finite = np.ma.masked_invalid(shown)
             sheet.mappable = sheet.ax.contourf(
-                *sheet.frame.mesh(*sheet.plane), finite, scale.bands(), norm=scale.norm(), cmap=sheet.colors,
-                extend=scale.extend, zorder=1.2,
+                *sheet.frame.mesh(*sheet.plane), np.ma.masked_invalid(shown), scale.bands(), norm=scale.norm(),
+                cmap=sheet.colors, extend=scale.extend, zorder=1.2,
             )  # fmt: skip
             # Between antialiased bands a PDF viewer would show hairlines.
             sheet.mappable.set_edgecolor("face")
             sheet.mappable.set_linewidth(0.3)
-            width = 0.6 * sheet.appearance.factor
-            lines = _draw_lines(sheet, finite, colors="black", linewidths=width, alpha=0.5)
+            lines = _draw_lines(sheet, shown, colors="black", linewidths=0.6 * sheet.appearance.factor, alpha=0.5)
     draw_above(sheet, lines)
 
 
@@ -84,11 +79,10 @@ def draw_lines(sheet: Sheet) -> None:
     from matplotlib.cm import ScalarMappable
 
     scale, lines, colors = sheet.scale, None, readable(sheet.colors, sheet.appearance.theme)
-    frame_points(sheet)
+    _frame(sheet)
     if not scale.empty and _has_lines(sheet):
-        finite = np.ma.masked_invalid(scale.drawn(sheet.measured))
-        width = 1.3 * sheet.appearance.factor
-        lines = _draw_lines(sheet, finite, cmap=colors, norm=scale.norm(), linewidths=width)
+        look = {"cmap": colors, "norm": scale.norm(), "linewidths": 1.3 * sheet.appearance.factor}
+        lines = _draw_lines(sheet, scale.drawn(sheet.measured), **look)
     if lines is not None or np.isfinite(sheet.coarse).any():
         # Of lines alone matplotlib makes a bar that ends at the outermost ones, and none of a single line.
         sheet.mappable = ScalarMappable(scale.norm(), colors)
@@ -96,7 +90,7 @@ def draw_lines(sheet: Sheet) -> None:
 
 
 def draw_heatmap(sheet: Sheet) -> None:
-    _frame(sheet, *map(edges, sheet.plane))
+    _frame(sheet, cells=True)
     if not sheet.scale.empty:
         sheet.mappable = draw_cells(sheet, sheet.scale.drawn(sheet.measured))
     draw_above(sheet, None)
@@ -143,13 +137,10 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
     sheet.late.append(write_numbers)
 
 
-def frame_points(sheet: Sheet) -> None:
-    """Ends the axes at the outermost points; a single row or column gets the width of its cell."""
-    _frame(sheet, *(axis if len(axis) > 1 else edges(axis) for axis in sheet.plane))
-
-
-def _frame(sheet: Sheet, x: NDArray[Any], y: NDArray[Any]) -> None:
-    """Fits the axes to a plane from the first to the last x and y; an oblique one gets its own border."""
+def _frame(sheet: Sheet, *, cells: bool = False) -> None:
+    """Ends the axes at the outermost points, or at the cells around them; an oblique plane gets its own border."""
+    # A single row or column gets the width of its cell.
+    x, y = (edges(axis) if cells or len(axis) == 1 else axis for axis in sheet.plane)
     across, up = sheet.frame.limits(x, y)
     sheet.ax.set_xlim(*across)
     sheet.ax.set_ylim(*up)
@@ -174,15 +165,14 @@ def draw_cells(sheet: Sheet, shown: NDArray[Any]) -> Any:
     return mesh
 
 
-def _draw_lines(sheet: Sheet, finite: NDArray[Any], **style: Any) -> Any:
+def _draw_lines(sheet: Sheet, shown: NDArray[Any], **style: Any) -> Any:
+    finite = np.ma.masked_invalid(shown)
     return sheet.ax.contour(*sheet.frame.mesh(*sheet.plane), finite, sheet.scale.levels, zorder=2, **style)
 
 
 def _has_lines(sheet: Sheet) -> bool:
     there = np.isfinite(sheet.measured)
-    if sheet.scale.flat or min(there.shape) < 2:
-        return False
-    return bool((there[:-1, :-1] & there[1:, 1:]).any())
+    return not sheet.scale.flat and bool((there[:-1, :-1] & there[1:, 1:]).any())
 
 
 def _label_lines(sheet: Sheet, lines: Any, occupied: NDArray[Any], ink: Ink, rim: float) -> NDArray[Any]:
@@ -195,8 +185,7 @@ def _label_lines(sheet: Sheet, lines: Any, occupied: NDArray[Any], ink: Ink, rim
         text.set_path_effects(halo(rim * size, ink.around))
     frame = np.array(ax.get_window_extent().extents)
     boxes = np.array([text.get_window_extent().extents for text in texts]).reshape(-1, 4)
-    margin = 2 * ax.figure.dpi / 72
-    padded = boxes + np.array([-margin, -margin, margin, margin])
+    padded = boxes + 2 * ax.figure.dpi / 72 * np.array([-1, -1, 1, 1])
     inside = (boxes[:, :2] >= frame[:2]).all(axis=1) & (boxes[:, 2:] <= frame[2:]).all(axis=1)
     candidates = np.flatnonzero(inside)
     kept = candidates[free(padded[candidates], occupied)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,6 @@ from ..scales.scale import Scale
 from .contour import draw_filled
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from jaxtyping import Bool, Float64, UInt8
     from matplotlib.axes import Axes
 
@@ -79,8 +77,7 @@ def plot_difference(
         if sheet.heading is None and ours is not theirs:
             sheet.heading = "" if sheet.own and sheet.appearance.paper else _heading(ours, theirs)
         draw_filled(sheet)
-        chance = None if significance is None else found.chance(significance)
-        if chance is not None:
+        if significance is not None and (chance := found.chance(significance)) is not None:
             _hatch_chance(sheet, chance)
         sheet.finish()
     return sheet.ax
@@ -153,10 +150,9 @@ def _hatch_chance(sheet: Sheet, chance: Chance) -> None:
 
 
 def _two_metrics(metric: object, minus: object, look: Look) -> tuple[str, str]:
-    for name, value in (("second", metric), ("minus", minus)):
+    for name, value, also in (("second", metric, "a Landscape, or "), ("minus", minus, "")):
         if not isinstance(value, str):
-            expected = "a Landscape, or the name of a metric" if name == "second" else "the name of a metric"
-            raise wrong_type(name, expected, value)
+            raise wrong_type(name, f"{also}the name of a metric", value)
     if "metric" in look:
         raise ValueError(
             f"metric must be left out where two metrics are subtracted ({metric!r} minus {minus!r}), but got "

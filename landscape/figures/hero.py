@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from ..drawing.texts import (
     unit_of,
     value_notes,
 )
+from ..grid.data import LandscapeData
 from ..grid.differences import own_values_text
 from ..meshes.path_mesh import path_lines, path_marks
 from ..meshes.space import choose_space
@@ -38,11 +39,7 @@ from ..scales.landscape_scale import missing_kinds
 from ..scales.levels import number_text
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from jaxtyping import UInt8
-
-    from ..grid.data import LandscapeData
 
 
 PIXELS = (3840, 2160)
@@ -98,12 +95,25 @@ def plot_hero(
         TypeError: an argument is unknown or has the wrong type.
         ValueError: the landscape is a line or has no finite value, or an argument has a wrong value.
     """
-    options = _checked(look)
+    from matplotlib.colors import is_color_like
+
+    options = check_look("plot_hero", look)
+    if options.get("style", "screen") != "screen":
+        raise ValueError("style must be left out for plot_hero, which has no text; labels=True writes a caption.")
+    if options.get("topology", False) is not False:
+        raise ValueError(
+            "topology must be left out for plot_hero: plot_contour, plot_contour_lines, plot_heatmap and plot_profile "
+            "mark minima."
+        )
+    if (heading := options.get("title")) is not None:
+        check_instance("title", heading, str, "a str or None")
     check_choice("interpolation", interpolation, INTERPOLATIONS)
     labels, trajectory = check_bool("labels", labels), check_bool("trajectory", options.get("trajectory", True))
     check_dimensions("plot_hero", landscape)
     width, height, dots = _measures(pixels, options.get("size"), dpi)
-    behind = None if background is None else _color(background)
+    if background is not None and not (isinstance(background, str) and is_color_like(background)):
+        expected = "one of matplotlib's colours, such as 'white' or '#14171c', or None"
+        raise wrong_value("background", expected, background)
     appearance = appearance_of({"theme": options.get("theme"), "legend": options.get("legend", True)}, None)
     colors = find_colormap(options.get("colormap", "viridis"))
     camera = check_camera(options.get("camera"))
@@ -119,34 +129,17 @@ def plot_hero(
         )
     camera = camera or best_camera(landscape, metric, space.scale, space.frame)
     scene = Scene(space, colors, appearance.theme, trajectory, interpolation, (width, height))
-    heading = options.get("title")
     title = full_title(landscape, printable) or "loss landscape" if heading is None else heading
     caption = _caption_lines(scene)
     if labels and width < _LABELLED:
         raise wrong_value("labels", f"False for a picture that is narrower than {_LABELLED} pixels", True)
-    strip = _draw_strip(scene, title, caption, appearance, width) if labels else None
-    rest = height - (0 if strip is None else len(strip))
+    strips = [_draw_strip(scene, title, caption, appearance, width)] if labels else []
+    rest = height - sum(map(len, strips))
     if rest < _SMALLEST:
-        raise wrong_value(
-            "labels", f"False for a picture of {width} x {height} pixels: there is no room for them", True
-        )
-    drawn = replace(scene, pixels=(width, rest)).render(camera)
-    whole = drawn if strip is None else np.concatenate([drawn, strip])
-    return Rendering(whole if behind is None else _before(whole, behind), title, tuple(caption), dots)
-
-
-def _checked(look: Look) -> Look:
-    options = check_look("plot_hero", look)
-    if options.get("style", "screen") != "screen":
-        raise ValueError("style must be left out for plot_hero, which has no text; labels=True writes a caption.")
-    if options.get("topology", False) is not False:
-        raise ValueError(
-            "topology must be left out for plot_hero: plot_contour, plot_contour_lines, plot_heatmap and plot_profile "
-            "mark minima."
-        )
-    if options.get("title") is not None:
-        check_instance("title", options["title"], str, "a str or None")
-    return options
+        expected = f"False for a picture of {width} x {height} pixels: there is no room for them"
+        raise wrong_value("labels", expected, True)
+    whole = np.concatenate([replace(scene, pixels=(width, rest)).render(camera), *strips])
+    return Rendering(whole if background is None else _before(whole, background), title, tuple(caption), dots)
 
 
 def _measures(pixels: object, size: object, dpi: object) -> tuple[int, int, int]:
@@ -172,21 +165,12 @@ def _measures(pixels: object, size: object, dpi: object) -> tuple[int, int, int]
     return width, height, dots
 
 
-def _color(background: object) -> tuple[float, ...]:
-    from matplotlib.colors import is_color_like, to_rgb
-
-    if not isinstance(background, str) or not is_color_like(background):
-        raise wrong_value(
-            "background", "one of matplotlib's colours, such as 'white' or '#14171c', or None", background
-        )
-    return to_rgb(background)
-
-
-def _before(drawn: Any, behind: tuple[float, ...]) -> Any:
+def _before(drawn: Any, background: str) -> Any:
     """Returns a picture before a colour, which nothing is clear in front of any more."""
+    from matplotlib.colors import to_rgb
     from PIL import Image
 
-    page = Image.new("RGBA", drawn.shape[1::-1], tuple(round(255 * part) for part in (*behind, 1.0)))
+    page = Image.new("RGBA", drawn.shape[1::-1], tuple(round(255 * part) for part in (*to_rgb(background), 1.0)))
     page.alpha_composite(Image.fromarray(drawn))
     return np.asarray(cast(Any, page))
 
@@ -232,7 +216,7 @@ def _draw_strip(
     from matplotlib.figure import Figure
 
     lines = [line for text in caption for line in textwrap.wrap(text, _LETTERS)]
-    entries = _entries(scene) if appearance.legend else []
+    entries = _entries(scene) if appearance.legend and scene.trajectory else []
     rows = -(-len(entries) // 3)
     bar = max(_BAR, 0.2 * rows + 0.1)
     inches = bar + _LINE * (len(lines) + (1.5 if title else 0)) + 0.25
@@ -258,11 +242,8 @@ def _draw_strip(
             place = (top - _LINE * index) / inches
             figure.text(0.02, place, plain(line, 400), fontsize=7.5, va="top", color=appearance.ink)
         canvas.draw()
-    drawn = np.asarray(canvas.buffer_rgba()).copy()
-    found = np.zeros((len(drawn), width, 4), np.uint8)
-    columns = min(width, drawn.shape[1])
-    found[:, :columns] = drawn[:, :columns]
-    return found
+    drawn = np.asarray(canvas.buffer_rgba())[:, :width]
+    return np.pad(drawn, ((0, 0), (0, width - drawn.shape[1]), (0, 0)))
 
 
 def _draw_bar(figure: Any, scene: Scene, appearance: Appearance, inches: float) -> None:
@@ -289,12 +270,11 @@ def _draw_bar(figure: Any, scene: Scene, appearance: Appearance, inches: float) 
 def _entries(scene: Scene) -> list[Any]:
     from matplotlib.lines import Line2D
 
-    if not scene.trajectory:
-        return []
     entries = [
         Line2D([], [], color=line.color, linewidth=2.2, marker="o", markersize=4.5, label=plain(line.name, 32))
         for line in path_lines(scene.space)
     ]
-    for mark in path_marks(scene.space):
-        entries.append(Line2D([], [], linestyle="none", label=plain(mark.name, 48), **sized(mark.style, 0.7)))
-    return entries
+    return entries + [
+        Line2D([], [], linestyle="none", label=plain(mark.name, 48), **sized(mark.style, 0.7))
+        for mark in path_marks(scene.space)
+    ]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from collectors.validation import check_choice, check_int, wrong_value
 
 from ..drawing.appearance import FONTS, STYLES, THEMES
 from ..drawing.camera import MOVES
 from ..drawing.look import CurvatureLook, Look
+from ..grid.data import LandscapeData
 from ..record.option import Option
 from ..scales.choosing import SCALES
 from ..scales.frame import ASPECTS
@@ -20,17 +21,12 @@ from .contour import plot_contour, plot_contour_lines, plot_heatmap
 from .difference import plot_difference
 from .films.film import save_animation
 from .hero import plot_hero
-from .multiples import PLANE_KINDS, plot_multiples
+from .multiples import PLANE_KINDS, plot_multiples, plot_uncertainty, usual_kind
 from .persistence import plot_merge_tree, plot_persistence
 from .profile import plot_profile
 from .sharpness import plot_sharpness
 from .spectrum import plot_spectrum
 from .surface3d import plot_surface
-from .uncertainty import plot_uncertainty
-
-if TYPE_CHECKING:
-    from ..grid.data import LandscapeData
-
 
 CAMERA_HELP = "default, front, side, above, low, auto, or azimuth,elevation such as -60,30"
 
@@ -98,8 +94,6 @@ _LOOK = tuple(Look.__annotations__)
 
 @dataclass(frozen=True)
 class Picture:
-    """One kind of picture."""
-
     name: str  # what users call it
     draw: Callable[..., Any]  # takes the objects, and the options by name
     options: tuple[str, ...]  # the names that it takes; what can be typed is among ``OPTIONS``
@@ -137,16 +131,14 @@ class Picture:
         for name, value in options.items():
             if name not in self.options:
                 raise self._misplaced(name, value)
-        titles = names_of(options.get("title"))
-        for name, values, which in (
-            ("metric", metrics, "a profile, multiples and a difference show several"),
-            ("title", titles, "only multiples have several"),
-        ):
-            may_be_several = self.several == "both" or (name == "metric" and self.several in ("metrics", "pair"))
-            if len(values) > 1 and not may_be_several:
-                raise ValueError(f"{name} must be given once for {self.called}; {which}.")
-        single = {name: values[0] for name, values in (("metric", metrics), ("title", titles)) if len(values) == 1}
-        return {**options, **{name: value for name, value in single.items() if name in options}}
+        names = {"metric": metrics, "title": names_of(options.get("title"))}
+        if len(metrics) > 1 and self.several not in ("both", "metrics", "pair"):
+            which = "a profile, multiples and a difference show several"
+            raise ValueError(f"metric must be given once for {self.called}; {which}.")
+        if len(names["title"]) > 1 and self.several != "both":
+            raise ValueError(f"title must be given once for {self.called}; only multiples have several.")
+        single = {name: values[0] for name, values in names.items() if len(values) == 1 and name in options}
+        return {**options, **single}
 
     def _misplaced(self, name: str, value: object) -> Exception:
         owners = [picture for picture in KINDS.values() if name in picture.options]
@@ -166,15 +158,13 @@ class Picture:
 
 
 def names_of(value: Any) -> list[Any]:
-    """Returns one or several names as a list."""
     return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
 
 
 def usual_picture(landscapes: Sequence[LandscapeData], metrics: Sequence[str]) -> str:
     """Returns the kind of a picture of these landscapes where none is asked for."""
-    if len(landscapes) > 1 or (len(metrics) > 1 and landscapes[0].y is not None):
-        return "multiples"
-    return "profile" if landscapes[0].y is None else "contour"
+    several = len(landscapes) > 1 or (len(metrics) > 1 and landscapes[0].y is not None)
+    return "multiples" if several else usual_kind(landscapes)
 
 
 def by_file(landscapes: Sequence[LandscapeData]) -> dict[str, LandscapeData]:
@@ -208,17 +198,17 @@ def _difference(landscapes: Sequence[LandscapeData], significance: float | None 
 def _multiples(landscapes: Sequence[LandscapeData], metric: Any = "loss", **options: Any) -> Any:
     titles, over, columns = (options.pop(name, None) for name in ("title", "over", "columns"))
     titles = None if titles is None else names_of(titles)
-    if over is not None:
-        check_choice("over", over, tuple(PLANE_KINDS))
-    return plot_multiples(landscapes, titles, over, columns, metrics=names_of(metric), **options)
+    return plot_multiples(landscapes, titles, _checked(over), columns, metrics=names_of(metric), **options)
 
 
 def _animation(landscapes: Sequence[LandscapeData], path: Any = None, over: str | None = None, **options: Any) -> Any:
     if not options.get("trajectory", True) and options.get("move") != "orbit":
         raise ValueError('trajectory=False must be left out for an animation of the path; move="orbit" needs none.')
-    if over is not None:
-        check_choice("over", over, tuple(PLANE_KINDS))
-    return save_animation(landscapes[0], path, over, **options)
+    return save_animation(landscapes[0], path, _checked(over), **options)
+
+
+def _checked(over: str | None) -> str | None:
+    return None if over is None else check_choice("over", over, tuple(PLANE_KINDS))
 
 
 _HERO = ("pixels", "dpi", "labels", "background", "interpolation")

@@ -6,9 +6,12 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
 
 from collectors.validation import check_choice, check_int, wrong_type, wrong_value
+from workers.metric_names import MetricName
 
 from ..drawing.appearance import Appearance, appearance_of, draw_legend_below
 from ..drawing.canvas import check_size, new_figure
@@ -18,7 +21,7 @@ from ..drawing.path import dots_handle
 from ..drawing.sheet import Kind, Sheet, begin, shared_scale
 from ..drawing.texts import member_names, metric_text, missed_notes, plain, precision_notes, quantity_label, title
 from ..drawing.times import BAR_HEIGHT, draw_time_bar, path_times, runs_of
-from ..grid.data import LandscapeData
+from ..grid.data import LOSS_ERROR, LandscapeData
 from ..scales.frame import choose_frame
 from ..scales.scale import Scale
 from .contour import CONTOUR, CONTOUR_LINES, HEATMAP
@@ -26,8 +29,6 @@ from .profile import PROFILE
 from .surface3d import SURFACE
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes
 
 
@@ -73,26 +74,22 @@ def plot_multiples(
     size = check_size(options.get("size"))
     each = _check(landscapes)
     shown = _check_metrics(metrics, options)
-    pictures = list(itertools.product(each, shown))
     names = _check_titles(titles, each, shown)
-    chosen = SHARED_KINDS[check_choice("kind", kind or usual_kind(each), tuple(SHARED_KINDS))]
-    scales = _scales(chosen, pictures, options)
+    kind = check_choice("kind", kind or usual_kind(each), tuple(SHARED_KINDS))
+    chosen, pictures = SHARED_KINDS[kind], picture_scales(each, shown, kind, options)
     # Where units differ, such as epochs and steps, each picture has times of its own.
     times = path_times(each)
     appearance = appearance_of(options, None)
     with appearance.applied():
         aspect = options.get("aspect", "equal")
-        ratios = [choose_frame(landscape, aspect).ratio for landscape, _ in pictures]
+        ratios = [choose_frame(landscape, aspect).ratio for landscape, _, _ in pictures]
         more_height = BAR_HEIGHT if any(path_times([one]) for one in each) and options.get("trajectory", True) else 0.0
         arrangements = _columns(len(shown) if len(each) > 1 else 1, len(pictures), columns, size)
         for across in arrangements:
             grid = _grid(chosen, ratios, across, size, more_height, appearance, wide=arrangements[0] > 1)
             sheets = []
-            for (landscape, metric), name, ax in zip(pictures, names, grid, strict=True):
-                shared: Look = {
-                    **options, "metric": metric, "scale": scales[quantity_label(landscape, metric)], "levels": None,
-                    "clip": None, "size": None,
-                }  # fmt: skip
+            for (landscape, metric, scale), name, ax in zip(pictures, names, grid, strict=True):
+                shared: Look = {**options, "metric": metric, "scale": scale, "levels": None, "clip": None, "size": None}
                 heading = "\n".join([name, *precision_notes(landscape)])
                 more: dict[str, Any] = {"times": times} if times is not None else {}
                 if len(shown) > 1:
@@ -104,7 +101,7 @@ def plot_multiples(
                 # Each picture's own heading says which metric it shows.
                 grid[0].figure.suptitle(title(each[0]))
             _drop_repeated_labels(sheets, across)
-            _write_shared(sheets, list(scales))
+            _write_shared(sheets)
             try:
                 if settle(grid[0].figure, grow=size is None):
                     break
@@ -114,6 +111,56 @@ def plot_multiples(
         for sheet in sheets:
             sheet.write_late()
     return grid
+
+
+def plot_uncertainty(landscape: LandscapeData, **look: Unpack[Look]) -> list[Axes]:
+    """Draws how uncertain a plane's metric is at each point: a heat map for each kind of error that is known.
+
+    The standard error says how far the value would move with other samples; the interpolation error, which adaptive
+    sampling estimates, how far a value that was not measured may be from what measuring it would give. The second is 0
+    where the loss was measured.
+
+    Args:
+        landscape: a plane; ``errors[j, i]`` is drawn at ``(x[i], y[j])``.
+        **look: metric (whose errors), levels, scale, colormap ("magma" by default), trajectory, clip, theme, style,
+            aspect, size; see ``Look``.
+
+    Returns:
+        The axes of each map: the standard error, the interpolation error.
+
+    Raises:
+        KeyError: the landscape has no such metric.
+        ValueError: the landscape is a line, no error is known, or an argument has a wrong value.
+        TypeError: an argument is unknown or has the wrong type.
+    """
+    if not isinstance(landscape, LandscapeData):
+        raise wrong_type("landscape", "a Landscape", landscape)
+    if landscape.y is None:
+        raise ValueError(
+            "plot_uncertainty needs a plane, but the landscape is a line; plot_profile draws a line with its band."
+        )
+    maps = uncertainty_metrics(landscape, look.pop("metric", "loss"))
+    colors: Look = {"colormap": "magma", **look}
+    return plot_multiples(landscape, list(maps.values()), "heatmap", metrics=list(maps), **colors)
+
+
+def uncertainty_metrics(landscape: LandscapeData, metric: str = "loss") -> dict[str, str]:
+    """Returns which metrics are errors of a metric, with a title for each."""
+    # A KeyError says that there is no such metric.
+    landscape[metric]
+    found = {}
+    called, name = metric_text(landscape, metric), MetricName.read(metric, landscape.metrics)
+    stderr = name.standard_error
+    if stderr in landscape.metrics and np.isfinite(landscape[stderr]).any():
+        found[stderr] = f"standard error of {called} over samples"
+    if metric == "loss" and LOSS_ERROR in landscape.metrics:
+        found[LOSS_ERROR] = "estimated interpolation error of loss"
+    if not found:
+        raise ValueError(
+            f"no error of {metric!r} is known: the loss has a standard error where it is a mean over samples, and an "
+            "interpolation error where points were interpolated (sampling='adaptive')."
+        )
+    return found
 
 
 def _columns(metrics: int, pictures: int, columns: int | None, size: tuple[float, float] | None) -> list[int]:
@@ -134,11 +181,6 @@ def picture_scales(
 ) -> list[tuple[LandscapeData, str, Scale]]:
     """Returns the landscape, the metric and the scale of each picture, in order; the arguments are those of all."""
     pictures = list(itertools.product(landscapes, metrics))
-    scales = _scales(SHARED_KINDS[kind], pictures, look)
-    return [(landscape, metric, scales[quantity_label(landscape, metric)]) for landscape, metric in pictures]
-
-
-def _scales(kind: Kind, pictures: Sequence[tuple[LandscapeData, str]], look: Look) -> dict[str, Scale]:
     found: dict[str, list[tuple[LandscapeData, str]]] = {}
     for picture in pictures:
         found.setdefault(quantity_label(*picture), []).append(picture)
@@ -149,10 +191,11 @@ def _scales(kind: Kind, pictures: Sequence[tuple[LandscapeData, str]], look: Loo
                 f"{name} must be left out for pictures of different quantities ({', '.join(found)}), each of which has "
                 f"a scale of its own, but got {value!r}. Draw them one by one, or choose metrics of one quantity."
             )
-    return {
-        quantity: shared_scale(kind, [landscape for landscape, _ in alike], look, [metric for _, metric in alike])
+    scales = {
+        quantity: shared_scale(SHARED_KINDS[kind], [data for data, _ in alike], look, [metric for _, metric in alike])
         for quantity, alike in found.items()
     }
+    return [(landscape, metric, scales[quantity_label(landscape, metric)]) for landscape, metric in pictures]
 
 
 def _check(landscapes: Any) -> list[LandscapeData]:
@@ -252,12 +295,13 @@ def _drop_repeated_labels(sheets: list[Sheet], across: int) -> None:
             sheet.ax.set_ylabel("")
 
 
-def _write_shared(sheets: list[Sheet], quantities: Sequence[str]) -> None:
+def _write_shared(sheets: list[Sheet]) -> None:
     """Draws one colour bar for all, or one beside each picture where they show different quantities; and one legend."""
     from matplotlib.lines import Line2D
 
     figure: Any = sheets[0].ax.figure
     drawn = [sheet for sheet in sheets if sheet.mappable is not None]
+    quantities = list(dict.fromkeys(quantity_label(sheet.landscape, sheet.metric) for sheet in sheets))
     if len(quantities) > 1:
         tallest = min(sheet.frame.ratio for sheet in sheets)
         for sheet in drawn:
@@ -271,23 +315,22 @@ def _write_shared(sheets: list[Sheet], quantities: Sequence[str]) -> None:
     paths = {id(sheet.landscape): sheet.dots for sheet in sheets}
     dots = dots_handle([found for each in paths.values() for found in each], sheets[0].appearance.factor)
     member_labels = {plain(name, 32) for sheet in sheets for name in member_names(sheet.landscape)}
-    for sheet in sheets:
-        for entry in sheet.entries:
-            # "start (epoch 3)" differs between pictures, its mark does not.
-            label = str(entry.get_label())
-            name = label if label in member_labels else _BRACKET.sub("", label)
-            marker = entry.get_marker() if hasattr(entry, "get_marker") else None
-            if (name, marker) not in entries:
-                entries[name, marker] = entry
-                entry.set_label(name)
+    for entry in (entry for sheet in sheets for entry in sheet.entries):
+        # "start (epoch 3)" differs between pictures, its mark does not.
+        label = str(entry.get_label())
+        name = label if label in member_labels else _BRACKET.sub("", label)
+        marker = entry.get_marker() if hasattr(entry, "get_marker") else None
+        if (name, marker) not in entries:
+            entries[name, marker] = entry
+            entry.set_label(name)
     for entry in dots:
         entries[entry.get_label(), entry.get_marker()] = entry
+    notes = missed_notes(*(sheet.landscape for sheet in sheets))
     if len(quantities) > 1:
         short = list(dict.fromkeys(sheet.label for sheet in sheets))
         names = short if len(short) == len(quantities) else quantities
-        note = f"a scale each for {', '.join(names[:-1])} and {names[-1]}"
-        entries[note, None] = Line2D([], [], linestyle="none", label=note)
-    for note in missed_notes(*(sheet.landscape for sheet in sheets)):
+        notes.insert(0, f"a scale each for {', '.join(names[:-1])} and {names[-1]}")
+    for note in notes:
         entries[note, None] = Line2D([], [], linestyle="none", label=note)
     if entries and sheets[0].appearance.legend:
         columns = 4 if len(sheets) > 1 else 2
@@ -301,9 +344,8 @@ def _write_time_bars(sheets: list[Sheet]) -> None:
         return
     sizes = timed[0][0].appearance.small_size, timed[0][0].appearance.number_size
     if len({times for _, times in timed}) == 1:
-        draw_time_bar(
-            [sheet.ax for sheet in sheets], timed[0][1], runs_of([sheet.landscape for sheet, _ in timed]), *sizes
-        )
+        shown = runs_of([sheet.landscape for sheet, _ in timed])
+        draw_time_bar([sheet.ax for sheet in sheets], timed[0][1], shown, *sizes)
         return
     for sheet, times in timed:
         draw_time_bar(sheet.ax, times, runs_of([sheet.landscape]), *sizes)

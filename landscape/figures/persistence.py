@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -13,19 +13,16 @@ from ..drawing.look import Look, check_look
 from ..drawing.path import sized
 from ..drawing.sheet import Kind, Sheet, begin, nothing, topology_scale
 from ..drawing.texts import plain
+from ..grid.data import LandscapeData
 from ..scales.frame import Frame
 from ..scales.levels import number_text
 from ..topology.topology import Minimum, Topology, find_topology
 from ..topology.words import left_out_text, letter, shallow_text
-from .minima import MINIMUM, SADDLE, minima_label, saddles_label
+from .minima import MINIMUM, marks_of, minima_label
 from .profile import set_value_axis
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes
-
-    from ..grid.data import LandscapeData
 
 
 # Axes cannot end at infinity.
@@ -82,8 +79,7 @@ def _draw(
         # The axes are values, so nothing is to scale or not.
         sheet.frame = Frame(None, 1.0)
         if found.flat:
-            sheet.ax.set_xticks([])
-            sheet.ax.set_yticks([])
+            sheet.ax.set(xticks=[], yticks=[])
             sheet.write_flat_note()
         else:
             draw(sheet, found)
@@ -94,9 +90,16 @@ def _draw(
 
 
 def _draw_diagram(sheet: Sheet, found: Topology) -> None:
-    ax, look, scale = sheet.ax, sheet.appearance, sheet.scale
-    shallow = found.pairs[~found.counted]
-    _shape_axes(sheet)
+    ax, look, scale, shallow = sheet.ax, sheet.appearance, sheet.scale, found.pairs[~found.counted]
+    if scale.flat:
+        room = 0.5 * abs(scale.low) or 0.5
+        ax.set_xlim(scale.low - room, scale.low + room)
+    else:
+        set_value_axis(ax, scale)
+        ax.set_xscale(ax.get_yscale(), **({"linthresh": scale.threshold} if scale.kind == "symlog" else {}))
+        ax.set_xticks(scale.levels, labels=scale.texts())
+        ax.set_xticks([], minor=True)
+        ax.set_xlim(*ax.get_ylim())
     low, high = ax.get_xlim()
     # Above the last value there is room for what never ends.
     bottom, top = scale.forward([low, high])
@@ -112,43 +115,26 @@ def _draw_diagram(sheet: Sheet, found: Topology) -> None:
             label=f"barrier of {found.persistence:.3g}",
         )  # fmt: skip
     if len(shallow):
-        sheet.entries += ax.plot(
-            *shallow.T, "o", color=look.soft, markersize=3 * look.factor, zorder=2,
-            label=plain(shallow_text(found, sheet.landscape), 120),
-        )  # fmt: skip
+        label = plain(shallow_text(found, sheet.landscape), 120)
+        sheet.entries += ax.plot(*shallow.T, "o", color=look.soft, markersize=3 * look.factor, zorder=2, label=label)
     births = np.array([minimum.value for minimum in found.minima])
-    deaths = np.array([minimum.value + minimum.persistence for minimum in found.minima])
-    ends = np.isfinite(deaths)
+    deaths = births + [minimum.persistence for minimum in found.minima]
+    ends = np.where(np.isfinite(deaths), deaths, never)
     label = minima_label(found, sheet.landscape).split("\n")[0]
-    sheet.entries += ax.plot(
-        births, np.where(ends, deaths, never), linestyle="none", label=label, zorder=4, **sized(MINIMUM, look.factor)
-    )
+    sheet.entries += ax.plot(births, ends, linestyle="none", label=label, zorder=4, **sized(MINIMUM, look.factor))
     ax.axhline(never, color=look.soft, linestyle=":", linewidth=look.factor, zorder=1)
     ax.text(
         0.99, never, "no lower one to reach", transform=ax.get_yaxis_transform(), ha="right", va="bottom",
         fontsize=look.number_size, color=look.ink,
     )  # fmt: skip
-    for place, (birth, death) in enumerate(zip(births, deaths, strict=True)):
+    for place, point in enumerate(zip(births, ends, strict=True)):
         ax.annotate(
-            letter(place), (birth, death if math.isfinite(death) else never), xytext=(-7.5 * look.factor, 0),
-            textcoords="offset points", ha="center", va="center", fontsize=look.number_size, color=look.ink, zorder=5,
+            letter(place), point, xytext=(-7.5 * look.factor, 0), textcoords="offset points", ha="center", va="center",
+            fontsize=look.number_size, color=look.ink, zorder=5,
         )  # fmt: skip
     ax.set_xlabel(scale.label(f"{sheet.label} at the minimum"))
     ax.set_ylabel(scale.label(f"{sheet.label} at the saddle"))
     ax.grid(alpha=0.25 if look.theme == "light" else 0.6)
-
-
-def _shape_axes(sheet: Sheet) -> None:
-    ax, scale = sheet.ax, sheet.scale
-    if scale.flat:
-        room = 0.5 * abs(scale.low) or 0.5
-        ax.set_xlim(scale.low - room, scale.low + room)
-        return
-    set_value_axis(ax, scale)
-    ax.set_xscale(ax.get_yscale(), **({"linthresh": scale.threshold} if scale.kind == "symlog" else {}))
-    ax.set_xticks(scale.levels, labels=scale.texts())
-    ax.set_xticks([], minor=True)
-    ax.set_xlim(*ax.get_ylim())
 
 
 def plot_merge_tree(
@@ -206,12 +192,9 @@ def _draw_tree(sheet: Sheet, found: Topology) -> None:
         ax.plot([x, x], [minimum.value, height], color=color, linewidth=width, zorder=2, solid_capstyle="round")
         if saddle is not None:
             ax.plot([across[saddle.joins[1]], x], [height, height], color=color, linewidth=width, zorder=2)
-    marks: list[tuple[Any, dict[str, Any], str, list[float]]] = [
-        (found.saddles, SADDLE, saddles_label(found), [across[saddle.joins[0]] for saddle in found.saddles]),
-        (found.minima, MINIMUM, minima_label(found, sheet.landscape), [across[n] for n in range(len(order))]),
-    ]
     size = look.factor * (1.0 if len(order) <= _MOST_LETTERS else 0.35)
-    for points, style, label, places in marks:
+    columns = [across[saddle.joins[0]] for saddle in found.saddles], [across[place] for place in range(len(order))]
+    for (points, style, label), places in zip(marks_of(found, sheet.landscape), columns, strict=True):
         if points:
             heights = [point.value for point in points]
             sheet.entries += ax.plot(places, heights, linestyle="none", label=label, zorder=4, **sized(style, size))
@@ -247,10 +230,12 @@ def _write_names(sheet: Sheet, found: Topology, order: list[int]) -> None:
 
 def _coordinates(landscape: LandscapeData, point: Minimum) -> list[str]:
     """Returns the coordinates of a minimum as text; what an axis's rounding left of a zero is one."""
-    pairs = [(point.x, landscape.x)]
-    if point.y is not None and landscape.y is not None:
-        pairs.append((point.y, landscape.y))
-    return [f"{0.0 if abs(value) < 1e-9 * np.ptp(axis) else value:.2g}" for value, axis in pairs]
+    pairs = ((point.x, landscape.x), (point.y, landscape.y))
+    return [
+        f"{0.0 if abs(value) < 1e-9 * np.ptp(axis) else value:.2g}"
+        for value, axis in pairs
+        if value is not None and axis is not None
+    ]
 
 
 MERGE_TREE = Kind("plot_merge_tree", nothing, count=8, size=(6.4, 4.4), paper_height=2.9)

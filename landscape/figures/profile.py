@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,14 @@ from workers.metric_names import MetricName
 
 from ..drawing.appearance import Appearance
 from ..drawing.look import Look
-from ..drawing.missing import coarse_text, edges, runs
+from ..drawing.missing import coarse_text, edges
 from ..drawing.path import EDGE, PATH, STAR, network_marks, origin_label, run_color, sized
 from ..drawing.placement import free, most_telling
 from ..drawing.sheet import Kind, Sheet, begin, shared_scale
 from ..drawing.texts import metric_text, plain, quantity_text
 from ..drawing.times import marked, numbered, strong_color
+from ..grid.checkpoints import CheckpointsData
+from ..grid.data import LandscapeData
 from ..grid.differences import own_values
 from ..record.checks import PointStatus
 from ..scales.choosing import choose_scale
@@ -27,12 +29,7 @@ from ..scales.scale import Scale
 from .minima import draw_minima
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes
-
-    from ..grid.checkpoints import CheckpointsData
-    from ..grid.data import LandscapeData
 
 
 _MANY_POINTS = 41
@@ -74,26 +71,31 @@ def plot_profile(
         more["label"] = quantity_text(landscape, metric)
     with begin(PROFILE, landscape, ax, look, **more) as sheet:
         draw_profile(sheet, several=bool(beside))
-        series = sheet.appearance.series[1:]
-        colors = [series[index % len(series)] for index in range(len(beside) + len(right))]
         for index, name in enumerate(beside):
-            _draw_curve(sheet, sheet.ax, sheet.scale.tall, name, colors[index], STROKES[index % len(STROKES)])
+            _draw_curve(sheet, sheet.ax, sheet.scale.tall, name, *_color_and_stroke(sheet, index))
         if right:
-            _draw_right(sheet, right, colors[len(beside) :], len(beside))
+            _draw_right(sheet, right, len(beside))
         sheet.finish()
     return sheet.ax
 
 
 def sides(landscape: LandscapeData, metric: str, others: Sequence[str]) -> tuple[list[str], list[str]]:
     """Returns which other metrics share the axis of the main one on the left, and which have one on the right."""
-    beside = [name for name in others if name != metric and same_quantity(landscape, name, metric)]
+    # Metrics that measure the same, on different data sets or groups, share a scale.
+    quantities = {name: MetricName.read(name, landscape.metrics).quantity for name in (metric, *others) if others}
+    beside = [name for name in others if name != metric and quantities[name] == quantities[metric]]
     return beside, [name for name in others if name not in (metric, *beside)]
+
+
+def _color_and_stroke(sheet: Sheet, index: int) -> tuple[str, str]:
+    series = sheet.appearance.series[1:]
+    return series[index % len(series)], STROKES[index % len(STROKES)]
 
 
 def left_scale(landscape: LandscapeData, shown: Sequence[str], look: Look) -> Scale:
     """Returns the scale of the axis on the left: the user's, or one that spans all metrics that are shown on it."""
-    if isinstance(look.get("scale"), Scale):
-        return cast("Scale", look["scale"])
+    if isinstance(scale := look.get("scale"), Scale):
+        return scale
     return shared_scale(PROFILE, [landscape] * len(shown), {**look, "trajectory": True}, list(shown))
 
 
@@ -102,11 +104,6 @@ def right_scale(landscape: LandscapeData, names: Sequence[str]) -> Scale:
     values = np.concatenate([known(landscape[name], landscape.status) for name in names])
     quantities = dict.fromkeys(quantity_text(landscape, name) for name in names)
     return choose_scale(values, "auto", count=PROFILE.count, metric=", ".join(quantities))
-
-
-def same_quantity(landscape: LandscapeData, one: str, other: str) -> bool:
-    """Returns whether two metrics measure the same, on different data sets or groups; they share a scale."""
-    return len({MetricName.read(name, landscape.metrics).quantity for name in (one, other)}) == 1
 
 
 def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
@@ -135,11 +132,9 @@ def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
 def _draw_curve(
     sheet: Sheet, ax: Axes, scale: Scale, metric: str, color: str, stroke: str, *, named: bool = True
 ) -> None:
-    """Draws one metric: its curve, its points, and a band one standard error to both sides."""
     landscape, factor, x = sheet.landscape, sheet.appearance.factor, sheet.landscape.x
     size = factor * (4 if len(x) <= _MANY_POINTS else 2.5)
     measured = known(landscape[metric], landscape.status)
-    main = metric == sheet.metric
     stderr = landscape.metrics.get(MetricName.read(metric, landscape.metrics).standard_error)
     called = metric_text(landscape, metric)
     if stderr is not None and np.isfinite(stderr).any():
@@ -153,14 +148,12 @@ def _draw_curve(
     curve = ax.plot(x, measured, color=color, linewidth=1.5 * factor, linestyle=stroke, label=called, zorder=2)
     if named:
         sheet.entries += curve
-    if not main:
-        return
     for status, name, face in (
         (PointStatus.MEASURED, "measured", color),
         (PointStatus.INTERPOLATED, "interpolated", sheet.appearance.page),
     ):
         where = (landscape.status == status) & np.isfinite(measured)
-        if where.any():
+        if metric == sheet.metric and where.any():
             sheet.entries += ax.plot(
                 x[where], measured[where], "o", color=face, markeredgecolor=color, markersize=size,
                 markeredgewidth=factor, zorder=3, label=f"{name} points",
@@ -196,18 +189,14 @@ def _draw_coarse(sheet: Sheet) -> None:
     look, shown = sheet.appearance, sheet.scale.tall.held(sheet.coarse)
     if not np.isfinite(shown).any():
         return
-    bounds = edges(sheet.landscape.x)
-    steps = []
-    for first, last in runs(np.isfinite(shown)):
-        for cell in range(first, last):
-            steps.append([[bounds[cell], shown[cell]], [bounds[cell + 1], shown[cell]]])
     from matplotlib.collections import LineCollection
 
-    width = 1.5 * look.factor
+    bounds = edges(sheet.landscape.x)
+    steps = np.stack([np.column_stack([ends, shown]) for ends in (bounds[:-1], bounds[1:])], axis=1)
     lines = LineCollection(
-        steps, colors=look.series[0], linewidths=width, linestyles=(0, (1, 1)), alpha=0.55, zorder=1.5
-    )
-    lines.set_label(coarse_text(shown))
+        list(steps[np.isfinite(shown)]), colors=look.series[0], linewidths=1.5 * look.factor, linestyles=(0, (1, 1)),
+        alpha=0.55, zorder=1.5, label=coarse_text(shown),
+    )  # fmt: skip
     sheet.entries.append(sheet.ax.add_collection(lines, autolim=False))
 
 
@@ -223,22 +212,18 @@ def mark_missing(ax: Axes, missing: Mapping[str, NDArray[Any]], look: Appearance
     return entries
 
 
-def _draw_right(sheet: Sheet, names: Sequence[str], colors: Sequence[str], drawn: int) -> None:
+def _draw_right(sheet: Sheet, names: Sequence[str], drawn: int) -> None:
     """Draws metrics against an axis on the right, in other strokes than the ``drawn`` curves on the left."""
-    landscape, look = sheet.landscape, sheet.appearance
-    quantities = list(dict.fromkeys(quantity_text(landscape, name) for name in names))
-    scale = right_scale(landscape, names)
-    right = sheet.ax.twinx()
+    landscape, scale, right = sheet.landscape, right_scale(sheet.landscape, names), sheet.ax.twinx()
     set_value_axis(right, scale)
-    for index, name in enumerate(names):
-        _draw_curve(sheet, right, scale, name, colors[index], STROKES[(drawn + index) % len(STROKES)])
+    for index, name in enumerate(names, drawn):
+        _draw_curve(sheet, right, scale, name, *_color_and_stroke(sheet, index))
+    quantities = dict.fromkeys(quantity_text(landscape, name) for name in names)
     right.set_ylabel(scale.label(metric_text(landscape, names[0]) if len(names) == 1 else ", ".join(quantities)))
-    if len(names) == 1:
-        right.yaxis.label.set_color(colors[0])
-        right.tick_params(axis="y", labelcolor=colors[0])
-    if not drawn:
-        sheet.ax.yaxis.label.set_color(look.series[0])
-        sheet.ax.tick_params(axis="y", labelcolor=look.series[0])
+    single = [(right, _color_and_stroke(sheet, drawn)[0])] if len(names) == 1 else []
+    for ax, color in (*single, *([] if drawn else [(sheet.ax, sheet.appearance.series[0])])):
+        ax.yaxis.label.set_color(color)
+        ax.tick_params(axis="y", labelcolor=color)
     sheet.ax.set_zorder(right.get_zorder() + 1)
     sheet.ax.patch.set_visible(False)
 
@@ -254,8 +239,7 @@ def set_value_axis(ax: Axes, scale: Scale) -> None:
     ax.set_yticks(scale.levels, labels=scale.texts())
     ax.set_yticks([], minor=True)
     heights = scale.forward(np.array([scale.low, scale.high]))
-    bottom, top = scale.height_values(heights + np.array([-0.1, 0.06]) * np.ptp(heights))
-    ax.set_ylim(bottom, top)
+    ax.set_ylim(*scale.height_values(heights + np.array([-0.1, 0.06]) * np.ptp(heights)))
 
 
 def _draw_checkpoints(sheet: Sheet) -> None:
@@ -338,21 +322,17 @@ def _in_points(sheet: Sheet, x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.flo
 
 def _draw_own_values(sheet: Sheet, found: CheckpointsData) -> None:
     """Marks the own values that differ from the drawn ones, each joined to the mark on the curve; says why."""
-    apart, ax, look = own_values(found, sheet.metric), sheet.ax, sheet.appearance
     if (text := sheet.own_values) is None:
         return
-    rows, height_of = [value.row for value in apart], sheet.scale.tall.held
-    heights = height_of([value.own for value in apart])
-    for value in apart:
-        x = found.x[value.row]
-        ends = height_of([value.drawn, value.own])
-        ax.plot([x, x], ends, linestyle=":", linewidth=look.factor, color=look.soft, zorder=3.5)
-    ax.plot(
-        found.x[rows], heights, linestyle="none", marker="D", markersize=6 * look.factor,
-        markerfacecolor="none", markeredgecolor=look.ink, markeredgewidth=1.2 * look.factor, zorder=5,
-        label=text,
+    ax, look, apart = sheet.ax, sheet.appearance, own_values(found, sheet.metric)
+    x = found.x[[value.row for value in apart]]
+    ends = np.reshape(sheet.scale.tall.held([[value.drawn, value.own] for value in apart]), (-1, 2))
+    for across, heights in zip(x, ends, strict=True):
+        ax.plot([across, across], heights, linestyle=":", linewidth=look.factor, color=look.soft, zorder=3.5)
+    sheet.entries += ax.plot(
+        x, ends[:, 1], linestyle="none", marker="D", markersize=6 * look.factor, markerfacecolor="none",
+        markeredgecolor=look.ink, markeredgewidth=1.2 * look.factor, zorder=5, label=text,
     )  # fmt: skip
-    sheet.entries += ax.get_lines()[-1:]
 
 
 PROFILE = Kind(

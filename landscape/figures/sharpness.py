@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,6 @@ from ..scales.scale import Scale
 from .profile import mark_missing, set_value_axis
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from jaxtyping import Float64
     from matplotlib.axes import Axes
 
@@ -74,11 +72,12 @@ def plot_sharpness(
     with begin_curvature("plot_sharpness", curvature, ax, look) as sheet:
         chosen = choose_values(curvature, limit, scale)
         set_value_axis(sheet.ax, chosen)
-        hidden = _draw_trace(sheet, chosen) if np.isfinite(curvature.trace).any() else 0
-        hidden += _draw_eigenvalues(sheet, chosen)
+        if np.isfinite(curvature.trace).any():
+            _draw_trace(sheet, chosen)
+        _draw_eigenvalues(sheet, chosen)
         _draw_limit(sheet, limit)
         sheet.entries += mark_missing(sheet.ax, missing_checkpoints(curvature), sheet.appearance)
-        _write(sheet, chosen, hidden)
+        _write(sheet, chosen)
         sheet.finish()
     return sheet.ax
 
@@ -86,16 +85,14 @@ def plot_sharpness(
 def choose_values(curvature: MeasuredCurvature, limit: NDArray[Any], scale: str) -> Scale:
     """Returns an axis that holds every value, and the bars around them as far as they do not crush the values."""
     values, residuals = curvature.eigenvalues.ravel(), curvature.residuals.ravel()
-    central = np.concatenate([values, curvature.trace])
+    central = np.append(values, curvature.trace)
     central = central[np.isfinite(central)]
     spans = np.concatenate([values - residuals, values + residuals, curvature.trace_interval.ravel()])
     if len(central) and (central > 0).all():
         spans = np.maximum(spans, _BELOW * central.min())
     everything = np.concatenate([central, spans, limit])
     everything = everything[np.isfinite(everything)]
-    clip = (float(everything.min()), float(everything.max())) if len(everything) else None
-    if clip is not None and clip[0] == clip[1]:
-        clip = None
+    clip = (float(everything.min()), float(everything.max())) if len(np.unique(everything)) > 1 else None
     return choose_scale(everything, scale, None, clip, count=8, metric="eigenvalue norm")
 
 
@@ -118,16 +115,14 @@ def _rates(curvature: MeasuredCurvature, given: object) -> NDArray[Any]:
     return np.broadcast_to(rates, (count,))
 
 
-def _draw_eigenvalues(sheet: CurvatureSheet, scale: Scale) -> int:
+def _draw_eigenvalues(sheet: CurvatureSheet, scale: Scale) -> None:
     """Draws the largest eigenvalue strongly, further ones ever fainter, and the lower end in another colour."""
     look, (top, bottom) = sheet.appearance, ends_of(sheet.curvature)
-    loose, hidden = unconverged(sheet.curvature), 0
+    loose = unconverged(sheet.curvature)
     for place in reversed(range(top)):
-        faint = 1 - (1 - _FAINTEST) * place / max(top - 1, 1)
-        color = mixed(look.series[0], look.page, faint)
+        color = mixed(look.series[0], look.page, 1 - (1 - _FAINTEST) * place / max(top - 1, 1))
         style = {"color": color, "linewidth": (2.0 if place == 0 else 1.1) * look.factor, "zorder": 4 - place / top}
-        curve, left_out = _draw_curve(sheet, scale, place, loose[:, place], style)
-        hidden += left_out
+        curve = _draw_curve(sheet, scale, place, loose[:, place], style)
         if place == top - 1 and top > 1:
             between = "" if top == 2 else f" to {symbol(top)}"
             curve.set_label(f"{symbol(2)}{between} (the next largest)")
@@ -135,30 +130,22 @@ def _draw_eigenvalues(sheet: CurvatureSheet, scale: Scale) -> int:
         if place == 0:
             curve.set_label(f"{symbol(1)}, the largest eigenvalue")
             sheet.entries.insert(0, curve)
-    for place in range(bottom):
-        style = {"color": look.series[1], "linewidth": 1.5 * look.factor, "linestyle": "--", "zorder": 4}
-        curve, left_out = _draw_curve(sheet, scale, top + place, loose[:, top + place], style)
-        hidden += left_out
-        if place == 0:
-            curve.set_label("the lowest eigenvalue" if bottom == 1 else f"the {bottom} lowest eigenvalues")
-            sheet.entries.append(curve)
+    lowest = {"color": look.series[1], "linewidth": 1.5 * look.factor, "linestyle": "--", "zorder": 4}
+    curves = [_draw_curve(sheet, scale, place, loose[:, place], lowest) for place in range(top, top + bottom)]
+    if curves:
+        curves[0].set_label("the lowest eigenvalue" if bottom == 1 else f"the {bottom} lowest eigenvalues")
+        sheet.entries.append(curves[0])
     if loose.any():
         sheet.entries += sheet.ax.plot(
             [], [], "o", markerfacecolor=look.page, color=look.ink, markersize=5 * look.factor,
             label="not converged: see its bar",
         )  # fmt: skip
-    return hidden
 
 
-def _draw_curve(
-    sheet: CurvatureSheet, scale: Scale, place: int, loose: NDArray[Any], style: dict[str, Any]
-) -> tuple[Any, int]:
-    """Draws one eigenvalue over the checkpoints; returns its curve and how many values the axis cannot show."""
+def _draw_curve(sheet: CurvatureSheet, scale: Scale, place: int, loose: NDArray[Any], style: dict[str, Any]) -> Any:
     ax, look, found = sheet.ax, sheet.appearance, sheet.curvature
-    values, residuals = found.eigenvalues[:, place], found.residuals[:, place]
-    shown = np.isfinite(values) & ((values > 0) | (scale.kind != "log"))
-    heights = np.where(shown, values, np.nan)
-    size = look.factor * (4 if len(values) <= _MANY else 2.5)
+    heights, shown = _shown(found.eigenvalues[:, place], scale)
+    residuals, size = found.residuals[:, place], look.factor * (4 if len(heights) <= _MANY else 2.5)
     (curve,) = ax.plot(found.number, heights, **style)
     for where, face in ((shown & ~loose, style["color"]), (shown & loose, look.page)):
         ax.plot(
@@ -167,29 +154,30 @@ def _draw_curve(
         )  # fmt: skip
     low, high = _bar(ax, heights, heights - residuals, heights + residuals)
     ax.vlines(found.number[shown], low[shown], high[shown], color=style["color"], linewidth=look.factor, alpha=0.8)
-    return curve, int((np.isfinite(values) & ~shown).sum())
+    return curve
 
 
-def _draw_trace(sheet: CurvatureSheet, scale: Scale) -> int:
-    """Draws the trace with its interval; returns how many values the axis cannot show."""
-    ax, look, found = sheet.ax, sheet.appearance, sheet.curvature
-    color, shown = look.series[2], np.isfinite(found.trace) & ((found.trace > 0) | (scale.kind != "log"))
-    heights = np.where(shown, found.trace, np.nan)
-    (curve,) = ax.plot(
+def _shown(values: NDArray[Any], scale: Scale) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Returns values, NaN where the axis cannot show one, and where it can."""
+    shown = np.isfinite(values) & ((values > 0) | (scale.kind != "log"))
+    return np.where(shown, values, np.nan), shown
+
+
+def _draw_trace(sheet: CurvatureSheet, scale: Scale) -> None:
+    ax, look, found, color = sheet.ax, sheet.appearance, sheet.curvature, sheet.appearance.series[2]
+    heights, shown = _shown(found.trace, scale)
+    sheet.entries += ax.plot(
         found.number, heights, ":", color=color, linewidth=1.8 * look.factor, marker="s",
         markersize=look.factor * (3.5 if len(heights) <= _MANY else 2), zorder=2, label="trace, the sum of all",
     )  # fmt: skip
-    sheet.entries.append(curve)
     interval = found.trace_interval
     if np.isfinite(interval).any():
         low, high = _bar(ax, heights, interval[:, 0], interval[:, 1])
-        cut = bool((low[shown] > interval[shown, 0]).any())
-        band = ax.fill_between(found.number, low, high, color=color, alpha=0.25, linewidth=0, zorder=1)
+        label = "its 95 % interval" + (" (cut off below)" if (low[shown] > interval[shown, 0]).any() else "")
+        band = ax.fill_between(found.number, low, high, color=color, alpha=0.25, linewidth=0, zorder=1, label=label)
         # A band between checkpoints says nothing where one stands alone.
         ax.vlines(found.number[shown], low[shown], high[shown], color=color, linewidth=look.factor, zorder=1.5)
-        band.set_label("its 95 % interval" + (" (cut off below)" if cut else ""))
         sheet.entries.append(band)
-    return int((np.isfinite(found.trace) & ~shown).sum())
 
 
 def _bar(ax: Axes, heights: NDArray[Any], low: Any, high: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -204,16 +192,17 @@ def _draw_limit(sheet: CurvatureSheet, limit: Float64[np.ndarray, " n"]) -> None
     if not np.isfinite(limit).any():
         return
     ax, look = sheet.ax, sheet.appearance
-    style: dict[str, Any] = {"color": look.ink, "linewidth": 1.2 * look.factor, "linestyle": (0, (6, 3)), "zorder": 3}
+    style: dict[str, Any] = {
+        "color": look.ink, "linewidth": 1.2 * look.factor, "linestyle": (0, (6, 3)), "zorder": 3,
+        "label": "2 / learning rate (gradient descent's limit)",
+    }  # fmt: skip
     if len(np.unique(limit)) == 1:
-        line = ax.axhline(float(limit[0]), **style)
+        sheet.entries.append(ax.axhline(float(limit[0]), **style))
     else:
-        (line,) = ax.plot(sheet.curvature.number, limit, **style)
-    line.set_label("2 / learning rate (gradient descent's limit)")
-    sheet.entries.append(line)
+        sheet.entries += ax.plot(sheet.curvature.number, limit, **style)
 
 
-def _write(sheet: CurvatureSheet, scale: Scale, hidden: int) -> None:
+def _write(sheet: CurvatureSheet, scale: Scale) -> None:
     from matplotlib.ticker import MaxNLocator
 
     ax, look, found = sheet.ax, sheet.appearance, sheet.curvature
@@ -223,15 +212,15 @@ def _write(sheet: CurvatureSheet, scale: Scale, hidden: int) -> None:
     ax.set_xlim(first - margin, last + margin)
     if first == last:
         ax.set_xticks([first])
-    unit = unit_text(found)
-    ax.set_xlabel(unit)
+    ax.set_xlabel(unit_text(found))
     ax.set_ylabel(scale.label("eigenvalue, in loss / distance²"))
     ax.grid(alpha=0.25 if look.theme == "light" else 0.6)
-    name = network_text(found)
-    notes = []
-    if hidden:
+    name, notes = network_text(found), []
+    values = np.append(found.eigenvalues, found.trace)
+    values = values[np.isfinite(values)]
+    if hidden := len(values) - int(_shown(values, scale)[1].sum()):
         notes.append(f"{hidden} value{'' if hidden == 1 else 's'} at or below 0, which a log scale cannot show")
-    if not np.isfinite(found.eigenvalues).any() and not np.isfinite(found.trace).any():
+    if not len(values):
         notes.append("nothing measured yet")
     elif scale.flat:
         ax.margins(y=0.2)
@@ -242,6 +231,5 @@ def mixed(color: str, page: str, share: float) -> tuple[float, float, float]:
     """Returns a colour of which only a share is left on the page."""
     from matplotlib.colors import to_rgb
 
-    ink, paper = np.array(to_rgb(color)), np.array(to_rgb(page))
-    red, green, blue = share * ink + (1 - share) * paper
-    return float(red), float(green), float(blue)
+    red, green, blue = (share * np.array(to_rgb(color)) + (1 - share) * np.array(to_rgb(page))).tolist()
+    return red, green, blue

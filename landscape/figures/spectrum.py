@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,6 @@ from ..record.checks import PointStatus
 from ..scales.levels import number_text
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes
 
 
@@ -98,9 +96,8 @@ def find_row(curvature: MeasuredCurvature, number: int | None) -> int:
     check_int("number", number)
     rows = np.flatnonzero(curvature.number == number)
     if not len(rows) or rows[0] not in measured:
-        but = f"got {number}: it is not in the file"
-        if len(rows):
-            but = f"{number} is {PointStatus(int(curvature.status[rows[0]])).name.lower()}"
+        kinds = [PointStatus(int(status)).name.lower() for status in curvature.status[rows]]
+        but = f"{number} is {kinds[0]}" if kinds else f"got {number}: it is not in the file"
         listed = ", ".join(str(value) for value in curvature.number[measured]) or "none"
         raise ValueError(f"number must be that of a checkpoint whose curvature is measured ({listed}), but {but}.")
     return int(rows[0])
@@ -108,63 +105,56 @@ def find_row(curvature: MeasuredCurvature, number: int | None) -> int:
 
 def curves_of(nodes: NDArray[Any], weights: NDArray[Any], places: NDArray[Any], width: float) -> NDArray[Any]:
     """Returns each probe's density, shape (probes, places), in shares of all eigenvalues per unit; skips NaN nodes."""
+    known = np.isfinite(nodes)
     curves = [
-        np.exp(-0.5 * ((places - node[known, None]) / width) ** 2).T @ weight[known] / (width * np.sqrt(2 * np.pi))
-        for node, weight in zip(nodes, weights, strict=True)
-        for known in [np.isfinite(node)]
-        if known.any()
+        np.exp(-0.5 * ((places - node[at, None]) / width) ** 2).T @ weight[at] / (width * np.sqrt(2 * np.pi))
+        for node, weight, at in zip(nodes, weights, known, strict=True)
+        if at.any()
     ]
     return np.array(curves).reshape(len(curves), len(places))
 
 
 def _draw_density(sheet: CurvatureSheet, places: NDArray[Any], curves: NDArray[Any], width: float) -> None:
-    ax, look = sheet.ax, sheet.appearance
-    mean, highest = curves.mean(axis=0), float(curves.max())
+    ax, look, highest = sheet.ax, sheet.appearance, float(curves.max())
     # What one eigenvalue alone makes: below it there is nothing to know.
     weights = sheet.curvature.attributes.get("weights")
     one = 1 / (weights * width * np.sqrt(2 * np.pi)) if weights else 0.0
     bottom = max(0.1 * one, highest * 1e-12) if one else highest * 10.0**-_DECADES
     ax.set_yscale("log")
     ax.set_ylim(bottom, 3 * highest)
-    drawn = np.maximum(mean, 1e-3 * bottom)
-    probes = len(curves)
+    drawn, low, high = (np.maximum(part(axis=0), 1e-3 * bottom) for part in (curves.mean, curves.min, curves.max))
     ax.fill_between(places, bottom, drawn, color=look.series[0], alpha=0.3, linewidth=0, zorder=2)
     sheet.entries += ax.plot(
         places, drawn, color=look.series[0], linewidth=1.5 * look.factor, zorder=3,
         label=f"density, smoothed with a Gaussian (width {number_text(width)})",
     )  # fmt: skip
-    if probes > 1:
-        low, high = (np.maximum(end, 1e-3 * bottom) for end in (curves.min(axis=0), curves.max(axis=0)))
-        band = ax.fill_between(places, low, high, color=look.ink, alpha=0.25, linewidth=0, zorder=2.5)
-        band.set_label(f"range of its {probes} probes")
+    if len(curves) > 1:
+        label = f"range of its {len(curves)} probes"
+        band = ax.fill_between(places, low, high, color=look.ink, alpha=0.25, linewidth=0, zorder=2.5, label=label)
         sheet.entries.append(band)
     if one:
-        level = ax.axhline(one, color=look.soft, linestyle=":", linewidth=look.factor, zorder=1)
-        level.set_label(f"height of a single eigenvalue (of {weights:,})")
+        label = f"height of a single eigenvalue (of {weights:,})"
+        level = ax.axhline(one, color=look.soft, linestyle=":", linewidth=look.factor, zorder=1, label=label)
         sheet.entries.append(level)
 
 
 def _draw_ticks(sheet: CurvatureSheet, row: int, *, alone: bool) -> None:
     """Marks the eigenvalues at the bottom, with bars as long as their residuals; over the whole height if alone."""
     ax, look, found = sheet.ax, sheet.appearance, sheet.curvature
-    top, bottom = ends_of(found)
-    across, height = ax.get_xaxis_transform(), 1.0 if alone else 0.09
-    for first, count, name, color in (
-        (0, top, "largest", look.series[1]),
-        (top, bottom, "lowest", look.series[3]),
+    (top, _), height = ends_of(found), 1.0 if alone else 0.09
+    for which, name, first_of, color in (
+        (slice(top), "largest", symbol(1), look.series[1]),
+        (slice(top, None), "lowest", symbol("") + "ₘᵢₙ", look.series[3]),
     ):
-        values, residuals = (array[row, first : first + count] for array in (found.eigenvalues, found.residuals))
-        shown = np.isfinite(values)
-        if not shown.any():
+        values, residuals = (array[row, which] for array in (found.eigenvalues, found.residuals))
+        values, residuals = values[np.isfinite(values)], residuals[np.isfinite(values)]
+        if not len(values):
             continue
-        values, residuals = values[shown], residuals[shown]
-        style: dict[str, Any] = {"color": color, "transform": across, "zorder": 4}
+        style: dict[str, Any] = {"color": color, "transform": ax.get_xaxis_transform(), "zorder": 4}
         marks = ax.vlines(values, 0, height, linewidth=1.6 * look.factor, **style)
-        ax.hlines(
-            np.full(len(values), height / 2), values - residuals, values + residuals, linewidth=look.factor, **style
-        )
+        middle = np.full(len(values), height / 2)
+        ax.hlines(middle, values - residuals, values + residuals, linewidth=look.factor, **style)
         many = f"the {len(values)} {name} eigenvalues" if len(values) > 1 else f"the {name} eigenvalue"
-        first_of = symbol(1) if name == "largest" else symbol("") + "ₘᵢₙ"
         # Products in float32 are not more exact than this, however small a residual was computed.
         bar = f" ± {residuals[0]:.1g}" if residuals[0] > _ROUNDING * abs(values[0]) else ""
         marks.set_label(f"{many} ({first_of} = {number_text(float(values[0]))}{bar})")

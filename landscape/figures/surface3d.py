@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,18 +35,15 @@ from ..drawing.path import (
 from ..drawing.placement import HEAD
 from ..drawing.sheet import Kind, Sheet, draw_picture
 from ..drawing.texts import flat_note, metric_text, plain
-from ..drawing.times import Marked, marked, pieces, strong_color
+from ..drawing.times import marked, pieces, strong_color
+from ..grid.data import LandscapeData
 from ..sampling.coarse_cells import covering_points
 from ..scales.frame import span
 from ..scales.landscape_scale import missing_kinds
 from ..scales.levels import number_text
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.axes import Axes
-
-    from ..grid.data import LandscapeData
 
 
 _DOT_COLORS = 32
@@ -92,8 +90,7 @@ def draw_surface(sheet: Sheet) -> None:
     width, depth, height = sheet.frame.box
     zoom = 0.84 if look.paper or not sheet.furniture else 1.0
     space.set_box_aspect((width, depth, height * (1 + FLOOR)), zoom=zoom)
-    _draw_cells(sheet, heights, high - low)
-    if not scale.flat:
+    if _draw_cells(sheet, heights, high - low) and not scale.flat:
         _draw_floor(sheet, heights, floor)
     _write_labels(sheet)
     camera = sheet.camera or best_camera(sheet.landscape, sheet.metric, scale, sheet.frame)
@@ -101,20 +98,20 @@ def draw_surface(sheet: Sheet) -> None:
     if sheet.trajectory:
         _draw_path(sheet, Relief(*sheet.plane, heights, sheet.frame.matrix), floor)
         sheet.note_own_values()
-    space.set_zticks(scale.forward(scale.tall.ticks()), labels=_tick_texts(sheet, (floor, high)))
+    least = 0.045 * (2 if look.paper or not sheet.furniture else 1) * (high - floor)
+    ticks = scale.tall.ticks()
+    space.set_zticks(scale.forward(ticks), labels=scale.tall.spaced_texts(scale.tall.forward(ticks), least, ticks))
     kinds = missing_kinds(sheet.values, sheet.status, sheet.coarse)
     notes = [f"{int(where.sum())} points {kind}" for kind, where in kinds.items()]
-    if scale.flat:
-        notes.append(flat_note(sheet.label, scale.low, number_text(scale.low), sheet.measured))
+    notes += [flat_note(sheet.label, scale.low, number_text(scale.low), sheet.measured)] if scale.flat else []
     sheet.write_title(", ".join(notes))
     if not sheet.own:
         space.title.set_y(0.94)
 
 
 def _write_labels(sheet: Sheet) -> None:
-    space, look = cast(Any, sheet.ax), sheet.appearance
+    space, look, size = cast(Any, sheet.ax), sheet.appearance, sheet.appearance.small_size
     small = look.paper or not sheet.furniture
-    size = look.small_size
     for axis, setter in ((0, space.set_xlabel), (1, space.set_ylabel)):
         setter(sheet.axis_text(axis, narrow=True), fontsize=size, labelpad=5 if small else 14)
     # The axis of a box has no room for two lines.
@@ -128,14 +125,8 @@ def _write_labels(sheet: Sheet) -> None:
             axis.line.set_color(look.soft)
 
 
-def _tick_texts(sheet: Sheet, limits: tuple[float, float]) -> list[str]:
-    least = 0.045 * (2 if sheet.appearance.paper or not sheet.furniture else 1) * (limits[1] - limits[0])
-    tall = sheet.scale.tall
-    return tall.spaced_texts(tall.forward(tall.ticks()), least, tall.ticks())
-
-
-def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
-    """Draws every cell whose four corners have values, coarse cells, and a dot for a value that belongs to no cell."""
+def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> bool:
+    """Draws each cell whose four corners have values, coarse cells, and dots for values of no cell; is there a cell?"""
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
     low, high = sheet.scale.height_range
@@ -144,17 +135,15 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
     corners = np.stack([grid[:-1, :-1], grid[:-1, 1:], grid[1:, 1:], grid[1:, :-1]], axis=2)
     whole = np.isfinite(corners[..., 2]).all(axis=2)
     used = np.zeros(heights.shape, np.bool_)
-    for rows in (slice(None, -1), slice(1, None)):
-        for columns in (slice(None, -1), slice(1, None)):
-            used[rows, columns] |= whole
+    for rows, columns in itertools.product((slice(None, -1), slice(1, None)), repeat=2):
+        used[rows, columns] |= whole
     cells = corners[whole]
     colors = sheet.colors((cells[..., 2].mean(axis=1) - low) / (high - low))
     sizes = np.array([*(np.ptp(grid[..., :2], axis=(0, 1)) / sheet.frame.box[:2]), height])
     colors[:, :3] *= _shade(cells, sizes)[:, None]
     # Plateaus are in the same collection, which is drawn from back to front.
     flat, flat_colors, outlines = _plateaus(sheet, used, (low, high))
-    pairs = ((cells, flat), (colors, flat_colors), (colors, outlines))
-    cells, colors, outlines = map(np.concatenate, pairs)
+    cells, colors, outlines = map(np.concatenate, ((cells, flat), (colors, flat_colors), (colors, outlines)))
     if len(cells):
         paint = {"facecolors": colors, "edgecolors": outlines, "linewidths": 0.2, "zorder": 2}
         space.add_collection3d(Poly3DCollection(cells, rasterized=len(cells) > 5000, **paint))
@@ -167,6 +156,7 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
         for share in np.unique(shares):
             style = {"linestyle": "none", "marker": "o", "markersize": 3.5, "color": sheet.colors(share)}
             space.add_line(SurfaceLine(alone[shares == share], relief, label="_alone", zorder=3, **style))
+    return bool(whole.any())
 
 
 def _plateaus(
@@ -196,23 +186,17 @@ def _plateaus(
 
 def _shade(cells: NDArray[Any], size: NDArray[Any]) -> NDArray[Any]:
     """Returns how bright each cell is, 0 to 1, under a light from above, in the proportions of the drawn box."""
-    across = (cells[:, 2] - cells[:, 0]) / size
-    other = (cells[:, 3] - cells[:, 1]) / size
-    normals = np.cross(across, other)
+    normals = np.cross((cells[:, 2] - cells[:, 0]) / size, (cells[:, 3] - cells[:, 1]) / size)
     normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     light = np.array([-0.4, -0.3, 0.87])
     return np.asarray(np.clip(0.72 + 0.28 * (normals @ light), 0, 1))
 
 
 def _draw_floor(sheet: Sheet, heights: NDArray[Any], floor: float) -> None:
-    finite = np.isfinite(heights)
-    if min(heights.shape) < 2 or not (finite[:-1, :-1] & finite[1:, 1:] & finite[:-1, 1:] & finite[1:, :-1]).any():
-        return
     scale, space = sheet.scale, cast(Any, sheet.ax)
     space.contour(
         *sheet.frame.mesh(*sheet.plane), np.ma.masked_invalid(heights), levels=scale.forward(scale.levels), zdir="z",
-        offset=floor,
-        cmap=readable(sheet.colors, sheet.appearance.theme), vmin=scale.forward(scale.low),
+        offset=floor, cmap=readable(sheet.colors, sheet.appearance.theme), vmin=scale.forward(scale.low),
         vmax=scale.forward(scale.high), linewidths=0.9 * sheet.appearance.factor, zorder=1,
     )  # fmt: skip
 
@@ -225,12 +209,15 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
     landscape, scale, metric = sheet.landscape, sheet.scale, sheet.metric
     space, factor = cast(Any, sheet.ax), sheet.appearance.factor
 
-    def add(points: NDArray[Any], label: str, zorder: float, kind: Any = SurfaceLine, **style: Any) -> Any:
-        line = space.add_line(kind(points, relief, label=label, zorder=zorder, **style))
-        drawn.append(line)
-        return line
-
     drawn: list[SurfaceLine] = []
+
+    def add(points: NDArray[Any], label: str, zorder: float, kind: Any = SurfaceLine, **style: Any) -> Any:
+        drawn.append(space.add_line(kind(points, relief, label=label, zorder=zorder, **style)))
+        return drawn[-1]
+
+    def add_mark(points: NDArray[Any], label: str, zorder: float, style: dict[str, Any]) -> None:
+        sheet.entries.append(add(points, label, zorder, linestyle="none", **sized(style, factor)))
+
     found, feet = landscape.checkpoints, feet_on_surface(landscape, metric, scale, sheet.frame)
     if found is not None and feet is not None:
         heights = feet[:, 2]
@@ -243,26 +230,21 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
             space.plot(x, y, below, color=sheet.appearance.soft, linewidth=0.8 * factor, linestyle=":", zorder=1.5)
             label = f"{run_label(landscape, rows)} (projected {metric_text(landscape, metric)})"
             if sheet.times is None or len(rows) < 2:
-                sheet.entries.append(_draw_run(add, relief, feet[rows], index, label, factor))
+                _draw_run(add, relief, feet[rows], index, label, sheet)
             else:
-                numbers = found.number[rows]
-                sheet.dots.append(_draw_timed_run(add, relief, feet[rows], numbers, index, label, sheet))
-                sheet.entries.append(timed_handle(label, index, factor))
+                _draw_timed_run(add, relief, feet[rows], found.number[rows], index, label, sheet)
         for at, style, name in ((0, START, "start"), (-1, END, "end")):
             ends = [int(rows[at]) for rows in found.paths if len(rows) > 1 and np.isfinite(heights[rows[at]])]
             if ends and (name == "start" or sheet.times is not None):
-                label = name + end_number(landscape, ends)
-                sheet.entries.append(add(feet[ends], label, 7, linestyle="none", **sized(style, factor)))
+                add_mark(feet[ends], name + end_number(landscape, ends), 7, style)
         for row, style in network_marks(landscape):
             if np.isfinite(heights[row]):
-                mark = add(feet[[row]], plain(found.name[row], 32), 7, linestyle="none", **sized(style, factor))
-                sheet.entries.append(mark)
+                add_mark(feet[[row]], plain(found.name[row], 32), 7, style)
     point = landscape.origin
     at_origin = float(scale.tall.heights(point.metrics.get(metric, math.nan)))
     if math.isfinite(at_origin):
-        star = sized(STAR, factor)
         place = np.column_stack([*sheet.frame.place([point.x], [point.y or 0.0]), [at_origin]])
-        sheet.entries.append(add(place, origin_label(landscape), 8, linestyle="none", **star))
+        add_mark(place, origin_label(landscape), 8, STAR)
     if any(line.hidden().any() for line in drawn):
         color = PATH if sheet.times is None else strong_color(0)
         faint: dict[str, Any] = {"linewidth": 1.6 * factor, "linestyle": DOTTED, "alpha": FAINT}
@@ -270,15 +252,15 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
 
 
 def _draw_run(
-    add: Callable[..., Any], relief: Relief, points: NDArray[Any], index: int, label: str, factor: float
-) -> Any:
-    """Draws the path of a run with few checkpoints in one colour; returns the legend's entry."""
+    add: Callable[..., Any], relief: Relief, points: NDArray[Any], index: int, label: str, sheet: Sheet
+) -> None:
+    """Draws the path of a run with few checkpoints in one colour."""
     from matplotlib.colors import to_rgb
     from matplotlib.lines import Line2D
 
     from ..drawing.surface_line import SurfaceArrows
 
-    color = run_color(index)
+    color, factor = run_color(index), sheet.appearance.factor
     stroke: dict[str, Any] = {"color": color, "linewidth": 1.6 * factor}
     dots: dict[str, Any] = {
         "color": color, "marker": "o", "markersize": 3.5 * factor, "markeredgecolor": EDGE,
@@ -290,19 +272,14 @@ def _draw_run(
     if len(points) > 1:
         colors = np.tile(to_rgb(color), (len(way), 1))
         add(way, "_arrows", 6.5, kind=SurfaceArrows, colors=colors, head=HEAD * max(factor, 0.75))
-    return Line2D([], [], label=label, **{**dots, **stroke})
+    sheet.entries.append(Line2D([], [], label=label, **{**dots, **stroke}))
 
 
 def _draw_timed_run(
-    add: Callable[..., Any],
-    relief: Relief,
-    points: NDArray[Any],
-    numbers: NDArray[Any],
-    index: int,
-    label: str,
+    add: Callable[..., Any], relief: Relief, points: NDArray[Any], numbers: NDArray[Any], index: int, label: str,
     sheet: Sheet,
-) -> Marked:
-    """Draws the path of a run with many checkpoints in the colours of time; returns which of them have dots."""
+) -> None:  # fmt: skip
+    """Draws the path of a run with many checkpoints in the colours of time."""
     from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 
     from ..drawing.surface_line import SurfaceArrows
@@ -325,7 +302,8 @@ def _draw_timed_run(
     add(points, label, 6.2, **{**dot_style(factor), "markevery": dots.rows.tolist()})
     colored = {"colors": np.vstack(colors), "head": HEAD * max(factor, 0.75)}
     add(np.vstack(ways), "_arrows", 6.5, kind=SurfaceArrows, **colored)
-    return dots
+    sheet.dots.append(dots)
+    sheet.entries.append(timed_handle(label, index, factor))
 
 
 SURFACE = Kind("plot_surface", draw_surface, count=8, size=(7.2, 6.0), paper_height=3.2, projection="3d", heights=True)

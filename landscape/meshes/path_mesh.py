@@ -43,7 +43,6 @@ class Mark:
 
     @property
     def color(self) -> str:
-        """As in figures, such as "#ffd60a"."""
         return str(self.style["color"] if self.style["color"] != "none" else self.style["markeredgecolor"])
 
 
@@ -109,19 +108,14 @@ def path_mesh(
     rings = points[:, None] + radius * (
         np.cos(angles)[None, :, None] * aside[:, None] + np.sin(angles)[None, :, None] * np.cross(along, aside)[:, None]
     )
-    count = len(points)
-    first = np.arange(count - 1)[:, None] * sides + np.arange(sides)
-    beside = np.arange(count - 1)[:, None] * sides + (np.arange(sides) + 1) % sides
-    walls = np.stack([first, beside, beside + sides, first, beside + sides, first + sides], axis=-1).reshape(-1, 3)
-    ring, after = np.arange(sides), (np.arange(sides) + 1) % sides
-    front, back = count * sides, count * sides + 1
-    last = (count - 1) * sides
-    caps = [
-        np.column_stack([after, ring, np.full(sides, front)]),
-        np.column_stack([last + ring, last + after, np.full(sides, back)]),
-    ]
     vertices = np.vstack([rings.reshape(-1, 3), points[:1], points[-1:]])
-    return vertices, np.vstack([walls, *caps]).astype(np.int64)
+    ring, starts = np.arange(sides), sides * np.arange(len(points))[:, None]
+    after = np.roll(ring, -1)
+    first, beside = starts[:-1] + ring, starts[:-1] + after
+    walls = np.stack([first, beside, beside + sides, first, beside + sides, first + sides], axis=-1).reshape(-1, 3)
+    front = np.column_stack([after, ring, np.full(sides, len(vertices) - 2)])
+    back = np.column_stack([starts[-1] + ring, starts[-1] + after, np.full(sides, len(vertices) - 1)])
+    return vertices, np.vstack([walls, front, back]).astype(np.int64)
 
 
 def ball_mesh(
@@ -159,11 +153,9 @@ def _carried(along: NDArray[Any]) -> NDArray[Any]:
     found = []
     for direction in along:
         axis = axis - (axis @ direction) * direction
-        size = float(np.linalg.norm(axis))
-        if size < 1e-6:
+        if np.linalg.norm(axis) < 1e-6:
             axis = np.cross(direction, np.eye(3)[np.argmin(np.abs(direction))])
-            size = float(np.linalg.norm(axis))
-        axis = axis / size
+        axis = axis / np.linalg.norm(axis)
         found.append(axis)
     return np.array(found)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..drawing.occlusion import Relief
+from ..grid.data import LandscapeData
 from ..scales.choosing import Clip
 from ..scales.frame import Frame, choose_frame, span
 from ..scales.landscape_scale import known, landscape_scale
@@ -17,8 +18,6 @@ from ..scales.scale import Scale
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
-
-    from ..grid.data import LandscapeData
 
 
 # The sides of a square plane are two units: as large as the cube that Blender starts with.

@@ -28,9 +28,7 @@ class SurfaceMesh:
     @property
     def used(self) -> Bool[np.ndarray, " n"]:
         """Whether a vertex belongs to a triangle, shape (n,)."""
-        found = np.zeros(len(self.vertices), np.bool_)
-        found[self.triangles.ravel()] = True
-        return found
+        return np.isin(np.arange(len(self.vertices)), self.triangles)
 
     @property
     def alone(self) -> Bool[np.ndarray, " n"]:

@@ -35,6 +35,8 @@ class Merging:
 
 def find_basins(values: NDArray[np.float64], error: NDArray[np.float64]) -> Basins:
     """Finds the minima of a grid, and where their basins meet; values that are not finite are no points of it."""
+    from scipy.ndimage import maximum_filter
+
     # Points rise out of the water from the lowest to the highest one. A point without a neighbour in the water begins a
     # basin; one between several basins joins them, and the one with the lowest minimum goes on. A point of a plane has
     # eight neighbours, one of a line two. Where values are equal, the smaller index is the lower one. Sources:
@@ -45,7 +47,8 @@ def find_basins(values: NDArray[np.float64], error: NDArray[np.float64]) -> Basi
     neighbours = (-width - 1, -width, -width + 1, -1, 1, width - 1, width, width + 1)
     inside = np.flatnonzero(np.isfinite(flat))
     order = inside[np.argsort(flat[inside], kind="stable")]
-    around = _largest_around(np.where(np.isfinite(plane), np.atleast_2d(error), 0.0)).ravel().tolist()
+    known_error = np.pad(np.where(np.isfinite(plane), np.atleast_2d(error), 0.0), 1)
+    around = maximum_filter(known_error, size=3, mode="constant").ravel().tolist()
     # Of each point the next one on the way to its basin's minimum, which points at itself; -1 while it is dry. Lists,
     # because single items of arrays take three times as long.
     towards, place = [-1] * len(flat), [0] * len(flat)
@@ -109,20 +112,8 @@ def merge(basins: Basins, counted: Bool[np.ndarray, " n"]) -> Merging:
         tree.append((node[row], node[other]))
         lowest[other], node[other] = min(first, second), int(counted.sum()) + len(tree) - 1
     return Merging(
-        np.array(saddles, np.int64),
-        np.array(joined, np.int64).reshape(-1, 2),
-        np.array(tree, np.int64).reshape(-1, 2),
+        np.array(saddles, np.int64), np.array(joined, np.int64).reshape(-1, 2), np.array(tree, np.int64).reshape(-1, 2)
     )
-
-
-def _largest_around(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns the largest value among each point and its eight neighbours, with a border of one point around."""
-    padded = np.pad(values, 2)
-    rows = np.maximum.reduce([padded[shift : padded.shape[0] - 2 + shift] for shift in range(3)])
-    largest: NDArray[np.float64] = np.maximum.reduce(
-        [rows[:, shift : padded.shape[1] - 2 + shift] for shift in range(3)]
-    )
-    return largest
 
 
 def _unpadded(points: Int64[np.ndarray, " n"], width: int) -> Int64[np.ndarray, " n"]:

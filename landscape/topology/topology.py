@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from collectors.validation import check_float, check_int, wrong_type, wrong_value
 from workers.metric_names import MetricName
 
-from ..grid.data import LOSS_ERROR
+from ..grid.data import LOSS_ERROR, LandscapeData
 from ..scales.choosing import is_flat
 from ..scales.landscape_scale import known, missing_kinds
 from .merging import find_basins, merge
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64
-
-    from ..grid.data import LandscapeData
 
 
 # A minimum counts that is deeper than so many times its error.
@@ -149,8 +147,8 @@ class Topology:
         return math.inf
 
     def __repr__(self) -> str:
-        counted = f"no minima: {self.metric} is flat" if self.flat else counted_minima(len(self.minima))
-        parts = [counted if self.flat else f"{counted} of {self.metric} on the grid"]
+        on_grid = f"{counted_minima(len(self.minima))} of {self.metric} on the grid"
+        parts = [f"no minima: {self.metric} is flat" if self.flat else on_grid]
         parts += [f"deepest barrier {self.deepest_barrier:.3g}"] if self.saddles else []
         parts += [f"{self.shallow} shallower left out"] if self.shallow else []
         parts += [f"{self.parts} parts"] if self.parts > 1 else []
@@ -180,16 +178,14 @@ def find_topology(landscape: LandscapeData, metric: str = "loss", persistence: f
     ends[merging.joined[:, 0]] = flat[merging.saddle]
     minima = tuple(
         Minimum(
-            **_place(landscape, values, int(basins.minimum[row])),
-            **_surroundings(values, int(basins.minimum[row])),
-            persistence=float(end - births[row]),
-            error=float(basins.error[row]),
+            *_place(landscape, values, basins.minimum[row]), float(end - births[row]), float(basins.error[row]),
+            *_surroundings(values, basins.minimum[row]),
         )
         for row, end in zip(kept, ends, strict=True)
-    )
+    )  # fmt: skip
     saddles = tuple(
-        Saddle(**_place(landscape, values, int(point)), joins=(int(joined[0]), int(joined[1])))
-        for point, joined in zip(merging.saddle, merging.joined, strict=True)
+        Saddle(*_place(landscape, values, point), (first, second))
+        for point, (first, second) in zip(merging.saddle, merging.joined.tolist(), strict=True)
     )
     real = np.flatnonzero(depth > 0)
     real = real[np.argsort(-depth[real], kind="stable")]
@@ -223,35 +219,29 @@ def errors_of_values(landscape: LandscapeData, metric: str) -> NDArray[np.float6
     """Returns how far each value of a metric may be from the true one, shape (ny, nx) or (nx,); 0 if not finite."""
     # That is the standard error over the samples, plus adaptive sampling's estimate of the loss where it interpolated,
     # plus the rounding of the precision.
-    values = landscape[metric]
-    plan = landscape.attributes.get("measurement_plan")
+    values, plan = landscape[metric], landscape.attributes.get("measurement_plan")
     precision = str(plan.get("precision")) if isinstance(plan, Mapping) else "float32"
-    parts = [_ROUNDING.get(precision, _ROUNDING["float32"]) * np.abs(values)]
     name = MetricName.read(metric, landscape.metrics)
-    if not name.is_error and name.standard_error in landscape.metrics:
-        parts.append(np.abs(landscape.metrics[name.standard_error]))
-    if metric == "loss" and LOSS_ERROR in landscape.metrics:
-        parts.append(np.abs(landscape.metrics[LOSS_ERROR]))
+    errors = [*([] if name.is_error else [name.standard_error]), *([LOSS_ERROR] if metric == "loss" else [])]
+    parts = [_ROUNDING.get(precision, _ROUNDING["float32"]) * np.abs(values)]
+    parts += [np.abs(landscape.metrics[error]) for error in errors if error in landscape.metrics]
     total = sum((np.where(np.isfinite(part), part, 0.0) for part in parts), np.zeros(values.shape))
     return np.where(np.isfinite(values), total, 0.0)
 
 
-def _place(landscape: LandscapeData, values: NDArray[np.float64], point: int) -> dict[str, Any]:
+def _place(
+    landscape: LandscapeData, values: NDArray[np.float64], point: int
+) -> tuple[float, float | None, float, tuple[int, ...]]:
+    """Returns a point's coordinates, value and index, the first fields of ``Minimum`` and ``Saddle``."""
     index = tuple(int(part) for part in np.unravel_index(point, values.shape))
-    return {
-        "x": float(landscape.x[index[-1]]),
-        "y": None if landscape.y is None else float(landscape.y[index[0]]),
-        "value": float(values[index]),
-        "index": index,
-    }
+    y = None if landscape.y is None else float(landscape.y[index[0]])
+    return float(landscape.x[index[-1]]), y, float(values[index]), index
 
 
-def _surroundings(values: NDArray[np.float64], point: int) -> dict[str, Any]:
+def _surroundings(values: NDArray[np.float64], point: int) -> tuple[bool, bool]:
     """Returns whether a point is the first or the last along an axis, and whether a neighbour has no finite value."""
     index = np.unravel_index(point, values.shape)
     around = tuple(slice(max(part - 1, 0), part + 2) for part in index)
-    return {
-        # An axis of one point has no edge.
-        "at_edge": any(size > 1 and part in (0, size - 1) for part, size in zip(index, values.shape, strict=True)),
-        "beside_gap": bool(np.isnan(values[around]).any()),
-    }
+    # An axis of one point has no edge.
+    at_edge = any(size > 1 and part in (0, size - 1) for part, size in zip(index, values.shape, strict=True))
+    return at_edge, bool(np.isnan(values[around]).any())

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workers.metric_names import MetricName
 
+from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
 from .topology import Topology, counted_minima, find_topology
-
-if TYPE_CHECKING:
-    from ..grid.data import LandscapeData
 
 MOST_POINTS = 512 * 512
 """Of a grid whose minima are counted unasked: more take over a second."""
@@ -36,25 +34,15 @@ def topology_text(found: Topology, landscape: LandscapeData) -> str:
     if found.flat:
         parts = [f"none: {found.metric} is flat, the same at all points of the grid that have a value"]
     else:
-        parts = [barrier_text(found), f"of the grid on this {cut}, not of the network"]
-    parts += [text] if (text := edge_text(found)) else []
-    parts += [text] if (text := shallow_text(found, landscape)) else []
+        barrier = f", deepest barrier {found.deepest_barrier:.3g}" if found.saddles else ""
+        parts = [counted_minima(len(found.minima)) + barrier, f"of the grid on this {cut}, not of the network"]
+    # Where the values may fall further.
+    edge, gap = (sum(getattr(minimum, name) for minimum in found.minima) for name in ("at_edge", "beside_gap"))
+    places = [f"{edge} at the edge of the grid" if edge else "", f"{gap} beside points without a value" if gap else ""]
+    parts += [" and ".join(filter(None, places)), shallow_text(found, landscape)]
     parts += [f"{found.parts} parts without a path between them"] if found.parts > 1 else []
     parts += [f"{left_out_text(found)} left out"] if found.excluded else []
-    return "; ".join(parts)
-
-
-def barrier_text(found: Topology) -> str:
-    barrier = f", deepest barrier {found.deepest_barrier:.3g}" if found.saddles else ""
-    return counted_minima(len(found.minima)) + barrier
-
-
-def edge_text(found: Topology) -> str:
-    """Returns how many minima are at the edge of the grid or beside a gap, where the values may fall further."""
-    edge, gap = (sum(getattr(minimum, name) for minimum in found.minima) for name in ("at_edge", "beside_gap"))
-    parts = [f"{edge} at the edge of the grid"] if edge else []
-    parts += [f"{gap} beside points without a value"] if gap else []
-    return " and ".join(parts)
+    return "; ".join(filter(None, parts))
 
 
 def shallow_text(found: Topology, landscape: LandscapeData) -> str:
@@ -72,7 +60,6 @@ def shallow_text(found: Topology, landscape: LandscapeData) -> str:
 
 
 def left_out_text(found: Topology) -> str:
-    """Returns how many points have no finite value, and why; empty where all have one."""
     total = sum(found.excluded.values())
     kinds = ", ".join(f"{count} {reason}" for reason, count in found.excluded.items())
     return f"{total} point{'' if total == 1 else 's'} without a value ({kinds})" if total else ""

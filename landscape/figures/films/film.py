@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +22,10 @@ from collectors.validation import check_choice, check_path, wrong_value
 
 from ...drawing.camera import MOVES
 from ...drawing.look import Look
+from ...grid.data import LandscapeData
 from ...replacing import check_no_input
-from .orbit import orbit_frames
-from .walk import walk_frames
+from .frames import orbit_frames, walk_frames
 
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from ...grid.data import LandscapeData
-
-
-_GIF_DPI, _MP4_DPI = 80, 200
-_GIF_RATE, _MP4_RATE = 20, 30
 _UNCHANGED = 255
 
 
@@ -87,16 +79,15 @@ def save_animation(
     check_can_be_file("path", target)
     check_no_input("path", target, [landscape.path])
     check_replaceable(target)
-    usual_rate, usual_dpi = (_GIF_RATE, _GIF_DPI) if program is None else (_MP4_RATE, _MP4_DPI)
-    rate = usual_rate if rate is None else rate
-    more: dict[str, Any] = {"rate": rate, "dpi": usual_dpi if dpi is None else dpi}
-    more |= {name: value for name, value in (("turn", turn), ("seconds", seconds)) if value is not None}
+    given = {"turn": turn, "seconds": seconds, "rate": rate, "dpi": dpi}
+    usual = {"rate": 20, "dpi": 80} if program is None else {"rate": 30, "dpi": 200}
+    more: dict[str, Any] = usual | {name: value for name, value in given.items() if value is not None}
     if move == "walk":
         frames = walk_frames(landscape, kind or "contour", **more, **look)
     else:
         frames = orbit_frames(landscape, **more, **look)
     closed = move == "orbit" and (turn is None or turn % 360 == 0)
-    hold = 0.0 if closed else 1.0
+    rate, hold = more["rate"], 0.0 if closed else 1.0
     if program is None:
         write_bytes(target, _gif(list(frames), rate, hold))
     else:
@@ -106,8 +97,7 @@ def save_animation(
 
 def find_ffmpeg() -> str:
     """Returns the path of ffmpeg: the program on the PATH, or the one in the package imageio-ffmpeg."""
-    found = shutil.which("ffmpeg")
-    if found is not None:
+    if found := shutil.which("ffmpeg"):
         return found
     try:
         return str(import_module("imageio_ffmpeg").get_ffmpeg_exe())
@@ -126,12 +116,11 @@ def _gif(frames: list[NDArray[Any]], rate: int, hold: float) -> bytes:
     indices = [
         np.asarray(Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)) for frame in frames
     ]
-    images = []
-    for before, now in zip([None, *indices], indices, strict=False):
-        # What has not changed is transparent, which makes the file several times smaller.
-        image = Image.fromarray(now if before is None else np.where(now == before, np.uint8(_UNCHANGED), now))
+    # What has not changed is transparent, which makes the file several times smaller.
+    changes = [np.where(now == before, np.uint8(_UNCHANGED), now) for before, now in itertools.pairwise(indices)]
+    images = [Image.fromarray(shown) for shown in (indices[0], *changes)]
+    for image in images:
         image.putpalette(palette.getpalette() or [])
-        images.append(image)
     durations = [round(1000 / rate)] * (len(images) - 1) + [round(1000 * (hold or 1 / rate))]
     content = io.BytesIO()
     images[0].save(

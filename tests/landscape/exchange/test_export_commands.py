@@ -33,12 +33,12 @@ def test_errors_are_one_line_with_the_remedy(tmp_path):
     landscape(9, 7).save(tmp_path / "a.h5")
     (tmp_path / "a.csv").write_text("x,loss\n")
     for arguments, text in (
-        (("a.h5", "-o", "a.csv"), "Pass --overwrite to replace it"),
-        (("a.h5", "-o", "a.xlsx", "--format", "excel"), "format must be one of 'csv', 'glb', 'gltf', 'landscaper'"),
-        (("a.h5", "-o", "li.h5", "--format", "li"), "holds square grids only, but the landscape has 7 x 9 points"),
-        (("missing.h5", "-o", "b.csv"), "there is no landscape file missing.h5"),
+        ("a.h5 -o a.csv", "Pass --overwrite to replace it"),
+        ("a.h5 -o a.xlsx --format excel", "format must be one of 'csv', 'glb', 'gltf', 'landscaper'"),
+        ("a.h5 -o li.h5 --format li", "holds square grids only, but the landscape has 7 x 9 points"),
+        ("missing.h5 -o b.csv", "there is no landscape file missing.h5"),
     ):
-        result = command("convert", *arguments, folder=tmp_path, check=False)
+        result = command("convert", *arguments.split(), folder=tmp_path, check=False)
         assert result.returncode == 1
         assert result.stderr.startswith("error: ")
         assert text in result.stderr
@@ -60,11 +60,7 @@ class TestInfoAsJSON:
     def test_is_strict_json(self, tmp_path):
         Landscape(build()).save(tmp_path / "a.h5")
         result = command("info", "a.h5", "--json", folder=tmp_path)
-
-        def refuse(constant):
-            raise AssertionError(constant)
-
-        facts = json.loads(result.stdout, parse_constant=refuse)
+        facts = json.loads(result.stdout, parse_constant=pytest.fail)
         assert facts["summary_version"] == 2
         assert facts["file"] == "a.h5"
         assert facts["complete"] is False
@@ -79,21 +75,14 @@ class TestInfoAsJSON:
     def test_says_where_the_extremes_are(self):
         facts = summary_json(landscape())
         assert facts["file"] is None
-        assert facts["grid"] == {
-            "shape": [7, 11],
-            "x": {"size": 11, "minimum": -1, "maximum": 1},
-            "y": {"size": 7, "minimum": 0, "maximum": 4},
-        }
+        x, y = {"size": 11, "minimum": -1, "maximum": 1}, {"size": 7, "minimum": 0, "maximum": 4}
+        assert facts["grid"] == {"shape": [7, 11], "x": x, "y": y}
         found = facts["metrics"]["loss"]
         assert found["maximum_at"] == [-1, 0]
         assert found["maximum"] == landscape().loss.max()
         assert found["minimum"] == landscape().loss.min() == pytest.approx(loss(*found["minimum_at"]))
-        assert facts["directions"] == {
-            "explained_variance_ratio": [0.7, 0.2],
-            "cosine": 0,
-            "eigenvalues": None,  # of planes along eigenvectors
-            "residuals": None,
-        }
+        along_eigenvectors = {"eigenvalues": None, "residuals": None}
+        assert facts["directions"] == {"explained_variance_ratio": [0.7, 0.2], "cosine": 0, **along_eigenvectors}
         assert facts["checkpoints"]["number"] == [2, 5, 9]
 
     def test_of_a_line_without_a_finite_value(self):
@@ -105,7 +94,6 @@ class TestInfoAsJSON:
         assert facts["grid"]["shape"] == [11]
         assert facts["checkpoints"] is None
         assert facts["points"] == {"pending": 0, "measured": 0, "interpolated": 0, "failed": 11}
-        assert facts["metrics"]["loss"] == {
-            "minimum": None, "maximum": None, "minimum_at": None, "maximum_at": None, "not_finite": 11,
-        }  # fmt: skip
+        unknown = dict.fromkeys(("minimum", "maximum", "minimum_at", "maximum_at"))
+        assert facts["metrics"]["loss"] == {**unknown, "not_finite": 11}
         assert len(facts["metrics"]["accuracy"]["minimum_at"]) == 1

@@ -68,14 +68,13 @@ def test_the_surface_is_the_grid_with_y_up(name, tmp_path):
     scene = exported(data, tmp_path, name)
     mesh = surface_mesh(choose_space(data))
     places = scene.column("loss surface", "POSITION")
+    normals, triangles = (scene.column("loss surface", name).reshape(-1, 3) for name in ("NORMAL", "indices"))
     np.testing.assert_allclose(places, mesh.vertices[:, [0, 2, 1]] * (1, 1, -1), atol=1e-6)
-    np.testing.assert_allclose(
-        scene.column("loss surface", "NORMAL"), mesh.normals[:, [0, 2, 1]] * (1, 1, -1), atol=1e-6
-    )
-    np.testing.assert_array_equal(scene.column("loss surface", "indices").reshape(-1, 3), mesh.triangles)
+    np.testing.assert_allclose(normals, mesh.normals[:, [0, 2, 1]] * (1, 1, -1), atol=1e-6)
+    np.testing.assert_array_equal(triangles, mesh.triangles)
     np.testing.assert_array_equal(scene.column("loss surface", "_loss"), data.loss.ravel().astype(np.float32))
     assert set(scene.column("loss surface", "_status")) == {float(PointStatus.MEASURED)}
-    corners = places[scene.column("loss surface", "indices").reshape(-1, 3)]
+    corners = places[triangles]
     assert (np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])[:, 1] > 0).all()
 
 

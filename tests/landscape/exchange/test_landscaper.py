@@ -152,31 +152,30 @@ class TestHostileFiles:
         content = self.header(shape) + bytes(40)
         self.bad(self.archive(tmp_path / "a.npz", loss=content, coordinates=content), "cannot be read as Landscaper's")
 
+    def bomb(self, path, shape, kind, mebibytes, coordinates):
+        """Writes an archive whose losses are so many times 2**20 zeros."""
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            with archive.open("loss.npy", "w", force_zip64=True) as member:
+                member.write(self.header(shape, kind))
+                for _ in range(mebibytes):
+                    member.write(bytes(2**20))
+            with archive.open("coordinates.npy", "w") as member:
+                np.lib.format.write_array(member, coordinates)
+        assert path.stat().st_size < 2**20
+        return path
+
     @pytest.mark.slow
     def test_a_bomb(self, tmp_path):
-        with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
-            with archive.open("loss.npy", "w") as member:
-                member.write(self.header("(8192, 4100)"))
-                for _ in range(257):
-                    member.write(bytes(2**20))
-            archive.writestr("coordinates.npy", b"")
-        assert (tmp_path / "a.npz").stat().st_size < 2**20
-        self.bad(tmp_path / "a.npz", "'loss' claims 269.* bytes, more than the 134217728 that are read")
+        path = self.bomb(tmp_path / "a.npz", "(8192, 4100)", "<f8", 257, np.zeros((2, 1)))
+        self.bad(path, "'loss' claims 269.* bytes, more than the 134217728 that are read")
 
     @pytest.mark.parametrize(("kind", "side"), [("|i1", 11000), ("|u1", 16380), ("<f2", 8000)])
     def test_numbers_that_grow_in_memory(self, kind, side, tmp_path):
         """float64 takes eight times the room of int8; 16,380 x 16,380 of them are 2.1 GB."""
-        size = side * side * np.dtype(kind).itemsize
-        with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
-            with archive.open("loss.npy", "w", force_zip64=True) as member:
-                member.write(self.header(f"({side}, {side})", kind))
-                for _ in range(size // 2**20 + 1):
-                    member.write(bytes(2**20))
-            with archive.open("coordinates.npy", "w") as member:
-                np.lib.format.write_array(member, np.stack([np.arange(float(side))] * 2))
-        assert (tmp_path / "a.npz").stat().st_size < 2**20
+        size, axis = side * side * np.dtype(kind).itemsize, np.arange(float(side))
+        path = self.bomb(tmp_path / "a.npz", f"({side}, {side})", kind, size // 2**20 + 1, np.stack([axis, axis]))
         with little_memory(2**26):
-            self.bad(tmp_path / "a.npz", r"'loss' (has the shape .* bytes in memory|claims .* bytes, more than)")
+            self.bad(path, r"'loss' (has the shape .* bytes in memory|claims .* bytes, more than)")
 
     def test_the_largest_grid_that_is_read_takes_what_it_must(self, tmp_path):
         axis = np.arange(1000.0)

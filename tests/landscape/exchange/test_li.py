@@ -20,55 +20,49 @@ from landscape.planes.plane_file import directions_path
 from landscape.record.checks import PointStatus
 
 
+def exported(data, folder):
+    """Returns what Li et al.'s surface file of a landscape holds, by name."""
+    with h5py.File(Landscape(data).export(folder / "a.h5", "li")[0], "r") as file:
+        return {name: file[name].asstr()[()] if name == "dir_file" else file[name][:] for name in file}
+
+
 class TestSurface:
     def test_as_plot_2d_reads_it(self, tmp_path):
-        path = landscape(9, 9).export(tmp_path / "a.h5", "li")[0]
-        with h5py.File(path, "r") as file:
-            x, y = np.array(file["xcoordinates"][:]), np.array(file["ycoordinates"][:])
-            across, up = np.meshgrid(x, y)
-            values = np.array(file["train_loss"][:])
-            assert x.dtype == values.dtype == np.float64
-            np.testing.assert_allclose(values, loss(across, up))
-            np.testing.assert_array_equal(file["train_acc"][:], 100 * landscape(9, 9)["accuracy"])
-            np.testing.assert_array_equal(file["accuracy"][:], landscape(9, 9)["accuracy"])
-            assert file["dir_file"].asstr()[()] == "a_directions.h5"
+        file = exported(surface(9, 9), tmp_path)
+        x, y, values = (file[name] for name in ("xcoordinates", "ycoordinates", "train_loss"))
+        assert x.dtype == values.dtype == np.float64
+        np.testing.assert_allclose(values, loss(*np.meshgrid(x, y)))
+        np.testing.assert_array_equal(file["train_acc"], 100 * landscape(9, 9)["accuracy"])
+        np.testing.assert_array_equal(file["accuracy"], landscape(9, 9)["accuracy"])
+        assert file["dir_file"] == "a_directions.h5"
+        # Their scheduler's rule for what is still to be measured.
+        assert not (values <= 0).any()
 
     @pytest.mark.parametrize("dataset", ["test", "validation"])
     def test_a_second_data_set_is_their_test_set(self, dataset, tmp_path):
-        both = Landscape(with_test_set(surface(9, 9), dataset=dataset))
-        path = both.export(tmp_path / "a.h5", "li")[0]
-        with h5py.File(path, "r") as file:
-            np.testing.assert_array_equal(file["train_loss"][:], both.loss)
-            np.testing.assert_array_equal(file["test_loss"][:], both[f"loss@{dataset}"])
-            np.testing.assert_array_equal(file["train_acc"][:], 100 * both["accuracy"])
-            np.testing.assert_array_equal(file["test_acc"][:], 100 * both[f"accuracy@{dataset}"])
-            assert f"loss@{dataset}" not in file
-        read = Landscape.import_file(path)
+        both = with_test_set(surface(9, 9), dataset=dataset)
+        file = exported(both, tmp_path)
+        np.testing.assert_array_equal(file["train_loss"], both.loss)
+        np.testing.assert_array_equal(file["test_loss"], both[f"loss@{dataset}"])
+        np.testing.assert_array_equal(file["train_acc"], 100 * both["accuracy"])
+        np.testing.assert_array_equal(file["test_acc"], 100 * both[f"accuracy@{dataset}"])
+        assert f"loss@{dataset}" not in file
+        read = Landscape.import_file(tmp_path / "a.h5")
         np.testing.assert_array_equal(read["loss@test"], both[f"loss@{dataset}"])
         assert read.plot_difference("loss@test", "loss").get_title()
 
     def test_of_several_only_the_test_set_is_theirs(self, tmp_path):
         data = with_test_set(with_test_set(surface(9, 9)), dataset="other")
-        with h5py.File(Landscape(data).export(tmp_path / "a.h5", "li")[0], "r") as file:
-            np.testing.assert_array_equal(file["test_loss"][:], data.metrics["loss@test"])
-            np.testing.assert_array_equal(file["loss@other"][:], data.metrics["loss@other"])
-
-    def test_as_plot_surface_would_go_on_from_it(self, tmp_path):
-        path = landscape(9, 9).export(tmp_path / "a.h5", "li")[0]
-        with h5py.File(path, "r") as file:
-            # Its scheduler's rule for what is still to be measured, and where.
-            values, x, y = file["train_loss"][:], file["xcoordinates"][:], file["ycoordinates"][:]
-            assert not (values.ravel() <= 0).any()
-            across, up = np.meshgrid(x, y)
-            np.testing.assert_allclose(values.ravel(), loss(across.ravel(), up.ravel()))
+        file = exported(data, tmp_path)
+        np.testing.assert_array_equal(file["test_loss"], data.metrics["loss@test"])
+        np.testing.assert_array_equal(file["loss@other"], data.metrics["loss@other"])
 
     def test_as_plot_1d_reads_it(self, tmp_path):
-        written = landscape(None).export(tmp_path / "a.h5", "li")
-        assert len(written) == 1
-        with h5py.File(written[0], "r") as file:
-            np.testing.assert_allclose(file["train_loss"][:], loss(file["xcoordinates"][:], 3.0))
-            assert file["train_acc"].shape == (11,)
-            assert "ycoordinates" not in file
+        file = exported(surface(None), tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == ["a.h5"]
+        np.testing.assert_allclose(file["train_loss"], loss(file["xcoordinates"], 3.0))
+        assert file["train_acc"].shape == (11,)
+        assert "ycoordinates" not in file
 
     def test_a_line_without_accuracy(self, tmp_path):
         data = surface(None, path=False)
@@ -80,27 +74,24 @@ class TestSurface:
         data = surface(5, 5)
         data.metrics["loss"][0, :3] = [0, -2, 1]
         with pytest.warns(UserWarning, match="2 of 25 points have a loss of 0 or less; they are written as they are"):
-            path = Landscape(data).export(tmp_path / "a.h5", "li")[0]
-        with h5py.File(path, "r") as file:
-            assert file["train_loss"][0, :3].tolist() == [0, -2, 1]
+            file = exported(data, tmp_path)
+        assert file["train_loss"][0, :3].tolist() == [0, -2, 1]
 
     def test_nan_stays_nan(self, tmp_path):
         data = surface(5, 5)
         data.metrics["loss"][1, 2] = np.nan
         data.status[1, 2] = PointStatus.FAILED
         with pytest.warns(UserWarning, match="1 of 25 points have no finite loss.*The scripts leave them blank"):
-            path = Landscape(data).export(tmp_path / "a.h5", "li")[0]
-        with h5py.File(path, "r") as file:
-            assert np.isnan(file["train_loss"][1, 2])
-            assert np.isfinite(file["train_loss"][:]).sum() == 24
+            file = exported(data, tmp_path)
+        assert np.isnan(file["train_loss"][1, 2])
+        assert np.isfinite(file["train_loss"]).sum() == 24
 
     def test_a_metric_of_a_name_that_is_taken(self, tmp_path):
         data = surface(5, 5)
         data.metrics["train_loss"] = data.metrics["loss"] + 1
         with pytest.warns(UserWarning, match="the metric 'train_loss' is left out"):
-            path = Landscape(data).export(tmp_path / "a.h5", "li")[0]
-        with h5py.File(path, "r") as file:
-            np.testing.assert_array_equal(file["train_loss"][:], data.metrics["loss"])
+            file = exported(data, tmp_path)
+        np.testing.assert_array_equal(file["train_loss"], data.metrics["loss"])
 
 
 class TestDirections:
@@ -311,25 +302,18 @@ class TestHostileFiles:
     def test_other_kinds_of_files(self, tmp_path):
         with h5py.File(tmp_path / "a.h5", "w") as file:
             file.create_group("xdirection")
-        with pytest.raises(
-            LandscapeFormatError, match=r"it has no 'xcoordinates', but .'xdirection'.*not the directions"
-        ):
-            Landscape.import_file(tmp_path / "a.h5")
-        with pytest.raises(
-            LandscapeFormatError, match=r"is a landscape file of this program already. Open it as it is"
-        ):
-            Landscape.import_file(landscape().save(tmp_path / "ours.h5"))
+        landscape().save(tmp_path / "ours.h5")
         (tmp_path / "text").write_text("hello")
-        with pytest.raises(LandscapeFormatError, match=r"of no known format \(landscaper, li\): it begins as neither"):
-            Landscape.import_file(tmp_path / "text")
-        with pytest.raises(LandscapeFormatError, match="is a directory"):
-            Landscape.import_file(tmp_path)
         os.mkfifo(tmp_path / "pipe")
-        with pytest.raises(LandscapeFormatError, match="is no regular file"):
-            Landscape.import_file(tmp_path / "pipe")
-        with pytest.raises(LandscapeNotFoundError, match="there is no file"):
-            Landscape.import_file(tmp_path / "missing")
-        with pytest.raises(ValueError, match="format must be one of 'landscaper', 'li', but got 'csv'"):
-            Landscape.import_file(tmp_path / "text", "csv")
-        with pytest.raises(ValueError, match="axis_order belongs to the format 'landscaper'"):
-            Landscape.import_file(tmp_path / "a.h5", axis_order="xy")
+        for name, options, error, match in (
+            ("a.h5", {}, LandscapeFormatError, "it has no 'xcoordinates', but .'xdirection'.*not the directions"),
+            ("ours.h5", {}, LandscapeFormatError, "is a landscape file of this program already. Open it as it is"),
+            ("text", {}, LandscapeFormatError, r"of no known format \(landscaper, li\): it begins as neither"),
+            ("", {}, LandscapeFormatError, "is a directory"),
+            ("pipe", {}, LandscapeFormatError, "is no regular file"),
+            ("missing", {}, LandscapeNotFoundError, "there is no file"),
+            ("text", {"format": "csv"}, ValueError, "format must be one of 'landscaper', 'li', but got 'csv'"),
+            ("a.h5", {"axis_order": "xy"}, ValueError, "axis_order belongs to the format 'landscaper'"),
+        ):
+            with pytest.raises(error, match=match):
+                Landscape.import_file(tmp_path / name, **options)

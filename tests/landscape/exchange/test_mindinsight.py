@@ -28,6 +28,11 @@ def events(path):
         found.append(messages().Event.FromString(reader.record()))
 
 
+def exported(data, folder, **options):
+    """Returns what the file of a landscape holds beside its version."""
+    return events(Landscape(data).export(folder / "summary.1_MS", "mindinsight", **options)[0])[1].summary.value[0]
+
+
 def values(tensor):
     return np.array(tensor.float_data).reshape(tensor.dims)
 
@@ -44,26 +49,21 @@ def test_each_value_has_its_place(tmp_path):
     path = message.loss_path
     assert list(path.intervals) == [2, 5, 9]
     np.testing.assert_allclose(values(path.points.z), loss(values(path.points.x), values(path.points.y)), rtol=1e-5)
-    assert (message.metadata.decomposition, message.metadata.unit, message.metadata.step_per_epoch) == (
-        "PCA",
-        "epoch",
-        4,
-    )
+    known = message.metadata
+    assert (known.decomposition, known.unit, known.step_per_epoch) == ("PCA", "epoch", 4)
     np.testing.assert_allclose(values(message.convergence_point.z), [loss(0, 0)], rtol=1e-6)
     assert values(message.convergence_point.x).tolist() == [0]
 
 
 def test_without_a_trajectory_it_is_a_final_landscape(tmp_path):
-    data = landscape(path=False, decomposition="random", intervals=[[9]])
-    message = events(data.export(tmp_path / "summary.1_MS", "mindinsight")[0])[1].summary.value[0]
+    message = exported(surface(path=False, decomposition="random", intervals=[[9]]), tmp_path)
     assert message.tag == "landscape_[9]"
     assert not message.loss_landscape.loss_path.intervals
     assert message.loss_landscape.metadata.decomposition == "Random"
 
 
 def test_another_metric(tmp_path):
-    written = landscape().export(tmp_path / "summary.1_MS", "mindinsight", metric="accuracy")
-    message = events(written[0])[1].summary.value[0].loss_landscape
+    message = exported(surface(), tmp_path, metric="accuracy").loss_landscape
     np.testing.assert_allclose(values(message.landscape.z), landscape()["accuracy"], rtol=1e-6)
     # The origin's accuracy is not known.
     assert not message.HasField("convergence_point")
@@ -75,9 +75,7 @@ def test_names(tmp_path):
     (path,) = Landscape.load(landscape().save(tmp_path / "mine.h5")).export(tmp_path, "mindinsight")
     assert path.name == "events.out.events.summary.1795255200.0.mine_MS"
     for name in ("a.h5", "summary.x", "summary.1_lineage"):
-        with pytest.raises(
-            ValueError, match=r"must be a directory that exists, or a file whose name has 'summary\.' and a"
-        ):
+        with pytest.raises(ValueError, match=r"a directory that exists, or a file whose name has 'summary\.' and a"):
             landscape().export(tmp_path / name, "mindinsight")
 
 
@@ -107,8 +105,8 @@ class TestWhatItsPageCannotShow:
         data = surface()
         data.checkpoints.projected["loss"][1] = np.nan
         with pytest.warns(UserWarning, match=r"the checkpoints \[5\] are left out of MindInsight's"):
-            (path,) = Landscape(data).export(tmp_path / "summary.1", "mindinsight")
-        assert list(events(path)[1].summary.value[0].loss_landscape.loss_path.intervals) == [2, 9]
+            message = exported(data, tmp_path)
+        assert list(message.loss_landscape.loss_path.intervals) == [2, 9]
 
 
 def test_without_protobuf(tmp_path, monkeypatch):
@@ -120,13 +118,12 @@ def test_without_protobuf(tmp_path, monkeypatch):
 
 def test_only_a_runs_checkpoint_is_a_convergence_point(tmp_path):
     for data, there in ((with_networks(), False), (build(points=0), False), (build(), True)):
-        written = Landscape(data).export(tmp_path / "summary.1_MS", "mindinsight", overwrite=True)
-        message = events(written[0])[1].summary.value[0].loss_landscape
+        message = exported(data, tmp_path, overwrite=True).loss_landscape
         assert message.HasField("convergence_point") is there
         assert bool(message.loss_path.intervals) is there
 
 
 def test_two_runs_are_not_joined(tmp_path):
     with pytest.warns(UserWarning, match="holds the path of one run, but the landscape has 2; it is written without"):
-        written = Landscape(with_runs()).export(tmp_path / "summary.1_MS", "mindinsight")
-    assert not events(written[0])[1].summary.value[0].loss_landscape.loss_path.intervals
+        message = exported(with_runs(), tmp_path)
+    assert not message.loss_landscape.loss_path.intervals

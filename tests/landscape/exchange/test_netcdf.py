@@ -42,12 +42,14 @@ def test_the_export_has_the_axes_right(tmp_path):
 
 @pytest.mark.parametrize("group", [None, "checkpoints", "origin"])
 @pytest.mark.parametrize("line", [True, False])
-def test_everything_has_a_long_name_and_every_number_a_unit(line, group, tmp_path):
+def test_everything_has_a_long_name_every_number_a_unit_and_every_named_variable_is_there(line, group, tmp_path):
     dataset = opened(Landscape(build(None if line else 3)).export(tmp_path / "a.nc")[0], group)
     assert len(dataset.variables) > 5
     for name in dataset.variables:
-        assert len(dataset[name].attrs["long_name"]) > 1, name
-        assert dataset[name].attrs.get("units") == (None if name == "name" else "1"), name
+        attributes = dataset[name].attrs
+        assert len(attributes["long_name"]) > 1, name
+        assert attributes.get("units") == (None if name == "name" else "1"), name
+        assert set(attributes.get("ancillary_variables", "").split()) <= set(dataset.variables)
 
 
 def test_the_words_of_the_conventions(tmp_path):
@@ -63,17 +65,8 @@ def test_the_words_of_the_conventions(tmp_path):
     assert checkpoints["final"].attrs["flag_meanings"] == "no yes"
     for name in ("status", "projected_status", "with_plane_buffers_status"):
         assert checkpoints[name].attrs["flag_meanings"] == "pending measured interpolated failed"
-    assert opened(landscape().export(tmp_path / "b.nc")[0], "checkpoints")["number"].attrs["long_name"] == (
-        "epoch of the checkpoint"
-    )
-
-
-def test_every_named_variable_is_there(tmp_path):
-    path = Landscape(build()).export(tmp_path / "a.nc")[0]
-    for group in (None, "checkpoints", "origin"):
-        dataset = opened(path, group)
-        for name in dataset.variables:
-            assert set(dataset[name].attrs.get("ancillary_variables", "").split()) <= set(dataset.variables)
+    number = opened(landscape().export(tmp_path / "b.nc")[0], "checkpoints")["number"]
+    assert number.attrs["long_name"] == "epoch of the checkpoint"
 
 
 @pytest.mark.parametrize("line", [True, False])
@@ -90,10 +83,9 @@ def test_the_export_holds_everything_as_it_was(line, tmp_path):
     assert dataset["status"].dtype == np.uint8
     assert json.loads(dataset.attrs["identity"]) == original.attributes["identity"]
     assert dataset.attrs["num_samples"] == 10**18
-    path_group = opened(path, "checkpoints")
-    np.testing.assert_array_equal(path_group["loss"].values, original.checkpoints.metrics["loss"])
-    np.testing.assert_array_equal(path_group["loss_with_plane_buffers"].values,
-                                  original.checkpoints.with_plane_buffers["loss"])  # fmt: skip
+    group, found = opened(path, "checkpoints"), original.checkpoints
+    np.testing.assert_array_equal(group["loss"].values, found.metrics["loss"])
+    np.testing.assert_array_equal(group["loss_with_plane_buffers"].values, found.with_plane_buffers["loss"])
     assert opened(path, "origin")["accuracy"] == 0.5
 
 

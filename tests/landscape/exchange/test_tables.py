@@ -59,9 +59,8 @@ class TestNPZ:
             np.testing.assert_array_equal(archive["x"], original.x)
             assert ("y" in archive) == (not line)
             np.testing.assert_array_equal(archive["checkpoints/number"], [3, 5, 8, 9])
-            np.testing.assert_array_equal(archive["checkpoints/projected_loss"], original.checkpoints.projected["loss"])
-            np.testing.assert_array_equal(
-                archive["checkpoints/loss_with_plane_buffers"], original.checkpoints.with_plane_buffers["loss"]
-            )
+            found, ours = original.checkpoints, archive["checkpoints/loss_with_plane_buffers"]
+            np.testing.assert_array_equal(archive["checkpoints/projected_loss"], found.projected["loss"])
+            np.testing.assert_array_equal(ours, found.with_plane_buffers["loss"])
             assert archive["origin/accuracy"] == 0.5
             assert json.loads(str(archive["attributes/json"]))["identity"] == {"b": {"c": [1.5, None, "x"]}, "a": True}

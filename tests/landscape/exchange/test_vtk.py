@@ -15,6 +15,11 @@ pyvista = pytest.importorskip("pyvista")
 vtkGeometryFilter = pytest.importorskip("vtkmodules.vtkFiltersGeometry").vtkGeometryFilter
 
 
+def exported(data, folder, **options):
+    """Returns the surface's grid, and where there are some the checkpoints and the paths."""
+    return [pyvista.read(path) for path in Landscape(data).export(folder / "a.vts", **options)]
+
+
 def test_each_point_has_its_place(tmp_path):
     written = landscape().export(tmp_path / "a.vts")
     assert [path.name for path in written] == ["a.vts", "a_checkpoints.vtp", "a_path.vtp"]
@@ -37,7 +42,7 @@ def test_each_point_has_its_place(tmp_path):
 
 @pytest.mark.parametrize("metric", ["loss", "accuracy"])
 def test_heights_are_what_the_file_says(metric, tmp_path):
-    grid = pyvista.read(landscape().export(tmp_path / "a.vts", metric=metric)[0])
+    grid = exported(surface(), tmp_path, metric=metric)[0]
     facts = json.loads(grid.field_data["heights"][0])
     assert (facts["metric"], facts["scale"]["kind"]) == (metric, "log" if metric == "loss" else "linear")
     assert facts["units"]["horizontal_per_unit"] == [1, 1]
@@ -50,7 +55,7 @@ def test_heights_are_what_the_file_says(metric, tmp_path):
 def test_an_oblique_plane_keeps_its_angle(tmp_path):
     data = surface()
     data.directions.cosine, data.directions.norms = 0.5, np.array([2.0, 1.0])
-    grid = pyvista.read(Landscape(data).export(tmp_path / "a.vts")[0])
+    grid = exported(data, tmp_path)[0]
     np.testing.assert_allclose(grid.points[:, 0], 2 * grid["x"] + 0.5 * grid["y"], atol=1e-12)
     np.testing.assert_allclose(grid.points[:, 1], np.sqrt(0.75) * grid["y"], atol=1e-12)
 
@@ -59,7 +64,7 @@ def test_points_without_a_value_are_hidden(tmp_path):
     data = surface()
     data.metrics["loss"][2, 3:5] = np.nan
     data.status[2, 3:5] = PointStatus.FAILED
-    grid = pyvista.read(Landscape(data).export(tmp_path / "a.vts")[0])
+    grid = exported(data, tmp_path)[0]
     assert np.isfinite(grid.points).all()
     assert grid.point_data["vtkGhostType"].tolist().count(2) == 2
     # VTK's own filter: pyvista has called it by three names.
@@ -70,9 +75,7 @@ def test_points_without_a_value_are_hidden(tmp_path):
 
 
 def test_the_path_lies_on_the_surface(tmp_path):
-    data = landscape()
-    written = data.export(tmp_path / "a.vts")
-    grid, checkpoints, path = map(pyvista.read, written)
+    grid, checkpoints, path = exported(surface(), tmp_path)
     np.testing.assert_array_equal(checkpoints["number"], [2, 5, 9])
     x, y, height = checkpoints.points.T
     np.testing.assert_allclose(checkpoints["projected_loss"], loss(x, y))
@@ -91,21 +94,19 @@ def test_the_path_lies_on_the_surface(tmp_path):
 
 def test_a_checkpoint_without_a_height_is_left_out(tmp_path):
     data = surface()
-    assert data.checkpoints is not None
     data.checkpoints.projected["loss"][1] = np.nan
     with pytest.warns(UserWarning, match=r"the checkpoints \[5\] are left out of a VTK surface"):
-        written = Landscape(data).export(tmp_path / "a.vts")
-    assert pyvista.read(written[1])["number"].tolist() == [2, 9]
+        _, checkpoints, _ = exported(data, tmp_path)
+    assert checkpoints["number"].tolist() == [2, 9]
 
 
 def test_nothing_is_altered(tmp_path):
     data = build()
     data.status.flat[4:] = PointStatus.MEASURED
-    original = Landscape(data)
-    grid = pyvista.read(original.export(tmp_path / "a.vts")[0])
-    for name, values in original.metrics.items():
+    grid = exported(data, tmp_path)[0]
+    for name, values in data.metrics.items():
         np.testing.assert_array_equal(grid[name], values.ravel())
-    np.testing.assert_array_equal(grid["status"], original.status.ravel())
+    np.testing.assert_array_equal(grid["status"], data.status.ravel())
     assert np.isnan(grid["loss"]).sum() == 2
     assert np.isinf(grid["loss"]).sum() == 2
 
@@ -119,14 +120,13 @@ def test_names_that_are_no_xml(tmp_path):
     names = ['<b>&"x"\'', "<b>&_x_'", "top 5 %", "ä"]
     for number, name in enumerate(names):
         data.metrics[name] = data.metrics["loss"] + number
-    grid = pyvista.read(Landscape(data).export(tmp_path / "a.vts")[0])
+    grid = exported(data, tmp_path)[0]
     for number, name in enumerate(["_b___x__", "_b___x___", "top 5 %", "ä"]):
         np.testing.assert_array_equal(grid[name], data.metrics["loss"].ravel() + number)
 
 
 def test_runs_are_lines_and_networks_are_points(tmp_path):
-    data = Landscape(with_runs())
-    _, checkpoints, paths = map(pyvista.read, data.export(tmp_path / "a.vts"))
+    _, checkpoints, paths = exported(with_runs(), tmp_path)
     assert checkpoints["run"].tolist() == [0] * 5 + [1] * 8 + [-1]
     assert checkpoints.n_verts == 14
     assert json.loads(checkpoints.field_data["names"][0])["runs"] == ["SGD", "Adam"]

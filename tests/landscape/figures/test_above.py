@@ -25,8 +25,7 @@ def mesh(ax):
 
 class TestContour:
     def test_every_line_lies_where_the_loss_has_its_value(self):
-        ax = plot_contour(Landscape(build(rows=120, columns=160)))
-        lines = contour_lines(ax)
+        lines = contour_lines(plot_contour(build(rows=120, columns=160)))
         checked = 0
         for level, segments in zip(lines.levels, lines.allsegs, strict=True):
             for segment in segments:
@@ -34,21 +33,8 @@ class TestContour:
                 checked += len(segment)
         assert checked > 500
 
-    @pytest.mark.slow
-    def test_rows_are_y_with_three_rows_and_five_columns(self):
-        loss = [[1, 2, 3, 4, 5], [1, 2, 3, 4, 50], [1, 2, np.nan, 4, 5.0]]
-        ax = plot_contour(Landscape(build(loss)))
-        values = np.ma.filled(mesh(ax).get_array(), np.nan).reshape(3, 5)
-        np.testing.assert_array_equal(values, loss)
-        corners = mesh(ax).get_coordinates()
-        assert corners.shape == (4, 6, 2)
-        np.testing.assert_allclose(corners[1, 4:].mean(axis=0)[0], 2.5)
-        np.testing.assert_allclose(corners[1:3, 4, 1].mean(), 0.1)
-        assert ax.get_xlim() == (-2, 2.5)
-        assert ax.get_ylim() == (-1, 1.2)
-
     def test_colours_are_logarithmic_and_the_bar_says_so(self):
-        ax = plot_contour(Landscape(build()))
+        ax = plot_contour(build())
         bar = ax.figure.axes[1]
         assert bar.get_ylabel() == "loss (log scale)"
         assert bar.get_yscale() == "log"
@@ -57,7 +43,7 @@ class TestContour:
         np.testing.assert_allclose(shown, contour_lines(ax).levels)
 
     def test_labels_on_lines_say_their_level(self):
-        ax = plot_contour(Landscape(build(rows=60, columns=60, points=0)))
+        ax = plot_contour(build(rows=60, columns=60, points=0))
         lines = contour_lines(ax)
         labels = [text for text in ax.texts if text.get_text()]
         assert len(labels) >= 3
@@ -67,7 +53,7 @@ class TestContour:
 
     def test_the_trajectory_is_where_it_was(self):
         data = build()
-        ax = plot_contour(Landscape(data))
+        ax = plot_contour(data)
         path = data.checkpoints
         np.testing.assert_array_equal(line(ax, "trajectory").get_xydata(), np.column_stack([path.x, path.y]))
         np.testing.assert_array_equal(line(ax, "start").get_xydata(), [[path.x[0], path.y[0]]])
@@ -77,31 +63,27 @@ class TestContour:
 
     def test_numbers_stand_beside_their_checkpoints_and_apart_from_each_other(self):
         data = build(points=40)
-        ax = plot_contour(Landscape(data))
+        ax = plot_contour(data)
         ax.figure.draw_without_rendering()
         path = data.checkpoints
         places = {str(number): (x, y) for number, x, y in zip(path.number, path.x, path.y, strict=True)}
         notes = [text for text in ax.texts if hasattr(text, "xyann")]
         assert 5 <= len(notes) <= 9
         assert all(int(note.get_text()) % 5 == 0 for note in notes)
-        boxes = []
-        for note in notes:
+        boxes = np.array([note.get_window_extent().extents for note in notes])
+        for index, (note, box) in enumerate(zip(notes, boxes, strict=True)):
             assert note.xy == pytest.approx(places[note.get_text()])
-            boxes.append(note.get_window_extent().extents)
-        stacked = np.array(boxes)
-        for index, box in enumerate(stacked):
-            others = np.delete(stacked, index, axis=0)
-            assert not overlaps(box, others).any()
+            assert not overlaps(box, np.delete(boxes, index, axis=0)).any()
 
     def test_without_trajectory(self):
-        ax = plot_contour(Landscape(build()), trajectory=False)
+        ax = plot_contour(build(), trajectory=False)
         assert ax.get_lines() == []
         assert legend_texts(ax) == []
 
     def test_a_path_that_leaves_the_picture_is_said_to(self):
         data = build()
         data.checkpoints.x[:2] = 99
-        assert "trajectory (2 of 12 outside)" in legend_texts(plot_contour(Landscape(data)))
+        assert "trajectory (2 of 12 outside)" in legend_texts(plot_contour(data))
 
     def test_pending_failed_and_infinite_cells_are_shown_as_such(self):
         data = build(rows=10, columns=10, points=0)
@@ -109,7 +91,7 @@ class TestContour:
         loss[2, 3:5], data.status[2, 3:5] = np.nan, PointStatus.FAILED
         loss[8:, :], data.status[8:, :] = np.nan, PointStatus.PENDING
         loss[0, 0], loss[0, 9], loss[1, 9] = np.inf, np.nan, -np.inf
-        ax = plot_contour(Landscape(data))
+        ax = plot_contour(data)
         assert legend_texts(ax) == ["origin", f"{COARSE} (20)", "failed (2)", "not finite (3)"]
         assert ax.get_title() == "LeNet\n78 % measured (78 of 100 points)"
         patches = [item for item in ax.get_children() if isinstance(item, PathPatch)]
@@ -121,27 +103,27 @@ class TestContour:
     def test_the_own_status_rules_even_where_a_number_is_left(self):
         data = build(rows=4, columns=4, points=0)
         data.status[1, 1] = PointStatus.FAILED
-        ax = plot_contour(Landscape(data))
+        ax = plot_contour(data)
         assert np.ma.getmaskarray(mesh(ax).get_array()).reshape(4, 4)[1, 1]
 
     def test_clipping_does_not_move_the_lines(self):
-        whole = contour_lines(plot_contour(Landscape(build()), levels=9))
-        clipped = contour_lines(plot_contour(Landscape(build()), levels=9, clip=5.5))
-        positions = {float(level): segments for level, segments in zip(whole.levels, whole.allsegs, strict=True)}
-        common = [index for index, level in enumerate(clipped.levels) if float(level) in positions]
+        whole = contour_lines(plot_contour(build(), levels=9))
+        clipped = contour_lines(plot_contour(build(), levels=9, clip=5.5))
+        positions = dict(zip(whole.levels.tolist(), whole.allsegs, strict=True))
+        common = [pair for pair in zip(clipped.levels.tolist(), clipped.allsegs, strict=True) if pair[0] in positions]
         assert len(common) >= 3
-        for index in common:
-            for ours, theirs in zip(clipped.allsegs[index], positions[float(clipped.levels[index])], strict=True):
+        for level, segments in common:
+            for ours, theirs in zip(segments, positions[level], strict=True):
                 np.testing.assert_array_equal(ours, theirs)
 
     def test_other_metrics_keep_their_name(self):
-        ax = plot_contour(Landscape(build()), metric="accuracy", scale="linear", colormap="magma")
+        ax = plot_contour(build(), metric="accuracy", scale="linear", colormap="magma")
         assert ax.figure.axes[1].get_ylabel() == "accuracy"
 
     def test_axes_of_the_user_are_used(self):
         figure = Figure()
         left, right = figure.subplots(1, 2)
-        assert plot_contour(Landscape(build()), right) is right
+        assert plot_contour(build(), right) is right
         assert len(left.collections) == 0
         assert right.get_legend() is not None
         assert figure.legends == []
@@ -150,9 +132,8 @@ class TestContour:
 
 class TestLines:
     def test_they_lie_where_the_filled_ones_do_and_nothing_is_filled(self):
-        landscape = Landscape(build())
-        ax = plot_contour_lines(landscape)
-        ours, filled = contour_lines(ax), contour_lines(plot_contour(landscape))
+        ax = plot_contour_lines(build())
+        ours, filled = contour_lines(ax), contour_lines(plot_contour(build()))
         np.testing.assert_array_equal(ours.levels, filled.levels)
         for mine, theirs in zip(ours.allsegs, filled.allsegs, strict=True):
             for segment, other in zip(mine, theirs, strict=True):
@@ -161,7 +142,7 @@ class TestLines:
         assert ax.figure.axes[1].get_ylabel() == "loss (log scale)"
 
     def test_a_single_line_has_a_bar_too(self):
-        ax = plot_contour_lines(Landscape(build()), levels=[1.0])
+        ax = plot_contour_lines(build(), levels=[1.0])
         assert contour_lines(ax).levels.tolist() == [1.0]
         assert ax.figure.axes[1].get_yticks().tolist() == [1.0]
         loss = build().metrics["loss"]
@@ -169,7 +150,7 @@ class TestLines:
 
     @pytest.mark.parametrize(("theme", "low", "high"), [("light", 0.0, 0.67), ("dark", 0.33, 1.0)])
     def test_every_line_stands_out_from_the_page(self, theme, low, high):
-        lines = contour_lines(plot_contour_lines(Landscape(build()), theme=theme))
+        lines = contour_lines(plot_contour_lines(build(), theme=theme))
         brightness = lines.get_edgecolor()[:, :3] @ [0.299, 0.587, 0.114]
         assert len(brightness) > 5
         assert (brightness >= low).all()
@@ -177,46 +158,42 @@ class TestLines:
 
     def test_the_path_is_dark_on_a_light_page(self):
         for theme, ink in (("light", "#111111"), ("dark", "#ececec")):
-            path = line(plot_contour_lines(Landscape(build(points=8)), theme=theme), "trajectory")
+            path = line(plot_contour_lines(build(points=8), theme=theme), "trajectory")
             assert path.get_color() == ink
-        assert line(plot_contour(Landscape(build(points=8))), "trajectory").get_color() == "white"
+        assert line(plot_contour(build(points=8)), "trajectory").get_color() == "white"
 
 
-class TestHeatmap:
-    def test_each_cell_has_its_own_value_around_its_own_place(self):
+class TestCells:
+    @pytest.mark.parametrize("plot", [plot_heatmap, pytest.param(plot_contour, marks=pytest.mark.slow)])
+    def test_each_has_its_own_value_around_its_own_place(self, plot):
         loss = np.array([[1, 2, 3, 4, 5], [1, 2, 3, 4, 50], [1, 2, np.nan, 4, 5.0]])
         data = build(loss)
-        ax = plot_heatmap(Landscape(data))
+        ax = plot(data)
         cells = mesh(ax)
         np.testing.assert_array_equal(np.ma.filled(cells.get_array(), np.nan).reshape(3, 5), loss)
         corners = cells.get_coordinates()
         np.testing.assert_allclose(corners[0, :, 0], edges(data.x))
         np.testing.assert_allclose(corners[:, 0, 1], edges(data.y))
-        assert (ax.get_xlim(), ax.get_ylim()) == (tuple(edges(data.x)[[0, -1]]), tuple(edges(data.y)[[0, -1]]))
-        assert not [item for item in ax.collections if isinstance(item, QuadContourSet)]
+        ends = [edges(axis) if plot is plot_heatmap else axis for axis in (data.x, data.y)]
+        assert (ax.get_xlim(), ax.get_ylim()) == tuple((axis[0], axis[-1]) for axis in ends)
+        lines = [item for item in ax.collections if isinstance(item, QuadContourSet)]
+        assert bool(lines) == (plot is plot_contour)
 
     def test_unequal_steps_have_unequal_cells(self):
         data = build(np.arange(1.0, 10).reshape(3, 3), points=0)
         data.x[:] = [0, 1, 4]
-        np.testing.assert_allclose(
-            mesh(plot_heatmap(Landscape(data))).get_coordinates()[0, :, 0], [-0.5, 0.5, 2.5, 5.5]
-        )
+        np.testing.assert_allclose(mesh(plot_heatmap(data)).get_coordinates()[0, :, 0], [-0.5, 0.5, 2.5, 5.5])
 
 
 class TestInterpolated:
     def test_the_few_are_marked(self):
         data = build_unfinished()
         for plot in (plot_contour, plot_heatmap, plot_contour_lines):
-            ax = plot(Landscape(data))
+            ax = plot(data)
             marks = line(ax, "interpolated").get_xydata()
             rows, columns = np.nonzero(data.status == PointStatus.INTERPOLATED)
             np.testing.assert_array_equal(marks, np.column_stack([data.x[columns], data.y[rows]]))
-            kinds = {
-                "coarse: value of the nearest measured point (80)",
-                "failed (9)",
-                "not finite (3)",
-                "interpolated (32)",
-            }
+            kinds = {f"{COARSE} (80)", "failed (9)", "not finite (3)", "interpolated (32)"}
             assert kinds <= set(legend_texts(ax))
             assert "interpolated" in ax.get_title()
 
@@ -224,7 +201,7 @@ class TestInterpolated:
         data = build(rows=9, columns=9, points=0)
         data.status[:] = PointStatus.INTERPOLATED
         data.status[::4, ::4] = PointStatus.MEASURED
-        ax = plot_contour(Landscape(data))
+        ax = plot_contour(data)
         assert len(line(ax, "measured").get_xydata()) == 9
         assert "measured (9, all others interpolated)" in legend_texts(ax)
 
@@ -232,7 +209,7 @@ class TestInterpolated:
 class TestLevels:
     def test_quantiles_share_the_plane_equally(self):
         data = build(rows=60, columns=80)
-        ax = plot_contour(Landscape(data), levels="quantile")
+        ax = plot_contour(data, levels="quantile")
         levels = contour_lines(ax).levels
         shares = np.histogram(data.metrics["loss"], [0, *levels, np.inf])[0] / data.metrics["loss"].size
         np.testing.assert_allclose(shares, 1 / (len(levels) + 1), atol=0.01)
@@ -251,7 +228,7 @@ class TestLevels:
 
 @pytest.mark.parametrize("plot", [plot_contour, plot_heatmap])
 def test_clipping_is_in_the_bar(plot):
-    ax = plot(Landscape(build()), clip=(0.1, 5))
+    ax = plot(build(), clip=(0.1, 5))
     assert ax.figure.axes[1].get_ylabel() == "loss (log scale, clipped to 0.1 ... 5)"
     drawn = mesh(ax) if plot is plot_heatmap else ax.collections[0]
     assert (drawn.extend if plot is plot_contour else drawn.colorbar.extend) == "both"
@@ -263,13 +240,13 @@ class TestAll:
     def test_a_line_and_foreign_axes(self, plot):
         text = f"{plot.__name__} needs a plane, but the landscape is a line; use plot_profile"
         with pytest.raises(ValueError, match=text):
-            plot(Landscape(build_line([1, 2])))
+            plot(build_line([1, 2]))
         with pytest.raises(TypeError, match="ax must be matplotlib axes or None"):
-            plot(Landscape(build()), "axes")
+            plot(build(), "axes")
         with pytest.raises(TypeError, match=f"{plot.__name__} has no argument 'colour'; it has metric, levels"):
-            plot(Landscape(build()), colour="red")
+            plot(build(), colour="red")
         with pytest.raises(ValueError, match="colormap must be matplotlib's name of colours, such as 'viridis'"):
-            plot(Landscape(build()), colormap="nothing")
+            plot(build(), colormap="nothing")
 
 
 def test_default_colours_are_even_in_brightness():
@@ -277,6 +254,6 @@ def test_default_colours_are_even_in_brightness():
 
     steps = np.diff(colormaps["viridis"](np.linspace(0, 1, 64))[:, :3] @ [0.2126, 0.7152, 0.0722])
     assert (steps > 0).all()
-    cells = mesh(plot_heatmap(Landscape(build())))
+    cells = mesh(plot_heatmap(build()))
     assert cells.get_cmap().name == "viridis"
     assert to_rgb(cells.get_cmap()(0.0)) == to_rgb(colormaps["viridis"](0.0))

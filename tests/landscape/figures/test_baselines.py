@@ -13,13 +13,12 @@ import matplotlib
 import numpy as np
 import pytest
 from curvature_cases import build_curvature, leave_out
-from figure_cases import build, build_line, build_real, build_unfinished
+from figure_cases import begun, build, build_line, build_real, build_unfinished
 from PIL import Image
 
 from landscape import figures
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
-from landscape.sampling.sampling import full_grid
 
 BASELINES = Path(__file__).parent / "baselines"
 TOLERANCE = 1.0
@@ -38,10 +37,7 @@ def _line():
 
 def _begun(share):
     """A plane of which this share is measured, in the order of a survey."""
-    data = build(rows=40, columns=40)
-    rest = list(full_grid(data.shape))[int(share * data.status.size) :]
-    data.status.flat[rest], data.metrics["loss"].flat[rest] = PointStatus.PENDING, np.nan
-    return Landscape(data)
+    return begun(build(rows=40, columns=40), int(share * 1600))
 
 
 def _difference(**look):
@@ -49,7 +45,7 @@ def _difference(**look):
     second = copy.deepcopy(first)
     second.attributes["network"] = "ResNet"
     second.metrics["loss"] *= np.linspace(0.2, 1.5, 30)
-    return figures.plot_difference(Landscape(first), Landscape(second), **look)
+    return figures.plot_difference(first, second, **look)
 
 
 def _sharpness(**look):
@@ -76,17 +72,17 @@ def _multiples(kind):
 
 
 PICTURES = {
-    "contour": lambda **look: figures.plot_contour(Landscape(build()), **look),
+    "contour": lambda **look: figures.plot_contour(build(), **look),
     "contour_quantiles": lambda **look: figures.plot_contour(
-        Landscape(build_real("surface_lenet_random", "LeNet")), levels="quantile", **look
+        build_real("surface_lenet_random", "LeNet"), levels="quantile", **look
     ),
-    "unfinished": lambda **look: figures.plot_contour(Landscape(build_unfinished()), **look),
+    "unfinished": lambda **look: figures.plot_contour(build_unfinished(), **look),
     "begun_2": lambda **look: figures.plot_contour(_begun(0.02), **look),
     "begun_30": lambda **look: figures.plot_contour(_begun(0.3), **look),
     "begun_surface": lambda **look: figures.plot_surface(_begun(0.02), **look),
-    "lines": lambda **look: figures.plot_contour_lines(Landscape(build()), **look),
-    "heatmap": lambda **look: figures.plot_heatmap(Landscape(build_unfinished()), clip=(0.1, 10), **look),
-    "surface": lambda **look: figures.plot_surface(Landscape(build()), **look),
+    "lines": lambda **look: figures.plot_contour_lines(build(), **look),
+    "heatmap": lambda **look: figures.plot_heatmap(build_unfinished(), clip=(0.1, 10), **look),
+    "surface": lambda **look: figures.plot_surface(build(), **look),
     "profile": lambda **look: figures.plot_profile(_line(), others="accuracy", **look),
     "sharpness": _sharpness,
     "spectrum": lambda **look: figures.plot_spectrum(build_curvature(bottom=1), **look),
@@ -136,13 +132,13 @@ class TestBaselines:
     def test_a_frame_of_the_animation(self):
         data = build()
         data.checkpoints.metrics["loss"][:] = 1.1 * data.checkpoints.projected["loss"]
-        frames = list(figures.walk_frames(Landscape(data), seconds=0.5, rate=10, dpi=50))
+        frames = list(figures.walk_frames(data, seconds=0.5, rate=10, dpi=50))
         check("walk", frames[3])
 
     @pytest.mark.slow
     def test_other_words_or_colours_would_be_seen(self):
         for change in (lambda ax: ax.set_title("something else"), lambda ax: ax.get_lines()[1].set_color("red")):
-            ax = figures.plot_contour(Landscape(build()), theme="light")
+            ax = figures.plot_contour(build(), theme="light")
             change(ax)
             pixels = figures.figure_pixels(ax, dpi=SCREEN)
             assert difference_from(BASELINES / "contour_screen.png", pixels) > 1.3 * TOLERANCE

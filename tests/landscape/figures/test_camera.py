@@ -63,7 +63,7 @@ def seen_by_plotly(camera, box):
 def test_a_figure_and_plotly_show_the_same_projection(name):
     data = build()
     data.directions.norms[:] = (1.0, 3.0)
-    space = plot_surface(Landscape(data), camera=name)
+    space = plot_surface(data, camera=name)
     width, depth = np.ptp(space.get_xlim()), np.ptp(space.get_ylim())
     root = np.sqrt(width / depth)
     box = plotly_box((root, 1 / root, 5 / 9))
@@ -94,7 +94,7 @@ def test_auto_sees_a_path_that_others_do_not():
     data.origin.metrics["loss"] = float("nan")
     hidden = {}
     for camera in ("low", "auto"):
-        ax = plot_surface(Landscape(data), camera=camera)
+        ax = plot_surface(data, camera=camera)
         path = next(each for each in ax.get_lines() if each.get_label() == "_path")
         hidden[camera] = path.hidden().mean()
     assert hidden["low"] > 0.5

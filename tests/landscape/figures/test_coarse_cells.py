@@ -32,27 +32,31 @@ def meshes(ax):
     return found
 
 
-@pytest.mark.parametrize("function", [figures.plot_contour, figures.plot_heatmap])
-def test_exact_cells_keep_their_colours_and_coarse_ones_are_washed_out_and_hatched(function):
+@pytest.mark.parametrize(
+    ("function", "theme", "page"),
+    [
+        (figures.plot_contour, "light", "white"),
+        (figures.plot_heatmap, "light", "white"),
+        (figures.plot_heatmap, "dark", "#14171c"),
+    ],
+)
+def test_exact_cells_keep_their_colours_and_coarse_ones_are_washed_out_and_hatched(function, theme, page):
     data = plane()
-    ax = function(Landscape(data), theme="light")
+    ax = function(data, theme=theme)
     (exact, measured), (coarse, shown) = meshes(ax)
     np.testing.assert_array_equal(measured, data.status == PointStatus.MEASURED)
     points = covering_points(data.status)
     np.testing.assert_array_equal(shown, points >= 0)
-    expected = 0.55 * exact.reshape(-1, 4)[points[shown]][:, :3] + 0.45
+    expected = 0.55 * exact.reshape(-1, 4)[points[shown]][:, :3] + 0.45 * np.array(to_rgb(page))
     np.testing.assert_allclose(coarse[shown][:, :3], expected, atol=0.004)
     # No coarse cell can be taken for an exact one: none of the colour map's colours is among them.
     apart = np.abs(coarse[shown][:, None, :3] - ax.collections[0].cmap(np.arange(256))[None, :, :3]).max(axis=2).min()
     assert apart > 0.04
     hatched = [patch for patch in ax.patches if patch.get_hatch() and patch.get_hatch().startswith("\\")]
     (patch,) = hatched
-    centres = [
-        ax.transData.transform(place)
-        for place in np.stack(np.meshgrid(data.x, data.y), axis=-1)[5:-5:6, 5:-5:6].reshape(-1, 2)
-    ]
+    places = np.stack(np.meshgrid(data.x, data.y), axis=-1)[5:-5:6, 5:-5:6].reshape(-1, 2)
     path = patch.get_path().transformed(patch.get_transform())
-    inside = [bool(path.contains_point(centre)) for centre in centres]
+    inside = [bool(path.contains_point(centre)) for centre in ax.transData.transform(places)]
     assert inside == (data.status[5:-5:6, 5:-5:6] == PointStatus.PENDING).ravel().tolist()
     assert f"{LABEL} (1,568)" in legend_texts(ax)
     assert "measured (32)" in legend_texts(ax)
@@ -62,7 +66,7 @@ def test_exact_cells_keep_their_colours_and_coarse_ones_are_washed_out_and_hatch
 
 def test_no_line_runs_through_what_is_not_measured():
     data = plane(900)
-    ax = figures.plot_contour(Landscape(data), scale="linear")
+    ax = figures.plot_contour(data, scale="linear")
     lines = contour_lines(ax)
     vertices = np.concatenate([path.vertices for path in lines.get_paths()])
     assert len(vertices) > 20
@@ -82,7 +86,7 @@ def test_a_point_without_a_number_fills_nothing(bad):
     if bad == "failed":
         data.status.flat[lost] = PointStatus.FAILED
     data.metrics["loss"].flat[lost] = np.nan if bad == "failed" else np.inf
-    ax = figures.plot_heatmap(Landscape(data))
+    ax = figures.plot_heatmap(data)
     _, shown = meshes(ax)[1]
     np.testing.assert_array_equal(shown, (points >= 0) & (points != lost))
     count = int((points == lost).sum())
@@ -91,14 +95,12 @@ def test_a_point_without_a_number_fills_nothing(bad):
 
 def test_colours_are_chosen_from_measured_values_alone():
     data = plane()
-    measured = data.status == PointStatus.MEASURED
-    first = figures.plot_heatmap(Landscape(data)).collections[0].norm
-    values = data.metrics["loss"][measured]
-    assert (first.vmin, first.vmax) == (values.min(), values.max())
+    norm, values = figures.plot_heatmap(data).collections[0].norm, data.loss[data.status == PointStatus.MEASURED]
+    assert (norm.vmin, norm.vmax) == (values.min(), values.max())
 
 
 def test_lines_on_the_bare_page_have_coarse_colours_and_a_bar():
-    ax = figures.plot_contour_lines(Landscape(plane()))
+    ax = figures.plot_contour_lines(plane())
     ((_, shown),) = meshes(ax)
     assert shown.sum() == 1568
     assert any(axes.get_ylabel().startswith("loss") for axes in ax.figure.axes)
@@ -111,7 +113,7 @@ def corners_of(cells):
 
 def test_a_surface_has_flat_washed_plateaus():
     data = plane()
-    ax = figures.plot_surface(Landscape(data), scale="linear", theme="light")
+    ax = figures.plot_surface(data, scale="linear", theme="light")
     (cells,) = [item for item in ax.collections if isinstance(item, Poly3DCollection)]
     corners = corners_of(cells)
     assert len(corners) >= 32
@@ -130,7 +132,7 @@ def test_a_surface_has_flat_washed_plateaus():
 
 
 def test_where_the_surface_itself_is_known_there_is_no_plateau():
-    whole = figures.plot_surface(Landscape(plane(1600)))
+    whole = figures.plot_surface(plane(1600))
     (cells,) = [item for item in whole.collections if isinstance(item, Poly3DCollection)]
     assert len(corners_of(cells)) == 39 * 39
     assert not any("coarse" in text for text in legend_texts(whole))
@@ -138,7 +140,7 @@ def test_where_the_surface_itself_is_known_there_is_no_plateau():
 
 def test_a_profile_has_dotted_steps():
     data = begun(build_line(0.05 + np.linspace(-1.2, 1, 101) ** 2), 30)
-    ax = figures.plot_profile(Landscape(data))
+    ax = figures.plot_profile(data)
     (steps,) = [item for item in ax.collections if isinstance(item, LineCollection) and "coarse" in item.get_label()]
     segments = np.array(steps.get_segments())
     shown = coarse_values(data.metrics["loss"], data.status)
@@ -149,15 +151,13 @@ def test_a_profile_has_dotted_steps():
 
 
 def test_multiples_share_one_entry():
-    axes = figures.plot_multiples([Landscape(plane()), Landscape(plane(160))])
+    axes = figures.plot_multiples([plane(), plane(160)])
     assert legend_texts(axes[0]).count(LABEL) == 1
     assert [ax.get_title().split("\n")[-1].split(" (")[0] for ax in axes] == ["2 % measured", "10 % measured"]
 
 
 def test_a_difference_is_coarse_where_either_is_pending():
-    first, second = plane(), plane(1600)
-    ax = figures.plot_difference(Landscape(first), Landscape(second), scale="linear")
-    _, shown = meshes(ax)[1]
+    _, shown = meshes(figures.plot_difference(plane(), plane(1600), scale="linear"))[1]
     assert shown.sum() == 1568
 
 
@@ -188,11 +188,3 @@ def test_rectangles_cover_each_cell_once():
         drawn[top:bottom, left:right] = index
     np.testing.assert_array_equal(drawn, points)
     assert [1, 3, 1, 4, 7] in blocks(points).tolist()
-
-
-def test_dark_pages_wash_towards_dark():
-    ax = figures.plot_heatmap(Landscape(plane()), theme="dark")
-    (exact, _), (coarse, shown) = meshes(ax)
-    points = covering_points(plane().status)
-    expected = 0.55 * exact.reshape(-1, 4)[points[shown]][:, :3] + 0.45 * np.array(to_rgb("#14171c"))
-    np.testing.assert_allclose(coarse[shown][:, :3], expected, atol=0.004)

@@ -14,17 +14,13 @@ def comparison(networks=4, recipes=("sgd", "adam"), steeper=1.5, directions=6):
     random = np.random.default_rng(0)
     t = np.linspace(-1, 1, 9)
     names = [recipe for recipe in recipes for _ in range(networks)]
-    data = ComparisonData.empty(
-        {
-            "recipe": names, "name": [str(number) for number in range(len(names))],
-            "sha256": [f"{number:064x}" for number in range(len(names))], "t": t,
-        },
-        {"direction": directions},
-        {
-            "radius": 1.0, "confidence": 0.95, "rise": 0.1, "normalization": "filter", "seed": 0, "num_samples": 1000,
-            "directions": directions, "recipes": list(recipes), "paired": [],
-        },
-    )  # fmt: skip
+    digests = [f"{number:064x}" for number in range(len(names))]
+    attributes = {
+        "radius": 1.0, "confidence": 0.95, "rise": 0.1, "normalization": "filter", "seed": 0, "num_samples": 1000,
+        "directions": directions, "recipes": list(recipes), "paired": [],
+    }  # fmt: skip
+    axes = {"recipe": names, "name": list(map(str, range(len(names)))), "sha256": digests, "t": t}
+    data = ComparisonData.empty(axes, {"direction": directions}, attributes)
     bends = 1 + 0.1 * random.standard_normal((len(names), directions)) + steeper * (np.array(names) != "sgd")[:, None]
     data.loss[:] = 0.2 + bends[:, :, None] * t**2
     data.status[:] = 1
@@ -35,9 +31,8 @@ def test_the_caption_has_recipes_intervals_and_the_answer():
     found = comparison()
     caption = found.caption()
     assert "of sgd (4 networks), adam (4 networks): the mean over 6 random directions of each" in caption.text
-    assert caption.text.endswith(
-        "Bands: 95 % intervals of the mean over networks and directions. Measured on 1,000 samples."
-    )
+    bands = "Bands: 95 % intervals of the mean over networks and directions. Measured on 1,000 samples."
+    assert caption.text.endswith(bands)
     (answer,) = found.table()
     assert f"{answer.difference:+.3g} ({answer.low:+.3g} to {answer.high:+.3g}, 95 %)" in caption.alt
     assert answer.verdict in caption.alt
@@ -58,9 +53,8 @@ def test_the_mean_and_its_band():
     assert (low <= middle).all()
     assert second.get_datalim(ax.transData).y1 > first.get_datalim(ax.transData).y1
     assert high[-1] == pytest.approx(found.means()[0].high)
-    assert ax.get_title().splitlines() == [
-        "sgd is flatter", "mean over 6 directions (filter), 1,000 samples", "band: 95 % interval of the mean",
-    ]  # fmt: skip
+    notes = ["mean over 6 directions (filter), 1,000 samples", "band: 95 % interval of the mean"]
+    assert ax.get_title().splitlines() == ["sgd is flatter", *notes]
 
 
 def test_what_is_not_known_is_not_drawn():

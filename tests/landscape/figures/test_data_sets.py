@@ -46,7 +46,7 @@ class TestSideBySide:
     @pytest.mark.slow
     def test_other_quantities_have_a_scale_each_and_the_picture_says_so(self):
         data = both()
-        axes = plot_multiples(Landscape(data), metrics=["loss", "loss@test", "accuracy", "accuracy@test"])
+        axes = plot_multiples(data, metrics=["loss", "loss@test", "accuracy", "accuracy@test"])
         ends = [(norm(ax).vmin, norm(ax).vmax) for ax in axes]
         assert ends[0] == ends[1] != ends[2] == ends[3]
         assert bars(axes) == ["loss (log scale)", "loss (log scale)", "accuracy", "accuracy"]
@@ -55,7 +55,7 @@ class TestSideBySide:
     @pytest.mark.slow
     def test_landscapes_are_rows_and_metrics_columns(self):
         other = both(network="ResNet")
-        axes = plot_multiples([Landscape(both()), Landscape(other)], metrics=["loss", "loss@test"])
+        axes = plot_multiples([both(), other], metrics=["loss", "loss@test"])
         assert [ax.get_title() for ax in axes] == [
             "LeNet, epochs 3 to 14\nloss on train", "LeNet, epochs 3 to 14\nloss on test",
             "ResNet, epochs 3 to 14\nloss on train", "ResNet, epochs 3 to 14\nloss on test",
@@ -64,12 +64,12 @@ class TestSideBySide:
         assert axes[0].figure.get_suptitle() == ""
 
     def test_lines_share_their_axis(self):
-        axes = plot_multiples(Landscape(with_test_set(build_line([1, 0.1, 40]))), metrics=["loss", "loss@test"])
+        axes = plot_multiples(with_test_set(build_line([1, 0.1, 40])), metrics=["loss", "loss@test"])
         assert len({ax.get_ylim() for ax in axes}) == 1
         assert [ax.get_ylabel() for ax in axes] == ["loss (log scale)", ""]
 
     def test_a_surface_that_nobody_named(self):
-        axes = plot_multiples(Landscape(with_test_set(build(), named=False)), metrics=["loss", "loss@test"])
+        axes = plot_multiples(with_test_set(build(), named=False), metrics=["loss", "loss@test"])
         assert [ax.get_title() for ax in axes] == ["loss", "loss on test"]
 
     @pytest.mark.slow
@@ -80,10 +80,10 @@ class TestSideBySide:
         data.metrics["loss"][3:6, 4:9] = np.nan
         names = [LONG, f"{LONG}@a data set with a long name"]
         landscape = Landscape(with_test_set(data, dataset="a data set with a long name"))
-        for theme in ("light",) if style == "paper" else ("dark",):
-            draw(plot_multiples(landscape, metrics=names, style=style, theme=theme)[0])
-            draw(landscape.plot_contour(metric=names[1], style=style, theme=theme))
-            draw(landscape.plot_difference(names[1], names[0], style=style, theme=theme))
+        look = {"style": style, "theme": "light" if style == "paper" else "dark"}
+        draw(plot_multiples(landscape, metrics=names, **look)[0])
+        draw(landscape.plot_contour(metric=names[1], **look))
+        draw(landscape.plot_difference(names[1], names[0], **look))
 
     def test_wrong_arguments(self):
         landscape = Landscape(both())
@@ -110,7 +110,7 @@ class TestSideBySide:
 class TestDifference:
     def test_two_metrics_of_one_plane(self):
         data = both()
-        ax = plot_difference(Landscape(data), "loss@test", "loss")
+        ax = plot_difference(data, "loss@test", "loss")
         assert ax.get_title() == "LeNet, epochs 3 to 14"
         assert "loss on test minus loss on train" in bars([ax])[0].replace("\n", " ")
         gap = data.metrics["loss@test"] - data.metrics["loss"]
@@ -121,7 +121,7 @@ class TestDifference:
     def test_a_line_is_where_the_gap_has_its_value(self):
         data = both()
         data.metrics["loss@test"][...] = data.metrics["loss"] + data.x
-        ax = plot_difference(Landscape(data), "loss@test", "loss", scale="linear", levels=[-1.0, 0.5])
+        ax = plot_difference(data, "loss@test", "loss", scale="linear", levels=[-1.0, 0.5])
         lines = next(item for item in ax.collections if isinstance(item, QuadContourSet) and not item.filled)
         for level, paths in zip(lines.levels, lines.get_paths(), strict=True):
             np.testing.assert_allclose(paths.vertices[:, 0], level, atol=1e-9)
@@ -139,7 +139,7 @@ class TestDifference:
             with pytest.raises(error, match=message):
                 plot_difference(landscape, *positional, **options)
         with pytest.raises(ValueError, match="needs two planes, but got a line"):
-            plot_difference(Landscape(with_test_set(build_line([1, 2, 3]))), "loss@test", "loss")
+            plot_difference(with_test_set(build_line([1, 2, 3])), "loss@test", "loss")
 
 
 class TestProfile:
@@ -147,7 +147,7 @@ class TestProfile:
         data = build_line(np.geomspace(0.01, 40, 9))
         data.metrics["loss_stderr"][...] = 0.1 * data.metrics["loss"]
         data.metrics["accuracy"] = np.linspace(0.99, 0.1, 9)
-        ax = plot_profile(Landscape(with_test_set(data)), others=["loss@test", "accuracy", "accuracy@test"])
+        ax = plot_profile(with_test_set(data), others=["loss@test", "accuracy", "accuracy@test"])
         left, right = ax.figure.axes
         assert left.get_ylabel() == "loss (log scale)"
         assert right.get_ylabel() == "accuracy"
@@ -155,20 +155,15 @@ class TestProfile:
         np.testing.assert_array_equal(line(right, "accuracy on test").get_ydata(), data.metrics["accuracy@test"])
         assert left.get_ylim()[1] > data.metrics["loss@test"].max()
         texts = {text.split(" (")[0] for text in legend_texts(ax)}
-        assert {
-            "loss on train", "loss on test", "loss on train ± standard error", "loss on test ± standard error",
-            "accuracy on train", "accuracy on test",
-        } <= texts  # fmt: skip
-        drawn = [
-            left.get_lines()[0],
-            line(left, "loss on test"),
-            *(line(right, f"accuracy on {name}") for name in ("train", "test")),
-        ]
+        curves = {f"{metric} on {name}" for metric in ("loss", "accuracy") for name in ("train", "test")}
+        assert {*curves, "loss on train ± standard error", "loss on test ± standard error"} <= texts
+        drawn = [left.get_lines()[0], line(left, "loss on test")]
+        drawn += [line(right, f"accuracy on {name}") for name in ("train", "test")]
         assert len({item.get_color() for item in drawn}) == 4
         draw(ax)
 
     def test_only_the_test_set(self):
-        ax = plot_profile(Landscape(with_test_set(build_line([3, 1, 2]))), metric="loss@test")
+        ax = plot_profile(with_test_set(build_line([3, 1, 2])), metric="loss@test")
         assert ax.get_ylabel() == "loss on test"
 
 
@@ -179,9 +174,8 @@ class TestCaptions:
         landscape = Landscape(data)
         assert bars([landscape.plot_contour(metric="loss@test")]) == ["loss on test (log scale)"]
         assert bars([landscape.plot_heatmap()]) == ["loss on train (log scale)"]
-        assert any(
-            "(projected loss on test)" in text for text in legend_texts(landscape.plot_surface(metric="loss@test"))
-        )
+        texts = legend_texts(landscape.plot_surface(metric="loss@test"))
+        assert any("(projected loss on test)" in text for text in texts)
 
     def test_own_losses_are_those_of_the_data_set(self):
         data = build()
@@ -195,10 +189,9 @@ class TestCaptions:
         assert any(text.startswith("own loss on test differs at 1 of 12 networks, most at epoch 7") for text in said)
         # Within two standard errors of that set nothing differs.
         path.metrics["loss_stderr@test"][:] = 5.0
-        assert not any(
-            "own loss" in text for text in legend_texts(Landscape(landscape).plot_contour(metric="loss@test"))
-        )
-        assert not any("own loss" in text for text in legend_texts(Landscape(landscape).plot_contour()))
+        for metric in ("loss@test", "loss"):
+            texts = legend_texts(Landscape(landscape).plot_contour(metric=metric))
+            assert not any("own loss" in text for text in texts)
 
     def test_a_name_with_a_sign_is_no_data_set_without_a_loss(self):
         data = build()

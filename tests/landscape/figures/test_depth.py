@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from figure_cases import build, build_real, line
+from figure_cases import build, build_real, legend_texts, line
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d import proj3d
@@ -14,7 +14,6 @@ from landscape.drawing.occlusion import LIFT, Relief
 from landscape.drawing.path import START
 from landscape.figures import figure_pixels, plot_multiples, plot_surface, save_figure, walk_frames
 from landscape.grid.checkpoints import CheckpointsData
-from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
 
 CAMERAS = [
@@ -44,12 +43,11 @@ def _bilinear(x, y, heights, at_x, at_y):
 
 @cache
 def surface(name):
-    if name == "bowl":
-        return _with_path(build(points=0), 1)
-    if name == "oblique":
-        oblique = _with_path(build(points=0), 1)
-        oblique.directions.norms[:], oblique.directions.cosine = (1.0, 2.0), -0.6
-        return oblique
+    if name in ("bowl", "oblique"):
+        bowl = _with_path(build(points=0), 1)
+        if name == "oblique":
+            bowl.directions.norms[:], bowl.directions.cosine = (1.0, 2.0), -0.6
+        return bowl
     if name == "resnet":
         return _with_path(build_real("surface_resnet_pca", "ResNet"), 3)
     x, y = np.linspace(-2, 2.5, 30), np.linspace(-1, 1.2, 20)[:, None]
@@ -57,14 +55,10 @@ def surface(name):
         -5 * (x + 1) ** 2 - 20 * (y + 0.4) ** 2
     )
     loss = 0.2 + y**2 + 0.3 * x**2 + hills
+    # The path goes on over a hole.
     loss[4:7, 20:24] = np.nan
-    return _with_path_beside_a_hole(loss)
-
-
-def _with_path_beside_a_hole(loss):
-    data = build(loss, points=0)
-    whole = _with_path(build(np.where(np.isnan(loss), np.nanmax(loss), loss), points=0), 5)
-    data.checkpoints, data.origin = whole.checkpoints, whole.origin
+    data = _with_path(build(np.where(np.isnan(loss), np.nanmax(loss), loss), points=0), 5)
+    data.metrics["loss"][:] = loss
     return data
 
 
@@ -73,13 +67,12 @@ SURFACES = ("bowl", "hills", "resnet", "oblique")
 
 def depth_buffer_hides(data, heights, points, projection, pieces=4):
     """Returns which points lie behind the projected triangles of a surface, each cell cut into ``pieces`` squared."""
-    nodes = []
-    for axis in (data.x, data.y):
-        at = np.arange(len(axis), dtype=float)
-        nodes.append((np.interp(np.arange(0, len(axis) - 1 + 0.5 / pieces, 1 / pieces), at, axis), axis))
-    (x, own_x), (y, own_y) = nodes
-    fine = np.array([np.interp(x, own_x, row) for row in heights])
-    fine = np.array([np.interp(y, own_y, column) for column in fine.T]).T
+    x, y = (
+        np.interp(np.arange(0, len(axis) - 1 + 0.5 / pieces, 1 / pieces), np.arange(len(axis)), axis)
+        for axis in (data.x, data.y)
+    )
+    fine = np.array([np.interp(x, data.x, row) for row in heights])
+    fine = np.array([np.interp(y, data.y, column) for column in fine.T]).T
     flat = [values.ravel() for values in (*data.geometry.distances(*np.meshgrid(x, y)), fine)]
     corners = np.stack(proj3d.proj_transform(*flat, projection), -1).reshape(*fine.shape, 3)
     ends = corners[:-1, :-1], corners[1:, 1:]
@@ -101,7 +94,7 @@ def depth_buffer_hides(data, heights, points, projection, pieces=4):
 
 @cache
 def picture(name):
-    return plot_surface(Landscape(surface(name)), theme="light")
+    return plot_surface(surface(name), theme="light")
 
 
 def seen(name, camera):
@@ -136,7 +129,7 @@ class TestHidden:
     def test_a_mark_below_the_surface_is_seen_from_below_its_edge(self):
         data = build(np.ones((5, 5)), points=0)
         data.origin.metrics["loss"] = 0.01
-        ax = plot_surface(Landscape(data))
+        ax = plot_surface(data)
         for elevation, hidden in ((80, True), (30, False), (-30, False)):
             ax.view_init(elev=elevation, azim=20)
             assert line(ax, "origin").hidden().tolist() == [hidden], elevation
@@ -209,22 +202,20 @@ class TestPictures:
         plain = build(np.add.outer(np.linspace(1, 2, 20) ** 2, np.zeros(30)), points=0)
         plain.origin.metrics["loss"] = 1.5**2
         for data, said in ((steep, True), (plain, False)):
-            ax = plot_surface(Landscape(data))
-            texts = [text.get_text() for legend in ax.figure.legends for text in legend.get_texts()]
-            assert ("behind the surface" in texts) is said
+            assert ("behind the surface" in legend_texts(plot_surface(data))) is said
 
     def test_several_pictures_and_the_animation_hide_too(self):
         data = surface("hills")
         data.checkpoints.metrics["loss"][:] = data.checkpoints.projected["loss"]
-        for ax in plot_multiples([Landscape(data)] * 2, kind="surface"):
+        for ax in plot_multiples([data] * 2, kind="surface"):
             assert line(ax, "trajectory").hidden().any()
-        walk = list(walk_frames(Landscape(data), "surface", seconds=0.3, rate=10, dpi=40))
+        walk = list(walk_frames(data, "surface", seconds=0.3, rate=10, dpi=40))
         assert len(walk) == 3
 
     def test_a_surface_of_holes_hides_nothing(self):
         data = build()
         data.metrics["loss"][::2] = np.nan
-        ax = plot_surface(Landscape(data), Figure().add_subplot(projection="3d"))
+        ax = plot_surface(data, Figure().add_subplot(projection="3d"))
         assert not line(ax, "trajectory").hidden().any()
         save_figure(ax, io.BytesIO(), dpi=40)
 

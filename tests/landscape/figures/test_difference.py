@@ -97,44 +97,36 @@ class TestDifference:
         assert "no finite value of difference of loss" in {text.get_text() for text in ax.texts}
 
     def test_joint_status(self):
-        measured, interpolated, pending, failed = (
-            PointStatus.MEASURED, PointStatus.INTERPOLATED, PointStatus.PENDING, PointStatus.FAILED,
-        )  # fmt: skip
+        names = ("MEASURED", "INTERPOLATED", "PENDING", "FAILED")
+        measured, interpolated, pending, failed = (PointStatus[name] for name in names)
         first = np.array([[measured, interpolated, pending, failed, pending]], np.uint8)
         second = np.array([[measured, measured, interpolated, pending, failed]], np.uint8)
         assert joint_status(first, second).tolist() == [[measured, interpolated, pending, failed, failed]]
 
 
 class TestWrongArguments:
-    def test_other_grids(self):
-        first = Landscape(build(rows=20, columns=30))
-        message = "along x the first has 30 points from -2 to 2.5 and the second 31 points from -2 to 2.5; measure both"
-        with pytest.raises(ValueError, match=message):
-            plot_difference(first, Landscape(build(rows=20, columns=31)))
-        moved = build(rows=20, columns=30)
-        moved.y += 0.5
-        with pytest.raises(
-            ValueError, match=r"along y the first has 20 points from -1 to 1\.2 and the second 20 points"
-        ):
-            plot_difference(first, Landscape(moved))
-
     def test_rounding_is_no_other_grid(self):
         first, second = build(), build()
         second.x += 1e-14
-        assert plot_difference(Landscape(first), Landscape(second)).get_xlim() == (-2, 2.5)
+        assert plot_difference(first, second).get_xlim() == (-2, 2.5)
 
-    def test_lines_others_and_options(self):
+    def test_other_grids_lines_others_and_options(self):
         first, second = pair(tilted)
-        with pytest.raises(ValueError, match="plot_difference needs two planes, but got a line"):
-            plot_difference(first, Landscape(build_line([1, 2])))
-        with pytest.raises(TypeError, match="second must be a Landscape"):
-            plot_difference(first, np.ones(3))
-        with pytest.raises(KeyError, match="no metric 'recall'"):
-            plot_difference(first, second, metric="recall")
-        with pytest.raises(ValueError, match="scale must be 'auto', 'linear' or 'symlog' where values have both signs"):
-            plot_difference(first, second, scale="log")
-        with pytest.raises(TypeError, match="plot_difference has no argument 'width'"):
-            plot_difference(first, second, width=3)
+        moved = build(rows=20, columns=30)
+        moved.y += 0.5
+        along_x = "along x the first has 30 points from -2 to 2.5 and the second 31 points from -2 to 2.5; measure both"
+        along_y = r"along y the first has 20 points from -1 to 1\.2 and the second 20 points"
+        for other, look, error, match in (
+            (build(rows=20, columns=31), {}, ValueError, along_x),
+            (moved, {}, ValueError, along_y),
+            (build_line([1, 2]), {}, ValueError, "plot_difference needs two planes, but got a line"),
+            (np.ones(3), {}, TypeError, "second must be a Landscape"),
+            (second, {"metric": "recall"}, KeyError, "no metric 'recall'"),
+            (second, {"scale": "log"}, ValueError, "'auto', 'linear' or 'symlog' where values have both signs"),
+            (second, {"width": 3}, TypeError, "plot_difference has no argument 'width'"),
+        ):
+            with pytest.raises(error, match=match):
+                plot_difference(first, other, **look)
 
 
 class TestWhatIsSaid:
@@ -150,7 +142,7 @@ class TestWhatIsSaid:
     def test_the_bar_has_no_colours_that_do_not_occur(self, sign):
         first, second = build(), build()
         second.metrics["loss"][:] = first.metrics["loss"] - sign * np.linspace(0.5, 4, 30)
-        ax = plot_difference(Landscape(first), Landscape(second))
+        ax = plot_difference(first, second)
         bar = ax.figure.axes[1]
         ends = bar.get_ylim() if "difference" in bar.get_ylabel() else bar.get_xlim()
         assert sorted(sign * end for end in ends) == pytest.approx([0, 4])

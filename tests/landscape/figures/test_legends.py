@@ -26,10 +26,9 @@ def drawn(kind, **look):
         return plot_sharpness(build_curvature(bottom=1), learning_rate=0.05, **look)
     if kind == "spectrum":
         return plot_spectrum(build_curvature(bottom=1), **look)
-    if kind == "profile":
-        return Landscape(build_line([1.0, 3.0, 2.0])).plot(kind, **look)
+    data = build_line([1.0, 3.0, 2.0]) if kind == "profile" else build()
     others = [Landscape(build())] if kind in ("multiples", "difference") else []
-    axes = Landscape(build()).plot(kind, *others, **look)
+    axes = Landscape(data).plot(kind, *others, **look)
     return axes[0] if isinstance(axes, list) else axes
 
 
@@ -80,8 +79,3 @@ def test_a_label_that_has_room_in_the_final_picture_is_not_broken():
     ax = Landscape(dataclasses.replace(data, y=0.5 * data.y)).plot("contour", style="paper")
     assert ax.get_ylabel() == "along PC 2"
     assert ax.get_xlabel() == "distance along PC 1\n(63.2 % of variance)"
-
-
-def test_a_wrong_legend():
-    with pytest.raises(TypeError, match="legend must be a bool, but got str: 'no'"):
-        Landscape(build()).plot("contour", legend="no")

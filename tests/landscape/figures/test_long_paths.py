@@ -116,13 +116,9 @@ class TestArrows:
         assert 1 <= len(found) <= 8
         assert len(found) >= 2 or count == 3
         for place, x, y, angle in found:
-            near = np.clip([place - 0.2, place + 0.2], 0, count - 1)
-            if count <= 10:
-                step = np.diff(
-                    [[np.interp(at, np.arange(count), column) for column in points.T] for at in near], axis=0
-                )
-                assert step[0] @ [np.cos(angle), np.sin(angle)] > 0
-            on = [np.interp(place, np.arange(count), column) for column in points.T]
+            near = np.clip([place - 0.2, place, place + 0.2], 0, count - 1)
+            before, on, after = np.column_stack([np.interp(near, np.arange(count), column) for column in points.T])
+            assert count > 10 or (after - before) @ [np.cos(angle), np.sin(angle)] > 0
             np.testing.assert_allclose([x, y], on)
 
     def test_they_are_equally_far_apart(self):
@@ -149,7 +145,7 @@ class TestPictures:
     @pytest.mark.parametrize("look", [{"theme": "light"}, {"theme": "dark"}, {"style": "paper"}])
     def test_a_thousand_checkpoints_have_a_bar_arrowheads_and_round_numbers(self, look):
         data = build_path("spiral", 1000)
-        ax = plot_contour(Landscape(data), **look)
+        ax = plot_contour(data, **look)
         (bar,) = bars(ax)
         assert bar.get_xlabel() == "epoch along the path"
         assert bar.get_xlim() == (0, 999)
@@ -174,7 +170,7 @@ class TestPictures:
     @pytest.mark.parametrize(("shape", "count"), [*((shape, 17) for shape in SHAPES), ("spiral", 9), ("walk", 200)])
     def test_a_number_stands_at_its_own_checkpoint_which_has_a_mark(self, shape, count, style):
         data = build_path(shape, count)
-        ax = plot_contour(Landscape(data), style=style)
+        ax = plot_contour(data, style=style)
         found = data.checkpoints
         points = ax.transData.transform(np.column_stack([found.x, found.y]))
         dots = [item.get_xdata() for item in ax.get_lines() if item.get_label() in ("_dots", "trajectory")]
@@ -190,27 +186,25 @@ class TestPictures:
             assert np.hypot(*(points[nearest] - points[own])) * 72 / ax.figure.dpi <= 3 * STYLES[style]["factor"]
 
     @pytest.mark.slow
-    def test_the_bar_covers_nothing(self):
-        for look in ({}, {"style": "paper"}, {"theme": "dark", "size": (9, 4)}):
-            for draw in (plot_contour, plot_surface):
-                ax = draw(Landscape(build_path("walk", 300, runs=2)), **look)
-                figure = ax.figure
-                (bar,) = bars(ax)
-                box = bar.get_tightbbox()
-                others = [legend.get_window_extent() for legend in figure.legends]
-                others += [other.get_tightbbox() for other in figure.axes if other is not bar and other.name != "3d"]
-                assert not any(box.overlaps(other.padded(-1)) for other in others), (draw, look)
+    @pytest.mark.parametrize("look", [{}, {"style": "paper"}, {"theme": "dark", "size": (9, 4)}])
+    @pytest.mark.parametrize("draw", [plot_contour, plot_surface])
+    def test_the_bar_covers_nothing(self, draw, look):
+        ax = draw(build_path("walk", 300, runs=2), **look)
+        (bar,) = bars(ax)
+        others = [legend.get_window_extent() for legend in ax.figure.legends]
+        others += [other.get_tightbbox() for other in ax.figure.axes if other is not bar and other.name != "3d"]
+        assert not any(bar.get_tightbbox().overlaps(other.padded(-1)) for other in others)
 
     @pytest.mark.slow
     def test_few_checkpoints_have_numbers_and_arrowheads_but_no_bar(self):
-        ax = plot_contour(Landscape(build_path("spiral", 6)))
+        ax = plot_contour(build_path("spiral", 6))
         assert bars(ax) == []
         assert timed(ax) == []
         assert len(arrows(ax)) >= 2
         assert {text.get_text() for text in ax.texts} >= {"0", "1", "2"}
 
     def test_runs_keep_their_hue_and_stroke(self):
-        ax = plot_contour_lines(Landscape(build_path("spiral", 60, runs=3)))
+        ax = plot_contour_lines(build_path("spiral", 60, runs=3))
         ends = [item.get_colors()[-1, :3] for item in timed(ax)]
         assert len(ends) == 3
         assert min(np.abs(one - two).max() for one, two in itertools.combinations(ends, 2)) > 0.3
@@ -224,14 +218,13 @@ class TestPictures:
 
     def test_a_surface_has_the_same_colours_and_every_checkpoint(self):
         data = build_path("spiral", 120)
-        ax = plot_surface(Landscape(data))
+        ax = plot_surface(data)
         assert len(bars(ax)) == 1
         drawn = [item for item in ax.get_lines() if item.get_label() == "_time"]
         assert len(drawn) == 64
         assert luminance(to_rgb(drawn[0].get_color())) > luminance(to_rgb(drawn[-1].get_color()))
-        x, y, _ = line(ax, "trajectory").get_data_3d()
         np.testing.assert_array_equal(
-            np.column_stack([x, y]), np.column_stack([data.checkpoints.x, data.checkpoints.y])
+            line(ax, "trajectory").get_data_3d()[:2], [data.checkpoints.x, data.checkpoints.y]
         )
         assert "end (epoch 119)" in legend_texts(ax)
 
@@ -256,7 +249,7 @@ class TestPictures:
         x = np.linspace(-0.9, 0.0, 500)
         data.checkpoints = CheckpointsData.empty(range(500), x, None, np.zeros(500), -x, ("loss",))
         data.checkpoints.projected["loss"][:] = np.interp(x, data.x, data.metrics["loss"])
-        ax = plot_profile(Landscape(data))
+        ax = plot_profile(data)
         assert len(bars(ax)) == 1
         shown = [item for item in ax.get_lines() if item.get_label() == "_checkpoint"]
         assert 5 < len(shown) < 100

@@ -29,17 +29,11 @@ def letters(ax):
 
 
 class TestMarks:
-    @pytest.mark.parametrize(
-        "plot",
-        [
-            figures.plot_contour,
-            *(pytest.param(plot, marks=SLOW) for plot in (figures.plot_contour_lines, figures.plot_heatmap)),
-        ],
-    )
-    def test_stand_at_the_points_of_a_plane(self, plot):
+    @pytest.mark.parametrize("kind", ["contour", *(pytest.param(kind, marks=SLOW) for kind in ("lines", "heatmap"))])
+    def test_stand_at_the_points_of_a_plane(self, kind):
         landscape = Landscape(wells())
         found = landscape.topology()
-        ax = plot(landscape, topology=True)
+        ax = landscape.plot(kind, topology=True)
         assert len(found.minima) == 4
         assert line(ax, "4 minima").get_xydata().tolist() == [[m.x, m.y] for m in found.minima]
         assert line(ax, "saddles").get_xydata().tolist() == [[s.x, s.y] for s in found.saddles]
@@ -62,30 +56,30 @@ class TestMarks:
         data = wells()
         data.directions = DirectionsData(np.array([2.0, 3.0]), None, 0.5)
         found = Landscape(data).topology()
-        ax = figures.plot_contour(Landscape(data), topology=True)
+        ax = figures.plot_contour(data, topology=True)
         expected = np.column_stack(data.geometry.distances([m.x for m in found.minima], [m.y for m in found.minima]))
         np.testing.assert_allclose(line(ax, "4 minima").get_xydata(), expected)
 
     def test_stand_on_the_curve_of_a_line(self):
-        ax = figures.plot_profile(Landscape(build_line(VALUES)), topology=True)
+        ax = figures.plot_profile(build_line(VALUES), topology=True)
         x = np.linspace(-1, 1, 7)
         assert line(ax, "4 minima").get_xydata().tolist() == [[x[i], VALUES[i]] for i in (0, 2, 6, 4)]
         assert line(ax, "saddles").get_xydata().tolist() == [[x[i], VALUES[i]] for i in (3, 1, 5)]
         draw(ax)
 
     def test_a_number_says_which_count(self):
-        ax = figures.plot_profile(Landscape(build_line(VALUES)), topology=2)
+        ax = figures.plot_profile(build_line(VALUES), topology=2)
         assert len(line(ax, "3 minima").get_xdata()) == 3
         assert f"3 minima {TRUTH}\n1 more is not deeper than 2" in legend_texts(ax)
 
     def test_it_says_what_hides_the_others(self):
         data = build_line(VALUES)
         data.metrics["loss_stderr"][:] = 0.6
-        ax = figures.plot_profile(Landscape(data), topology=True)
+        ax = figures.plot_profile(data, topology=True)
         assert f"3 minima {TRUTH}\n1 more is not deeper than twice the standard error" in legend_texts(ax)
 
     def test_numbers_on_contour_lines_keep_clear(self):
-        ax = figures.plot_contour(Landscape(wells()), topology=True)
+        ax = figures.plot_contour(wells(), topology=True)
         draw(ax)
         marks = ax.transData.transform(line(ax, "4 minima").get_xydata())
         for text in ax.texts:
@@ -96,21 +90,19 @@ class TestMarks:
     def test_letters_stay_inside(self):
         values = np.ones((9, 12))
         values[[0, 0, -1, -1], [0, -1, 0, -1]] = [0.1, 0.2, 0.3, 0.4]
-        ax = figures.plot_heatmap(Landscape(build(values, points=0)), topology=True)
+        ax = figures.plot_heatmap(build(values, points=0), topology=True)
         draw(ax)
         frame = ax.get_window_extent()
         for name in "ABCD":
             box = letters(ax)[name].get_window_extent()
-            assert frame.containsx(box.x0 + 2), name
-            assert frame.containsx(box.x1 - 2), name
-            assert frame.containsy(box.y0 + 2), name
-            assert frame.containsy(box.y1 - 2), name
+            assert all(frame.containsx(x) for x in (box.x0 + 2, box.x1 - 2)), name
+            assert all(frame.containsy(y) for y in (box.y0 + 2, box.y1 - 2)), name
 
     def test_nothing_is_marked_unless_asked_for(self):
-        assert not any("minim" in text for text in legend_texts(figures.plot_profile(Landscape(build_line(VALUES)))))
+        assert not any("minim" in text for text in legend_texts(figures.plot_profile(build_line(VALUES))))
 
     def test_several_pictures_share_the_words(self):
-        axes = figures.plot_multiples([Landscape(wells()), Landscape(build())], topology=True)
+        axes = figures.plot_multiples([wells(), build()], topology=True)
         assert legend_texts(axes[0]).count(f"minima {TRUTH}") == 1
         assert len(letters(axes[0])) == 4
         assert len(letters(axes[1])) == 1
@@ -119,20 +111,15 @@ class TestMarks:
     def test_an_animation_has_them(self):
         data = wells()
         data.checkpoints.metrics["loss"][:] = 1.0
-        plain, marked = (
-            next(iter(figures.walk_frames(Landscape(data), seconds=0.2, rate=10, dpi=40, topology=wanted)))
-            for wanted in (False, True)
-        )
+        options = {"seconds": 0.2, "rate": 10, "dpi": 40}
+        plain, marked = (next(figures.walk_frames(data, topology=wanted, **options)) for wanted in (False, True))
         assert (plain != marked).any()
 
-    def test_pictures_that_cannot_mark_them_say_so(self):
-        landscape = Landscape(wells())
-        with pytest.raises(ValueError, match="topology must be left out for plot_surface: plot_contour, "):
-            figures.plot_surface(landscape, topology=True)
-        with pytest.raises(ValueError, match="topology must be left out for plot_difference"):
-            figures.plot_difference(landscape, landscape, topology=True)
-        with pytest.raises(ValueError, match="topology must be left out for plot_merge_tree"):
-            figures.plot_merge_tree(landscape, topology=True)
+    @pytest.mark.parametrize("name", ["plot_surface", "plot_difference", "plot_merge_tree"])
+    def test_pictures_that_cannot_mark_them_say_so(self, name):
+        planes = [wells()] * (2 if name == "plot_difference" else 1)
+        with pytest.raises(ValueError, match=f"topology must be left out for {name}: plot_contour, "):
+            getattr(figures, name)(*planes, topology=True)
 
     @pytest.mark.parametrize(
         ("wanted", "error", "text"),
@@ -144,21 +131,17 @@ class TestMarks:
     )
     def test_a_wrong_option(self, wanted, error, text):
         with pytest.raises(error, match=text):
-            figures.plot_contour(Landscape(wells()), topology=wanted)
+            figures.plot_contour(wells(), topology=wanted)
 
 
 class TestMergeTree:
     def test_each_minimum_rises_to_where_it_meets_a_lower_one(self):
-        ax = figures.plot_merge_tree(Landscape(build_line(VALUES)))
+        ax = figures.plot_merge_tree(build_line(VALUES))
         # From left to right 0.5, 1, 2 (which meets 1), 1.5.
         assert line(ax, "4 minima").get_xydata().tolist() == [[0, 0.5], [1, 1], [3, 1.5], [2, 2]]
         assert sorted(line(ax, "saddles").get_xydata().tolist()) == [[1, 5], [2, 3], [3, 9]]
-        uprights = {
-            xs[0]: (ys[0], ys[1])
-            for item in ax.get_lines()
-            for xs, ys in [(item.get_xdata(), item.get_ydata())]
-            if len(xs) == 2 and xs[0] == xs[1] and item.get_linestyle() == "-"
-        }
+        solid = [item.get_xydata() for item in ax.get_lines() if item.get_linestyle() == "-"]
+        uprights = {ends[0, 0]: tuple(ends[:, 1]) for ends in solid if len(ends) == 2 and ends[0, 0] == ends[1, 0]}
         assert {x: ends for x, ends in uprights.items() if x} == {1: (1, 5), 2: (2, 3), 3: (1.5, 9)}
         assert uprights[0] == (0.5, ax.get_ylim()[1])
         assert [label.get_text() for label in ax.get_xticklabels()] == [
@@ -171,7 +154,7 @@ class TestMergeTree:
     def test_what_rounding_left_of_a_zero_is_one(self):
         data = build_line(VALUES)
         data.x[2] = -1e-16
-        labels = figures.plot_merge_tree(Landscape(data)).get_xticklabels()
+        labels = figures.plot_merge_tree(data).get_xticklabels()
         assert [label.get_text() for label in labels][1] == "B\n(0)"
 
     def test_no_two_lines_cross(self):
@@ -187,14 +170,14 @@ class TestMergeTree:
                     assert ends[place] <= saddle.value
 
     def test_parts_stand_side_by_side(self):
-        ax = figures.plot_merge_tree(Landscape(build_line([0.0, 1, math.inf, 2, 3, 1, 2])))
+        ax = figures.plot_merge_tree(build_line([0.0, 1, math.inf, 2, 3, 1, 2]))
         assert line(ax, "3 minima").get_xydata().tolist() == [[0, 0], [1, 1], [2, 2]]
         assert "1 point without a value (1 not finite) left out" in ax.get_title()
 
     @SLOW
     def test_many_minima_have_no_names(self):
         values = np.random.default_rng(5).uniform(size=(30, 40))
-        ax = figures.plot_merge_tree(Landscape(build(values)))
+        ax = figures.plot_merge_tree(build(values))
         assert ax.get_xlabel().endswith(" minima")
         assert ax.texts[:] == []
         draw(ax)
@@ -204,7 +187,7 @@ class TestPersistence:
     def test_each_minimum_at_its_saddle(self):
         data = build_line(VALUES)
         data.metrics["loss_stderr"][:] = 0.6
-        ax = figures.plot_persistence(Landscape(data))
+        ax = figures.plot_persistence(data)
         top = line(ax, "3 minima").get_xydata()[0, 1]
         assert line(ax, "3 minima").get_xydata().tolist() == [[0.5, top], [1, 5], [1.5, 9]]
         assert 9 < top < ax.get_ylim()[1]
@@ -216,12 +199,12 @@ class TestPersistence:
         draw(ax)
 
     def test_the_barrier_asked_for_is_a_line(self):
-        ax = figures.plot_persistence(Landscape(build_line(VALUES)), persistence=2)
+        ax = figures.plot_persistence(build_line(VALUES), persistence=2)
         x, y = line(ax, "barrier of 2").get_xydata().T
         np.testing.assert_allclose(y - x, 2)
 
     def test_both_axes_have_the_same_scale(self):
-        ax = figures.plot_persistence(Landscape(build_line(VALUES)), scale="log")
+        ax = figures.plot_persistence(build_line(VALUES), scale="log")
         assert ax.get_xscale() == ax.get_yscale() == "log"
         assert ax.get_xlim()[0] == ax.get_ylim()[0]
 
@@ -232,25 +215,24 @@ class TestBoth:
         "loss", [[1e-300, 1e300, 1e-200], [1, 1, 1], [3], [-5, 0, -1e6], [0, 0, 1e-9, 0], [-1, 5, -3, 900, 2, 4, 0.1]]
     )
     def test_strange_values(self, plot, loss):
-        draw(plot(Landscape(build_line(loss)), style="paper", theme="dark"))
+        draw(plot(build_line(loss), style="paper", theme="dark"))
 
     def test_a_plane_with_gaps(self, plot):
-        ax = plot(Landscape(build_unfinished()))
-        assert "92 points without a value (80 pending, 9 failed, 3 not finite) left out" in " ".join(
-            ax.get_title().split("\n")
-        )
+        ax = plot(build_unfinished())
+        left_out = "92 points without a value (80 pending, 9 failed, 3 not finite) left out"
+        assert left_out in ax.get_title().replace("\n", " ")
         assert "minima of the grid on this plane, not of the network" in ax.get_title()
 
     def test_another_metric(self, plot):
         data = build_line(VALUES)
         data.metrics["accuracy"] = np.array([0.9, 0.1, 0.8, 0.5, 0.7, 0.2, 0.6])
-        ax = plot(Landscape(data), metric="accuracy")
+        ax = plot(data, metric="accuracy")
         assert "accuracy" in ax.get_ylabel()
         assert any(text.startswith("3 minima") for text in legend_texts(ax))
 
     def test_nothing_to_draw(self, plot):
         with pytest.raises(ValueError, match="needs a landscape with a finite value of loss, but this one has none"):
-            plot(Landscape(build_line([math.nan, math.inf])))
+            plot(build_line([math.nan, math.inf]))
 
     def test_wrong_arguments(self, plot):
         landscape = Landscape(build_line(VALUES))
@@ -268,7 +250,7 @@ class TestFlat:
     @pytest.mark.parametrize("plot", [figures.plot_merge_tree, figures.plot_persistence, figures.plot_contour])
     def test_no_minimum_is_marked(self, plot):
         data = build(np.full((3, 5), 3.0), points=0)
-        ax = plot(Landscape(data), **({"topology": True} if plot is figures.plot_contour else {}))
+        ax = plot(data, **({"topology": True} if plot is figures.plot_contour else {}))
         assert "flat: loss is 3 at all 15 finite points" in [text.get_text() for text in ax.texts]
         assert not letters(ax)
         assert not any("minim" in text for text in legend_texts(ax))

@@ -13,7 +13,6 @@ from figure_cases import (
     legend_texts,
 )
 from matplotlib.collections import QuadMesh
-from matplotlib.contour import QuadContourSet
 
 from landscape.drawing.appearance import STYLES
 from landscape.drawing.fitting import shorter_side
@@ -23,11 +22,7 @@ from landscape.landscape import Landscape
 
 
 def shown(ax):
-    return next(
-        item
-        for item in ax.collections
-        if isinstance(item, QuadMesh) or (isinstance(item, QuadContourSet) and item.filled)
-    )
+    return next(item for item in ax.collections if isinstance(item, QuadMesh) or getattr(item, "filled", False))
 
 
 def planes():
@@ -66,7 +61,7 @@ class TestOneScale:
         assert "clipped to 0.1 ... 10" in axes[0].figure.axes[3].get_ylabel()
 
     def test_profiles_share_their_axis(self):
-        axes = plot_multiples([Landscape(build_line([1, 0.1, 2])), Landscape(build_line([50, 3, 90, 7]))])
+        axes = plot_multiples([build_line([1, 0.1, 2]), build_line([50, 3, 90, 7])])
         assert len({ax.get_ylim() for ax in axes}) == 1
         assert axes[0].get_ylim()[1] > 90
         assert [ax.get_ylabel() for ax in axes] == ["loss (log scale)", ""]
@@ -81,7 +76,7 @@ class TestOneScale:
 class TestArrangement:
     @pytest.mark.slow
     def test_no_surface_covers_the_labels_of_another(self):
-        axes = plot_multiples([Landscape(build())] * 4, kind="surface", columns=2, theme="light")
+        axes = plot_multiples([build()] * 4, kind="surface", columns=2, theme="light")
         draw(axes[0])
         axes[0].figure.set_layout_engine("none")
         together = figure_pixels(axes[0])
@@ -108,23 +103,21 @@ class TestArrangement:
         first, second = "distance along PC 1\n(63.2 % of variance)", "along PC 2"
         assert [ax.get_xlabel() for ax in axes] == ["", "", first, first]
         assert [ax.get_ylabel() for ax in axes] == [second, "", second, ""]
-        axes = plot_multiples([Landscape(build()), Landscape(build(decomposition="random", title="other"))])
+        axes = plot_multiples([build(), build(decomposition="random", title="other")])
         assert [ax.get_ylabel() for ax in axes] == [second, "distance along\ndirection 2"]
 
     @pytest.mark.slow
     def test_equal_titles_get_the_file_or_a_number(self, tmp_path):
         same = [Landscape(build()), Landscape(build())]
-        assert [ax.get_title() for ax in plot_multiples(same)] == [
-            "1: LeNet, epochs 3 to 14",
-            "2: LeNet, epochs 3 to 14",
-        ]
+        titles = ["1: LeNet, epochs 3 to 14", "2: LeNet, epochs 3 to 14"]
+        assert [ax.get_title() for ax in plot_multiples(same)] == titles
         files = [Landscape(build(), tmp_path / name) for name in ("small_batch.h5", "large_$batch.h5")]
         titles = [ax.get_title() for ax in plot_multiples(files)]
         assert titles == ["LeNet, epochs 3 to 14\nsmall_batch", "LeNet, epochs 3 to 14\nlarge_\\$batch"]
         draw(plot_multiples(same, titles=["$a_{b$", r"\frac^2"])[0])
 
     def test_what_is_missing_is_shown(self):
-        axes = plot_multiples([Landscape(build_unfinished()), Landscape(build())], style="paper")
+        axes = plot_multiples([build_unfinished(), build()], style="paper")
         missing = {"coarse: value of the nearest measured point", "failed", "not finite", "interpolated"}
         assert missing <= set(legend_texts(axes[0]))
         assert axes[0].get_title().startswith("1: LeNet, epochs 3 to 8") or "so far" in axes[0].get_title()
@@ -133,10 +126,10 @@ class TestArrangement:
     @pytest.mark.slow
     def test_one_without_any_value_among_others(self):
         empty = build(np.full((4, 5), np.nan), points=0)
-        axes = plot_multiples([Landscape(empty), Landscape(build())])
+        axes = plot_multiples([empty, build()])
         draw(axes[0])
         assert [ax.get_label() for ax in axes[0].figure.axes[2:]] == ["<colorbar>", TIME_BAR]
-        draw(plot_multiples([Landscape(empty)])[0])
+        draw(plot_multiples([empty])[0])
 
 
 def named(count, **attributes):
@@ -144,7 +137,7 @@ def named(count, **attributes):
 
 
 SEVERAL = {
-    "uncertainty": lambda **look: plot_uncertainty(Landscape(build_adaptive()), **look),
+    "uncertainty": lambda **look: plot_uncertainty(build_adaptive(), **look),
     "two": lambda **look: plot_multiples(named(2), **look),
     "three": lambda **look: plot_multiples(named(3), kind="heatmap", **look),
     "five": lambda **look: plot_multiples(named(5, points=4), kind="lines", **look),
@@ -154,7 +147,7 @@ SEVERAL = {
     "matrix": lambda **look: plot_multiples(named(2, points=5), metrics=["loss", "accuracy"], **look),
     "square": lambda **look: plot_multiples(named(2), aspect="fill", **look),
     "surfaces": lambda **look: plot_multiples(named(4), kind="surface", **look),
-    "lines": lambda **look: plot_multiples([Landscape(build_line([3, 1, 0.2, 2]))] * 3, **look),
+    "lines": lambda **look: plot_multiples([build_line([3, 1, 0.2, 2])] * 3, **look),
 }
 
 
@@ -207,4 +200,4 @@ def test_wrong_arguments(arguments, error, message):
 
 def test_unknown_options():
     with pytest.raises(TypeError, match="plot_multiples has no argument 'width'"):
-        plot_multiples([Landscape(build())], width=3)
+        plot_multiples([build()], width=3)

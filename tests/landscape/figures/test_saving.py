@@ -8,7 +8,6 @@ from places import ROOT
 from scripts import run_script
 
 from landscape.figures import plot_contour, plot_surface, save_figure
-from landscape.landscape import Landscape
 
 DRAWINGS = [plot_contour, plot_surface]
 
@@ -20,7 +19,7 @@ class TestSaving:
     def test_the_same_picture_gives_the_same_bytes(self, tmp_path, suffix, plot):
         files = [tmp_path / f"{index}.{suffix}" for index in range(2)]
         for file in files:
-            save_figure(plot(Landscape(build())), file)
+            save_figure(plot(build()), file)
         assert files[0].read_bytes() == files[1].read_bytes()
         start = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix.lower()]
         assert files[0].read_bytes().startswith(start)
@@ -40,15 +39,16 @@ class TestSaving:
 
     def test_other_names_and_things(self, tmp_path):
         ax = Figure().add_subplot()
-        for name in ("a.jpg", "a", "a.png.txt"):
-            with pytest.raises(ValueError, match=r"path must be a name that ends in \.png, \.pdf or \.svg"):
-                save_figure(ax, tmp_path / name)
-        with pytest.raises(TypeError, match="figure must be a matplotlib figure or axes"):
-            save_figure("picture", tmp_path / "a.png")
-        with pytest.raises(TypeError, match="path must be a path or a binary stream"):
-            save_figure(ax, 3)
-        with pytest.raises(NotADirectoryError, match=r"path must lie in a directory that exists, but .*none does not"):
-            save_figure(ax, tmp_path / "none" / "a.png")
+        other = r"path must be a name that ends in \.png, \.pdf or \.svg"
+        nowhere = "path must lie in a directory that exists, but .*none does not"
+        for figure, path, error, match in (
+            *((ax, tmp_path / name, ValueError, other) for name in ("a.jpg", "a", "a.png.txt")),
+            ("picture", tmp_path / "a.png", TypeError, "figure must be a matplotlib figure or axes"),
+            (ax, 3, TypeError, "path must be a path or a binary stream"),
+            (ax, tmp_path / "none" / "a.png", NotADirectoryError, nowhere),
+        ):
+            with pytest.raises(error, match=match):
+                save_figure(figure, path)
         assert list(tmp_path.iterdir()) == []
 
 

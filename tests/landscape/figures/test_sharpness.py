@@ -23,21 +23,18 @@ def curves(ax):
 def test_the_eigenvalues_and_the_trace_stand_at_their_checkpoints():
     found = build_curvature()
     ax = drawn(found)
-    np.testing.assert_array_equal(
-        curves(ax)["λ₁"].get_xydata(), np.column_stack([found.number, found.eigenvalues[:, 0]])
-    )
+    highest = np.column_stack([found.number, found.eigenvalues[:, 0]])
+    np.testing.assert_array_equal(curves(ax)["λ₁"].get_xydata(), highest)
     np.testing.assert_array_equal(curves(ax)["trace"].get_ydata(), found.trace)
     assert curves(ax)["λ₁"].get_linewidth() > curves(ax)["λ₂ to λ₅ (the next largest)"].get_linewidth()
-    assert legend_texts(ax) == [
-        "λ₁, the largest eigenvalue", "trace, the sum of all", "its 95 % interval", "λ₂ to λ₅ (the next largest)",
-    ]  # fmt: skip
+    entries = ["trace, the sum of all", "its 95 % interval", "λ₂ to λ₅ (the next largest)"]
+    assert legend_texts(ax) == ["λ₁, the largest eigenvalue", *entries]
     assert ax.get_yscale() == "log"
     assert ax.get_title() == "sharpness of LeNet\nHessian of the loss, 1,024 samples"
     assert " ".join(ax.get_ylabel().split()) == "eigenvalue, in loss / distance² (log scale)"
     assert ax.get_xlabel() == "epoch"
-    low, high = ax.get_ylim()
-    assert low < np.min(found.eigenvalues)
-    assert high > found.trace_interval.max()
+    assert ax.get_ylim()[0] < np.min(found.eigenvalues)
+    assert ax.get_ylim()[1] > found.trace_interval.max()
 
 
 def test_it_says_which_matrix_and_how_many_samples():
@@ -56,9 +53,7 @@ def test_missing_checkpoints_are_marked_and_nothing_joins_their_neighbours():
     assert curves(ax)["failed (1)"].get_xdata().tolist() == [4]
     assert curves(ax)["pending (3)"].get_xdata().tolist() == [18, 19, 20]
     assert np.flatnonzero(np.isnan(curves(ax)["λ₁"].get_ydata())).tolist() == [4, 18, 19, 20]
-    low, high = ax.get_xlim()
-    assert low < 0
-    assert high > 20
+    assert ax.get_xlim()[0] < 0 < 20 < ax.get_xlim()[1]
 
 
 def test_bars_are_the_residuals_and_hollow_marks_the_unconverged():
@@ -124,24 +119,19 @@ def test_wrong_arguments_are_named(options, error, text):
         drawn(build_curvature(), **options)
 
 
-@pytest.mark.parametrize(
-    "strange",
-    [
-        "nothing", "zero", "one", "equal", "no trace", "no eigenvalues", "huge", "one probe",
-    ],
-)  # fmt: skip
+STRANGE = ("nothing", "zero", "one", "equal", "no trace", "no eigenvalues", "huge", "one probe")
+
+
+@pytest.mark.parametrize("strange", STRANGE)
 def test_strange_values(strange):
-    found = build_curvature(1 if strange == "one" else 5)
+    found = build_curvature(1 if strange == "one" else 5, top=0 if strange == "no eigenvalues" else 5)
     if strange == "nothing":
         leave_out(found, slice(None), PointStatus.PENDING)
-    if strange == "zero":
-        found.eigenvalues[:], found.residuals[:], found.trace[:], found.trace_interval[:] = 0, 0, 0, 0
-    if strange == "equal":
-        found.eigenvalues[:], found.residuals[:], found.trace[:], found.trace_interval[:] = 2, 0, 2, 2
+    if strange in ("zero", "equal"):
+        level = 2 if strange == "equal" else 0
+        found.eigenvalues[:], found.residuals[:], found.trace[:], found.trace_interval[:] = level, 0, level, level
     if strange == "no trace":
         found.trace[:], found.trace_interval[:] = np.nan, np.nan
-    if strange == "no eigenvalues":
-        found = build_curvature(5, top=0)
     if strange == "huge":
         found.eigenvalues[2] *= 1e150
     if strange == "one probe":

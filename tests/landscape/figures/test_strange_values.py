@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap, plot_surface
-from landscape.landscape import Landscape
 from landscape.scales.choosing import SCALES
 
 DRAWINGS = [plot_contour, plot_surface]
@@ -44,19 +43,19 @@ class TestStrangeSurfaces:
     def test_is_drawn(self, plot, name):
         loss = surfaces()[name]
         data = build(loss)
-        draw(plot(Landscape(data)))
+        draw(plot(data))
         np.testing.assert_array_equal(data.metrics["loss"], loss)
 
     @pytest.mark.parametrize("scale", ["linear", "symlog"])
     @pytest.mark.parametrize("name", ["flat", "extremes", "both", "zeros and more", "negative", "checkered"])
     def test_any_scale(self, name, scale):
-        draw(plot_contour(Landscape(build(surfaces()[name], points=0)), scale=scale))
+        draw(plot_contour(build(surfaces()[name], points=0), scale=scale))
 
     @pytest.mark.parametrize("clip", [None, (1e-300, 1e100), (1.5, 1e308)])
     def test_a_bar_of_all_positive_numbers_ends_in_the_colour_of_what_is_beyond(self, clip):
         """Its pointed end stands for a value as far beyond the bar as the bar is long, which no number is."""
         for plot in (plot_contour_lines, plot_heatmap):
-            ax = plot(Landscape(build(surfaces()["positive extremes"])), scale="log", clip=clip, trajectory=False)
+            ax = plot(build(surfaces()["positive extremes"]), scale="log", clip=clip, trajectory=False)
             draw(ax)
             (bar,) = [axes for axes in ax.figure.axes if axes is not ax]
             assert (bar.get_yticks() > 0).all()
@@ -69,7 +68,7 @@ class TestStrangeSurfaces:
     @pytest.mark.slow
     def test_the_picture_says_what_is_odd(self):
         def words(name):
-            return " ".join(text.get_text() for text in plot_contour(Landscape(build(surfaces()[name]))).texts)
+            return " ".join(text.get_text() for text in plot_contour(build(surfaces()[name])).texts)
 
         assert "flat: loss is 1.25 at all 15 finite points" in words("flat")
         assert "no finite value of loss" in words("nothing")
@@ -99,4 +98,4 @@ class TestStrangeSurfaces:
         loss = random.choice([1, 1, -1, 0], (5, 7)) * 10.0 ** random.uniform(-300, 300, (5, 7))
         loss[random.random((5, 7)) < 0.2] = random.choice([np.nan, np.inf, -np.inf])
         for plot in DRAWINGS:
-            draw(plot(Landscape(build(loss, points=3))))
+            draw(plot(build(loss, points=3)))

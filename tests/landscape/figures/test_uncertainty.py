@@ -42,6 +42,12 @@ def with_samples(data, noise, seed):
     return data
 
 
+def chance_text(ax):
+    """Returns what the legend says about chance, in one line."""
+    (text,) = [text for text in legend_texts(ax) if "standard errors" in text]
+    return text.replace("\n", " ")
+
+
 def hatched(ax):
     return [item for item in ax.get_children() if isinstance(item, PathPatch) and item.get_hatch() == "---"]
 
@@ -96,17 +102,15 @@ class TestMask:
         second = shifted(first, np.where(np.arange(8) < 3, 0.2, 0.4))
         ax = plot_difference(first, second)
         assert len(hatched(ax)) == 1
-        (text,) = [text for text in legend_texts(ax) if "standard errors" in text]
-        assert text.replace("\n", " ") == "within 2 standard errors, not paired: 18 of 48 points"
+        assert chance_text(ax) == "within 2 standard errors, not paired: 18 of 48 points"
 
     def test_as_many_standard_errors_as_asked(self):
         first = with_errors(0.1)
         second = shifted(first, 0.4)
         assert not hatched(plot_difference(first, second, significance=2))
         assert len(hatched(plot_difference(first, second, significance=3))) == 1
-        assert not any(
-            "standard errors" in text for text in legend_texts(plot_difference(first, second, significance=None))
-        )
+        without = plot_difference(first, second, significance=None)
+        assert not any("standard errors" in text for text in legend_texts(without))
 
     def test_interpolated_points_without_an_error_are_hatched_and_said(self):
         data = with_errors(0.001)
@@ -117,23 +121,19 @@ class TestMask:
         assert np.isnan(found.interpolation[:, 2]).all()
         assert (np.delete(found.interpolation, 2, axis=1) == 0).all()
         ax = plot_difference(data, "loss@test", "loss")
-        (text,) = [text for text in legend_texts(ax) if "standard errors" in text]
-        assert text.replace("\n", " ") == (
-            "within 2 standard errors, not paired: 6 of 48 points, among them 6 whose interpolation error is not known"
-        )
+        among = "6 of 48 points, among them 6 whose interpolation error is not known"
+        assert chance_text(ax) == f"within 2 standard errors, not paired: {among}"
 
     def test_missing_points_are_neither_chance_nor_counted(self):
         first = with_errors(0.1)
         first.status[0] = PointStatus.FAILED
         first.metrics["loss"][0] = np.nan
-        ax = plot_difference(first, shifted(first, 0.1))
-        (text,) = [text for text in legend_texts(ax) if "standard errors" in text]
-        assert text.replace("\n", " ").endswith("40 of 40 points")
+        assert chance_text(plot_difference(first, shifted(first, 0.1))).endswith("40 of 40 points")
 
     def test_a_method_of_a_landscape_does_the_same(self):
         first = with_errors(0.1)
         ax = Landscape(first).plot_difference(Landscape(shifted(first, 0.4)), significance=3.0)
-        assert any("within 3 standard errors" in text.replace("\n", " ") for text in legend_texts(ax))
+        assert chance_text(ax).startswith("within 3 standard errors")
 
     @pytest.mark.parametrize("wrong", [-1, float("nan"), "two"])
     def test_a_wrong_number_is_named(self, wrong):

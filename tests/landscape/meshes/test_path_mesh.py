@@ -34,9 +34,6 @@ def test_runs_have_the_colours_of_figures(count, timed):
 def test_a_path_follows_the_surface():
     data = build()
     found = data.checkpoints
-    assert found is not None
-    assert data.y is not None
-    assert found.y is not None
     scale = choose_space(data).scale
     relief = Relief(data.x, data.y, scale.heights(data.loss))
     found.projected["loss"] = scale.height_values(relief.heights_at(found.x, found.y))
@@ -54,7 +51,6 @@ def test_a_path_follows_the_surface():
 
 def test_unknown_checkpoints_are_left_out():
     data = build()
-    assert data.checkpoints is not None
     data.checkpoints.projected["loss"][[0, 4]] = np.nan
     space = choose_space(data)
     (line,) = path_lines(space)

@@ -44,8 +44,7 @@ def test_heights_are_those_of_the_figure():
 
 
 def test_an_oblique_plane_is_a_parallelogram():
-    data = build(rows=5, columns=5, points=0)
-    data = replace(data, directions=DirectionsData(np.array([1.0, 2.0]), None, 0.6))
+    data = replace(build(rows=5, columns=5, points=0), directions=DirectionsData(np.array([1.0, 2.0]), None, 0.6))
     corners = surface_mesh(choose_space(data)).vertices.reshape(5, 5, 3)[[0, 0, -1], [0, -1, 0], :2]
     first, second = corners[1] - corners[0], corners[2] - corners[0]
     cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
@@ -88,8 +87,7 @@ def test_gaps_stay_holes():
 def test_a_value_without_neighbours_is_alone():
     loss = np.full((4, 5), np.nan)
     loss[1, 2], loss[3, 3] = 1.0, 2.0
-    data = build(loss, points=0)
-    mesh = surface_mesh(choose_space(data))
+    mesh = surface_mesh(choose_space(build(loss, points=0)))
     assert len(mesh.triangles) == 0
     assert np.flatnonzero(mesh.alone).tolist() == [7, 18]
     assert len(mesh.compact().vertices) == 0

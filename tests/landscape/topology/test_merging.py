@@ -81,29 +81,22 @@ class TestBasins:
         # Of each basin below its saddle, and of the points around it.
         assert basins.error.tolist() == [0.9, 0.2, 0.9]
 
-    def test_touch_at_a_corner(self):
-        values = np.array([[0.0, 9.0], [9.0, 1.0]])
-        assert find_basins(values, np.zeros((2, 2))).minimum.tolist() == [0]
-
-    def test_of_a_plateau_there_is_one_at_its_first_point(self):
-        values = np.ones((4, 5))
-        values[1:3, 1:4] = 0
-        basins = find_basins(values, np.zeros(values.shape))
-        assert basins.minimum.tolist() == [6]
-        assert basins.saddle.tolist() == [-1]
-
-    def test_a_point_between_three_joins_all_to_the_lowest(self):
-        values = np.array([[2.0, 9.0, 1.0], [9.0, 5.0, 9.0], [9.0, 0.0, 9.0]])
-        basins = find_basins(values, np.zeros(values.shape))
-        assert basins.minimum.tolist() == [7, 2, 0]
-        assert basins.saddle.tolist() == [-1, 4, 4]
-        assert basins.lower.tolist() == [-1, 0, 0]
-
-    @pytest.mark.parametrize("values", [np.full((3, 4), np.nan), np.array([np.inf, -np.inf])])
-    def test_without_a_finite_value_there_is_none(self, values):
-        basins = find_basins(values, np.zeros(values.shape))
-        assert len(basins.minimum) == 0
-        assert len(merge(basins, np.zeros(0, bool)).saddle) == 0
+    @pytest.mark.parametrize(
+        ("values", "minimum", "saddle", "lower"),
+        [
+            pytest.param([[0, 9], [9, 1]], [0], [-1], [-1], id="two touch at a corner"),
+            pytest.param([[1, 1, 1], [1, 0, 0], [1, 0, 0]], [4], [-1], [-1], id="of a plateau one, at its first point"),
+            pytest.param([[2, 9, 1], [9, 5, 9], [9, 0, 9]], [7, 2, 0], [-1, 4, 4], [-1, 0, 0], id="all to the lowest"),
+            pytest.param([[np.nan] * 4] * 3, [], [], [], id="none without a value"),
+            pytest.param([np.inf, -np.inf], [], [], [], id="none of infinities"),
+        ],
+    )
+    def test_begin_and_end_where(self, values, minimum, saddle, lower):
+        basins = find_basins(np.array(values, float), np.zeros(np.shape(values)))
+        assert basins.minimum.tolist() == minimum
+        assert basins.saddle.tolist() == saddle
+        assert basins.lower.tolist() == lower
+        assert len(merge(basins, np.ones(len(minimum), bool)).saddle) == max(len(minimum) - 1, 0)
 
     @settings(max_examples=40, deadline=None)
     @given(grids(ANY), st.floats(0.5, 3), st.floats(-5, 5))

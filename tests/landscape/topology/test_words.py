@@ -63,10 +63,8 @@ class TestText:
     def test_a_flat_grid_has_no_minimum(self):
         flat = "none: loss is flat, the same at all points of the grid that have a value"
         assert minima_text(build(np.full((3, 5), 3.0))) == flat
-        assert (
-            minima_text(build_line([math.nan, 3, 3, math.nan]))
-            == f"{flat}; 2 points without a value (2 not finite) left out"
-        )
+        left_out = "2 points without a value (2 not finite) left out"
+        assert minima_text(build_line([math.nan, 3, 3, math.nan])) == f"{flat}; {left_out}"
         assert topology_json(build_line([3, 3]))["minima"] == []
         assert topology_json(build_line([3, 3]))["flat"] is True
         assert topology_json(build_line([3, 4]))["flat"] is False

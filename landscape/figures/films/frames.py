@@ -1,10 +1,10 @@
-"""The optimizer walks over its landscape: each run's walker on the picture, and dots on the curves beside it."""
+"""Moving pictures, frame by frame: the optimizer walks over its landscape, or the camera goes around a surface."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,21 +18,23 @@ from ...drawing.fitting import settle
 from ...drawing.look import Look, check_dimensions, check_look
 from ...drawing.occlusion import Relief
 from ...drawing.path import STAR, halo, network_marks, run_colors, sized
+from ...drawing.placement import interpolated
 from ...drawing.sheet import Sheet, begin, shared_scale
 from ...drawing.texts import metric_text, plain, unit_of
+from ...grid.checkpoints import CheckpointsData
+from ...grid.data import LandscapeData
 from ...scales.choosing import choose_scale
 from ..multiples import PLANE_KINDS
 from ..profile import set_value_axis
-from .orbit import INCHES, PLACES, frame_count, frames_from, turns
+from ..surface3d import SURFACE, draw_surface
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from jaxtyping import UInt8
 
-    from ...grid.checkpoints import CheckpointsData
-    from ...grid.data import LandscapeData
-
+INCHES = (9.6, 5.4)
+"""Of a moving picture: at 200 dots per inch it has 1920 x 1080 pixels."""
+# The axes leave room for what stands beside them at so many places of the way.
+PLACES = 12
 # Pieces of the way since the last checkpoint.
 _PIECES = 16
 
@@ -46,6 +48,7 @@ class _Walker:
     color: str
     way: Any = None
     ball: Any = None
+    at: float = 0.0  # in checkpoints since its first
 
 
 def walk_frames(
@@ -97,24 +100,89 @@ def walk_frames(
     size = check_size(look.get("size")) or INCHES
     options: Look = {**look, "scale": shared_scale(chosen, [landscape], look), "levels": None, "clip": None}
     options |= {"trajectory": False, "size": None}
-    axes = _left_axes(chosen.projection, size, options)
+    solid = chosen.projection is not None
+    with appearance_of(options, None).applied():
+        figure = new_figure(size, "constrained")
+        grid = figure.add_gridspec(1, 2, width_ratios=(1.9 if solid else 1.25, 1))
+        axes: Any = figure.add_subplot(grid[0], projection=chosen.projection)
     with begin(chosen, landscape, axes, options, furniture=False, avoid_path=True) as sheet:
         chosen.draw(sheet)
         # Its own legend would take the room that the curve needs.
-        sheet.write_bar(
-            sheet.ax, pad=0.08 if kind == "surface" else 0.02, shrink=0.7 if kind == "surface" else sheet.share
-        )
+        sheet.write_bar(sheet.ax, pad=0.08 if solid else 0.02, shrink=0.7 if solid else sheet.share)
         stage = _Stage(sheet, walks)
         first = sheet.camera or best_camera(landscape, sheet.metric, sheet.scale, sheet.frame)
         cameras = [first.turned(each) for each in turns(turn, count)] if turn else []
         yield from stage.frames(np.linspace(0, len(stage.numbers) - 1, count), cameras, dpi)
 
 
-def _left_axes(projection: str | None, size: tuple[float, float], look: Look) -> Any:
-    with appearance_of(look, None).applied():
-        figure = new_figure(size, "constrained")
-        grid = figure.add_gridspec(1, 2, width_ratios=(1.25 if projection is None else 1.9, 1))
-        return figure.add_subplot(grid[0], projection=projection)
+def orbit_frames(
+    landscape: LandscapeData,
+    *,
+    turn: float = 360.0,
+    seconds: float = 6.0,
+    rate: int = 30,
+    dpi: int = 100,
+    **look: Unpack[Look],
+) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
+    """Yields pictures of a surface from a camera that goes around it, each of shape (height, width, 3).
+
+    It begins at the look's camera and keeps its elevation. Of whole turns the last frame is followed by the first, so
+    that the film can run in a circle.
+
+    Args:
+        landscape: a plane; its runs' paths, if there are any, are drawn whole.
+        turn: how far the camera goes, in degrees; counterclockwise as seen from above, or clockwise if negative.
+        seconds: how long it takes.
+        rate: frames per second.
+        dpi: dots per inch; a frame is 9.6 x 5.4 inches, or of the look's size.
+        **look: metric, levels, scale, colormap, trajectory, clip, theme, style, aspect, title, size, camera; see
+            ``Look``.
+
+    Raises:
+        KeyError: the landscape has no such metric.
+        ValueError: the landscape is a line, or an argument has a wrong value.
+        TypeError: an argument is unknown or has the wrong type.
+    """
+    count = frame_count(seconds, rate)
+    check_float("turn", turn)
+    check_int("dpi", dpi, minimum=20)
+    check_look("orbit_frames", look)
+    options: Look = {**look, "size": check_size(look.get("size")) or INCHES}
+    with begin(SURFACE, landscape, None, options) as sheet:
+        sheet.ax.figure.set_dpi(dpi)
+        draw_surface(sheet)
+        first = sheet.camera or best_camera(landscape, sheet.metric, sheet.scale, sheet.frame)
+        sheet.finish([first.turned(each) for each in np.linspace(0, turn, PLACES + 1)])
+        yield from frames_from(sheet.ax, [first.turned(each) for each in turns(turn, count)])
+
+
+def frame_count(seconds: float, rate: int) -> int:
+    return max(2, round(check_float("seconds", seconds, minimum=0.05) * check_int("rate", rate, minimum=1)))
+
+
+def turns(turn: float, count: int) -> list[float]:
+    """Returns how far the camera is at each frame, in degrees; the end of whole turns is their beginning."""
+    return [float(each) for each in np.linspace(0, turn, count, endpoint=turn == 0 or turn % 360 != 0)]
+
+
+def frames_from(
+    space: Any, cameras: Sequence[Camera | None], move: Callable[[int], Sequence[Any]] = lambda _frame: ()
+) -> Iterator[NDArray[Any]]:
+    """Yields a frame for each camera, None where the view stays, with what ``move`` returns; all else is drawn once."""
+    canvas: Any = space.figure.canvas
+    space.set_visible(cameras[0] is None)
+    canvas.draw()
+    still = canvas.copy_from_bbox(space.figure.bbox)
+    space.set_visible(True)
+    for frame, camera in enumerate(cameras):
+        moving = move(frame)
+        canvas.restore_region(still)
+        if camera is not None:
+            camera.place(space)
+            space.draw(canvas.get_renderer())
+        for artist in moving:
+            artist.axes.draw_artist(artist)
+        yield np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 
 
 class _Stage:
@@ -123,18 +191,17 @@ class _Stage:
     def __init__(self, sheet: Sheet, paths: Sequence[CheckpointsData]) -> None:
         self.sheet = sheet
         self.figure: Any = sheet.ax.figure
-        on_map = len(paths) == 1 and sheet.ax.name != "3d"
-        colors = ["white"] if on_map else run_colors(sheet.landscape, len(paths))
-        self.walkers = [_Walker(path, self._places(path), color) for path, color in zip(paths, colors, strict=True)]
-        single = len(paths) == 1
-        self.numbers = paths[0].number if single else np.unique(np.concatenate([path.number for path in paths]))
+        self.single, solid = len(paths) == 1, sheet.ax.name == "3d"
         heights = sheet.scale.heights(sheet.measured)
-        self.relief = Relief(*sheet.plane, heights, sheet.frame.matrix) if sheet.ax.name == "3d" else None
+        self.relief = Relief(*sheet.plane, heights, sheet.frame.matrix) if solid else None
+        colors = ["white"] if self.single and not solid else run_colors(sheet.landscape, len(paths))
+        self.walkers = [_Walker(path, self._feet(path), color) for path, color in zip(paths, colors, strict=True)]
+        self.numbers = paths[0].number if self.single else np.unique(np.concatenate([path.number for path in paths]))
         self.curve = self.figure.add_subplot(sheet.ax.get_subplotspec().get_gridspec()[1])  # type: ignore[union-attr]
         self.unit = plain(unit_of(sheet.landscape))
         self._draw_still()
         self.curves = self._draw_curves()
-        self.cursor, self.dots, self.text = self._make_moving()
+        self._make_moving()
 
     def frames(self, moments: NDArray[Any], cameras: Sequence[Camera], dpi: int) -> Iterator[NDArray[Any]]:
         """Yields a frame for each moment, a place among ``numbers``; ``cameras`` is empty where the view stays."""
@@ -151,35 +218,31 @@ class _Stage:
 
         yield from frames_from(self.sheet.ax, cameras or [None] * len(moments), move)
 
-    def _places(self, path: CheckpointsData) -> NDArray[Any]:
-        assert path.y is not None
-        places = [*self.sheet.frame.place(path.x, path.y)]
-        if self.sheet.ax.name == "3d":
-            values = path.projected.get(self.sheet.metric, np.full(len(path.x), np.nan))
-            places.append(self.sheet.scale.tall.heights(values))
-        return np.column_stack(places)
+    def _feet(self, path: CheckpointsData) -> NDArray[Any]:
+        values = path.projected.get(self.sheet.metric, np.full(len(path.x), np.nan))
+        return self._places(path.x, path.y, values)
+
+    def _places(self, x: Any, y: Any, values: Any) -> NDArray[Any]:
+        heights = [] if self.relief is None else [self.sheet.scale.tall.heights(values)]
+        return np.column_stack([*self.sheet.frame.place(x, y), *heights])
 
     def _draw_still(self) -> None:
-        ax: Any = self.sheet.ax
         for walker in self.walkers:
             faint = {"color": walker.color, "linewidth": 1.0, "alpha": 0.45, "zorder": 4, "path_effects": halo(1.8)}
             self._add_line(self._way(walker.places), **faint)
-        landscape, point = self.sheet.landscape, self.sheet.landscape.origin
-        star = np.column_stack(self.sheet.frame.place([point.x], [point.y or 0.0]))
-        if ax.name == "3d":
-            height = self.sheet.scale.tall.heights([point.metrics.get(self.sheet.metric, np.nan)])
-            star = np.column_stack([star, height])
-        if np.isfinite(star).all():
-            self._add_line(star, linestyle="none", zorder=5, **sized(STAR, 0.9))
-        for row, style in network_marks(landscape):
-            assert landscape.checkpoints is not None
-            place = self._places(landscape.checkpoints.part(np.array([row])))
+        found, point = self.sheet.landscape.checkpoints, self.sheet.landscape.origin
+        assert found is not None
+        star = self._places([point.x], [point.y or 0.0], [point.metrics.get(self.sheet.metric, np.nan)])
+        marks = [("", star, STAR)]
+        for row, style in network_marks(self.sheet.landscape):
+            marks.append((plain(found.name[row], 24), self._feet(found.part(np.array([row]))), style))
+        for name, place, style in marks:
             if np.isfinite(place).all():
                 self._add_line(place, linestyle="none", zorder=5, **sized(style, 0.9))
-                if ax.name != "3d":
-                    ax.annotate(
-                        plain(landscape.checkpoints.name[row], 24), place[0], xytext=(0, 7), textcoords="offset points",
-                        ha="center", fontsize=8, color="white", zorder=5, path_effects=halo(2), annotation_clip=True,
+                if name and self.relief is None:
+                    self.sheet.ax.annotate(
+                        name, place[0], xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8,
+                        color="white", zorder=5, path_effects=halo(2), annotation_clip=True,
                     )  # fmt: skip
 
     def _way(self, places: NDArray[Any]) -> NDArray[Any]:
@@ -196,20 +259,18 @@ class _Stage:
 
     def _draw_curves(self) -> list[tuple[_Walker, NDArray[Any], str]]:
         metric, look, ax = self.sheet.metric, self.sheet.appearance, self.curve
-        several, curves = len(self.walkers) > 1, []
-        foot = "at its foot on the plane"
+        curves, foot = [], "at its foot on the plane"
         for index, walker in enumerate(self.walkers):
-            path, numbers = walker.path, walker.path.number
-            name = plain(path.run_name(0), 32) or f"run {index + 1}"
-            colors = (walker.color,) * 2 if several else look.series[:2]
-            for values, stroke, color, label in (
-                (path.metrics.get(metric), "-", colors[0], name if several else "at the checkpoint"),
-                (path.projected.get(metric), "--", colors[1], "_foot" if several else foot),
-            ):
+            path = walker.path
+            colors, labels = look.series[:2], ["at the checkpoint", foot]
+            if not self.single:
+                colors, labels = (walker.color,) * 2, [plain(path.run_name(0), 32) or f"run {index + 1}", "_foot"]
+            each = (path.metrics.get(metric), path.projected.get(metric))
+            for values, stroke, color, label in zip(each, ("-", "--"), colors, labels, strict=True):
                 if values is not None and np.isfinite(values).any():
-                    ax.plot(numbers, values, stroke, color=color, linewidth=1.6, label=label)
+                    ax.plot(path.number, values, stroke, color=color, linewidth=1.6, label=label)
                     curves.append((walker, values, color))
-        if several and curves:
+        if not self.single and curves:
             ax.plot([], [], "--", color=look.soft, linewidth=1.6, label=foot)
         values = np.concatenate([values for _, values, _ in curves] or [np.empty(0)])
         scale = choose_scale(values, count=8, metric=metric)
@@ -228,47 +289,42 @@ class _Stage:
             ax.legend(frameon=False, loc="best")
         return curves
 
-    def _make_moving(self) -> tuple[Any, list[Any], Any]:
-        look, several = self.sheet.appearance, len(self.walkers) > 1
+    def _make_moving(self) -> None:
+        look = self.sheet.appearance
         for walker in self.walkers:
             walker.way = self._add_line(
                 walker.places[:1], color=walker.color, linewidth=2.0, zorder=6, animated=True, path_effects=halo(3.6)
             )
             walker.ball = self._add_line(
-                walker.places[:1], linestyle="none", marker="o", color=walker.color if several else "#ff4d6d",
+                walker.places[:1], linestyle="none", marker="o", color="#ff4d6d" if self.single else walker.color,
                 markeredgecolor="white", markersize=10, markeredgewidth=1.5, zorder=7, animated=True,
                 path_effects=halo(2.5),
             )  # fmt: skip
-        cursor = self.curve.axvline(self.numbers[0], color=look.soft, linewidth=1.0, animated=True)
-        dots = [
+        self.cursor: Any = self.curve.axvline(self.numbers[0], color=look.soft, linewidth=1.0, animated=True)
+        self.dots: list[Any] = [
             self.curve.plot([], [], "o", color=color, markeredgecolor=look.page, markersize=8, animated=True)[0]
             for _, _, color in self.curves
         ]
         # With a text, so that there is room for it.
-        text = self.curve.set_title(f"{self.unit} {self.numbers[-1]}", animated=True)
-        return cursor, dots, text
+        self.text: Any = self.curve.set_title(f"{self.unit} {self.numbers[-1]}", animated=True)
 
     def _move(self, moment: float) -> None:
         number = float(np.interp(moment, np.arange(len(self.numbers)), self.numbers))
         for walker in self.walkers:
-            self._move_walker(walker, self._at(walker, moment, number))
+            numbers = walker.path.number
+            # Before it begins and after its end it waits.
+            walker.at = moment if self.single else float(np.interp(number, numbers, np.arange(len(numbers))))
+            self._move_walker(walker)
         self.cursor.set_xdata([number, number])
         for dot, (walker, values, _) in zip(self.dots, self.curves, strict=True):
-            at = self._at(walker, moment, number)
-            walked = float(np.interp(at, np.arange(len(values)), walker.path.number))
-            dot.set_data([walked], [np.interp(at, np.arange(len(values)), values)])
-        name = plain(self.walkers[0].path.run_name(0), 32) if len(self.walkers) == 1 else ""
+            dot.set_data(*interpolated(np.column_stack([walker.path.number, values]), walker.at)[:, None])
+        name = plain(self.walkers[0].path.run_name(0), 32) if self.single else ""
         self.text.set_text(", ".join(part for part in (name, f"{self.unit} {self.numbers[int(moment)]}") if part))
 
-    def _at(self, walker: _Walker, moment: float, number: float) -> float:
-        """Returns where a run is, in checkpoints since its first; before it begins and after its end it waits."""
-        numbers = walker.path.number
-        return moment if len(self.walkers) == 1 else float(np.interp(number, numbers, np.arange(len(numbers))))
-
-    def _move_walker(self, walker: _Walker, at: float) -> None:
-        places, last = walker.places, int(at)
+    def _move_walker(self, walker: _Walker) -> None:
+        places, at, last = walker.places, walker.at, int(walker.at)
         if self.relief is None:
-            place = np.array([np.interp(at, np.arange(len(places)), column) for column in places.T])
+            place = interpolated(places, at)
             walker.way.set_data(*np.vstack([places[: last + 1], place]).T)
             walker.ball.set_data(*place[:, None])
             return
