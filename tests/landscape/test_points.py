@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 from examples import BOWL_ORIGIN, bowl, bowl_loss
+from scipy.interpolate import RegularGridInterpolator
 
 from landscape import evaluate
 from landscape.functions import measure_points
@@ -36,8 +38,6 @@ class TestAt:
         assert landscape.at(np.nextafter(0.5, 1), 0.25).measured
 
     def test_between_points_it_is_bilinear_and_says_so(self, landscape):
-        from scipy.interpolate import RegularGridInterpolator
-
         expected = RegularGridInterpolator((Y, X), landscape.loss)
         generator = np.random.default_rng(0)
         for x, y in zip(generator.uniform(-1, 2, 20), generator.uniform(0, 1, 20), strict=True):
@@ -149,8 +149,6 @@ class TestMeasurePoints:
             measure_points(points, bowl, points)
 
     def test_a_loss_that_draws_is_noticed(self, plane):
-        import torch
-
         def noisy():
             loss, network, data, metrics = bowl()
             return (lambda outputs, targets: loss(outputs, targets) + torch.rand(())), network, data, metrics
