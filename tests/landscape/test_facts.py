@@ -61,12 +61,10 @@ class TestKind:
     @pytest.mark.parametrize(
         ("decomposition", "rows", "text"),
         [
-            ("points", None, "line between networks"),
-            ("points", 7, "plane through networks"),
-            ("custom", None, "given direction"),
-            ("custom", 7, "given directions"),
+            ("points", None, "line between networks"), ("points", 7, "plane through networks"),
+            ("custom", None, "given direction"), ("custom", 7, "given directions"),
         ],
-    )
+    )  # fmt: skip
     def test_info_page_and_repr_say_what_is_cut(self, decomposition, rows, text):
         landscape = Landscape(surface(rows, decomposition=decomposition))
         shape = " x ".join(str(length) for length in landscape.shape[::-1])
