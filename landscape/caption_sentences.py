@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workers.metric_names import MetricName
 
@@ -19,10 +20,6 @@ from .scales.choosing import is_flat
 from .scales.landscape_scale import known
 from .scales.levels import number_text
 from .scales.scale import Scale
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _NORMALIZED = {
     "filter": "normalized by filter (Li et al. 2018)",

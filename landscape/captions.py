@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from collectors.validation import check_choice
 
@@ -23,7 +23,7 @@ from .caption_sentences import (
     walk_text,
     where_text,
 )
-from .drawing.look import check_dimensions
+from .drawing.look import Look, check_dimensions
 from .drawing.sheet import shared_scale, topology_scale
 from .drawing.texts import network_name, precision_notes
 from .figures.barriers import barrier_text, barriers_scale
@@ -36,10 +36,6 @@ from .grid.rises import ends_of_way, highest_rise
 from .scales.landscape_scale import known
 from .topology.topology import find_topology, wanted_topology
 from .topology.words import topology_text
-
-if TYPE_CHECKING:
-    from .drawing.look import Look
-
 
 _PICTURES = {
     "contour": "Filled contours", "lines": "Contour lines", "heatmap": "A heat map",

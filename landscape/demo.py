@@ -6,22 +6,20 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from collectors import Model, SummaryCollector
 
 from .facts import distance_text, explained_variance_text, value_range
+from .figures import save_figure
+from .landscape import Landscape
 from .summary_landscape import SummaryLandscape
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-    from torch.utils.data import DataLoader
-
-    from collectors import Model
-
-    from .landscape import Landscape
-
 
 EPOCHS = 20
 SEED = 0
@@ -31,9 +29,6 @@ HELD_OUT = 360
 
 def digits() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
     """Returns scikit-learn's handwritten digits at their native 8 x 8, as training and as held-out samples."""
-    import torch
-    from sklearn.datasets import load_digits
-
     data = load_digits()
     order = np.random.default_rng(SEED).permutation(len(data.target))
     images = torch.from_numpy(data.images[order]).float().unsqueeze(1) / 16
@@ -42,8 +37,6 @@ def digits() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, tor
 
 
 def digits_network() -> nn.Module:
-    from torch import nn
-
     class DigitsNetwork(nn.Sequential):
         """The class's name is what files and pictures call the network."""
 
@@ -64,17 +57,10 @@ def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def callback_fn() -> tuple[Any, nn.Module, Any, dict[str, Any]]:
-    from torch import nn
-
     return nn.CrossEntropyLoss(), digits_network(), digits()[0], {"accuracy": accuracy}
 
 
 def digits_model() -> Model:
-    import torch
-    from torch import nn
-
-    from collectors import Model
-
     network = digits_network()
     return Model(
         network, nn.CrossEntropyLoss(), torch.optim.Adam(network.parameters(), lr=3e-3), {"accuracy": accuracy}
@@ -83,37 +69,24 @@ def digits_model() -> Model:
 
 def digits_batches() -> DataLoader[tuple[torch.Tensor, ...]]:
     """Returns the training samples, shuffled anew in each epoch, in batches of 64."""
-    import torch
-    from torch.utils.data import DataLoader, TensorDataset
-
     shuffling = torch.Generator().manual_seed(SEED)
     return DataLoader(TensorDataset(*digits()[0]), batch_size=64, shuffle=True, generator=shuffling)
 
 
 def train(run_directory: Path) -> float:
     """Trains the network with a SummaryCollector attached, and returns its accuracy, 0 to 1, on held-out samples."""
-    import torch
-    from torch.utils.data import DataLoader, TensorDataset
-
-    from collectors import SummaryCollector
-
     torch.manual_seed(SEED)
     # A network this small gains nothing from more threads, and loses much when another program wants the cores.
     torch.set_num_threads(1)
     model = digits_model()
-    collector = SummaryCollector(
-        run_directory,
-        collect_landscape={"unit": "epoch", "intervals": [range(EPOCHS + 1)], "num_samples": SAMPLES},
-        existing="overwrite",
-    )
+    collected = {"unit": "epoch", "intervals": [range(EPOCHS + 1)], "num_samples": SAMPLES}
+    collector = SummaryCollector(run_directory, collect_landscape=collected, existing="overwrite")
     model.train(EPOCHS, digits_batches(), callbacks=[collector])
     return float(model.eval(DataLoader(TensorDataset(*digits()[1]), batch_size=HELD_OUT))["accuracy"])
 
 
 def run_demo(output: Path) -> list[Landscape]:
     """Trains, measures, draws and prints; returns the training's and the result's landscape in ``output``."""
-    from .figures import save_figure
-
     start = time.perf_counter()
     print(f"1. Training a small convolutional network on handwritten digits for {EPOCHS} epochs ...", flush=True)
     held_out = train(output)

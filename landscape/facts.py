@@ -48,10 +48,8 @@ def summary_text(landscape: LandscapeData) -> str:
 def one_line(landscape: LandscapeData) -> str:
     """Returns what a landscape is and how far it is measured, for the line in which Python shows it."""
     shape = " x ".join(str(len(axis)) for axis in (landscape.x, landscape.y) if axis is not None)
-    losses = {
-        "loss": "loss",
-        **{f"on {printable(name, 24)}": f"loss@{name}" for name in other_datasets(landscape.metrics)},
-    }
+    losses = {"loss": "loss"}
+    losses |= {f"on {printable(name, 24)}": f"loss@{name}" for name in other_datasets(landscape.metrics)}
     parts = [f"{printable(kind_text(landscape), 48)}, {shape} points"]
     for words, name in losses.items():
         between = _between(landscape.metrics[name], landscape.status)

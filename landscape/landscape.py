@@ -9,7 +9,7 @@ import tempfile
 import webbrowser
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from collectors.validation import check_choice
 from . import figures
 from .captions import Caption, difference_caption, write_caption
 from .facts import one_line
+from .figures import Look
 from .figures.kinds import KINDS, OF_LANDSCAPES, names_of, usual_picture
 from .grid.data import LandscapeData
 from .grid.landscape_file import read_landscape
@@ -29,14 +30,11 @@ from .record.read_only_record import ReadOnly
 from .record.whole_file import path_of
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     import xarray
     from jaxtyping import Float64
     from matplotlib.axes import Axes
 
     from .drawing.camera import CameraChoice
-    from .figures import Look
     from .grid.forecast import SurveyReport
     from .grid.value_at import ValueAt
     from .topology.topology import Topology

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from collectors.validation import check_instance, check_int
 from collectors.weights.aligned import Weights, as_reader
@@ -45,8 +45,6 @@ from .record.workers import given_plan, measurement_options
 from .record.writer import output_file
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     import numpy as np
     from jaxtyping import Float64
     from numpy.typing import ArrayLike
@@ -275,11 +273,7 @@ class Measure:
     @documented(CurvatureOptions)
     @measuring
     def curvature(
-        self,
-        weights: Weights,
-        *,
-        output: str | os.PathLike[str] | None = None,
-        **options: Unpack[CurvatureOptions],
+        self, weights: Weights, *, output: str | os.PathLike[str] | None = None, **options: Unpack[CurvatureOptions]
     ) -> Curvature | None:
         """Measures how a loss bends at one set of weights: eigenvalues of its Hessian, their sum, their density.
 

@@ -25,7 +25,8 @@ def check_no_input(name: str, target: AnyPath, inputs: Iterable[object]) -> None
     for item in inputs:
         place = _place_of(item)
         if place is not None and _are_one(target, place):
-            called = f" (given as {place})" if _is_other_name(target, place) else ""
+            is_other = isinstance(target, Path) and isinstance(place, Path) and target.absolute() != place.absolute()
+            called = f" (given as {place})" if is_other else ""
             raise LandscapeWriteError(
                 f"{name} must not be one of the inputs, but {target} is one{called}. It was left as it is. Give "
                 "another name."
@@ -87,10 +88,6 @@ def _place_of(item: Any) -> AnyPath | None:
         return check_directory("inputs", given)
     except (LandscapeError, ValueError, ImportError):
         return None  # whoever reads it says what is wrong
-
-
-def _is_other_name(target: AnyPath, place: AnyPath) -> bool:
-    return isinstance(target, Path) and isinstance(place, Path) and target.absolute() != place.absolute()
 
 
 def _are_one(target: AnyPath, other: AnyPath) -> bool:

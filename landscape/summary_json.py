@@ -14,6 +14,8 @@ from .grid.checkpoints import CheckpointsData
 from .grid.data import LandscapeData
 from .topology.words import topology_json
 
+_OF_ORIGIN = ("x", "y", "status", "metrics", "role", "name", "run", "number")
+_OF_DIRECTIONS = ("explained_variance_ratio", "cosine", "eigenvalues", "residuals")
 SUMMARY_VERSION = 2
 """Grows when a name of ``summary_json`` goes or changes its meaning; a new name alone leaves it."""
 
@@ -40,24 +42,15 @@ def summary_json(landscape: LandscapeData) -> dict[str, Any]:
         "metrics": {name: _metric(values, landscape) for name, values in landscape.metrics.items()},
         "topology": topology_json(landscape),
         "origin": {
-            "x": landscape.origin.x,
-            "y": landscape.origin.y,
+            **{name: getattr(landscape.origin, name) for name in _OF_ORIGIN},
             "status": landscape.origin.status.name.lower(),
-            "metrics": landscape.origin.metrics,
-            **{name: getattr(landscape.origin, name) for name in ("role", "name", "run", "number")},
         },
-        "directions": {
-            "explained_variance_ratio": landscape.explained_variance_ratio,
-            "cosine": landscape.cosine,
-            "eigenvalues": landscape.directions.eigenvalues,
-            "residuals": landscape.directions.residuals,
-        },
+        "directions": {name: getattr(landscape.directions, name) for name in _OF_DIRECTIONS},
         "checkpoints": None if landscape.checkpoints is None else _checkpoints(landscape, landscape.checkpoints),
         "errors": sorted(landscape.errors),
         "attributes": landscape.attributes,
     }
-    plain: dict[str, Any] = as_json(found)
-    return plain
+    return dict(as_json(found))
 
 
 def _axis(axis: NDArray[Any]) -> dict[str, Any]:

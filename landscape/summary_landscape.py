@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from collectors.errors import RunDirectoryError
 from collectors.files.places import AnyPath, check_directory
@@ -45,8 +45,6 @@ from .report.options import ReportOptions
 from .sampling.sampling import SamplingSettings
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from .curvature.curvature import Curvature
     from .diagnosis.diagnosis import Diagnosis
     from .report.report import Report
@@ -65,10 +63,12 @@ class SummaryLandscape:
             there.
 
     Raises:
-        TypeError: summary_dir is no path.
-        ValueError: summary_dir is blank.
+        TypeError: summary_dir is no path; of a method: an argument has the wrong type.
+        ValueError: summary_dir is blank; of a method: an argument has a wrong value.
         ImportError: summary_dir is a URL, and a package that reads its kind is missing.
-        RunDirectoryError: the directory does not exist or cannot be reached.
+        RunDirectoryError: the directory does not exist or cannot be reached; of a method: it holds no usable run.
+        CheckpointError: of a method: a checkpoint is missing, damaged, or of another network.
+        LandscapeError: of a method: something else went wrong; the subclass and the text say what, and how to fix it.
     """
 
     def __init__(self, summary_dir: str | os.PathLike[str]) -> None:
@@ -105,13 +105,6 @@ class SummaryLandscape:
 
         Returns:
             The landscapes, each with its ``path``; none after a dry run.
-
-        Raises:
-            TypeError: an argument has the wrong type.
-            ValueError: an argument has a wrong value.
-            RunDirectoryError: the directory holds no usable run.
-            CheckpointError: a checkpoint is missing, damaged, or of another network.
-            LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
         """
         chosen: RunOptions = with_defaults("SummaryLandscape.gen_landscapes_with_multi_process", RunOptions, options)
         run = RunDirectory(self._path)
@@ -200,12 +193,7 @@ class SummaryLandscape:
             The curvature, a row for each checkpoint of the file; None after a dry run.
 
         Raises:
-            TypeError: an argument has the wrong type.
-            ValueError: an argument has a wrong value.
-            RunDirectoryError: the directory holds no usable run.
-            CheckpointError: a checkpoint is missing, damaged, or of another network.
             CurvatureError: nothing can be differentiated, or the loss is finite at no checkpoint.
-            LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
         """
         from .curvature.measuring import measure_run
 
@@ -240,11 +228,8 @@ class SummaryLandscape:
             The report; None after a dry run.
 
         Raises:
-            TypeError: an argument has the wrong type.
-            ValueError: an argument has a wrong value.
             RunDirectoryError: the directory holds no usable run, or fewer than three checkpoints.
             LandscapeWriteError: a file that is no report has the page's name.
-            LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
         """
         from .report.report import make_report
 
@@ -308,7 +293,7 @@ def _find_jobs(
         if len(present) < 3:
             warn_user(
                 f"{run.path} has only {len(present)} of the checkpoints of {unit}s {list(interval)} (missing: "
-                f"{missing}); a plane needs three, so this interval is left out.",
+                f"{missing}); a plane needs three, so this interval is left out."
             )
             continue
         usable.append(tuple(present))

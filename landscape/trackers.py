@@ -11,7 +11,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from collectors.errors import LandscapeError
 from collectors.files import system
@@ -19,26 +19,16 @@ from collectors.files.local_files import write_bytes
 from collectors.files.remote_path import RemotePath
 from collectors.validation import check_instance, check_int, wrong_type, wrong_value
 
-from .figures import figure_pixels, save_figure
+from .figures import Look, figure_pixels, save_figure
 from .interactive import save_page
 from .landscape import Landscape
 from .record.options import RunOptions, documented, with_defaults
 from .summary_json import summary_json
 from .summary_landscape import SummaryLandscape
 
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from .figures import Look
-
 
 def log_to_tensorboard(
-    landscape: Landscape,
-    place: object = None,
-    *,
-    name: str | None = None,
-    step: int = 0,
-    **look: Unpack[Look],
+    landscape: Landscape, place: object = None, *, name: str | None = None, step: int = 0, **look: Unpack[Look]
 ) -> None:
     """Shows a landscape's picture among the images of TensorBoard.
 
@@ -176,9 +166,8 @@ def _imported(package: str, name: str) -> Any:
         ) from error
 
 
-def _checked(landscape: object, name: object) -> str:
+def _checked(landscape: Landscape, name: object) -> str:
     check_instance("landscape", landscape, Landscape, "a Landscape")
-    assert isinstance(landscape, Landscape)
     if name is None:
         return "landscape" if landscape.path is None else landscape.path.stem
     if not isinstance(name, str):
@@ -265,9 +254,8 @@ class DrawAtEnd:
         Raises:
             LandscapeError: a landscape cannot be measured or drawn; the subclass and the text say why.
         """
-        landscapes = SummaryLandscape(run_directory).gen_landscapes_with_multi_process(
-            *self._arguments, **self._options
-        )
+        run = SummaryLandscape(run_directory)
+        landscapes = run.gen_landscapes_with_multi_process(*self._arguments, **self._options)
         for landscape in landscapes:
             _save_picture(landscape)
         for landscape in landscapes:
@@ -278,11 +266,11 @@ class DrawAtEnd:
 
 def _save_picture(landscape: Landscape) -> None:
     assert landscape.path is not None
-    name = f"{landscape.path.stem}.png"
+    picture = landscape.path.parent / f"{landscape.path.stem}.png"
     figure = landscape.plot_contour()
-    if isinstance(landscape.path, RemotePath):
+    if isinstance(picture, RemotePath):
         with tempfile.TemporaryDirectory() as folder:
-            save_figure(figure, Path(folder) / name)
-            (landscape.path.parent / name).upload(Path(folder) / name)
+            save_figure(figure, Path(folder) / picture.name)
+            picture.upload(Path(folder) / picture.name)
     else:
-        save_figure(figure, landscape.path.parent / name)
+        save_figure(figure, picture)

@@ -67,7 +67,6 @@ def check_status(label: str, status: NDArray[Any], shape: tuple[int, ...]) -> No
 
 
 def check_array(label: str, array: NDArray[Any], shape: tuple[int, ...], dtype: type) -> None:
-    """Checks an array's type and shape."""
     if array.shape != shape or array.dtype != np.dtype(dtype):
         raise ValueError(
             f"{label} must be {np.dtype(dtype).name} of the shape {shape}, "

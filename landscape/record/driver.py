@@ -185,13 +185,8 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
         before = int((_all(record)[~todo.reshape(-1)] == PointStatus.MEASURED).sum())
         format = stored.format
         writer = FileWriter(stored.path, record, format.encode, format.kind, format.flush_seconds)
-        bar = progress_bar(
-            todo.size,
-            experiment.unit,
-            shown=run.progress,
-            done=int(todo.size - todo.sum()),
-            name=experiment.name or format.kind.word,
-        )
+        name, done = experiment.name or format.kind.word, int(todo.size - todo.sum())
+        bar = progress_bar(todo.size, experiment.unit, shown=run.progress, done=done, name=name)
         is_replaced = False
         try:
             with writer, bar:

@@ -70,7 +70,6 @@ def write_attributes(file: Any, kind: FileKind, attributes: Mapping[str, Any], *
 
 
 def write_errors(file: Any, errors: Mapping[str, str]) -> None:
-    """Adds tracebacks by place."""
     group = put_group(file, "errors")
     errors = dict(sorted(errors.items()))
     # Points tend to fail for one reason: each different traceback is stored once.
@@ -103,7 +102,6 @@ def put_group(file: Any, name: str) -> Any:
 
 
 def put(group: Any, name: str, values: Any) -> Any:
-    """Adds an array, and returns its data set."""
     return group.create_dataset(name, data=values, track_times=False)
 
 
@@ -157,13 +155,11 @@ def _json(label: str, value: Any) -> str:
 
 def read_attribute(file: Any, name: str) -> Any:
     """Returns an attribute that is one number or one text of a fixed length; None for any other."""
-    # Texts of variable length are not touched: HDF5 keeps them in a heap that has no checksums.
-    import h5py
-
     if name not in file.attrs:
         return None
     attribute = file.attrs.get_id(name)
-    if attribute.shape != () or attribute.dtype.kind not in "fiubS" or h5py.check_vlen_dtype(attribute.dtype):
+    # Texts of variable length, of the kind "O", are not touched: HDF5 keeps them in a heap that has no checksums.
+    if attribute.shape != () or attribute.dtype.kind not in "fiubS":
         return None
     value = file.attrs[name]
     return value.decode("utf-8") if isinstance(value, bytes) else value.item()

@@ -30,9 +30,7 @@ def identity_of(
     "buffers". Files that were written before there was a choice lack the usual one, and so does the identity.
     """
     options = description.options
-    buffers: dict[str, Any] = {"policy": options.buffers}
-    if options.buffers == "recalibrate":
-        buffers["batch_size"] = options.recalibration_batch_size
+    computed = {"batch_size": options.recalibration_batch_size} if options.buffers == "recalibrate" else {}
     known = {
         "precision": None if options.precision == "float32" else options.precision,
         "seed_each_point": options.seed if options.seed_each_point else None,
@@ -42,7 +40,7 @@ def identity_of(
         "groups": description.groups_sha256 or None,
         "extremes": "hessian" if options.extremes else None,
         "keep_samples": True if options.keep_samples else None,
-        "buffers": buffers,
+        "buffers": {"policy": options.buffers, **computed},
     }
     return {**(asked or {}), **{name: known[name] for name in names if known[name] is not None}}
 

@@ -114,7 +114,6 @@ def optional(check: Check) -> Check:
 
 
 def at_least(minimum: int) -> Check:
-    """Returns the check of a whole number."""
     return functools.partial(check_int, minimum=minimum)
 
 
@@ -179,7 +178,6 @@ def _share_of_array(name: str) -> Share:
 
 
 def check_share(name: str, value: Any) -> float:
-    """Returns a tolerance of adaptive sampling."""
     expected = "a number above 0 and below 1, such as 0.01 for one per cent"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong_type(name, expected, value)
@@ -195,7 +193,6 @@ def check_sample_memory(name: str, value: Any) -> int | str:
 
 
 def check_stem(name: str, value: Any) -> str:
-    """Returns the beginning of a file name."""
     check_instance(name, value, str, "the beginning of a file name (str) or None")
     refused = ", and none that Windows refuses" if system.refuses_name(value) else ""
     if not value.strip() or "/" in value or "\0" in value or value.startswith(".") or refused:

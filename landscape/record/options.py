@@ -279,9 +279,7 @@ OPTIONS: Mapping[str, Option] = {
 
 _OF_CHANGE: Mapping[str, Option] = {
     name: OPTIONS[name].or_none(
-        typed,
-        f"{text}; as before when absent.",
-        text=f"{OPTIONS[name].text.removesuffix('.')}; None means as before.",
+        typed, f"{text}; as before when absent.", text=f"{OPTIONS[name].text.removesuffix('.')}; None means as before."
     )
     for name, text, typed in (
         ("sampling", "Which points are measured", str | None),

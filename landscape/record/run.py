@@ -59,7 +59,6 @@ class Run:
 
     @property
     def is_late(self) -> bool:
-        """Whether the time is up."""
         return self.limit is not None and self.spent > self.limit
 
     @property
@@ -73,7 +72,6 @@ class Run:
         return replace(self, began=time.perf_counter(), share=None if left is None else left / count)
 
     def in_time(self, tasks: Iterable[T]) -> Iterator[T]:
-        """Yields tasks until the time is up."""
         for task in tasks:
             if self.is_late:
                 self.stopped = True

@@ -140,14 +140,10 @@ class Header:
 
 def read_header(path: AnyPath) -> Header | None:
     """Returns what a file says of itself; None where it is an HDF5 file of another program."""
-    image = b""
-    if isinstance(path, RemotePath):
-        image = _download(path, LANDSCAPE, _READ_AT_ONCE)
-    else:
-        _check_openable(path, LANDSCAPE)
+    source = _source(path, LANDSCAPE, _READ_AT_ONCE)
     with _reading(path, LANDSCAPE):
         size = path.size() if isinstance(path, RemotePath) else path.stat().st_size
-        with _opened(image if 0 < len(image) == size else path) as file:
+        with _opened(source if isinstance(source, bytes) and len(source) == size else path) as file:
             kind = _KINDS.get(hdf5.read_attribute(file, "format"))
             if kind is None:
                 return None
@@ -192,18 +188,17 @@ def _reading(path: AnyPath, kind: FileKind) -> Iterator[None]:
         raise _damaged(path, f"{type(error).__name__}: {hdf5.reason(error)}", kind) from error
 
 
-def _source(path: AnyPath, kind: FileKind) -> Path | bytes:
-    """Returns a file that can be opened, or what is behind a URL, once it begins as a file of ours does."""
+def _source(path: AnyPath, kind: FileKind, size: int | None = None) -> Path | bytes:
+    """Returns a file, or at most ``size`` bytes of what is behind a URL, once it begins as a file of ours does."""
     if isinstance(path, RemotePath):
-        return _download(path, kind)
+        return _download(path, kind, size or _LARGEST_DOWNLOAD)
     _check_openable(path, kind)
     return path
 
 
-def _download(path: RemotePath, kind: FileKind, size: int | None = None) -> bytes:
-    """Returns what is behind a URL, at most ``size`` bytes of it, once it begins as a file of ours does."""
+def _download(path: RemotePath, kind: FileKind, size: int) -> bytes:
     try:
-        image = path.read_bytes(0, size or _LARGEST_DOWNLOAD)
+        image = path.read_bytes(0, size)
     except FileNotFoundError as error:
         raise _not_found(path, kind) from error
     except OSError as error:
@@ -278,7 +273,6 @@ def _no_signature(path: AnyPath, begins: bytes, kind: FileKind) -> LandscapeErro
 
 
 def _check_format(file: Any, path: AnyPath, kind: FileKind) -> int:
-    """Returns the file's version."""
     found = hdf5.read_attribute(file, "format")
     if found != kind.format:
         ours = _KINDS.get(found)

@@ -35,25 +35,15 @@ class Planned(Protocol):
 
 
 def open_workers(
-    callback_fn: Callable[[], Any],
-    chosen: Mapping[str, Any],
-    *,
-    stored: Iterable[Planned] = (),
-    points: int = 0,
-    seconds: float | None = None,
-    rehearsal: bool = False,
+    callback_fn: Callable[[], Any], chosen: Mapping[str, Any], *, stored: Iterable[Planned] = (), **how: Any
 ) -> Pool:
-    """Opens a pool for a call's options; its plan is the option ``plan``, else the first one of what is continued."""
-    placed = {name: OPTIONS[name].checked(name, chosen[name]) for name in _PLACED if name in chosen}
-    return open_pool(
-        callback_fn,
-        measurement_options(chosen),
-        **placed,
-        plan=given_plan(chosen) or _continued(stored),
-        points=points,
-        seconds=seconds,
-        rehearsal=rehearsal,
-    )
+    """Opens a pool for a call's options; its plan is the option ``plan``, else the first one of what is continued.
+
+    ``how`` has the points, seconds and whether it is a rehearsal, as ``open_pool`` takes them.
+    """
+    how |= {name: OPTIONS[name].checked(name, chosen[name]) for name in _PLACED if name in chosen}
+    options = measurement_options(chosen)
+    return open_pool(callback_fn, options, plan=given_plan(chosen) or _continued(stored), **how)
 
 
 class Workers(contextlib.ExitStack):
@@ -93,11 +83,8 @@ class Workers(contextlib.ExitStack):
     @functools.cached_property
     def pool(self) -> Pool:
         """The workers; a description that theirs differs from gives way to it, and planes are computed once more."""
-        pool = self.enter_context(
-            open_workers(
-                self._callback_fn, self._chosen, seconds=self._run.left, rehearsal=self._run.rehearsal, **self._how
-            )
-        )
+        how = {**self._how, "seconds": self._run.left, "rehearsal": self._run.rehearsal}
+        pool = self.enter_context(open_workers(self._callback_fn, self._chosen, **how))
         differences = () if self._space is None else self._space.differences(pool.description.space)
         self._space = pool.description.space
         self.differ = bool(differences)
@@ -108,7 +95,7 @@ class Workers(contextlib.ExitStack):
     def _warn(self, why: str) -> None:
         warn_user(
             f"the workers' devices wait for the planes, which could not be computed before: {why}. Build the same "
-            "network on the CPU; workers move it to their devices.",
+            "network on the CPU; workers move it to their devices."
         )
 
 

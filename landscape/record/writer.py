@@ -6,7 +6,6 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -20,7 +19,7 @@ from workers.users_code import warn_user
 
 from ..errors import LandscapeWriteError
 from ..replacing import already_there, check_no_input
-from .hdf5 import LANDSCAPE, FileKind
+from .hdf5 import FileKind
 from .lock import lock_landscape
 from .whole_file import Image, check_replaceable, parts_of, write_image
 
@@ -83,19 +82,16 @@ class FileWriter(Generic[D]):
         # The measurement must not wait for a slow disk or server.
         if not isinstance(self._place, RemoteStore):
             write_image(self._place, image, self._kind)
-        elif last:
-            self._place.write_last(b"".join(parts_of(image)))
         else:
-            self._place.write(b"".join(parts_of(image)))
+            write = self._place.write_last if last else self._place.write
+            write(b"".join(parts_of(image)))
 
 
 class RemoteStore:
-    """Writes the bytes of a file behind a URL."""
-
     # The first write fails at once, because it shows whether the place can be written at all. From then on a failure is
     # a warning, the newest bytes are kept on this machine, and the next write tries again.
 
-    def __init__(self, path: RemotePath, kind: FileKind = LANDSCAPE) -> None:
+    def __init__(self, path: RemotePath, kind: FileKind) -> None:
         self._path, self._kind = path, kind
         self._has_worked = False
         self._kept: Path | None = None
@@ -115,7 +111,7 @@ class RemoteStore:
             if not was_kept:
                 warn_user(
                     f"{self._kind.word} file {self._path} cannot be written at the moment: {error.strerror}. What is "
-                    f"measured is kept in {kept}, and the next write in a few seconds tries again.",
+                    f"measured is kept in {kept}, and the next write in a few seconds tries again."
                 )
         else:
             self._has_worked = True
@@ -211,7 +207,7 @@ def _check_ending(name: str, path: AnyPath) -> None:
         )
 
 
-@contextmanager
+@contextlib.contextmanager
 def noting_files() -> Iterator[dict[str, None]]:
     """Gives the names of the files that hold something measured, in the order in which they were begun."""
     found: dict[str, None] = {}

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 from collectors.networks.readers import describe_network, read_network
 from collectors.networks.torch_network import to_tensor
 from landscape import Landscape, LandscapeError, MeasurementPlan, evaluate, line_between, pca_plane, random_plane
-from landscape.errors import LandscapeFormatError, LandscapeNotFoundError
+from landscape.errors import LandscapeFormatError
 from landscape.planes import custom_plane, plane_through
 from landscape.record.checks import PointStatus
 from workers.errors import NondeterministicLossError
@@ -186,10 +186,6 @@ class TestOutput:
             measure(output=path)
         with h5py.File(path) as file:
             assert file["data"][:].tolist() == [1, 2, 3]
-
-    def test_an_absent_file(self, tmp_path):
-        with pytest.raises(LandscapeNotFoundError, match=r"nothing\.h5"):
-            Landscape.load(tmp_path / "nothing.h5")
 
     def test_a_missing_folder(self, tmp_path):
         with pytest.raises(NotADirectoryError, match="output must lie in a directory that exists"):

@@ -69,6 +69,11 @@ def moved(plane, point):
     return network
 
 
+def assert_ends(values, place, network):
+    for name, expected in zip(("max_eigenvalue", "min_eigenvalue"), ends_at(network), strict=True):
+        assert values[name][place] == pytest.approx(expected, rel=1e-2)
+
+
 def test_every_point_has_both_ends_of_its_own_hessian(tmp_path):
     plane = random_plane(build(), seed=0)
     network = build()
@@ -79,9 +84,7 @@ def test_every_point_has_both_ends_of_its_own_hessian(tmp_path):
     assert found(network) == before
     for row, y in enumerate(measured.y):
         for column, x in enumerate(measured.x):
-            highest, lowest = ends_at(moved(plane, (x, y)))
-            assert measured["max_eigenvalue"][row, column] == pytest.approx(highest, rel=1e-2)
-            assert measured["min_eigenvalue"][row, column] == pytest.approx(lowest, rel=1e-2)
+            assert_ends(measured, (row, column), moved(plane, (x, y)))
     ratio = np.abs(measured["min_eigenvalue"] / measured["max_eigenvalue"])
     np.testing.assert_array_equal(measured["convexity_ratio"], ratio)
     plain = evaluate(plane, returned, **CORNERS, progress=False, device_ids=[0])
@@ -91,18 +94,17 @@ def test_every_point_has_both_ends_of_its_own_hessian(tmp_path):
     np.testing.assert_array_equal(again["min_eigenvalue"], measured["min_eigenvalue"])
     assert "to 1 % of itself" in again.attributes["notes"][-1]
     with h5py.File(measured.export(tmp_path / "li.h5", "li")[0], "r") as file:
-        np.testing.assert_array_equal(file["max_eig"][:], measured["max_eigenvalue"])
-        np.testing.assert_array_equal(file["min_eig"][:], measured["min_eigenvalue"])
-        np.testing.assert_array_equal(file["convexity_ratio"][:], measured["convexity_ratio"])
+        for theirs, ours in zip(("max_eig", "min_eig", "convexity_ratio"), EXTREMES, strict=True):
+            np.testing.assert_array_equal(file[theirs][:], measured[ours])
         assert "max_eigenvalue" not in file
 
 
 def test_the_ends_of_a_known_matrix_where_the_lower_one_is_positive():
     line = custom_plane(bowl()[1], [{"weight": np.ones(4)}])
     measured = evaluate(line, bowl, size=3, **QUIET)
-    np.testing.assert_allclose(measured["max_eigenvalue"], 2 * max(BOWL_SCALES), rtol=1e-6)
-    np.testing.assert_allclose(measured["min_eigenvalue"], 2 * min(BOWL_SCALES), rtol=1e-6)
-    np.testing.assert_allclose(measured["convexity_ratio"], min(BOWL_SCALES) / max(BOWL_SCALES), rtol=1e-6)
+    low, high = min(BOWL_SCALES), max(BOWL_SCALES)
+    for name, expected in zip(EXTREMES, (2 * high, 2 * low, low / high), strict=True):
+        np.testing.assert_allclose(measured[name], expected, rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -115,10 +117,8 @@ def test_between_networks_with_their_own_statistics():
     path = measured.checkpoints
     assert path is not None
     for network, place, row in zip(networks.values(), (0, 2), range(2), strict=True):
-        highest, lowest = ends_at(network)
-        assert measured["max_eigenvalue"][place] == pytest.approx(highest, rel=1e-2)
-        assert measured["min_eigenvalue"][place] == pytest.approx(lowest, rel=1e-2)
-        assert path.metrics["max_eigenvalue"][row] == pytest.approx(highest, rel=1e-2)
+        assert_ends(measured, place, network)
+        assert_ends(path.metrics, row, network)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+import xarray
 from data_sets import with_test_set
 from examples import batch_norm
 from surfaces import surface
@@ -12,9 +13,11 @@ from who_is_there import with_networks
 from landscape import Landscape, evaluate, random_plane
 from landscape.facts import page_facts, seeds_text, summary_text
 from landscape.figures import plot_contour, plot_profile
+from landscape.grid.landscape_file import write_landscape
 from landscape.interactive.content import landscape_content
 from landscape.planes import random_line
 from landscape.record.checks import PointStatus
+from landscape.sampling.adaptive_sampling import AdaptiveSampling
 from landscape.summary_json import summary_json
 
 
@@ -50,8 +53,6 @@ class TestSeeds:
             assert seeds_text(surface(**attributes)) == text
 
     def test_a_seed_that_is_none_is_refused(self):
-        from landscape.grid.landscape_file import write_landscape
-
         with pytest.raises(TypeError, match="directions_seed must be"):
             write_landscape("/nowhere.h5", surface(directions_seed="3"))
 
@@ -60,12 +61,10 @@ class TestKind:
     @pytest.mark.parametrize(
         ("decomposition", "rows", "text"),
         [
-            ("points", None, "line between networks"),
-            ("points", 7, "plane through networks"),
-            ("custom", None, "given direction"),
-            ("custom", 7, "given directions"),
+            ("points", None, "line between networks"), ("points", 7, "plane through networks"),
+            ("custom", None, "given direction"), ("custom", 7, "given directions"),
         ],
-    )
+    )  # fmt: skip
     def test_info_page_and_repr_say_what_is_cut(self, decomposition, rows, text):
         landscape = Landscape(surface(rows, decomposition=decomposition))
         shape = " x ".join(str(length) for length in landscape.shape[::-1])
@@ -75,8 +74,6 @@ class TestKind:
 
 
 def test_points_without_a_value_are_not_called_interpolated():
-    from landscape.sampling.adaptive_sampling import AdaptiveSampling
-
     data = surface(33, 33)
     sampling = AdaptiveSampling(data.shape)
     data.status[:] = PointStatus.PENDING
@@ -143,8 +140,6 @@ class TestDataSets:
         with np.load(landscape.export(tmp_path / "a.npz")[0]) as archive:
             np.testing.assert_array_equal(archive["loss@test"], landscape["loss@test"])
         (netcdf,) = landscape.export(tmp_path / "a.nc")
-        import xarray
-
         with xarray.open_dataset(netcdf, engine="h5netcdf") as read:
             np.testing.assert_array_equal(read["loss@test"], landscape["loss@test"])
 

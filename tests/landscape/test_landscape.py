@@ -7,9 +7,11 @@ import traceback
 
 import numpy as np
 import pytest
+import xarray
 from figure_cases import build as build_plane
 from landscape_examples import HEADER
 from landscape_examples import build as build_hard
+from PIL import Image
 from who_is_there import with_runs
 
 from landscape.exchange import export_landscape
@@ -146,8 +148,6 @@ class TestXarray:
 
     @pytest.mark.parametrize("line", [False, True])
     def test_a_measured_landscape_goes_to_a_netcdf_file_and_back(self, tmp_path, line):
-        import xarray
-
         weights = {"slope": np.arange(500.0), "intercept": np.ones(1)}
         evaluator = FunctionEvaluator(lambda at: float((at["slope"] ** 2).sum() + at["intercept"][0]), weights)
         make = random_line if line else random_plane
@@ -166,17 +166,14 @@ class TestXarray:
 
     def assert_stored(self, landscape, folder):
         """Asserts that the attributes come back from the file: numbers and texts as they are, others as JSON."""
-        import xarray
-
         landscape.to_xarray().to_netcdf(folder / "grid.nc", engine="h5netcdf")
         with xarray.open_dataset(folder / "grid.nc", engine="h5netcdf") as found:
             assert found.attrs.keys() == landscape.attributes.keys()
             for name, value in landscape.attributes.items():
                 stored = found.attrs[name]
                 is_plain = isinstance(value, int | float | str) and not isinstance(value, bool)
-                assert stored == value or (
-                    (not is_plain or name in ("title", "broken")) and json.loads(stored) == value
-                ), name
+                may_be_json = not is_plain or name in ("title", "broken")
+                assert stored == value or (may_be_json and json.loads(stored) == value), name
 
     def test_without_xarray(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "xarray", None)
@@ -186,10 +183,8 @@ class TestXarray:
 
 class TestInNotebooks:
     def test_repr_says_it_at_a_glance(self):
-        assert (
-            repr(Landscape(build()))
-            == "Landscape(pca, 5 x 3 points; loss 0.5 to 14.5; 84.6 % of the variance explained)"
-        )
+        text = "Landscape(pca, 5 x 3 points; loss 0.5 to 14.5; 84.6 % of the variance explained)"
+        assert repr(Landscape(build())) == text
 
     def test_repr_of_what_is_unfinished(self):
         data = build()
@@ -199,8 +194,6 @@ class TestInNotebooks:
 
     @pytest.mark.parametrize("line", [True, False])
     def test_shows_itself_as_a_picture(self, line):
-        from PIL import Image
-
         image = Landscape(build(line=line))._repr_png_()
         with Image.open(io.BytesIO(image)) as picture:
             assert picture.format == "PNG"

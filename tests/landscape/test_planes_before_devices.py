@@ -12,13 +12,15 @@ from places import SUPPORT
 from ray_environment import AS_OTHERS, without_ray
 from scripts import run_script
 
-from landscape import LandscapeError, SummaryLandscape
+from landscape import LandscapeError, SummaryLandscape, summary_landscape
 from landscape.functions import refine
+from landscape.grid import regridding
 from landscape.record import workers
 from landscape.record.run import Run
 from landscape.record.workers import Workers
 from workers.errors import CallbackFunctionError
 from workers.measurement_plan import MeasurementPlan
+from workers.pools import first_call, open_pool
 
 SETTINGS = {"landscape_size": 3, "num_samples": 32}
 PLAN = MeasurementPlan(batch_size=16, threads=1)  # one that is tuned may be another on a busy machine
@@ -27,10 +29,6 @@ PLAN = MeasurementPlan(batch_size=16, threads=1)  # one that is tuned may be ano
 @pytest.fixture
 def events(monkeypatch):
     """What happened, in order, on a machine whose one worker has a GPU that it would reserve."""
-    from landscape import summary_landscape
-    from landscape.grid import regridding
-    from workers.pools import first_call, open_pool
-
     found = []
 
     def noted(module, name):
@@ -59,19 +57,26 @@ def events(monkeypatch):
     return found
 
 
+@pytest.fixture
+def generate(trained, tmp_path):
+    """Measures the landscapes of a run into a folder."""
+
+    def measure(folder, callback_fn):
+        return SummaryLandscape(trained).gen_landscapes_with_multi_process(
+            callback_fn, SETTINGS, [0], output=tmp_path / folder, plan=PLAN, progress=False
+        )
+
+    return measure
+
+
 @pytest.mark.slow
-def test_the_planes_of_a_run_and_of_a_finer_grid(trained, tmp_path, events):
+def test_the_planes_of_a_run_and_of_a_finer_grid(trained, tmp_path, events, generate):
     calls = tmp_path / "calls"
     calls.mkdir()
 
     def counted():
         (calls / str(os.getpid())).touch()
         return batch_norm()
-
-    def generate(folder, callback_fn):
-        return SummaryLandscape(trained).gen_landscapes_with_multi_process(
-            callback_fn, SETTINGS, [0], output=tmp_path / folder, plan=PLAN, progress=False
-        )
 
     landscapes = generate("first", counted)
     assert events == ["plane_of_runs", "random_plane_of", "open_pool"]
@@ -123,18 +128,13 @@ def test_another_network_on_the_workers(events):
 
 
 @pytest.mark.slow
-def test_planes_are_computed_again_where_workers_have_another_network(trained, tmp_path, events):
+def test_planes_are_computed_again_where_workers_have_another_network(events, generate):
     driver = os.getpid()
 
     def frozen_without_a_gpu():
         model, network, *rest = batch_norm()
         next(network.parameters()).requires_grad_(os.getpid() == driver)
         return model, network, *rest
-
-    def generate(folder, callback_fn):
-        return SummaryLandscape(trained).gen_landscapes_with_multi_process(
-            callback_fn, SETTINGS, [0], output=tmp_path / folder, plan=PLAN, progress=False
-        )
 
     with pytest.warns(UserWarning, match="another one where there is no GPU"):
         found = generate("first", frozen_without_a_gpu)
@@ -173,9 +173,6 @@ from cluster_devices import wait_until_free
 from landscape.record.run import Run
 from landscape.record.workers import Workers
 from paraboloid import Paraboloid
-from places import SUPPORT
-from ray_environment import AS_OTHERS, without_ray
-from scripts import run_script
 
 if __name__ == "__main__":
     # Ray believes in two GPUs that are not there, and hands them out as it does real ones.

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 from examples import BOWL_ORIGIN, bowl, bowl_loss
+from scipy.interpolate import RegularGridInterpolator
 
 from landscape import evaluate
 from landscape.functions import measure_points
@@ -36,8 +38,6 @@ class TestAt:
         assert landscape.at(np.nextafter(0.5, 1), 0.25).measured
 
     def test_between_points_it_is_bilinear_and_says_so(self, landscape):
-        from scipy.interpolate import RegularGridInterpolator
-
         expected = RegularGridInterpolator((Y, X), landscape.loss)
         generator = np.random.default_rng(0)
         for x, y in zip(generator.uniform(-1, 2, 20), generator.uniform(0, 1, 20), strict=True):
@@ -53,11 +53,8 @@ class TestAt:
         assert landscape.at(-1, 0.1).value == pytest.approx(0.6 * landscape.loss[0, 0] + 0.4 * landscape.loss[1, 0])
 
     def test_points_without_a_value(self, landscape):
-        names = ("x", "y", "directions", "origin")
-        data = LandscapeData(
-            metrics={"loss": np.array(landscape.loss)}, status=np.array(landscape.status),
-            **{name: getattr(landscape, name) for name in names},
-        )  # fmt: skip
+        same = {name: getattr(landscape, name) for name in ("x", "y", "directions", "origin")}
+        data = LandscapeData(metrics={"loss": landscape.loss.copy()}, status=landscape.status.copy(), **same)
         data.metrics["loss"][2, 2], data.status[2, 2] = np.nan, PointStatus.PENDING
         holed = Landscape(data)
         assert np.isnan(holed.at(X[2], Y[2]).value)
@@ -134,23 +131,16 @@ class TestMeasurePoints:
         assert np.isfinite(found["loss"]).tolist() == [True, False, True]
 
     @pytest.mark.parametrize(
-        ("points", "error", "match"),
-        [
-            ([], ValueError, r"points must be an array of the shape \(k, 2\)"),
-            ([0.5, 0.5], ValueError, r"points must be an array of the shape \(k, 2\)"),
-            ([[0.5, np.nan]], ValueError, r"points must be an array of the shape \(k, 2\)"),
-            ([["a", "b"]], TypeError, r"points must be an array of the shape \(k, 2\)"),
-        ],
+        ("points", "error"),
+        [([], ValueError), ([0.5, 0.5], ValueError), ([[0.5, np.nan]], ValueError), ([["a", "b"]], TypeError)],
     )
-    def test_wrong_points(self, plane, points, error, match):
-        with pytest.raises(error, match=match):
+    def test_wrong_points(self, plane, points, error):
+        with pytest.raises(error, match=r"points must be an array of the shape \(k, 2\)"):
             measure_points(plane, bowl, points)
         with pytest.raises(TypeError, match="plane must be a Plane"):
             measure_points(points, bowl, points)
 
     def test_a_loss_that_draws_is_noticed(self, plane):
-        import torch
-
         def noisy():
             loss, network, data, metrics = bowl()
             return (lambda outputs, targets: loss(outputs, targets) + torch.rand(())), network, data, metrics

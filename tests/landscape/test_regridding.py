@@ -1,6 +1,8 @@
 """``refine``, ``widen`` and other grids on a file that is there: only what is missing is measured."""
 
+import functools
 import hashlib
+import itertools
 import os
 import shutil
 import subprocess
@@ -56,8 +58,8 @@ def digest(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def measure(path, size=6, **more):
-    return evaluate(bowl_plane(), bowl, size=size, output=path, plan=PLAN, **HOW, **more)
+def measure(path, size=6, callback_fn=bowl, **more):
+    return evaluate(bowl_plane(), callback_fn, size=size, output=path, plan=PLAN, **HOW, **more)
 
 
 @pytest.fixture
@@ -83,22 +85,26 @@ def unit_plane(callback_fn):
     return custom_plane({"place": np.zeros(2)}, axes, network=callback_fn().description.space)
 
 
-def stopping(after):
-    """Returns a callback_fn that interrupts at a point, as Ctrl-C does."""
-    calls = []
+def bowl_with(function):
+    """Returns the callback_fn of a bowl whose loss is a function of the usual one, outputs and targets."""
 
     def callback_fn():
         loss, *rest = bowl()
-
-        def counted(outputs, targets):
-            calls.append(0)
-            if len(calls) == after:
-                raise KeyboardInterrupt
-            return loss(outputs, targets)
-
-        return counted, *rest
+        return functools.partial(function, loss), *rest
 
     return callback_fn
+
+
+def stopping(after):
+    """Returns a callback_fn that interrupts at a point, as Ctrl-C does."""
+    calls = itertools.count(1)
+
+    def counted(loss, outputs, targets):
+        if next(calls) == after:
+            raise KeyboardInterrupt
+        return loss(outputs, targets)
+
+    return bowl_with(counted)
 
 
 # --- the same as measured at once ---
@@ -240,18 +246,13 @@ def test_a_plane_that_was_saved_beside_the_file_is_enough(tmp_path):
 def test_a_plane_is_saved_before_anything_is_measured_so_that_interrupted_files_are_refined(tmp_path):
     path = tmp_path / "a.h5"
 
-    def interrupted():
-        loss, *rest = bowl()
-
-        def stopping(outputs, targets):
-            if path.exists():
-                raise KeyboardInterrupt
-            return loss(outputs, targets)
-
-        return stopping, *rest
+    def interrupted(loss, outputs, targets):
+        if path.exists():
+            raise KeyboardInterrupt
+        return loss(outputs, targets)
 
     with pytest.raises(KeyboardInterrupt):
-        evaluate(bowl_plane(), interrupted, size=6, output=path, plan=PLAN, save_directions=True, **HOW)
+        measure(path, callback_fn=bowl_with(interrupted), save_directions=True)
     assert not Landscape.load(path).complete
     assert refine(path, bowl, factor=2, **HOW).complete
 
@@ -409,18 +410,13 @@ def test_another_place_keeps_both(untouched, tmp_path):
 def test_failed_points_keep_their_tracebacks_until_they_are_measured(tmp_path):
     path = tmp_path / "a.h5"
 
-    def broken():
-        loss, *rest = bowl()
-
-        def raises(outputs, targets):
-            if outputs[0, 0] > 1.2:
-                raise RuntimeError("this region is broken")
-            return loss(outputs, targets)
-
-        return raises, *rest
+    def broken(loss, outputs, targets):
+        if outputs[0, 0] > 1.2:
+            raise RuntimeError("this region is broken")
+        return loss(outputs, targets)
 
     with pytest.warns(UserWarning, match="6 of 36 points failed"):
-        before = evaluate(bowl_plane(), broken, size=6, output=path, plan=PLAN, **HOW)
+        before = measure(path, callback_fn=bowl_with(broken))
     with pytest.raises(KeyboardInterrupt):
         refine(path, stopping(60), factor=2, plane=bowl_plane(), **HOW)
     halfway = Landscape.load(path)

@@ -1,5 +1,7 @@
 """Landscapes of runs that lie elsewhere: in memory, and on a real S3 server of this machine."""
 
+import re
+
 import numpy as np
 import pytest
 from examples import batch_norm
@@ -93,17 +95,16 @@ system.mkdir("bucket")
 system.put({str(trained / "ckpt_dir")!r}, "bucket/run/ckpt_dir", recursive=True)
 from landscape.cli import main
 import sys
-sys.argv[1:] = ["run", "s3://bucket/run", "--function", "examples:batch_norm", "--devices", "0", "--quiet",
-                "-o", "s3://bucket/out"]
-try:
-    main()
-except SystemExit as stop:
-    assert not stop.code
-sys.argv[1:] = ["plot", "s3://bucket/out/landscape_0-4_pca.h5", "-o", {str(tmp_path / "picture.png")!r}]
-try:
-    main()
-except SystemExit as stop:
-    assert not stop.code
+for typed in (
+    ["run", "s3://bucket/run", "--function", "examples:batch_norm", "--devices", "0", "--quiet",
+     "-o", "s3://bucket/out"],
+    ["plot", "s3://bucket/out/landscape_0-4_pca.h5", "-o", {str(tmp_path / "picture.png")!r}],
+):
+    sys.argv[1:] = typed
+    try:
+        main()
+    except SystemExit as stop:
+        assert not stop.code
 system.get("bucket/out", {str(tmp_path / "out")!r}, recursive=True)
 """
     done = run_script(script, server, warnings=("error", "ignore::DeprecationWarning:botocore"))
@@ -153,8 +154,6 @@ np.testing.assert_equal(there, here)
     ],
 )
 def test_an_s3_server_that_is_not_there(server, tmp_path, changed, message):
-    import re
-
     url = "s3://bucket/run" if changed else "s3://nobody/run"
     script = f"from landscape import SummaryLandscape; SummaryLandscape({url!r})"
     done = run_script(script, {**server, **changed})

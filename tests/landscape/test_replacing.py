@@ -46,25 +46,20 @@ def weights(tmp_path):
 @pytest.mark.parametrize("link", [None, "symbolic", "hard"])
 def test_an_input_is_never_the_output(weights, link, overwrite):
     a, b = weights / "a.pt", weights / "b.pt"
-    if link is None:
-        output = b
-    elif link == "symbolic":
-        output = weights / "link.h5"
+    output = weights / "link.h5" if link else b
+    if link == "symbolic":
         output.symlink_to("b.pt")
-    else:
-        output = weights / "link.h5"
+    elif link == "hard":
         output.hardlink_to(b)
-    how = {**HOW, "output": output, "overwrite": overwrite}
-    with pytest.raises(LandscapeWriteError, match=INPUT):
-        barrier(a, b, callback_fn, **how)
-    with pytest.raises(LandscapeWriteError, match=INPUT):
-        evaluate(line_between(a, b, network=trained(0, epochs=1)), callback_fn, **how)
-    with pytest.raises(LandscapeWriteError, match=INPUT):
-        connect(a, b, callback_fn, **how)
-    with pytest.raises(LandscapeWriteError, match=INPUT):
-        measure_curvature(b, callback_fn, **how)
-    with pytest.raises(LandscapeWriteError, match=INPUT):
-        compare({"one": [a], "other": [b]}, callback_fn, **how)
+    for measure, arguments in (
+        (barrier, (a, b)),
+        (evaluate, (line_between(a, b, network=trained(0, epochs=1)),)),
+        (connect, (a, b)),
+        (measure_curvature, (b,)),
+        (compare, ({"one": [a], "other": [b]},)),
+    ):
+        with pytest.raises(LandscapeWriteError, match=INPUT):
+            measure(*arguments, callback_fn, output=output, overwrite=overwrite, **HOW)
 
 
 def test_a_file_of_another_kind_is_not_replaced(weights):
@@ -73,14 +68,14 @@ def test_a_file_of_another_kind_is_not_replaced(weights):
     plane = random_plane(weights / "a.pt", network=trained(0, epochs=1))
     for output in (source, weights / "a.pt"):
         before = output.read_bytes()
-        with pytest.raises(LandscapeWriteError, match=rf"{output.name} {NO_LANDSCAPE}.*Remove it, or give another"):
-            evaluate(plane, callback_fn, output=output, overwrite=True, **HOW)
-        with pytest.raises(LandscapeWriteError, match="is no curvature file"):
-            measure_curvature(trained(0), callback_fn, output=output, overwrite=True, **HOW)
-        with pytest.raises(LandscapeWriteError, match="is no comparison file"):
-            compare({"x": [trained(0)], "y": [trained(1)]}, callback_fn, output=output, overwrite=True, **HOW)
-        with pytest.raises(LandscapeWriteError, match="is no path file"):
-            connect(trained(0), trained(1), callback_fn, output=output, overwrite=True, **HOW)
+        for measure, arguments, text in (
+            (evaluate, (plane,), rf"{output.name} {NO_LANDSCAPE}.*Remove it, or give another"),
+            (measure_curvature, (trained(0),), "is no curvature file"),
+            (compare, ({"x": [trained(0)], "y": [trained(1)]},), "is no comparison file"),
+            (connect, (trained(0), trained(1)), "is no path file"),
+        ):
+            with pytest.raises(LandscapeWriteError, match=text):
+                measure(*arguments, callback_fn, output=output, overwrite=True, **HOW)
         with pytest.raises(LandscapeWriteError, match="is no plane file"):
             plane.save(output, overwrite=True)
         assert output.read_bytes() == before
@@ -166,14 +161,11 @@ def _caption(landscape, path):
 WRITERS = {
     "a.h5": lambda landscape, path: landscape.save(path, overwrite=True),
     "li.h5": lambda landscape, path: landscape.export(path, "li", overwrite=True),
-    **{
-        f"a.{ending}": lambda landscape, path: landscape.export(path, overwrite=True)
-        for ending in ("csv", "npz", "nc", "glb", "gltf", "vts")
-    },
-    **{
-        f"a.{ending}": lambda landscape, path: figures.save_figure(_picture(), path, dpi=40)
-        for ending in ("png", "svg", "pdf")
-    },
+    **dict.fromkeys(
+        ("a.csv", "a.npz", "a.nc", "a.glb", "a.gltf", "a.vts"),
+        lambda landscape, path: landscape.export(path, overwrite=True),
+    ),
+    **dict.fromkeys(("a.png", "a.svg", "a.pdf"), lambda landscape, path: figures.save_figure(_picture(), path, dpi=40)),
     "a.gif": lambda landscape, path: landscape.save_animation(path, "heatmap", seconds=0.2, rate=5, dpi=40),
     "a.html": lambda landscape, path: save_page(landscape, path),
     "plotly.min.js": lambda landscape, path: save_page(landscape, path.with_name("page.html"), size="small"),
@@ -186,38 +178,43 @@ WRITERS = {
 @pytest.mark.parametrize("name", WRITERS)
 class TestEveryWriter:
     @pytest.fixture
-    def drawn(self, tmp_path):
-        return Landscape.load(landscape(5, 5).save(tmp_path / "source.h5"))
+    def path(self, name, tmp_path):
+        return tmp_path / name
 
-    def test_notes_of_the_user_stay(self, name, tmp_path, drawn):
-        (tmp_path / name).write_text("my notes, for the paper\n" * 20)
+    @pytest.fixture
+    def write(self, name, path):
+        drawn = Landscape.load(landscape(5, 5).save(path.with_name("source.h5")))
+        return lambda: WRITERS[name](drawn, path)
+
+    def test_notes_of_the_user_stay(self, path, write):
+        path.write_text("my notes, for the paper\n" * 20)
         with pytest.raises((LandscapeWriteError, FileWriteError), match="and was left as it is"):
-            WRITERS[name](drawn, tmp_path / name)
-        assert (tmp_path / name).read_text().startswith("my notes")
-        assert not list(tmp_path.glob(".*.tmp"))
+            write()
+        assert path.read_text().startswith("my notes")
+        assert not list(path.parent.glob(".*.tmp"))
 
-    def test_a_pipe_stays(self, name, tmp_path, drawn):
-        os.mkfifo(tmp_path / name)
+    def test_a_pipe_stays(self, path, write):
+        os.mkfifo(path)
         with pytest.raises((LandscapeWriteError, FileWriteError), match="is no regular file and was left as it is"):
-            WRITERS[name](drawn, tmp_path / name)
-        assert (tmp_path / name).is_fifo()
+            write()
+        assert path.is_fifo()
 
-    def test_a_read_only_file_stays(self, name, tmp_path, drawn):
-        WRITERS[name](drawn, tmp_path / name)
-        (tmp_path / name).chmod(0o444)
-        before = (tmp_path / name).stat()
+    def test_a_read_only_file_stays(self, path, write):
+        write()
+        path.chmod(0o444)
+        before = path.stat()
         with pytest.raises((LandscapeWriteError, FileWriteError), match="is read-only and was left as it is"):
-            WRITERS[name](drawn, tmp_path / name)
-        assert (tmp_path / name).stat().st_ino == before.st_ino
+            write()
+        assert path.stat().st_ino == before.st_ino
 
-    def test_its_file_is_replaced(self, name, tmp_path, drawn):
-        WRITERS[name](drawn, tmp_path / name)
-        before = (tmp_path / name).stat()
-        WRITERS[name](drawn, tmp_path / name)
-        assert (tmp_path / name).stat().st_ino != before.st_ino
-        (tmp_path / name).write_bytes(b"")
-        WRITERS[name](drawn, tmp_path / name)
-        assert (tmp_path / name).stat().st_size > 0
+    def test_its_file_is_replaced(self, path, write):
+        write()
+        before = path.stat()
+        write()
+        assert path.stat().st_ino != before.st_ino
+        path.write_bytes(b"")
+        write()
+        assert path.stat().st_size > 0
 
 
 def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
@@ -259,11 +256,6 @@ def test_networks_in_memory_are_no_files_of_their_names(tmp_path, monkeypatch):
     assert again.height == found.height
 
 
-COMMANDS = """
-from two_networks import callback_fn
-"""
-
-
 @pytest.mark.parametrize(
     "typed",
     [
@@ -276,7 +268,7 @@ from two_networks import callback_fn
     ids=lambda typed: typed[0],
 )
 def test_on_the_command_line(weights, monkeypatch, typed):
-    (weights / "replacing_callbacks.py").write_text(COMMANDS)
+    (weights / "replacing_callbacks.py").write_text("from two_networks import callback_fn\n")
     monkeypatch.chdir(weights)
     said = CliRunner().invoke(app, [*typed, "--function", "replacing_callbacks:callback_fn", "--overwrite"])
     assert isinstance(said.exception, LandscapeWriteError), said.output

@@ -62,10 +62,8 @@ def test_everything_that_holds_arrays_is_one_line(landscape, tmp_path):
         assert len(text) < 300 + len(str(tmp_path))
     assert repr(plane.space) == "WeightSpace(Sequential of torch; 6 parameters, 3 buffers; 61502 trainable weights)"
     assert repr(plane.projection).startswith("Projection(3 networks on a plane; at most ")
-    assert (
-        repr(data)
-        == f"LandscapeData(3 x 3 points, 9 measured; metrics loss, loss_stderr; 3 networks projected; {data.path})"
-    )
+    text = f"LandscapeData(3 x 3 points, 9 measured; metrics loss, loss_stderr; 3 networks projected; {data.path})"
+    assert repr(data) == text
     assert repr(data.checkpoints) == "CheckpointsData(3 networks, 3 measured; metrics loss, loss_stderr)"
 
 

@@ -21,6 +21,7 @@ from landscape.functions import refine
 
 PLAN = MeasurementPlan(batch_size=32)
 SETTINGS = {"landscape_size": 4, "create_landscape": {"result": False}}
+TYPED = ["--function", "examples:batch_norm", "--size", "3", "--no-result", "--devices", "0", "--quiet"]
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +105,8 @@ def test_a_plane_of_several_runs_can_be_refined_where_they_lie(folder):
     assert finer.checkpoints.runs == ("sgd", "Adam")
     assert finer.checkpoints.name == drawn.checkpoints.name
     shutil.rmtree(folder / "moved" / "adam")
-    with pytest.raises(
-        PlaneError, match=r"without the checkpoints of 'Adam', through which it goes too: .* Put the run"
-    ):
+    text = r"without the checkpoints of 'Adam', through which it goes too: .* Put the run"
+    with pytest.raises(PlaneError, match=text):
         refine(path, batch_norm, factor=2, device_ids=[0], progress=False)
     assert Landscape.load(path).loss.shape == (7, 7)
 
@@ -162,8 +162,7 @@ def test_names_that_look_like_options_and_patterns(folder, monkeypatch):
     torch.save({name: torch.from_numpy(weights.read(name)) for name in weights.shapes}, folder / "best.t7")
     monkeypatch.syspath_prepend(SUPPORT)
     monkeypatch.chdir(folder)
-    command = ["run", "lr=0.1[a]", "--function", "examples:batch_norm", "--size", "3", "--no-result",
-               "--devices", "0", "--quiet"]  # fmt: skip
+    command = ["run", "lr=0.1[a]", *TYPED]
     for also in ("lr=0.2[a]", "epoch=3-step=40.safetensors", "best.t7", "last=best.t7"):
         command += ["--also", also]
     result = CliRunner().invoke(app, command, catch_exceptions=False)
@@ -208,8 +207,7 @@ class TestErrors:
 @pytest.mark.slow
 def test_on_the_command_line(folder, monkeypatch):
     monkeypatch.chdir(SUPPORT)
-    command = ["run", str(folder / "sgd"), "--function", "examples:batch_norm", "--size", "3", "--no-result",
-               "--devices", "0", "--quiet", "--also", f"Adam={folder / 'adam'}"]  # fmt: skip
+    command = ["run", str(folder / "sgd"), *TYPED, "--also", f"Adam={folder / 'adam'}"]
     result = CliRunner().invoke(app, [*command, "--also", str(folder / "ema.safetensors")], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     found = Landscape.load(folder / "sgd" / "landscape_0-3_pca_and_Adam.h5").checkpoints

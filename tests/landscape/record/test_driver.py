@@ -66,9 +66,8 @@ class OfNumbers(Experiment):
 
 @pytest.fixture
 def pool():
-    with InProcessPool(
-        lambda: FunctionEvaluator(lambda arrays: arrays["x"].sum(), {"x": np.ones((2, 2))}), MeasurementOptions()
-    ) as opened:
+    evaluator = FunctionEvaluator(lambda arrays: arrays["x"].sum(), {"x": np.ones((2, 2))})
+    with InProcessPool(lambda: evaluator, MeasurementOptions()) as opened:
         yield opened
 
 
@@ -106,10 +105,8 @@ def test_a_rehearsal_writes_nothing(path, pool):
         text = forecast(OfNumbers([1, 2, 3]), stored, pool, Run())
     assert text == "3 numbers, 1 of them measured before: 2 squares x 500 ms on 1 worker: about 1 s"
     assert path.read_bytes() == before
-    assert (
-        forecast_text("1 epoch", 1, 0, "product", 0.0, 2)
-        == "1 epoch, 1 of them measured before; nothing is left to measure"
-    )
+    text = forecast_text("1 epoch", 1, 0, "product", 0.0, 2)
+    assert text == "1 epoch, 1 of them measured before; nothing is left to measure"
 
 
 def test_progress_shows_the_experiments_text(pool, capsys):

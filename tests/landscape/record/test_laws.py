@@ -114,24 +114,26 @@ def refined(folder, callback_fn, **options):
     return refine(base, callback_fn, factor=2, plane=plane, output=folder / "fine.h5", **options)
 
 
-def curvature(folder, callback_fn, **options):
+def run_beside(folder):
     run = folder.parent / "run"
     if not run.exists():
         train_small(run)
-    how = {**options, "plan": MeasurementPlan(batch_size=40)}
-    return SummaryLandscape(run).gen_curvature(callback_fn, output=folder, top=1, trace_probes=2, **how)
+    return SummaryLandscape(run)
+
+
+def curvature(folder, callback_fn, **options):
+    how = {**options, "plan": MeasurementPlan(batch_size=40), "top": 1}
+    return run_beside(folder).gen_curvature(callback_fn, output=folder, trace_probes=2, **how)
 
 
 def of_run(folder, callback_fn, **options):
-    run, what = folder.parent / "run", {"landscape_size": 3, "create_landscape": {"train": False}}
-    if not run.exists():
-        train_small(run)
-    return SummaryLandscape(run).gen_landscapes_with_multi_process(callback_fn, what, output=folder, **options)
+    what = {"landscape_size": 3, "create_landscape": {"train": False}}
+    return run_beside(folder).gen_landscapes_with_multi_process(callback_fn, what, output=folder, **options)
 
 
 def of_weights(folder, callback_fn, **options):
-    how = {**options, "plan": MeasurementPlan(batch_size=40)}
-    return measure_curvature(callback_fn()[1], callback_fn, output=folder / "curvature.h5", top=1, **how)
+    how = {**options, "plan": MeasurementPlan(batch_size=40), "top": 1}
+    return measure_curvature(callback_fn()[1], callback_fn, output=folder / "curvature.h5", **how)
 
 
 def comparison(folder, callback_fn, **options):
@@ -150,17 +152,10 @@ RECORDS = {
     ),
     "line": Case("line.h5", LANDSCAPE, line, 6, forecast="line.h5: "),
     "refined": Case("fine.h5", LANDSCAPE, refined, 8, forecast="fine.h5: 16 points x "),
-    "curvature": Case(
-        "curvature_0-3.h5",
-        CURVATURE,
-        curvature,
-        2,
-        (small, other_samples),
-        "curvature_0-3.h5: 4 epochs: 32 products x ",
-    ),
-    "comparison": Case(
-        "compared.h5", COMPARISON, comparison, 6, forecast="compared.h5: 6 networks x 4 lines: 54 points x "
-    ),
+    "curvature": Case("curvature_0-3.h5", CURVATURE, curvature, 2, (small, other_samples),
+        "curvature_0-3.h5: 4 epochs: 32 products x "),
+    "comparison": Case("compared.h5", COMPARISON, comparison, 6,
+        forecast="compared.h5: 6 networks x 4 lines: 54 points x "),
 }  # fmt: skip
 ALL = {
     **RECORDS,

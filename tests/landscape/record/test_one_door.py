@@ -23,24 +23,18 @@ def _homes(is_wanted):
     return {file for file, node in _nodes() if is_wanted(node)}
 
 
-@pytest.mark.parametrize(
-    ("name", "home"),
-    [
-        ("open_pool", "record/workers.py"),
-        ("MeasurementOptions", "record/workers.py"),
-        ("FileWriter", "record/driver.py"),
-    ],
-)
-def test_one_module_calls_it(name, home):
-    assert _homes(
-        lambda node: (
-            isinstance(node, ast.Call) and name in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))
-        )
-    ) == {home}
+HOMES = {"open_pool": "record/workers.py", "MeasurementOptions": "record/workers.py", "FileWriter": "record/driver.py"}
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_one_module_calls_it(name):
+    def is_call(node):
+        return isinstance(node, ast.Call) and name in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))
+
+    assert _homes(is_call) == {HOMES[name]}
 
 
 def test_identities_are_made_in_one_module():
     """Each names the digest of the samples; only what files say of data sets names it too."""
-    assert _homes(
-        lambda node: isinstance(node, ast.Attribute) and node.attr in ("samples_sha256", "groups_sha256")
-    ) == {"record/identity.py", "record/provenance.py"}
+    found = _homes(lambda node: getattr(node, "attr", "") in ("samples_sha256", "groups_sha256"))
+    assert found == {"record/identity.py", "record/provenance.py"}

@@ -76,10 +76,8 @@ def test_what_failed_is_tried_once_more():
 
 
 def test_rows_with_coordinates_are_joined_in_their_order():
-    stored, fresh = (
-        numbered([0, 4], notes=["a"], created="then", old=1),
-        numbered([4, 2], notes=["b", "a"], created="now"),
-    )
+    stored = numbered([0, 4], notes=["a"], created="then", old=1)
+    fresh = numbered([4, 2], notes=["b", "a"], created="now")
     stored.loss[:], stored.status[:] = [1, np.nan], [1, 3]
     stored.errors["number/4"] = "failed"
     joined = fresh.joined(stored)

@@ -101,9 +101,8 @@ def test_files_are_those_of_before(case, tmp_path):
     found = read_record(type(data), path)
     for name, column in data.schema.columns.items():
         np.testing.assert_array_equal(getattr(found, name), getattr(data, name), err_msg=name)
-        assert np.asarray(getattr(found, name)).dtype.kind == (
-            "U" if column.dtype is str else np.dtype(column.dtype).kind
-        )
+        kind = "U" if column.dtype is str else np.dtype(column.dtype).kind
+        assert np.asarray(getattr(found, name)).dtype.kind == kind
     assert record_bytes(found) == image
 
 
