@@ -32,7 +32,7 @@ from .figures.kinds import KINDS
 from .figures.multiples import SHARED_KINDS, picture_scales, uncertainty_metrics, usual_kind
 from .figures.profile import left_scale, right_scale, sides
 from .grid.data import LandscapeData
-from .grid.rises import ends_of_way, highest_rise
+from .grid.differences import ends_of_way, highest_rise
 from .scales.landscape_scale import known
 from .topology.topology import find_topology, wanted_topology
 from .topology.words import topology_text

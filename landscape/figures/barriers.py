@@ -16,7 +16,7 @@ from ..drawing.path import halo
 from ..drawing.sheet import Kind, Sheet, begin, nothing, shared_scale
 from ..drawing.texts import axis_label, metric_text, plain
 from ..grid.data import LandscapeData
-from ..grid.rises import Rise, chord_of, highest_rise
+from ..grid.differences import Rise, chord_of, highest_rise
 from ..scales.landscape_scale import known
 from ..scales.levels import number_text
 from ..scales.scale import Scale

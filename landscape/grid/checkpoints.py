@@ -16,6 +16,12 @@ from ..roles import CHECKPOINT, FINAL_WEIGHTS, NETWORK, NO_RUN, ORIGIN, ROLES, c
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float64, Int64, UInt8
 
+PARTS = {
+    "own": ("metrics", "status"),
+    "projected": ("projected", "projected_status"),
+    "with_plane_buffers": ("with_plane_buffers", "with_plane_buffers_status"),
+}
+"""What the values and the statuses of each kind of a checkpoint's losses are called in ``CheckpointsData``."""
 _DIGEST = re.compile("([0-9a-f]{64})?")
 
 
@@ -83,8 +89,7 @@ class CheckpointsData:
 
         ``who`` is ``run``, ``runs``, ``name``, ``final`` and ``sha256``; by default, they are those of one run.
         """
-        names = tuple(metric_names)
-        numbers = np.array(list(number), np.int64)
+        names, numbers = tuple(metric_names), np.array(list(number), np.int64)
         count = len(numbers)
         usual: dict[str, Any] = {
             "run": (0,) * count, "runs": ("",), "name": ("",) * count, "final": (False,) * count,
@@ -95,30 +100,19 @@ class CheckpointsData:
             columns[column] = np.array(list(columns[column]), dtype)
         for column in ("runs", "name", "sha256"):
             columns[column] = tuple(columns[column])
-
-        def pending() -> dict[str, NDArray[Any]]:
-            return {name: np.full(count, np.nan) for name in names}
-
-        return cls(
-            number=numbers,
-            x=np.array(x, np.float64),
-            y=None if y is None else np.array(y, np.float64),
-            residual=np.array(residual, np.float64),
-            norm=np.array(norm, np.float64),
-            metrics=pending(),
-            projected=pending(),
-            with_plane_buffers=pending() if has_buffers else {},
-            status=np.zeros(count, np.uint8),
-            projected_status=np.zeros(count, np.uint8),
-            with_plane_buffers_status=np.zeros(count, np.uint8) if has_buffers else None,
-            **columns,
-        )
+        for column, values in (("x", x), ("y", y), ("residual", residual), ("norm", norm)):
+            columns[column] = None if values is None else np.array(values, np.float64)
+        for part, (metrics, status) in PARTS.items():
+            is_measured = has_buffers or part != "with_plane_buffers"
+            columns[metrics] = {name: np.full(count, np.nan) for name in names} if is_measured else {}
+            columns[status] = np.zeros(count, np.uint8) if is_measured else None
+        return cls(number=numbers, **columns)
 
     @property
     def statuses(self) -> list[UInt8[np.ndarray, " n"]]:
         """``PointStatus`` of every kind of measurement that there is."""
-        kinds = (self.status, self.projected_status, self.with_plane_buffers_status)
-        return [status for status in kinds if status is not None]
+        statuses = (getattr(self, status) for _, status in PARTS.values())
+        return [status for status in statuses if status is not None]
 
     @property
     def paths(self) -> list[NDArray[np.intp]]:
@@ -194,50 +188,27 @@ class OriginData:
 
 def check_checkpoints(checkpoints: CheckpointsData, *, line: bool) -> None:
     """Checks that names, shapes, types, runs and status values fit together; a ``ValueError`` says what does not."""
-    count = (len(checkpoints.number),) if checkpoints.number.ndim == 1 else (-1,)
+    rows = len(checkpoints.number) if checkpoints.number.ndim == 1 else -1
+    count = (rows,)
     check_array("checkpoints.number", checkpoints.number, count, np.int64)
-    for name in ("x", "residual", "norm"):
-        check_array(f"checkpoints.{name}", getattr(checkpoints, name), count, np.float64)
     if (checkpoints.y is None) != line:
         raise ValueError("checkpoints.y must be None for a line and an array for a plane.")
-    if checkpoints.y is not None:
-        check_array("checkpoints.y", checkpoints.y, count, np.float64)
-    check_metrics("checkpoints.metrics", checkpoints.metrics, count)
-    check_metrics("checkpoints.projected", checkpoints.projected, count)
-    check_status("checkpoints.status", checkpoints.status, count)
-    check_status("checkpoints.projected_status", checkpoints.projected_status, count)
+    for name in ("x", "residual", "norm", *(() if line else ("y",))):
+        check_array(f"checkpoints.{name}", getattr(checkpoints, name), count, np.float64)
     if bool(checkpoints.with_plane_buffers) != (checkpoints.with_plane_buffers_status is not None):
         raise ValueError("checkpoints.with_plane_buffers and its status must be both there or both absent.")
-    if checkpoints.with_plane_buffers_status is not None:
-        check_metrics("checkpoints.with_plane_buffers", checkpoints.with_plane_buffers, count)
-        check_status("checkpoints.with_plane_buffers_status", checkpoints.with_plane_buffers_status, count)
+    for part, (metrics, status) in PARTS.items():
+        if part != "with_plane_buffers" or checkpoints.with_plane_buffers:
+            check_metrics(f"checkpoints.{metrics}", getattr(checkpoints, metrics), count)
+            check_status(f"checkpoints.{status}", getattr(checkpoints, status), count)
     check_array("checkpoints.run", checkpoints.run, count, np.int64)
     check_array("checkpoints.final", checkpoints.final, count, np.bool_)
-    _check_roles(checkpoints)
-
-
-def check_origin(origin: OriginData, *, line: bool) -> None:
-    """Checks the origin; a ``ValueError`` says what is wrong with it."""
-    check_metric_names("origin.metrics", origin.metrics)
-    if (origin.y is None) != line:
-        raise ValueError("origin.y must be None for a line and a number for a plane.")
-    if origin.role not in ROLES:
-        raise ValueError(f"origin.role must be one of {list(ROLES)}, but got {origin.role!r}.")
-    check_name("origin.name", origin.name, needed=origin.role == NETWORK)
-    check_name("origin.run", origin.run, needed=False)
-    if origin.role == NETWORK and (origin.run or origin.number is not None):
-        raise ValueError("origin.run and origin.number must be absent for a named network, which has no run.")
-
-
-def _check_roles(checkpoints: CheckpointsData) -> None:
     runs = checkpoints.runs
-    if len(checkpoints.name) != len(checkpoints.number):
+    if len(checkpoints.name) != rows:
+        raise ValueError(f"checkpoints.name must have {rows} names, but has {len(checkpoints.name)}.")
+    if len(checkpoints.sha256) != rows or not all(map(_DIGEST.fullmatch, checkpoints.sha256)):
         raise ValueError(
-            f"checkpoints.name must have {len(checkpoints.number)} names, but has {len(checkpoints.name)}."
-        )
-    if len(checkpoints.sha256) != len(checkpoints.number) or not all(map(_DIGEST.fullmatch, checkpoints.sha256)):
-        raise ValueError(
-            f"checkpoints.sha256 must have {len(checkpoints.number)} SHA-256 in hexadecimal or empty texts, but got "
+            f"checkpoints.sha256 must have {rows} SHA-256 in hexadecimal or empty texts, but got "
             f"{checkpoints.sha256[:3]}."
         )
     if ((checkpoints.run < NO_RUN) | (checkpoints.run >= len(runs))).any():
@@ -255,3 +226,16 @@ def _check_roles(checkpoints: CheckpointsData) -> None:
     wrong = [row for row in np.flatnonzero(checkpoints.final).tolist() if row not in last]
     if wrong:
         raise ValueError(f"checkpoints.final must be False but for the last row of a run, but rows {wrong} have True.")
+
+
+def check_origin(origin: OriginData, *, line: bool) -> None:
+    """Checks the origin; a ``ValueError`` says what is wrong with it."""
+    check_metric_names("origin.metrics", origin.metrics)
+    if (origin.y is None) != line:
+        raise ValueError("origin.y must be None for a line and a number for a plane.")
+    if origin.role not in ROLES:
+        raise ValueError(f"origin.role must be one of {list(ROLES)}, but got {origin.role!r}.")
+    check_name("origin.name", origin.name, needed=origin.role == NETWORK)
+    check_name("origin.run", origin.run, needed=False)
+    if origin.role == NETWORK and (origin.run or origin.number is not None):
+        raise ValueError("origin.run and origin.number must be absent for a named network, which has no run.")

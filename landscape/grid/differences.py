@@ -1,7 +1,8 @@
-"""Where values differ: a checkpoint's own from what is drawn at its foot, and those of two surfaces."""
+"""Where values differ: a checkpoint's own from what is drawn, those of two surfaces, a line from its chord."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from workers.metric_names import MetricName
 
+from ..errors import MEASURE_BARRIER
 from ..record.checks import PointStatus
 from .data import LOSS_ERROR, LandscapeData
 from .samples import UNNAMED, KeptLosses
@@ -27,6 +29,10 @@ SHARE = 0.01
 _ROUNDING = 1e-6
 PAIRED = "paired over samples"
 UNPAIRED = "not paired"
+BARRIER = "barrier"
+"""The attribute that keeps the standard error of a barrier, which no other value of the file tells."""
+ONE_SIDED = 1.645
+"""How many standard errors a one-sided interval of 95 % reaches."""
 
 
 @dataclass(frozen=True)
@@ -104,18 +110,13 @@ def own_values_text(
 
 @dataclass(frozen=True)
 class DifferenceErrors:
-    """The standard error of a difference at each point of a grid.
+    """The standard error of a difference at each point of a grid."""
 
-    Attributes:
-        stderr: over samples, shape (ny, nx); NaN where it is not known.
-        interpolation: the estimated errors of what was interpolated, added up, shape (ny, nx); 0 where both were
-            measured, NaN where nobody estimated one, as for the losses of further data sets.
-        pairing: ``PAIRED`` where each sample's own difference was used, else ``UNPAIRED``.
-    """
-
-    stderr: Float64[np.ndarray, "*grid"]
+    stderr: Float64[np.ndarray, "*grid"]  # over samples; NaN where it is not known
+    # The estimated errors of what was interpolated, added up; 0 where both were measured, NaN where nobody estimated
+    # one, as for the losses of further data sets.
     interpolation: Float64[np.ndarray, "*grid"]
-    pairing: str
+    pairing: str  # ``PAIRED`` where each sample's own difference was used, else ``UNPAIRED``
 
     def within(self, values: Float64[np.ndarray, "*grid"], significance: float) -> Bool[np.ndarray, "*grid"]:
         """Returns where a difference may be chance: up to ``significance`` standard errors, plus interpolation."""
@@ -135,20 +136,16 @@ def difference_errors(first: LandscapeData, second: LandscapeData, metrics: tupl
     digests = {_digest(*surface) for surface in surfaces}
     if ours is not None and theirs is not None and len(digests) == 1 and None not in digests:
         return DifferenceErrors(ours.paired_errors(theirs), interpolation, PAIRED)
-    found: list[NDArray[Any]] = []
-    for landscape, metric in surfaces:
-        stderr = landscape.metrics.get(MetricName.read(metric, landscape.metrics).standard_error)
-        if stderr is None or not np.isfinite(stderr).any():
-            return None
-        found.append(stderr)
+    found: list[Any] = [data.metrics.get(MetricName.read(name, data.metrics).standard_error) for data, name in surfaces]
+    if any(stderr is None or not np.isfinite(stderr).any() for stderr in found):
+        return None
     return DifferenceErrors(np.hypot(*found), interpolation, UNPAIRED)
 
 
 def _interpolation(landscape: LandscapeData, metric: str) -> NDArray[Any]:
-    error = landscape.metrics.get(LOSS_ERROR) if metric == "loss" else None
-    unknown = np.where(landscape.status == PointStatus.INTERPOLATED, np.nan, 0.0)
-    found: NDArray[Any] = unknown if error is None else np.nan_to_num(error, nan=0.0, posinf=np.inf)
-    return found
+    if metric == "loss" and LOSS_ERROR in landscape.metrics:
+        return np.asarray(np.nan_to_num(landscape.metrics[LOSS_ERROR], nan=0.0, posinf=np.inf))
+    return np.where(landscape.status == PointStatus.INTERPOLATED, np.nan, 0.0)
 
 
 def _kept(landscape: LandscapeData, metric: str) -> KeptLosses | None:
@@ -167,3 +164,60 @@ def _digest(landscape: LandscapeData, metric: str) -> str | None:
         found = (found.get("further") or {}).get(dataset) or {}
     digest = found.get("sha256")
     return digest if isinstance(digest, str) else None
+
+
+@dataclass(frozen=True)
+class Rise:
+    """The largest rise above the chord."""
+
+    height: float  # 0 where nothing rises above it; NaN where an end has no finite value
+    at: float  # where it is, from 0 to 1
+    stderr: float  # its standard error over samples; NaN where it is not known, and where nothing rises
+    chord: float  # the height of the chord there
+    nearest: float = math.nan  # where nothing rises: at which point the value comes nearest to the chord; else NaN
+    limit: float = math.nan  # there, above the chord: end of a one-sided 95 % interval, 0 or more; NaN if unknown
+
+
+def ends_of_way(landscape: LandscapeData, metric: str = "loss") -> tuple[float, float]:
+    """Returns a metric at x = 0 and 1, the two networks; a ValueError for a plane, or where either is missing."""
+    if landscape.y is not None:
+        raise ValueError("a barrier is that of a line or a curve, but the landscape is a plane.")
+    found = [np.flatnonzero(landscape.x == end) for end in (0.0, 1.0)]
+    if not all(len(places) for places in found):
+        raise ValueError(
+            "the landscape must have points at 0 and at 1, the two networks, but goes from "
+            f"{landscape.x[0]:g} to {landscape.x[-1]:g} without them. {MEASURE_BARRIER}"
+        )
+    first, last = (float(landscape[metric][places[0]]) for places in found)
+    return first, last
+
+
+def chord_of(landscape: LandscapeData, metric: str = "loss") -> Float64[np.ndarray, " nx"]:
+    """Returns the height of the straight line between the two networks' values at each point, shape (nx,)."""
+    first, last = ends_of_way(landscape, metric)
+    chord: Float64[np.ndarray, " nx"] = (1 - landscape.x) * first + landscape.x * last
+    return chord
+
+
+def highest_rise(landscape: LandscapeData, metric: str = "loss") -> Rise:
+    """Returns the largest rise between the two networks; points without a value count nothing."""
+    if not np.isfinite(ends_of_way(landscape, metric)).all():
+        return Rise(math.nan, math.nan, math.nan, math.nan)
+    chord = chord_of(landscape, metric)
+    above = landscape[metric] - chord
+    within = (landscape.x >= 0) & (landscape.x <= 1)
+    counted = np.flatnonzero(within & ~np.isnan(above) & (landscape.status != PointStatus.FAILED))
+    place = counted[np.argmax(above[counted])]
+    inner = counted[(landscape.x[counted] > 0) & (landscape.x[counted] < 1)]
+    rises = above[place] > 0
+    if not rises and not len(inner):
+        return Rise(0.0, 0.0, math.nan, float(chord[landscape.x == 0][0]))
+    point = place if rises else inner[np.argmax(above[inner])]
+    height, at = float(above[point]), float(landscape.x[point])
+    kept = landscape.attributes.get(BARRIER) or {}
+    known = metric == "loss" and kept.get("at") == at and kept.get("stderr") is not None
+    stderr = float(kept["stderr"]) if known else math.nan
+    if rises:
+        return Rise(height, at, stderr, float(chord[point]))
+    limit = max(height + ONE_SIDED * stderr, 0.0) if known else math.nan
+    return Rise(0.0, 0.0, math.nan, float(chord[landscape.x == 0][0]), at, limit)

@@ -33,7 +33,7 @@ from ..sampling.sampling import SamplingSettings, coarse_and_fine, first_grid_co
 from .checkpoints import CheckpointsData
 from .data import LOSS_ERROR, DirectionsData, LandscapeData
 from .forecast import Forecast, SurveyReport, eigenvectors_cost, make_forecast
-from .kept_plane import curvature_attribute, keep_directions
+from .kept_plane import curvature_attribute, is_of_another_plane
 from .resume import UNDER_WAY, begun_before, check_continues
 from .samples import kept_losses
 from .tasks import (
@@ -89,7 +89,6 @@ class GridExperiment(Experiment[LandscapeData]):
         self.name = " ".join(item for item in (_KINDS.get(self.plane.decomposition, ""), shape) if item)
 
     def check(self, stored: Stored[LandscapeData], pool: Pool) -> None:
-        """Raises an error where the file or the source holds another experiment, or the plane is of another network."""
         check_same_network(self.plane, pool.description.space)
         check_continues(stored, self._unmeasured(pool.description), self.source)
 
@@ -97,9 +96,12 @@ class GridExperiment(Experiment[LandscapeData]):
     def beside(self, stored: Stored[LandscapeData], run: Run) -> Iterator[None]:
         """Keeps the plane beside the file where that is asked for; along eigenvectors it was kept before."""
         path = stored.path if self.save_directions and self.plane.curvature is None else None
-        kept = path is None or keep_directions(stored, self.plane, overwrite=run.overwrite)
+        # Where another plane's landscape is, or one to overwrite, it is kept once that is replaced.
+        later = path is not None and (is_of_another_plane(stored, self.plane) or (run.overwrite and path.exists()))
+        if path is not None and not later:
+            write_directions(path, self.plane)
         yield
-        if path is not None and not kept:
+        if path is not None and later:
             write_directions(path, self.plane)
 
     def begin(self, stored: Stored[LandscapeData], pool: Pool) -> LandscapeData:
@@ -196,16 +198,9 @@ class GridExperiment(Experiment[LandscapeData]):
         return SurveyReport(measured, report.resumed, report.seconds, report.workers, self.predicted)
 
     def ended(self, record: LandscapeData) -> str:
-        """Returns in words what a budget ended, and what keeps it from being a fine picture."""
         counts = record.status_counts
-        others = [
-            f"{counts[status]} {text}"
-            for status, text in (
-                (PointStatus.INTERPOLATED, "are interpolated"),
-                (PointStatus.PENDING, "have no value yet"),
-            )
-            if counts[status]
-        ]
+        texts = {PointStatus.INTERPOLATED: "are interpolated", PointStatus.PENDING: "have no value yet"}
+        others = [f"{counts[status]} {text}" for status, text in texts.items() if counts[status]]
         text = f"the landscape after {counts[PointStatus.MEASURED]} of {record.status.size} points"
         text += f"; of the others {' and '.join(others)}" if others else ""
         known, size = first_grid_counts(record.status)

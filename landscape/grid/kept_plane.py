@@ -17,7 +17,7 @@ from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CU
 from ..planes.from_checkpoints import plane_of_runs, random_plane_of
 from ..planes.networks import Network, networks_in
 from ..planes.plane import Plane
-from ..planes.plane_file import directions_path, write_directions, write_plane
+from ..planes.plane_file import directions_path, write_plane
 from ..planes.projection import project
 from ..record.checks import PointStatus
 from ..record.driver import Stored
@@ -59,7 +59,7 @@ def read_kept(path: AnyPath, identity: Mapping[str, Any]) -> Plane | None:
 def keep_plane(stored: Stored[LandscapeData], plane: Plane, run: Run) -> Plane:
     """Keeps a plane along eigenvectors beside its landscape file; returns it, with the vectors kept before, if any."""
     # The vectors of another machine differ in their last digits, and a landscape goes on with those it began with.
-    path, record = stored.path, stored.record
+    path = stored.path
     if plane.curvature is None or path is None:
         return plane
     kept = None if run.overwrite else read_kept(path, plane.identity)
@@ -71,26 +71,20 @@ def keep_plane(stored: Stored[LandscapeData], plane: Plane, run: Run) -> Plane:
             origin = MemoryState(plane.origin, "the plane's origin")
             projection = project(plane.checkpoints, origin, kept.directions, plane.space)
         plane = replace(plane, directions=kept.directions, curvature=bends, projection=projection)
-    if record is not None and record.attributes.get("identity", {}).get("plane") != plane.identity:
+    if is_of_another_plane(stored, plane):
         # The experiment says what differs, and leaves everything as it is.
         return plane
-    if record is not None:
-        check_vectors(record, curvature_attribute(plane), path)
+    if stored.record is not None:
+        check_vectors(stored.record, curvature_attribute(plane), path)
     if kept is None and not run.rehearsal:
         write_plane(directions_path(path), plane, "then run again")
         note_file(directions_path(path))
     return plane
 
 
-def keep_directions(stored: Stored[LandscapeData], plane: Plane, *, overwrite: bool) -> bool:
-    """Keeps a plane for refining, unless another's landscape, or one to overwrite, is there; returns whether it did."""
-    path, record = stored.path, stored.record
-    assert path is not None
-    is_another = record is not None and record.attributes.get("identity", {}).get("plane") != plane.identity
-    if is_another or (overwrite and path.exists()):
-        return False
-    write_directions(path, plane)
-    return True
+def is_of_another_plane(stored: Stored[LandscapeData], plane: Plane) -> bool:
+    record = stored.record
+    return record is not None and record.attributes.get("identity", {}).get("plane") != plane.identity
 
 
 def check_vectors(stored: LandscapeData, now: Mapping[str, Any], path: AnyPath) -> None:
@@ -126,9 +120,7 @@ def measured_options(stored: LandscapeData, path: AnyPath, groups: Any = None) -
             **size,
             "precision": identity.get("precision", "float32"),
             "groups": groups,
-            "seed_each_point": "seed_each_point" in identity,
-            "extremes": "extremes" in identity,
-            "keep_samples": "keep_samples" in identity,
+            **{name: name in identity for name in ("seed_each_point", "extremes", "keep_samples")},
         }
         measurement_options(found)
         return found
@@ -152,7 +144,11 @@ def sampling_settings(stored: LandscapeData, options: Mapping[str, Any]) -> Samp
 
 
 def find_run_of(stored: LandscapeData, path: AnyPath, given: object) -> RunDirectory:
-    """Returns the run directory of a landscape file: the given one, else the file's folder, else what the file says."""
+    """Returns the run directory of a landscape file: the given one, else the file's folder, else what the file says.
+
+    A PlaneError says why the plane cannot be made again from any.
+    """
+    _check_is_of_a_run(stored, path)
     if given is not None:
         return RunDirectory(given)  # type: ignore[arg-type]
     said = stored.attributes.get(RUN)
@@ -172,17 +168,13 @@ def find_run_of(stored: LandscapeData, path: AnyPath, given: object) -> RunDirec
 
 def plane_of(stored: LandscapeData, path: AnyPath, run: RunDirectory, space: WeightSpace) -> Plane:
     """Returns the plane of a landscape, made again from its run; the caller has to compare its identity."""
-    check_is_of_a_run(stored, path)
     facts, origin, path_data = _plane_facts(stored, path), stored.origin, stored.checkpoints
     if facts["decomposition"] == "random":
         assert origin.number is not None
         return random_plane_of(
             run.checkpoint(origin.number, space),
             space,
-            seed=facts["seed"],
-            normalization=facts["normalization"],
-            perturb_one_dimensional=facts["perturb_one_dimensional"],
-            dimension=facts["dimension"],
+            **{name: facts[name] for name in _NEEDED["random"]},
             role=OriginRole(origin.role, origin.name, origin.run, origin.number),
         )
     assert path_data is not None
@@ -211,8 +203,7 @@ def _place(said: str, path: AnyPath) -> Any:
     return said if isinstance(path, RemotePath) or "://" in said else path.parent / said
 
 
-def check_is_of_a_run(stored: LandscapeData, path: AnyPath) -> None:
-    """Raises a PlaneError where the plane of a landscape cannot be made again from a run directory."""
+def _check_is_of_a_run(stored: LandscapeData, path: AnyPath) -> None:
     facts = _plane_facts(stored, path)
     kind = facts["decomposition"]
     if kind == "random" and stored.origin.number is not None:
@@ -228,7 +219,9 @@ def check_is_of_a_run(stored: LandscapeData, path: AnyPath) -> None:
         "points": ("goes through networks", OTHER_GRID),
         "path": ("is a curve between networks", OTHER_GRID_OF_CURVE),
         "custom": ("has directions of your own", OTHER_GRID),
-        **dict.fromkeys(_EIGENVECTORS, ("has eigenvectors as directions", OTHER_GRID_ALONG_EIGENVECTORS)),
+        **dict.fromkeys(
+            ("hessian", "ggn", "factors"), ("has eigenvectors as directions", OTHER_GRID_ALONG_EIGENVECTORS)
+        ),
         "pca": ("goes through checkpoints of no run, or of several", OTHER_GRID),
     }.get(str(kind), ("goes through weights of no run", OTHER_GRID))
     # Control points of a curve are in a file of their own, and never beside the landscape.

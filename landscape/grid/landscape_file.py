@@ -99,19 +99,17 @@ def _write_grid(file: Any, data: LandscapeData) -> list[Any]:
 
 def checkpoint_columns(checkpoints: CheckpointsData) -> dict[str, NDArray[Any]]:
     """Returns the numbers of n checkpoints as columns by the names that they have in the file, ``number`` first."""
-    columns: dict[str, NDArray[Any]] = {"number": checkpoints.number, "x": checkpoints.x}
-    if checkpoints.y is not None:
-        columns["y"] = checkpoints.y
-    columns |= {"residual": checkpoints.residual, "norm": checkpoints.norm, "run": checkpoints.run}
-    columns |= {"final": checkpoints.final.astype(np.uint8), "status": checkpoints.status}
-    columns |= ordered(checkpoints.metrics)
-    columns |= {PROJECTED_PREFIX + name: values for name, values in ordered(checkpoints.projected).items()}
-    columns[f"{PROJECTED_PREFIX}status"] = checkpoints.projected_status
-    if checkpoints.with_plane_buffers_status is not None:
-        kept = ordered(checkpoints.with_plane_buffers)
-        columns |= {name + PLANE_BUFFERS_SUFFIX: values for name, values in kept.items()}
-        columns["with_plane_buffers_status"] = checkpoints.with_plane_buffers_status
-    return columns
+    columns = {
+        **{name: getattr(checkpoints, name) for name in ("number", "x", "y", "residual", "norm", "run")},
+        "final": checkpoints.final.astype(np.uint8),
+        "status": checkpoints.status,
+        **ordered(checkpoints.metrics),
+        **{PROJECTED_PREFIX + name: values for name, values in ordered(checkpoints.projected).items()},
+        f"{PROJECTED_PREFIX}status": checkpoints.projected_status,
+        **{name + PLANE_BUFFERS_SUFFIX: values for name, values in ordered(checkpoints.with_plane_buffers).items()},
+        "with_plane_buffers_status": checkpoints.with_plane_buffers_status,
+    }
+    return {name: values for name, values in columns.items() if values is not None}
 
 
 def _write_checkpoints(file: Any, data: LandscapeData) -> None:
@@ -134,7 +132,7 @@ def _write_origin(file: Any, origin: OriginData) -> None:
         if value is not None:
             put(group, name, np.float64(value))
     put(group, "status", np.uint8(origin.status))
-    for name in ("role", "name", "run"):
+    for name in _ORIGIN_TEXTS:
         put(group, name, as_texts([as_text(getattr(origin, name))])[0])
     if origin.number is not None:
         put(group, "number", np.int64(origin.number))
@@ -151,11 +149,9 @@ def read_root(file: Any, size: int) -> LandscapeData:
         metrics=ordered({name: values for name, values in arrays.items() if name not in _FIXED}),
         status=arrays["status"],
         directions=DirectionsData(
-            norms=directions["norms"],
-            explained_variance_ratio=directions.get("explained_variance_ratio"),
+            directions["norms"],
             cosine=float(directions["cosine"]) if "cosine" in directions else None,
-            eigenvalues=directions.get("eigenvalues"),
-            residuals=directions.get("residuals"),
+            **{name: directions.get(name) for name in ("explained_variance_ratio", "eigenvalues", "residuals")},
         ),
         origin=_origin(reader, groups["origin"]),
         checkpoints=_checkpoints(reader, groups["checkpoints"]) if "checkpoints" in groups else None,
@@ -255,29 +251,22 @@ def _read_samples(
 ) -> dict[str, KeptLosses]:
     """Returns the losses of samples by the data set's name, the main one first; their values stay in the file."""
     flats = np.flatnonzero(measured)
-    names = member_names(root)
     sizes: dict[str, int] = {}
     found: dict[str, KeptLosses] = {}
-    for name in sorted(names, key=lambda name: (name != first, name)):
+    for name in sorted(member_names(root), key=lambda name: (name != first, name)):
         group = root[name]
         columns = {label: group[label] for label in member_names(group)}
         losses = columns["loss"]
         sizes[name] = _check_losses(losses, measured.shape, len(flats), name)
         check_size(measured.shape, sizes)
-        targets = reader.array(columns["target"], "target", "i") if "target" in columns else None
-        weights = reader.array(columns["weight"], "weight", "f") if "weight" in columns else None
+        targets = reader.array(columns["target"], "target", "i").astype(np.int64) if "target" in columns else None
+        weights = reader.array(columns["weight"], "weight", "f").astype(np.float64) if "weight" in columns else None
         # Files that were written before chunks had digests lack them.
         digests = (
             reader.array(columns[_DIGESTS], _DIGESTS, "S").ravel()[flats].tolist() if _DIGESTS in columns else None
         )
-        found[name] = KeptLosses(
-            name,
-            measured.shape,
-            sizes[name],
-            None if targets is None else targets.astype(np.int64),
-            None if weights is None else weights.astype(np.float64),
-            _chunks_of(root.file, losses, flats, measured.shape, digests),
-        )
+        chunks = _chunks_of(root.file, losses, flats, measured.shape, digests)
+        found[name] = KeptLosses(name, measured.shape, sizes[name], targets, weights, chunks)
     return found
 
 

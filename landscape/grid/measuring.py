@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -127,16 +126,15 @@ class Points:
 
     @property
     def statuses(self) -> tuple[UInt8[np.ndarray, " k"]]:
-        """``PointStatus`` of every point, in one array."""
         return (self.status,)
 
 
 @dataclass(eq=False)
 class PointsExperiment(Experiment[Points]):
-    """The loss at points, in coordinates of the plane's directions, shape (k, 1) or (k, 2)."""
+    """The loss at points, in coordinates of the plane's directions."""
 
     plane: Plane
-    places: Float64[np.ndarray, "k d"]
+    places: list[tuple[float, ...]]
     unit: str = "point"
     name: str = "points"
     again: str = "The next call starts anew."
@@ -146,13 +144,12 @@ class PointsExperiment(Experiment[Points]):
         check_same_network(self.plane, pool.description.space)
 
     def begin(self, stored: Stored[Points], pool: Pool) -> Points:
-        load_plane(pool, self.plane, self._coordinates)
+        load_plane(pool, self.plane, self.places)
         count = len(self.places)
         metrics = {name: np.full(count, np.nan) for name in pool.description.metrics}
         return Points(metrics, np.zeros(count, np.uint8))
 
     def resume(self, record: Points, pool: Pool) -> Bool[np.ndarray, " k"]:
-        """Measures the origin twice, and returns that all points are measured."""
         origins = pool.measure_origin()
         check_determinism(origins, pool.description.options.precision)
         self._seconds = max(origin.measured.seconds for origin in origins)
@@ -162,8 +159,7 @@ class PointsExperiment(Experiment[Points]):
         return forecast_text(f"{len(todo)} points", 0, len(todo), "point", self._seconds, pool.workers)
 
     def results(self, record: Points, todo: Bool[np.ndarray, " k"], pool: Pool, run: Run) -> Iterator[Result]:
-        tasks = (PointTask(row, place) for row, place in enumerate(self._coordinates))
-        return pool.run(run.in_time(tasks))
+        return pool.run(run.in_time(PointTask(row, place) for row, place in enumerate(self.places)))
 
     def keep(self, record: Points, result: Result) -> int:
         row = cast("int", result.key)
@@ -181,10 +177,6 @@ class PointsExperiment(Experiment[Points]):
                 f"{len(record.errors)} of {len(self.places)} points failed and are NaN; the first one is "
                 f"points[{row}]:\n{record.errors[row]}",
             )
-
-    @functools.cached_property
-    def _coordinates(self) -> list[tuple[float, ...]]:
-        return [tuple(map(float, place)) for place in self.places]
 
 
 def measure_points(
@@ -205,7 +197,7 @@ def measure_points(
     return measured[0][0].metrics if measured else None
 
 
-def _places(points: object, dimension: int) -> Float64[np.ndarray, "k d"]:
+def _places(points: object, dimension: int) -> list[tuple[float, ...]]:
     expected = f"an array of the shape (k, {dimension}) with finite coordinates, k at least 1"
     try:
         places = np.array(points, np.float64)
@@ -213,4 +205,4 @@ def _places(points: object, dimension: int) -> Float64[np.ndarray, "k d"]:
         raise wrong_type("points", expected, points) from error
     if places.ndim != 2 or places.shape[1] != dimension or not len(places) or not np.isfinite(places).all():
         raise wrong_value("points", expected, places.shape if np.isfinite(places).all() else points)
-    return places
+    return [tuple(place) for place in places.tolist()]

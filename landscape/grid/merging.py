@@ -12,9 +12,10 @@ from workers.measuring.checks import check_same_values, closeness_elsewhere
 from ..errors import LandscapeGridError
 from ..record.checks import PointStatus
 from ..record.identity import check_identity
+from .checkpoints import PARTS
 from .data import LOSS_ERROR, LandscapeData
 from .resume import Overlap, grid_text, note_changes
-from .tasks import CHECKPOINT_PARTS, forget_unmeasured, values_and_status
+from .tasks import forget_unmeasured, values_and_status
 
 _SAME_LANDSCAPE = "Merge files of one landscape: the same call with another share."
 
@@ -61,7 +62,7 @@ def _take(first: LandscapeData, other: LandscapeData) -> None:
     taken = _take_column("the point", first.metrics, first.status, measured, other.status, tolerance, other.path)
     for name, samples in other.kept_samples.items():
         first.kept_samples[name].take(samples, taken)
-    for part in CHECKPOINT_PARTS if first.checkpoints is not None else ():
+    for part in PARTS if first.checkpoints is not None else ():
         (mine, status), (its, its_status) = values_and_status(first, part), values_and_status(other, part)
         if status is not None and its_status is not None:
             _take_column(f"the {part} loss of checkpoint", mine, status, its, its_status, tolerance, other.path)

@@ -28,15 +28,7 @@ from ..sampling.grids import axis_of_size, finer_axis, is_even, nested_size, wid
 from .data import LandscapeData
 from .experiment import GridExperiment, check_same_network
 from .forecast import SurveyReport, fewest_points
-from .kept_plane import (
-    CURVATURE,
-    check_is_of_a_run,
-    find_run_of,
-    keep_plane,
-    measured_options,
-    plane_of,
-    sampling_settings,
-)
+from .kept_plane import CURVATURE, find_run_of, keep_plane, measured_options, plane_of, sampling_settings
 from .landscape_file import LANDSCAPE_FILE, read_landscape
 from .measuring import A_PLANE
 from .resume import UNDER_WAY, Overlap, grid_text
@@ -140,7 +132,6 @@ def regrid(
     if plane is None and (run_directory is None or CURVATURE in source.attributes) and saved.exists():
         plane = Plane.load(str(saved))
     elif plane is None:
-        check_is_of_a_run(source, file)
         directory = find_run_of(source, file, run_directory)
     else:
         check_instance("plane", plane, Plane, A_PLANE)

@@ -40,16 +40,12 @@ _KEPT = (PointStatus.MEASURED, PointStatus.FAILED)
 
 
 class Overlap:
-    """The points that a landscape shares with a grid of the axes ``x`` and ``y``.
+    """What a landscape shares with a grid of the axes ``x`` and ``y``.
 
     Attributes:
         pairs: for each axis, y first, the coordinates of both.
         found: for each axis the indices of those that coincide, into either.
-        is_whole: whether both are one grid.
-        holds_all: whether the landscape has every point of the grid.
-        goes_on: whether it has them side by side, so that it only is longer.
-        kept: how many measured points of the landscape are on the grid.
-        measured: how many there are.
+        kept: how many of the landscape's ``measured`` points are on the grid.
     """
 
     def __init__(
@@ -61,6 +57,7 @@ class Overlap:
         sizes = [(len(old), len(new), len(both)) for (old, new), both in zip(self.pairs, rows, strict=True)]
         self.is_whole = all(old == new == both for old, new, both in sizes)
         self.holds_all = all(new == both for _, new, both in sizes)
+        # It has them side by side, so that it only is longer.
         self.goes_on = self.holds_all and all((np.diff(both) == 1).all() for both in rows)
         measured = stored.status == PointStatus.MEASURED
         self.kept, self.measured = int(measured[np.ix_(*rows)].sum()), int(measured.sum())
@@ -101,14 +98,7 @@ def begun_before(
     """
     check_continues(stored, fresh, source)
     record, kept = stored.record, ""
-    if record is None and source is None:
-        return fresh, ""
-    if record is None:
-        assert source is not None
-        record, kept = _carried_over(source, fresh)
-        record.attributes["created"] = fresh.attributes["created"]
-        note_changes(record.attributes, fresh.attributes)
-    else:
+    if record is not None:
         shared = Overlap(record, fresh.x, fresh.y)
         if not (shared.is_whole and record.complete):
             note_changes(record.attributes, fresh.attributes)
@@ -123,6 +113,12 @@ def begun_before(
         record.attributes |= {
             name: fresh.attributes[name] for name in (FUNCTION, RUN, FURTHER_RUNS) if name in fresh.attributes
         }
+    elif source is not None:
+        record, kept = _carried_over(source, fresh)
+        record.attributes["created"] = fresh.attributes["created"]
+        note_changes(record.attributes, fresh.attributes)
+    else:
+        return fresh, ""
     _take_members(record, fresh)
     return record, kept
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ LARGEST_BYTES = 2**31
 """Of all losses of samples in one file, before they are compressed."""
 
 
+@dataclass(eq=False, repr=False)
 class KeptLosses:
     """The loss of each sample of one data set at every measured point; nothing is read before it is asked for.
 
@@ -34,21 +36,17 @@ class KeptLosses:
         weights: how much each counts in the mean, float64[samples]; None where all count alike.
     """
 
-    def __init__(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        count: int,
-        targets: NDArray[np.int64] | None = None,
-        weights: NDArray[np.float64] | None = None,
-        chunks: Chunks | None = None,
-    ) -> None:
-        self.name, self.shape, self.count = name, tuple(shape), count
-        self.targets, self.weights = targets, weights
-        for array in (targets, weights):
+    name: str
+    shape: tuple[int, ...]
+    count: int
+    targets: NDArray[np.int64] | None = None
+    weights: NDArray[np.float64] | None = None
+    chunks: Chunks = field(default_factory=SpooledChunks)
+
+    def __post_init__(self) -> None:
+        for array in (self.targets, self.weights):
             if array is not None:
                 array.flags.writeable = False
-        self.chunks: Chunks = SpooledChunks() if chunks is None else chunks
 
     def __repr__(self) -> str:
         grid = " x ".join(map(str, self.shape))

@@ -14,20 +14,13 @@ from workers.pool import PointTask, Result, StateTask, Task
 from ..planes.curved_line import CurvedLine
 from ..planes.plane import Plane
 from ..record.checks import PointStatus
+from .checkpoints import PARTS, CheckpointsData
 from .data import LOSS_ERROR, LandscapeData
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
     from collectors.networks.weight_space import State
-
-    from .checkpoints import CheckpointsData
-
-CHECKPOINT_PARTS = {
-    "own": ("metrics", "status"),
-    "projected": ("projected", "projected_status"),
-    "with_plane_buffers": ("with_plane_buffers", "with_plane_buffers_status"),
-}
 
 UNMEASURED = (PointStatus.PENDING, PointStatus.FAILED)
 """What is still to be measured, or once more."""
@@ -42,7 +35,7 @@ def checkpoint_tasks(plane: Plane, data: LandscapeData, same: Collection[tuple[s
     """Returns what is unmeasured, and not in ``same``, of the plane's checkpoints, which are the data's first rows."""
     return [
         _checkpoint_task(plane, data, part, row)
-        for part in CHECKPOINT_PARTS
+        for part in PARTS
         for row in range(len(plane.checkpoints))
         if _is_wanted(data, part, row) and (part, row) not in same
     ]
@@ -67,7 +60,7 @@ def grid_tasks(plane: Plane, data: LandscapeData, points: Iterable[int]) -> Iter
 
 def forget_unmeasured(data: LandscapeData) -> None:
     """Makes pending again what an earlier run interpolated, and what failed in it."""
-    again = (data.status == PointStatus.INTERPOLATED) | (data.status == PointStatus.FAILED)
+    again = np.isin(data.status, (PointStatus.INTERPOLATED, PointStatus.FAILED))
     data.status[again] = PointStatus.PENDING
     data.metrics.pop(LOSS_ERROR, None)
     for values in data.metrics.values():
@@ -100,8 +93,8 @@ def values_and_status(data: LandscapeData, part: str) -> tuple[dict[str, Float64
     """Returns the losses of the grid or of a kind of checkpoints; the status is None where there is no such kind."""
     if part == "grid":
         return data.metrics, data.status
-    metrics_name, status_name = CHECKPOINT_PARTS[part]
-    return getattr(data.checkpoints, metrics_name), getattr(data.checkpoints, status_name)
+    metrics, status = PARTS[part]
+    return getattr(data.checkpoints, metrics), getattr(data.checkpoints, status)
 
 
 def _foot(path: CheckpointsData, row: int) -> tuple[float, ...]:
@@ -133,7 +126,7 @@ def same_losses(plane: Plane, data: LandscapeData) -> dict[Place, Place]:
     found: dict[Place, Place] = {}
     for row, reader in enumerate(plane.checkpoints):
         assert path is not None
-        wanted = {(part, row) for part in CHECKPOINT_PARTS if _is_wanted(data, part, row)}
+        wanted = {(part, row) for part in PARTS if _is_wanted(data, part, row)}
         if not wanted:
             continue  # a checkpoint is not even opened
         foot = _foot(path, row)

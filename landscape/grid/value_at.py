@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collectors.validation import check_float, wrong_value
 
@@ -67,17 +66,21 @@ def value_at(data: LandscapeData, x: float, y: float | None = None, metric: str 
     measured = status == PointStatus.MEASURED
     estimates = data.metrics.get(LOSS_ERROR) if metric == "loss" else None
     error = float(estimates[corners[0]]) if status == PointStatus.INTERPOLATED and estimates is not None else None
-    nearest = _nearest_measured(data, axes, place)
+    nearest, nearest_value = None, math.nan
+    if (known := data.status == PointStatus.MEASURED).any():
+        shares = [(axis - value) / (np.ptp(axis) or 1.0) for axis, value in zip(axes, place, strict=True)]
+        squares = shares[0] ** 2 if len(shares) == 1 else shares[1][:, None] ** 2 + shares[0] ** 2
+        point = np.unravel_index(int(np.where(known, squares, np.inf).argmin()), data.shape)
+        nearest = tuple(float(axis[index]) for axis, index in zip(axes, reversed(point), strict=True))
+        nearest_value = float(values[point])
     return ValueAt(
         value=value,
         measured=measured,
         metric=metric,
         x=place[0],
         y=None if data.y is None else place[1],
-        nearest=None
-        if nearest is None
-        else tuple(float(axis[index]) for axis, index in zip(axes, reversed(nearest), strict=True)),
-        nearest_value=math.nan if nearest is None else float(values[nearest]),
+        nearest=nearest,
+        nearest_value=nearest_value,
         estimated_error=0.0 if measured else error,
     )
 
@@ -107,15 +110,3 @@ def _between(axis: Float64[np.ndarray, " n"], value: float) -> list[tuple[int, f
     after = int(np.searchsorted(axis, value))
     share = float((value - axis[after - 1]) / (axis[after] - axis[after - 1]))
     return [(after - 1, 1 - share), (after, share)]
-
-
-def _nearest_measured(
-    data: LandscapeData, axes: list[NDArray[np.float64]], place: list[float]
-) -> tuple[int, ...] | None:
-    measured = data.status == PointStatus.MEASURED
-    if not measured.any():
-        return None
-    shares = [(axis - value) / (np.ptp(axis) or 1.0) for axis, value in zip(axes, place, strict=True)]
-    squares = shares[0] ** 2 if len(shares) == 1 else shares[1][:, None] ** 2 + shares[0] ** 2
-    flat = int(np.where(measured, squares, np.inf).argmin())
-    return tuple(int(index) for index in np.unravel_index(flat, data.shape))

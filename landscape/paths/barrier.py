@@ -18,8 +18,8 @@ from workers.pools.first_call import FirstCall
 from workers.users_code import warn_user
 
 from ..grid.data import LandscapeData
+from ..grid.differences import BARRIER, ends_of_way, highest_rise
 from ..grid.measuring import Grid, measure_plane
-from ..grid.rises import BARRIER, ends_of_way, highest_rise
 from ..grid.tasks import shares
 from ..landscape import Landscape
 from ..planes.from_weights import line_between

@@ -64,11 +64,9 @@ class AdaptiveSampling:
         self._levels = GridLevels.of(shape)
         self._asked: Bool[np.ndarray, "ny nx"] = np.zeros(self._levels.shape, bool)
         self._first = self._levels.is_first
-        self._rounds = 0
-        self._failed_checks = 0
-        self._probed = False
+        self._rounds = self._failed_checks = 0
+        self._probed = self._done = False
         self._check: HeldOutCheck | None = None
-        self._done = False
 
     def next_points(self, loss: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray, "*grid"]) -> list[int]:
         """Returns the waiting points of a round, coarse to fine, as flat indices in C order; none when all is done."""

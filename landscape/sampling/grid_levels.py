@@ -48,15 +48,11 @@ class GridLevels:
         coarser = [_coarser(nodes) for nodes in first]
         finer = [_finer(nodes) for nodes in first]
         down, up = max(map(len, coarser)), max(map(len, finer))
-        levels = [
+        levels = []
+        for before, nodes, after in zip(coarser, first, finer, strict=True):
             # An axis that is done, or has nothing coarser, waits for the other.
-            [axis_coarser[0] if axis_coarser else nodes] * (down - len(axis_coarser))
-            + axis_coarser
-            + [nodes]
-            + axis_finer
-            + [axis_finer[-1] if axis_finer else nodes] * (up - len(axis_finer))
-            for axis_coarser, nodes, axis_finer in zip(coarser, first, finer, strict=True)
-        ]
+            axis = [*before, nodes, *after]
+            levels.append([axis[0]] * (down - len(before)) + axis + [axis[-1]] * (up - len(after)))
         grids = list(zip(*levels, strict=True))
         return cls(shape, first, grids, tuple(_step(coarse, fine) for coarse, fine in pairwise(grids)))
 

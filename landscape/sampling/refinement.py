@@ -47,21 +47,18 @@ class Prediction:
     def to_refine(self, tolerance: float) -> Bool[np.ndarray, "ny nx"]:
         """Returns which points to measure next, until the largest error is below the tolerance, and the RMS a tenth."""
         # Of a cell that is not good enough, the points of the coarsest grid come first: they may turn out to suffice.
-        limit = self._limit(tolerance)
+        errors = np.sort(self.error[(self.error > 0) & (self.error <= tolerance)])
+        rms = np.sqrt(np.cumsum(errors**2) / self.error.size)
+        allowed = int(np.searchsorted(rms, _ESTIMATE_OVER_ERROR * _RMS_SHARE * tolerance))
+        limit = tolerance
+        if allowed < len(errors):
+            limit = float(errors[allowed - 1]) if allowed else 0.0
         chosen: Bool[np.ndarray, "ny nx"] = np.zeros_like(self.known)
         for level in self._levels:
             wrong = (level.error > limit) & (level.parent_error <= limit)
             chosen[np.ix_(*level.step.fine)] |= wrong
         chosen &= ~self.known
         return chosen
-
-    def _limit(self, tolerance: float) -> float:
-        errors = np.sort(self.error[(self.error > 0) & (self.error <= tolerance)])
-        rms = np.sqrt(np.cumsum(errors**2) / self.error.size)
-        allowed = int(np.searchsorted(rms, _ESTIMATE_OVER_ERROR * _RMS_SHARE * tolerance))
-        if allowed == len(errors):
-            return tolerance
-        return float(errors[allowed - 1]) if allowed else 0.0
 
     def doubtful(self) -> Iterator[tuple[int, int, float]]:
         """Yields row, column and estimated error of the points whose neighbours on the coarser grid are measured."""
@@ -90,7 +87,8 @@ def predict(
     if not steps:
         return Prediction(values, np.zeros(values.shape), ~np.isfinite(values), known, ())
     guess = values[np.ix_(*steps[0].coarse)]
-    state = _Roughness.unknown(guess.shape, line=1 in values.shape)
+    rate = np.full(guess.shape, _FIRST_RATE)
+    state = _Roughness(np.zeros(guess.shape), np.full(guess.shape, -1.0), rate, 1 if 1 in values.shape else 3)
     holes, error = ~np.isfinite(guess), np.zeros(guess.shape)
     estimates = []
     for step in steps:
@@ -125,10 +123,6 @@ class _Roughness:
     mean_square: Float64[np.ndarray, "ny nx"]  # of the surpluses around each point; negative where none yet
     rate: Float64[np.ndarray, "ny nx"]  # by which surpluses shrink from grid to grid
     few: int  # how many surpluses in a window of 3 points are too few to go by alone
-
-    @classmethod
-    def unknown(cls, shape: tuple[int, ...], *, line: bool) -> _Roughness:
-        return cls(np.zeros(shape), np.full(shape, -1.0), np.full(shape, _FIRST_RATE), 1 if line else 3)
 
     def refined(
         self, surplus: Float64[np.ndarray, "ny nx"], fresh: Bool[np.ndarray, "ny nx"], step: Step

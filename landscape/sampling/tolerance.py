@@ -61,8 +61,7 @@ class LossScale:
 
     def loss(self, scaled: Float64[np.ndarray, "*grid"]) -> Float64[np.ndarray, "*grid"]:
         with np.errstate(over="ignore"):
-            loss: Float64[np.ndarray, "*grid"] = (np.sinh(scaled) if self.relative else scaled) * self.unit
-        return loss
+            return np.asarray((np.sinh(scaled) if self.relative else scaled) * self.unit)
 
     def loss_error(
         self, error: Float64[np.ndarray, "*grid"], loss: Float64[np.ndarray, "*grid"]

@@ -15,13 +15,11 @@ from workers.errors import CallbackFunctionError
 
 pytestmark = pytest.mark.filterwarnings("ignore:the two random directions have a cosine")
 INPUTS, TARGETS = torch.ones(8, 4), torch.arange(8) % 3
+HOW = {"size": 3, "device_ids": [0], "progress": False}
 
 
 def measure(network, loss=None, data=(INPUTS, TARGETS)):
-    evaluate(
-        random_plane(network), lambda: (loss or nn.CrossEntropyLoss(), network, data, {}), size=3, device_ids=[0],
-        progress=False,
-    )  # fmt: skip
+    evaluate(random_plane(network), lambda: (loss or nn.CrossEntropyLoss(), network, data, {}), **HOW)
 
 
 class Prepared(nn.Linear):
@@ -105,12 +103,9 @@ def test_an_expanded_parameter_is_refused_by_name_and_stays_as_it_is():
 @pytest.mark.filterwarnings("ignore:Lazy modules")
 def test_a_lazy_layer_is_told_what_to_do():
     """galilai-group/stable-pretraining#189: a network with a lazy layer ended in an error from within PyTorch."""
-    plane = random_plane(nn.Sequential(nn.Linear(4, 3)))
+    plane, lazy = random_plane(nn.Sequential(nn.Linear(4, 3))), nn.Sequential(nn.LazyLinear(3))
     with pytest.raises(TypeError, match=r"'0\.weight' has no shape yet \(a lazy layer\); run one batch through"):
-        evaluate(
-            plane, lambda: (nn.CrossEntropyLoss(), nn.Sequential(nn.LazyLinear(3)), (INPUTS, TARGETS), {}), size=3,
-            device_ids=[0], progress=False,
-        )  # fmt: skip
+        evaluate(plane, lambda: (nn.CrossEntropyLoss(), lazy, (INPUTS, TARGETS), {}), **HOW)
 
 
 def test_gains_of_weight_normalization_stay():

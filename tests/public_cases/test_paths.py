@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import figure_cases
@@ -33,53 +32,6 @@ def test_the_end_of_a_barrier_keeps_its_statistics_and_a_curve_ends_at_its_netwo
     found = Measure(callback_fn, **QUIET).barrier(path, points=3).landscape.loss
     assert found[[0, -1]].tolist() == pytest.approx([own_loss(a), own_loss(b)], rel=1e-5)
     assert np.isfinite(found).all()
-
-
-class Ordered(nn.Module):
-    def __init__(self, order=(0, 1, 2, 3)):
-        super().__init__()
-        self.last = nn.Linear(4, 2)
-        self.register_buffer("order", torch.tensor(order))
-
-    def forward(self, inputs):
-        return self.last(inputs[:, self.order])
-
-
-class Scaled(nn.Module):
-    def __init__(self, scale=1.0):
-        super().__init__()
-        self.linear, self.norm = nn.Linear(4, 2), nn.BatchNorm1d(2)
-        self.register_buffer("scale", torch.tensor([scale, 2 * scale]))
-
-    def forward(self, inputs):
-        return self.norm(self.linear(inputs)) * self.scale
-
-
-def loss_in_double(network):
-    with torch.no_grad():
-        return nn.functional.mse_loss(copy.deepcopy(network).double()(INPUTS.double()), TARGETS.double()).item()
-
-
-def barrier_between(a, b):
-    return barrier(a, b, lambda: (nn.MSELoss(), type(a)(), (INPUTS, TARGETS), {}), points=3, **QUIET).landscape
-
-
-@pytest.mark.filterwarnings("ignore:the buffers 'order' .*differ between the networks")
-def test_each_end_has_buffers_of_its_own_and_what_lies_between_is_said():
-    """lucidrains/phenaki-pytorch#21: buffers that are no statistics, such as positions, were averaged like weights."""
-    torch.manual_seed(0)
-    a, b = Ordered(), Ordered((3, 0, 2, 1))
-    found = barrier_between(a, b)
-    assert found.loss[[0, -1]].tolist() == pytest.approx([loss_in_double(a), loss_in_double(b)], rel=1e-5)
-    assert any("'order'" in note for note in found.attributes["notes"])
-
-
-def test_every_buffer_of_the_last_network_is_its_own():
-    """pytorch/pytorch#65495: an averaged network kept the first one's buffers, so that it belonged to no network."""
-    torch.manual_seed(0)
-    a, b = Scaled().eval(), Scaled(3.0).eval()
-    b.norm.running_mean += 0.5
-    assert barrier_between(a, b).loss[-1] == pytest.approx(loss_in_double(b), rel=1e-5)
 
 
 # The losses of 28 samples rise between the networks, those of 32 fall.

@@ -32,7 +32,7 @@ from landscape.errors import (
     LandscapeWriteError,
     PlaneError,
 )
-from landscape.grid.rises import ends_of_way
+from landscape.grid.differences import ends_of_way
 from landscape.record.hdf5 import CURVATURE
 from landscape.record.identity import check_identity
 from landscape.record.options import MeasureOptions, RunOptions

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -17,7 +18,8 @@ from places import SUPPORT
 from torch import nn
 from waiting import PATIENCE
 
-from landscape import Landscape, pca_plane, random_plane
+from landscape import Landscape, line_between, pca_plane, random_plane
+from landscape.errors import LandscapeIdentityError
 from landscape.facts import summary_text
 from landscape.planes.networks import columns_of
 from landscape.summary_json import summary_json
@@ -105,8 +107,6 @@ def test_files_without_digests_are_recognized_by_their_identity(runs, tmp_path):
     first, second, _ = runs
     plane, path = pca_plane(first), tmp_path / "a.h5"
     landscape = measure(plane, AXIS, output=path)
-    import h5py
-
     with h5py.File(path, "a") as file:
         as_version_before(file)
         del file["checkpoints/sha256"]
@@ -118,8 +118,6 @@ def test_files_without_digests_are_recognized_by_their_identity(runs, tmp_path):
 
 @pytest.mark.slow
 def test_on_a_random_plane_and_a_line(runs, tmp_path):
-    from landscape import line_between
-
     first, second, average = runs
     path = tmp_path / "random.h5"
     plane = random_plane(first[-1], seed=0)
@@ -195,8 +193,6 @@ def test_after_a_kill_nothing_is_lost_and_the_rest_is_measured(runs, tmp_path):
 
 @pytest.mark.slow
 def test_another_origin_is_another_experiment(runs, tmp_path):
-    from landscape.errors import LandscapeIdentityError
-
     first, second, _ = runs
     measure(pca_plane(first), AXIS, output=tmp_path / "a.h5")
     with pytest.raises(LandscapeIdentityError, match="holds another experiment"):

@@ -49,18 +49,12 @@ class Buffered(nn.Module):
         return self.last(torch.tanh(hidden) if self.kind != "inf mask" else hidden)
 
 
-def minus_infinity():
-    found = torch.zeros(8)
-    found[torch.randperm(8)[:4]] = -torch.inf
-    return found
-
-
 EXTRAS = {
     "scale": lambda: torch.rand(8) + 0.5,
     "bool mask": lambda: torch.rand(8) > 0.5,
     "float mask": lambda: (torch.rand(8) > 0.5).float(),
     "index": lambda: torch.randperm(8),
-    "inf mask": minus_infinity,
+    "inf mask": lambda: torch.zeros(8).index_fill(0, torch.randperm(8)[:4], -torch.inf),
 }
 KINDS = ["none", *EXTRAS, "spectral", "pruned"]
 
@@ -86,15 +80,27 @@ def own_loss(built):
         return nn.functional.cross_entropy(wide(INPUTS.double()), CLASSES).item()
 
 
-def callback_of(kind, *, normalized):
-    return lambda: (nn.CrossEntropyLoss(), network(kind, 9, normalized=normalized), (INPUTS, CLASSES), {})
+def halfway(a, b):
+    """Returns the first network in float64 with the mean of both networks' parameters."""
+    middle = copy.deepcopy(a).double()
+    with torch.no_grad():
+        for target, other in zip(middle.parameters(), b.parameters(), strict=True):
+            target.copy_((target + other.double()) / 2)
+    return middle
+
+
+def two(kind, *, normalized=False):
+    """Returns two networks of a kind, and the callback_fn of a third."""
+    a, b = (network(kind, seed, normalized=normalized) for seed in (1, 2))
+    return a, b, lambda: (nn.CrossEntropyLoss(), network(kind, 9, normalized=normalized), (INPUTS, CLASSES), {})
 
 
 @pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_ends_of_a_barrier_are_the_networks(kind, normalized):
-    a, b = (network(kind, seed, normalized=normalized) for seed in (1, 2))
-    found = barrier(a, b, callback_of(kind, normalized=normalized), points=5, **HOW)
+    """pytorch/pytorch#65495: an averaged network kept the first one's buffers, so that it belonged to no network."""
+    a, b, callback_fn = two(kind, normalized=normalized)
+    found = barrier(a, b, callback_fn, points=5, **HOW)
     np.testing.assert_allclose(found.landscape.loss[[0, -1]], [own_loss(a), own_loss(b)], rtol=1e-5)
     assert np.isfinite(found.landscape.loss).all()
 
@@ -102,8 +108,9 @@ def test_the_ends_of_a_barrier_are_the_networks(kind, normalized):
 @pytest.mark.parametrize("buffers", ["auto", "interpolate", "recalibrate"])
 @pytest.mark.parametrize("kind", ["scale", "index", "spectral", "pruned"])
 def test_the_corners_of_a_plane_are_the_networks(kind, buffers):
-    networks = [network(kind, seed, normalized=True) for seed in (1, 2, 3)]
-    plane, callback_fn = plane_through(*networks), callback_of(kind, normalized=True)
+    a, b, callback_fn = two(kind, normalized=True)
+    networks = [a, b, network(kind, 3, normalized=True)]
+    plane = plane_through(*networks)
     corners = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]
     expected = [own_loss(each) for each in networks]
     found = measure_points(plane, callback_fn, corners, buffers=buffers, device_ids=[0])
@@ -117,8 +124,7 @@ def test_the_corners_of_a_plane_are_the_networks(kind, buffers):
 @pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("kind", ["scale", "index", "spectral", "pruned"])
 def test_a_curve_ends_at_the_networks(kind, normalized):
-    a, b = (network(kind, seed, normalized=normalized) for seed in (1, 2))
-    callback_fn = callback_of(kind, normalized=normalized)
+    a, b, callback_fn = two(kind, normalized=normalized)
     path = connect(a, b, callback_fn, steps=3, device_ids=[0], progress=False)
     found = Measure(callback_fn, **HOW).barrier(path, points=5)
     np.testing.assert_allclose(found.landscape.loss[[0, -1]], [own_loss(a), own_loss(b)], rtol=1e-5)
@@ -127,8 +133,7 @@ def test_a_curve_ends_at_the_networks(kind, normalized):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["scale", "pruned", "spectral"])
 def test_a_curve_is_fitted_at_the_networks_that_are_measured(kind):
-    a, b = (network(kind, seed, normalized=False) for seed in (1, 2))
-    callback_fn = callback_of(kind, normalized=False)
+    a, b, callback_fn = two(kind)
     path = connect(a, b, callback_fn, steps=5, batch_size=60, learning_rate=1e-6, device_ids=[0], progress=False)
     settings = path.curve.settings
     places = [settings.place(step) for step in range(5)]
@@ -138,12 +143,10 @@ def test_a_curve_is_fitted_at_the_networks_that_are_measured(kind):
 
 def test_statistics_between_networks_are_those_of_the_samples():
     """By hand: one pass in train mode with a cumulative average, other buffers interpolated."""
-    a, b = (network("scale", seed, normalized=True) for seed in (1, 2))
-    found = barrier(a, b, callback_of("scale", normalized=True), points=3, **HOW)
-    middle = copy.deepcopy(a).double()
+    a, b, callback_fn = two("scale", normalized=True)
+    found = barrier(a, b, callback_fn, points=3, **HOW)
+    middle = halfway(a, b)
     with torch.no_grad():
-        for target, one, other in zip(middle.parameters(), a.parameters(), b.parameters(), strict=True):
-            target.copy_((one.double() + other.double()) / 2)
         middle.extra.copy_((a.extra.double() + b.extra.double()) / 2)
         middle.norm.reset_running_stats()
         middle.norm.momentum = None
@@ -152,7 +155,7 @@ def test_statistics_between_networks_are_those_of_the_samples():
 
 
 def test_vectors_of_spectral_normalization_keep_their_length_and_point_the_same_way():
-    a, b = (network("spectral", seed, normalized=False) for seed in (1, 2))
+    a = network("spectral", 1, normalized=False)
     b = copy.deepcopy(a)
     with torch.no_grad():
         for vector in (b.first.parametrizations.weight[0]._u, b.first.parametrizations.weight[0]._v):
@@ -169,39 +172,32 @@ def test_vectors_of_spectral_normalization_keep_their_length_and_point_the_same_
 
 
 def test_pruned_networks_are_interpolated_as_what_they_compute_with():
-    a, b = (network("pruned", seed, normalized=False) for seed in (1, 2))
+    a, b, callback_fn = two("pruned")
     assert not torch.equal(a.first.weight_mask, b.first.weight_mask)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # nothing is left out
-        found = barrier(a, b, callback_of("pruned", normalized=False), points=3, **HOW)
+        found = barrier(a, b, callback_fn, points=3, **HOW)
     dense = [copy.deepcopy(each) for each in (a, b)]
     for each in dense:
         prune.remove(each.first, "weight")
-    middle = copy.deepcopy(dense[0]).double()
-    with torch.no_grad():
-        for target, one, other in zip(middle.parameters(), *(each.parameters() for each in dense), strict=True):
-            target.copy_((one.double() + other.double()) / 2)
-    assert found.landscape.loss[1] == pytest.approx(own_loss(middle), rel=1e-5)
+    assert found.landscape.loss[1] == pytest.approx(own_loss(halfway(*dense)), rel=1e-5)
     assert [own_loss(a), own_loss(b)] == pytest.approx([own_loss(each) for each in dense])
 
 
 @pytest.mark.filterwarnings("default:the buffers .* differ between the networks")
 @pytest.mark.parametrize("kind", ["bool mask", "float mask", "index", "inf mask"])
 def test_what_cannot_be_interpolated_is_named_in_a_warning_and_in_the_file(kind, tmp_path):
-    a, b = (network(kind, seed, normalized=False) for seed in (1, 2))
+    """lucidrains/phenaki-pytorch#21: buffers that are no statistics, such as positions, were averaged like weights."""
+    a, b, callback_fn = two(kind)
     with pytest.warns(UserWarning, match="the buffers 'extra' differ between the networks and cannot be interpolated"):
-        found = barrier(a, b, callback_of(kind, normalized=False), points=3, output=tmp_path / "a.h5", **HOW)
-    middle = copy.deepcopy(a)
-    with torch.no_grad():
-        for target, other in zip(middle.parameters(), b.parameters(), strict=True):
-            target.copy_((target + other) / 2)
-    assert found.landscape.loss[1] == pytest.approx(own_loss(middle), rel=1e-5)
+        found = barrier(a, b, callback_fn, points=3, output=tmp_path / "a.h5", **HOW)
+    assert found.landscape.loss[1] == pytest.approx(own_loss(halfway(a, b)), rel=1e-5)
     notes = Landscape.load(tmp_path / "a.h5").attributes["notes"]
     assert any("'extra' differ between the networks" in note and "those of a" in note for note in notes)
 
 
 def test_a_point_of_the_line_is_the_network_itself():
-    a, b = (network("index", seed, normalized=True) for seed in (1, 2))
+    a, b, _ = two("index", normalized=True)
     line = line_between(a, b)
     for t, expected in ((0.0, a), (1.0, b)):
         point = line.point((t,), "interpolate")

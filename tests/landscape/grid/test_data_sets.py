@@ -54,42 +54,9 @@ def test_a_changed_test_set_is_another_experiment(tmp_path):
         evaluate(drawn, lambda: only("train"), output=path, **OPTIONS)
 
 
-@pytest.mark.slow
-def test_an_unfinished_survey_goes_on(tmp_path):
-    path = tmp_path / "both.h5"
-    drawn = random_plane(network(), seed=SEED)
-    with pytest.warns(UserWarning, match="the budget of .* ended the landscape"):
-        evaluate(drawn, both, output=path, budget=1e-6, **OPTIONS)
-    assert not read_landscape(path).complete
-    found = evaluate(drawn, both, output=path, **OPTIONS)
-    whole = evaluate(drawn, both, **OPTIONS)
-    for name in ("loss", "loss@test", "loss_stderr@test", "accuracy@test"):
-        np.testing.assert_array_equal(found[name], whole[name])
-
-
 def test_numbers_of_samples_by_name():
     found = evaluate(random_plane(network(), seed=SEED), both, num_samples={"train": 50}, **OPTIONS)
     assert [item["num_samples"] for item in found.attributes["datasets"]] == [50, 60]
-
-
-@pytest.mark.slow
-def test_adaptive_sampling_follows_the_main_set_and_fills_all():
-    options = {**OPTIONS, "size": 12}
-    found = evaluate(random_plane(network(), seed=SEED), both, sampling="adaptive", tolerance=0.05, **options)
-    filled = found.status == PointStatus.INTERPOLATED
-    assert filled.any()
-    assert np.isfinite(found["loss@test"][filled]).all()
-
-
-@pytest.mark.slow
-def test_ray_workers_give_the_same_numbers(tmp_path):
-    drawn = random_plane(network(), seed=SEED)
-    alone = evaluate(drawn, both, **OPTIONS)
-    options = {**OPTIONS, "device_ids": [0, 1]}
-    together = evaluate(drawn, both, **options)
-    for name, values in alone.metrics.items():
-        np.testing.assert_array_equal(together[name], values)
-    assert together.attributes["datasets"] == alone.attributes["datasets"]
 
 
 @pytest.mark.slow

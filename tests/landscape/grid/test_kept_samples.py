@@ -137,6 +137,8 @@ def test_an_unfinished_survey_goes_on_with_the_same_bytes(tmp_path):
     np.testing.assert_array_equal(np.isfinite(half.kept_samples["test"].losses()).all(-1), measured)
     found = evaluate(on, both, output=path, keep_samples=True, **OPTIONS)
     whole = evaluate(on, both, keep_samples=True, **OPTIONS)
+    for name, values in whole.metrics.items():
+        np.testing.assert_array_equal(found[name], values)
     for name in ("train", "test"):
         np.testing.assert_array_equal(found.samples(name).losses(), whole.samples(name).losses())
         np.testing.assert_array_equal(Landscape.load(path).samples(name).losses(), whole.samples(name).losses())
@@ -181,6 +183,7 @@ def test_adaptive_sampling_keeps_what_is_measured():
     found = evaluate(drawn(), both, sampling="adaptive", tolerance=0.05, keep_samples=True, **options)
     measured = found.status == PointStatus.MEASURED
     assert not measured.all()
+    assert np.isfinite(found["loss@test"]).all()
     losses = found.samples("test").losses()
     assert np.isfinite(losses[measured]).all()
     assert np.isnan(losses[~measured]).all()
@@ -253,6 +256,9 @@ def test_what_is_refused_says_what_to_do(kind, error, match):
 def test_ray_workers_keep_the_same(tmp_path):
     alone = evaluate(drawn(), both, keep_samples=True, **OPTIONS)
     together = evaluate(drawn(), both, keep_samples=True, **{**OPTIONS, "device_ids": [0, 1]})
+    assert together.attributes["datasets"] == alone.attributes["datasets"]
+    for name, values in alone.metrics.items():
+        np.testing.assert_array_equal(together[name], values)
     for name in ("train", "test"):
         np.testing.assert_array_equal(together.samples(name).losses(), alone.samples(name).losses())
         np.testing.assert_array_equal(together.samples(name).targets, alone.samples(name).targets)

@@ -60,18 +60,11 @@ def test_as_many_passes_as_the_forecast_says(sampling, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("value", "error", "text"),
-    [
-        (True, TypeError, "sample_memory must be"),
-        (1.5, TypeError, "sample_memory must be"),
-        (0, ValueError, "sample_memory must be"),
-        ("much", ValueError, "sample_memory must be"),
-        ("120%", ValueError, "sample_memory must be"),
-        ("8 XB", ValueError, "sample_memory must be"),
-    ],
+    ("value", "error"),
+    [(True, TypeError), (1.5, TypeError), *((value, ValueError) for value in (0, "much", "120%", "8 XB"))],
 )
-def test_a_wrong_size(value, error, text):
-    with pytest.raises(error, match=text):
+def test_a_wrong_size(value, error):
+    with pytest.raises(error, match="sample_memory must be"):
         evaluate(random_plane(network()), lambda: None, sample_memory=value)
 
 

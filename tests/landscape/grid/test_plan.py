@@ -1,7 +1,9 @@
 """The measurement plan: the same seed and plan give the same file, and no clock shows in it."""
 
+import functools
 import hashlib
 
+import numpy as np
 import pytest
 import torch
 from false_clock import FalseClock
@@ -12,6 +14,7 @@ from landscape import Landscape, MeasurementPlan, evaluate, random_plane
 from landscape.errors import LandscapeNotFoundError
 from landscape.grid.landscape_file import write_landscape
 from landscape.record.option import check_plan
+from workers.measurement_plan import plan_text
 
 
 @pytest.fixture(autouse=True)
@@ -127,3 +130,75 @@ def test_a_landscape_that_is_continued_with_another_plan_says_so(tmp_path):
     # Nothing is left to measure, so another plan changes nothing.
     measure(path, plan=MeasurementPlan(16))
     assert Landscape.load(path).attributes["measurement_plan"]["batch_size"] == 32
+
+
+def perceptron():
+    generator = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(196, 20), nn.Tanh(), nn.Linear(20, 10))
+    data = (torch.randn(100, 1, 14, 14, generator=generator), torch.randint(0, 10, (100,), generator=generator))
+    return nn.CrossEntropyLoss(), network, data, {}
+
+
+measure_perceptron = functools.partial(measure, callback_fn=perceptron, size=7)
+
+
+def interrupted(after):
+    """Returns a callback_fn whose loss is stopped by the user."""
+    calls = []
+
+    def callback_fn():
+        loss, network, data, metrics = perceptron()
+
+        def counted(outputs, targets):
+            calls.append(0)
+            if len(calls) == after:
+                raise KeyboardInterrupt
+            return loss(outputs, targets)
+
+        return counted, network, data, metrics
+
+    return callback_fn
+
+
+@pytest.mark.slow
+def test_a_first_layer_computed_once_is_in_the_plan_and_gives_the_same_file_and_nearly_the_plain_losses(tmp_path):
+    first = measure_perceptron(tmp_path / "first.h5", compile=False)
+    plan = MeasurementPlan.from_json(first.attributes["measurement_plan"])
+    assert plan.first_layer
+    assert "the first layer computed once for all points" in plan_text(plan.to_json())
+    assert digest(measure_perceptron(tmp_path / "again.h5", compile=False, plan=first.path).path) == digest(first.path)
+    plain = measure_perceptron(None, plan=MeasurementPlan(plan.batch_size, plan.threads))
+    np.testing.assert_allclose(first.loss, plain.loss, rtol=3e-6)
+
+
+def test_an_interrupted_survey_with_a_first_layer_goes_on_and_leaves_the_same_file(tmp_path):
+    plan = MeasurementPlan(100, 1, first_layer=True)
+    whole = measure_perceptron(tmp_path / "whole.h5", callback_fn=interrupted(10**9), plan=plan)
+    with pytest.raises(KeyboardInterrupt):
+        measure_perceptron(tmp_path / "parts.h5", callback_fn=interrupted(90), plan=plan)
+    unfinished = Landscape.load(tmp_path / "parts.h5")
+    assert not unfinished.complete
+    assert np.isfinite(unfinished.loss).any()
+    parts = measure_perceptron(tmp_path / "parts.h5", callback_fn=interrupted(10**9))
+    assert parts.attributes["measurement_plan"]["first_layer"]
+    assert digest(parts.path) == digest(whole.path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "plan",
+    [
+        MeasurementPlan(64, 1, first_layer=True),
+        MeasurementPlan(50, 1, compile=True, compiler="AOTInductor", first_layer=True),
+    ],
+)
+def test_two_ray_actors_that_compute_the_first_layer_once_write_the_same_file(plan, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    how = {"sampling": "adaptive", "tolerance": 0.05, "size": 17, "plan": plan, "compile": "auto"}
+    first = measure_perceptron(tmp_path / "first.h5", **how)
+    actors = measure_perceptron(tmp_path / "actors.h5", device_ids=(0, 1), **how)
+    assert actors.report.workers == 2
+    assert actors.attributes["measurement_plan"] == plan.to_json()
+    assert digest(actors.path) == digest(first.path)

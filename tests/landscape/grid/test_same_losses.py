@@ -6,10 +6,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from digits_networks import INPUTS, PLAN, TARGETS, build, measure, own_loss, train
+from digits_networks import INPUTS, TARGETS, build, measure, own_loss, train
 from torch import nn
 
-from landscape import Landscape, evaluate, line_between, pca_plane, random_plane
+from landscape import Landscape, line_between, pca_plane, random_plane
 from landscape.record.checks import PointStatus
 from landscape.record.run import Run
 from landscape.sampling.grid_levels import GridLevels
@@ -137,21 +137,17 @@ def test_frozen_parameters_of_its_own_are_no_origin(tasks):
     drawn = measure(line_between(networks[2], networks[0]), callback_fn=callback_fn)
     assert drawn.checkpoints.metrics["loss"][0] == drawn.origin.metrics["loss"]
     assert names(tasks) == [("own", 1), ("projected", 1)]
-    plane = pca_plane([networks[0], build_like(networks[0]), networks[1], networks[2]])
+    other = copy.deepcopy(networks[0])
+    torch.manual_seed(7)
+    with torch.no_grad():
+        other[0].weight += 0.1 * torch.randn_like(other[0].weight)
+    plane = pca_plane([networks[0], other, networks[1], networks[2]])
     tasks.clear()
     drawn = measure(plane, callback_fn=callback_fn)
     assert drawn.checkpoints.norm[2] == drawn.checkpoints.norm[3] == 0
     assert ("own", 2) in names(tasks)
     assert ("own", 3) not in names(tasks)
     np.testing.assert_allclose(drawn.checkpoints.metrics["loss"][2], own_loss(networks[1]), rtol=1e-5)
-
-
-def build_like(network):
-    other = copy.deepcopy(network)
-    torch.manual_seed(7)
-    with torch.no_grad():
-        other[0].weight += 0.1 * torch.randn_like(other[0].weight)
-    return other
 
 
 def test_what_fails_fails_for_both_and_is_tried_again(tuned, tmp_path):
@@ -182,7 +178,7 @@ def test_what_fails_fails_for_both_and_is_tried_again(tuned, tmp_path):
 @pytest.mark.parametrize("sampling", ["full", "adaptive"])
 def test_the_coarse_grid_the_path_and_then_the_fine_grid(trained, tasks, sampling):
     plane = pca_plane(trained)
-    evaluate(plane, callback, size=20, device_ids=[0], plan=PLAN, progress=False, sampling=sampling, num_samples=64)
+    measure(plane, None, size=20, sampling=sampling, num_samples=64)
     kinds = [(kind, len(list(group))) for kind, group in itertools.groupby(key[0] == "grid" for key, _ in tasks)]
     first = GridLevels.of((20, 20)).first
     assert kinds[:2] == [(True, len(first[0]) * len(first[1])), (False, 3 * (COUNT - 1))]
@@ -205,20 +201,13 @@ def test_a_budget_that_ends_on_the_path_leaves_a_picture(trained, monkeypatch):
 
     monkeypatch.setattr(Run, "in_time", after_some)
     with pytest.warns(UserWarning, match="budget of 60 s ended the landscape"):
-        drawn = evaluate(
-            pca_plane(trained), callback, size=20, device_ids=[0], plan=PLAN, progress=False, budget="60s",
-            num_samples=64,
-        )  # fmt: skip
+        drawn = measure(pca_plane(trained), None, size=20, budget="60s", num_samples=64)
     assert (drawn.status == PointStatus.MEASURED).sum() == count - 2
     assert (drawn.status == PointStatus.INTERPOLATED).sum() == 400 - (count - 2)
     # Two were measured, and the last one is the origin.
     assert (drawn.checkpoints.status == PointStatus.MEASURED).sum() == 3
 
 
-def callback():
-    return nn.CrossEntropyLoss(), build(), (INPUTS, TARGETS), {}
-
-
 def test_a_plane_without_checkpoints_has_nothing_to_compare(tasks):
-    evaluate(random_plane(build()), callback, size=3, device_ids=[0], plan=PLAN, progress=False, num_samples=64)
+    measure(random_plane(build()), None, size=3, num_samples=64)
     assert {key[0] for key, _ in tasks} == {"grid"}

@@ -59,11 +59,8 @@ def test_every_number_comes_back_and_equal_data_are_equal_bytes(tmp_path):
     # Whoever has h5py alone reads the same.
     with h5py.File(path) as file:
         np.testing.assert_array_equal(file["samples/set 2/loss"][()], data.kept_samples["set 2"].losses())
-        assert [dimension[0].name for dimension in file["samples/set 2/loss"].dims] == [
-            "/y",
-            "/x",
-            "/samples/set 2/sample",
-        ]
+        scales = [dimension[0].name for dimension in file["samples/set 2/loss"].dims]
+        assert scales == ["/y", "/x", "/samples/set 2/sample"]
     copied = Landscape.load(Landscape.load(path).save(tmp_path / "b.h5"))
     np.testing.assert_array_equal(copied.samples().losses(), data.kept_samples["set 0"].losses())
 
@@ -158,61 +155,45 @@ def test_in_xarray(tmp_path):
         np.testing.assert_array_equal(dataset.loss, data.kept_samples["set 1"].losses())
 
 
-def _chunks(file):
-    values = file["samples/set 0/loss"][()]
-    del file["samples/set 0/loss"]
-    file.create_dataset("samples/set 0/loss", data=values, chunks=(2, 3, 5))
+def replacing(name, **stored):
+    """Returns a change of a file that stores an array in another way, or removes it."""
+
+    def change(file):
+        del file[f"samples/set 0/{name}"]
+        if stored:
+            file.create_dataset(f"samples/set 0/{name}", **stored)
+
+    return change
 
 
-def _without_chunks(file):
-    del file["samples/set 0/loss"]
-    file["samples/set 0/loss"] = np.zeros((2, 3, 5), np.float32)
-
-
-def _more_samples(file):
-    del file["samples/set 0/loss"]
-    file.create_dataset(
-        "samples/set 0/loss", (2, 3, 2**31), "<f4", chunks=(1, 1, 2**29), shuffle=True, compression="gzip"
-    )
+LOSSES = np.zeros((2, 3, 5), np.float32)
+COMPRESSED = {"dtype": "<f4", "chunks": (1, 1, 2**29), "shuffle": True, "compression": "gzip"}
 
 
 def _too_many(file):
-    del file["samples/set 0/loss"]
-    file.create_dataset(
-        "samples/set 0/loss", (2, 3, 2**29), "<f4", chunks=(1, 1, 2**29), shuffle=True, compression="gzip"
-    )
-    for row in range(2):
-        for column in range(3):
-            file["samples/set 0/loss"].id.write_direct_chunk((row, column, 0), b"x")
-
-
-def _none(file):
-    del file["samples/set 0/loss"]
-
-
-def _short_targets(file):
-    del file["samples/set 0/target"]
-    file["samples/set 0/target"] = np.arange(3)
-
-
-def _link(file):
-    del file["samples/set 0/target"]
-    file["samples/set 0/target"] = h5py.ExternalLink("/etc/passwd", "/x")
+    replacing("loss", shape=(2, 3, 2**29), **COMPRESSED)(file)
+    for row, column in np.ndindex(2, 3):
+        file["samples/set 0/loss"].id.write_direct_chunk((row, column, 0), b"x")
 
 
 def _point_is_missing(file):
     file["status"][0, 0] = PointStatus.PENDING
 
 
+def _link(file):
+    replacing("target")(file)
+    file["samples/set 0/target"] = h5py.ExternalLink("/etc/passwd", "/x")
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (_chunks, "are stored as"),
-        (_without_chunks, "are stored as"),
-        (_more_samples, "are stored as"),
+        (replacing("loss", data=LOSSES, chunks=(2, 3, 5)), "are stored as"),
+        (replacing("loss", data=LOSSES), "are stored as"),
+        (replacing("loss", shape=(2, 3, 2**31), **COMPRESSED), "are stored as"),
         (_too_many, "keep_samples would take 12 GiB"),
-        (_none, "damaged"),
-        (_short_targets, r"targets of samples must have the shape \(5,\)"),
+        (replacing("loss"), "damaged"),
+        (replacing("target", data=np.arange(3)), r"targets of samples must have the shape \(5,\)"),
         (_link, "is a link to another place"),
         (_point_is_missing, "6 points have losses of samples 'set 0', but 5 are measured"),
     ],

@@ -124,9 +124,9 @@ def test_every_text_says_what_is_estimated_and_what_may_be_missed():
 
 @pytest.mark.slow
 def test_a_tolerance_of_the_loss_itself_that_is_not_reached_says_both(monkeypatch):
-    slow = slow_after(300, FalseClock(monkeypatch))
+    slowly = slow(valley, FalseClock(monkeypatch), 1 / 32, after=300)
     with pytest.warns(UserWarning, match="budget"):
-        landscape = measure(slow, sampling="adaptive", budget=3, tolerance=1e-6, relative_tolerance=True)
+        landscape = measure(slowly, sampling="adaptive", budget=3, tolerance=1e-6, relative_tolerance=True)
     text = sampling_text(landscape)
     estimate = r"largest estimated error [\d.e+-]+ % of the loss at each point; the tolerance of 0.0001 % is not"
     assert re.search(estimate, text)
@@ -166,21 +166,12 @@ def test_a_finished_adaptive_landscape_is_not_measured_again_and_can_be_complete
     np.testing.assert_allclose(whole.loss, exact(valley), rtol=1e-12)
 
 
-def slow_after(points, clock):
-    """Returns the valley, whose first points take no time, and each other one a thirty-second part of a second."""
+def slow(function, clock, seconds, after=0):
+    """Returns a function that takes so many seconds of the clock, and no time for its first calls."""
     calls = itertools.count(1)
 
-    def function(place):
-        return slow(valley, clock, 1 / 32 if next(calls) > points else 0)(place)
-
-    return function
-
-
-def slow(function, clock, seconds):
-    """Returns a function that takes so many seconds of the clock."""
-
     def function_and_clock(place):
-        clock.go_on(seconds)
+        clock.go_on(seconds if next(calls) > after else 0)
         return function(place)
 
     return function_and_clock
@@ -191,9 +182,9 @@ def slow(function, clock, seconds):
 def test_a_budget_ends_with_the_picture_so_far(tmp_path, sampling, monkeypatch):
     path = tmp_path / "landscape.h5"
     budget = 3 if sampling == "full" else "3s"
-    slow = slow_after(300, FalseClock(monkeypatch))
+    slowly = slow(valley, FalseClock(monkeypatch), 1 / 32, after=300)
     with pytest.warns(UserWarning, match=r"budget of 3 s ended the landscape after \d+ of 4225 points"):
-        landscape = measure(slow, path, sampling=sampling, budget=budget, tolerance=0.00001)
+        landscape = measure(slowly, path, sampling=sampling, budget=budget, tolerance=0.00001)
     assert not landscape.complete
     assert not landscape.attributes["sampling"]["reached"]
     measured = landscape.status == PointStatus.MEASURED

@@ -9,7 +9,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from calibration_surfaces import all_surfaces, analytic_surfaces, network_surfaces
+from calibration_surfaces import all_surfaces
 
 from landscape.record.checks import PointStatus
 from landscape.sampling.adaptive_sampling import AdaptiveSampling
@@ -94,12 +94,3 @@ def test_one_claim_in_twenty_is_false_at_most(every_surface, tolerance, relative
     assert found.twice <= 0.01 * found.claims
     assert np.mean(found.saved) >= saved
     assert found.bounds_broken <= 0.05 * found.bounds
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("tolerance", "relative", "saved"), [SETTINGS[1], SETTINGS[6]])
-def test_a_sample_of_all_surfaces(tolerance, relative, saved):
-    surfaces = [*analytic_surfaces(2), *network_surfaces(1)]
-    found = Claims(surfaces, tolerance, relative=relative)
-    assert found.false <= 0.05 * found.claims
-    assert np.mean(found.saved) >= saved
