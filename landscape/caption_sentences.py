@@ -110,17 +110,14 @@ def path_text(landscape: LandscapeData) -> str:
     unit, spans = unit_of(landscape), []
     for rows in found.paths:
         first, last = found.number[rows].min(), found.number[rows].max()
-        span = (
-            f"1 checkpoint, {unit} {first}" if len(rows) == 1 else f"{len(rows)} checkpoints, {unit}s {first} to {last}"
-        )
+        several = f"{len(rows)} checkpoints, {unit}s {first} to {last}"
+        span = f"1 checkpoint, {unit} {first}" if len(rows) == 1 else several
         spans.append(f"{found.run_name(rows[0])}: {span}" if len(found.paths) > 1 else span)
     largest = float(np.max(found.residual[np.concatenate(found.paths)]))
+    what, they_are = f"path ({spans[0]}) is", "it is"
     if len(spans) > 1:
-        return (
-            f"The paths of {len(spans)} runs ({'; '.join(spans)}) are projected onto the plane, from which they are at "
-            f"most {largest:.3g} away"
-        )
-    return f"The path ({spans[0]}) is projected onto the plane, from which it is at most {largest:.3g} away"
+        what, they_are = f"paths of {len(spans)} runs ({'; '.join(spans)}) are", "they are"
+    return f"The {what} projected onto the plane, from which {they_are} at most {largest:.3g} away"
 
 
 def off_plane_text(landscape: LandscapeData, metric: str) -> str:

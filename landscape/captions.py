@@ -70,7 +70,12 @@ def write_caption(
     """Returns caption and alternative text of a picture: only what the file tells, which may lack seeds and samples."""
     kind = ("profile" if landscape.y is None else "contour") if kind is None else kind
     check_choice("kind", kind, tuple(_PICTURES))
-    _check_can_show(kind, landscape, look.get("metric", "loss"))
+    metric, picture = look.get("metric", "loss"), KINDS["animation" if kind == "orbit" else kind]
+    if kind == "barriers":
+        ends_of_way(landscape, metric)
+    elif picture.of in ("plane", "line"):
+        function = "orbit_frames" if kind == "orbit" else picture.function
+        check_dimensions(function, landscape, plane=picture.of == "plane")
     options: Look = look  # type: ignore[assignment]
     if kind == "difference":
         raise ValueError(
@@ -83,7 +88,6 @@ def write_caption(
         return _uncertainty_caption(landscape, options)
     if kind in _OF_MINIMA:
         return _minima_caption(landscape, kind, persistence, options)
-    metric = look.get("metric", "loss")
     values, name = landscape[metric], called(landscape, metric)
     with_path = look.get("trajectory", True)
     scale = shared_scale(SHARED_KINDS.get(kind, SHARED_KINDS[usual_kind([landscape])]), [landscape], options)
@@ -103,15 +107,6 @@ def write_caption(
         "" if marked is None else f"Minima are marked: {topology_text(marked, landscape)}",
     ]
     return _caption(sentences, alt, landscape)
-
-
-def _check_can_show(kind: str, landscape: LandscapeData, metric: str) -> None:
-    picture = KINDS["animation" if kind == "orbit" else kind]
-    if kind == "barriers":
-        ends_of_way(landscape, metric)
-    elif picture.of in ("plane", "line"):
-        function = "orbit_frames" if kind == "orbit" else picture.function
-        check_dimensions(function, landscape, plane=picture.of == "plane")
 
 
 def difference_caption(
@@ -145,12 +140,11 @@ def difference_caption(
         "" if chance is None else f"Hatched: {chance.text}",
     ]
     lower, higher = int((measured < 0).sum()), int((measured > 0).sum())
+    signs = f"It is below zero, where {sides_called[0]} is lower, at {lower:,} points, and above zero at {higher:,}"
     alt = [
         f"Filled contours of the {what}" + (_of(ours) if ours is theirs else f", {' minus '.join(sides_called)}"),
         range_text("difference", measured, found.status),
-        f"It is below zero, where {sides_called[0]} is lower, at {lower:,} points, and above zero at {higher:,}"
-        if lower or higher
-        else "",
+        signs if lower or higher else "",
         *(lowest_text(ours, measured, word) for word in ("lowest", "highest")),
         "" if chance is None else f"Hatched is what may be chance: {chance.text}",
     ]

@@ -67,9 +67,8 @@ def one_line(landscape: LandscapeData) -> str:
 
 def as_lines(facts: Sequence[tuple[str, str]]) -> str:
     """Returns names and texts as a table, one to a line, in which nothing can move a terminal's cursor."""
-    lines = [(name, _printable(text)) for name, text in facts]
-    width = max(len(name) for name, _ in lines)
-    return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
+    width = max(len(name) for name, _ in facts)
+    return "\n".join(f"{name:<{width}}  {_printable(text)}" for name, text in facts)
 
 
 def page_facts(landscape: LandscapeData) -> list[list[str]]:
@@ -82,9 +81,9 @@ def page_facts(landscape: LandscapeData) -> list[list[str]]:
 def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> list[tuple[str, str]]:
     """Returns names and texts, that of the file among them; what the file does not say is left out."""
     known = {name: value for name, value in landscape.attributes.items() if value is not None}
-    intervals, imported = known.get("intervals"), known.get("imported")
+    intervals, imported, counts = known.get("intervals"), known.get("imported"), landscape.status_counts.items()
     shape = f"{len(landscape.x)}" + ("" if landscape.y is None else f" x {len(landscape.y)}")
-    versions = known.get("versions")
+    versions, nameless = known.get("versions"), "weights without a name, of no known run"
     rows: list[tuple[str, object]] = [
         ("file", file),
         ("imported from", _imported(imported) if isinstance(imported, Mapping) else None),
@@ -94,7 +93,7 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
         ("centering", known.get("centering")),
         ("random directions", directions_text(landscape)),
         ("eigenvectors", eigenvectors_text(landscape)),
-        ("points", _points(landscape)),
+        ("points", ", ".join(f"{count} {status.name.lower()}" for status, count in counts if count)),
         ("sampling", sampling_text(landscape)),
         ("complete", _complete(landscape)),
         ("intervals", f"{known.get('unit', '-')}s {_intervals(intervals)}" if intervals else None),
@@ -108,7 +107,7 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
         ("measured in", plan_text(known.get("measurement_plan"))),
         *((name, value_range(values, landscape.status)) for name, values in landscape.metrics.items()),
         ("minima", minima_text(landscape)),
-        ("origin", _origin(landscape)),
+        ("origin", nameless if landscape.origin.role == ORIGIN else landscape.origin.label(unit_of(landscape))),
         *who_is_there(landscape),
         ("drawn losses", _drawn_losses(landscape)),
         ("explained variance", explained_variance_text(landscape)),
@@ -202,12 +201,6 @@ def distance_text(landscape: LandscapeData) -> str | None:
     return f"{largest:.3g}" + (f" ({percentages([largest / length], 0)[0]} of the path's extent)" if length else "")
 
 
-def _origin(landscape: LandscapeData) -> str:
-    if landscape.origin.role == ORIGIN:
-        return "weights without a name, of no known run"
-    return landscape.origin.label(unit_of(landscape))
-
-
 def who_is_there(landscape: LandscapeData) -> list[tuple[str, str]]:
     """Returns a row of name and text for each run with checkpoints, and one for each network that belongs to no run."""
     found, unit = landscape.checkpoints, unit_of(landscape)
@@ -299,10 +292,6 @@ def _two_ends(low: float, high: float) -> str:
 def _imported(source: Mapping[str, Any]) -> str:
     others = ", ".join(f"{name} {value}" for name, value in source.items() if name not in ("format", "file"))
     return f"{source.get('file')} ({source.get('format')}{f', {others}' if others else ''})"
-
-
-def _points(landscape: LandscapeData) -> str:
-    return ", ".join(f"{count} {status.name.lower()}" for status, count in landscape.status_counts.items() if count)
 
 
 def _complete(landscape: LandscapeData) -> str:

@@ -142,10 +142,9 @@ class SummaryLandscape:
                 for job, stored in zip(jobs, files, strict=True):
                     if chosen["save_directions"]:
                         check_directions(job.path)
-                    weights = [readers[number] for number in job.numbers]
-                    name = others.joined if job.kind == "pca" else ""
-                    networks = checkpoints_of_run(weights, job.numbers, name, final)
-                    if job.kind == "pca":
+                    weights, is_path = [readers[number] for number in job.numbers], job.kind == "pca"
+                    networks = checkpoints_of_run(weights, job.numbers, others.joined if is_path else "", final)
+                    if is_path:
                         plane = _plane_of_interval(job, networks, others, space, chosen)
                     else:
                         plane = _plane_around(networks[-1], job, stored, workers, chosen, whole)
@@ -155,9 +154,9 @@ class SummaryLandscape:
                         "step_per_epoch": run.metadata.step_per_epoch,
                         "seed": sampling.seed,
                         "samples": chosen["samples"],
-                        "centering": chosen["centering"] if job.kind == "pca" else None,
+                        "centering": chosen["centering"] if is_path else None,
                         **function_attribute(callback_fn),
-                        **run_attributes(self._path, spanning if job.kind == "pca" else {}, folder),
+                        **run_attributes(self._path, spanning if is_path else {}, folder),
                     }
                     axes = plane.axes(settings.landscape_size, margin, limits)
                     save = chosen["save_directions"]

@@ -40,7 +40,8 @@ def check_axis(name: str, axis: NDArray[Any]) -> None:
         )
     check_array(name, axis, (length,), np.float64)
     if not np.isfinite(axis).all() or not (axis[1:] > axis[:-1]).all():
-        raise ValueError(f"{name} must be finite and increasing, but got {_short(axis)}.")
+        shown = np.array2string(axis, threshold=8, edgeitems=3)
+        raise ValueError(f"{name} must be finite and increasing, but got {shown}.")
 
 
 def check_metrics(label: str, metrics: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> None:
@@ -72,7 +73,3 @@ def check_array(label: str, array: NDArray[Any], shape: tuple[int, ...], dtype: 
             f"{label} must be {np.dtype(dtype).name} of the shape {shape}, "
             f"but got {array.dtype} of the shape {array.shape}."
         )
-
-
-def _short(axis: NDArray[Any]) -> str:
-    return np.array2string(axis, threshold=8, edgeitems=3)

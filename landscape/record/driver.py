@@ -28,7 +28,7 @@ from .checks import PointStatus
 from .hdf5 import KINDS, FileKind
 from .identity import REMEDY, check_identity
 from .lock import clean_temporaries, lock_landscape
-from .run import CONTINUED, LATER, MeasurementReport, Run, budget_text, duration_text
+from .run import MeasurementReport, Run, duration_text
 from .whole_file import Image, check_replaceable
 from .workers import Planned, Workers, continued_plan
 from .writer import FLUSH_SECONDS, FileWriter
@@ -124,7 +124,7 @@ class Experiment(ABC, Generic[R]):
     unit: str
     name: str = ""
     trial: str = "measuring a point"
-    again: str = LATER
+    again: str = "Give output= a path, and a later call can continue; without it, the next one starts anew."
 
     def check(self, stored: Stored[R], pool: Pool) -> None:
         """Raises an error where the file holds another experiment, or the workers have another network."""
@@ -215,8 +215,10 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
         experiment.warn(record, run)
         unfinished = (PointStatus.PENDING, PointStatus.INTERPOLATED)
         if run.stopped and np.isin(_all(record)[todo.reshape(-1)], unfinished).any():
-            again = experiment.again if stored.path is None else CONTINUED
-            warn_user(budget_text(run, experiment.ended(record), again))
+            again = experiment.again if stored.path is None else "The same call continues from here."
+            whose = ", which the SLURM job leaves," if run.of_job else ""
+            budget = duration_text(run.budget or 0)
+            warn_user(f"the budget of {budget}{whose} ended {experiment.ended(record)}. {again}")
         measured = int((_all(record) == PointStatus.MEASURED).sum())
         report = MeasurementReport(measured - before, before, time.perf_counter() - start, pool.workers)
     return record, experiment.report(report)

@@ -197,12 +197,6 @@ class BoundedReader:
 
     def array(self, dataset: Any, name: str, kinds: str = "fiu") -> NDArray[Any]:
         """Returns a data set's values, when its type is of one of the kinds (NumPy's letters)."""
-        self._check_storage(dataset, name)
-        if dataset.dtype.kind not in kinds:
-            raise ValueError(f"{name!r} has the type {dataset.dtype}")
-        return np.array(dataset[()])
-
-    def _check_storage(self, dataset: Any, name: str) -> None:
         import h5py
 
         shape = dataset.shape
@@ -218,6 +212,9 @@ class BoundedReader:
         self._remaining -= claimed
         if self._remaining < 0:
             raise ValueError(f"{name!r} claims more bytes than the file has")
+        if dataset.dtype.kind not in kinds:
+            raise ValueError(f"{name!r} has the type {dataset.dtype}")
+        return np.array(dataset[()])
 
 
 def member_names(group: Any) -> list[str]:

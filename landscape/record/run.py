@@ -110,16 +110,6 @@ class MeasurementReport:
     workers: int
 
 
-CONTINUED = "The same call continues from here."
-LATER = "Give output= a path, and a later call can continue; without it, the next one starts anew."
-
-
-def budget_text(run: Run, ended: str, again: str) -> str:
-    """Returns a note that the budget ended after ``ended``, and what to do ``again``."""
-    whose = ", which the SLURM job leaves," if run.of_job else ""
-    return f"the budget of {duration_text(run.budget or 0)}{whose} ended {ended}. {again}"
-
-
 def job_seconds(environment: Mapping[str, str], now: float) -> float | None:
     """Returns the seconds that a batch job leaves for measuring; None outside one, or where the queue has no end."""
     end = environment.get(_JOB_END, "")
@@ -147,9 +137,7 @@ def duration_text(seconds: float) -> str:
     """Returns a duration in the unit that people would use."""
     if seconds < 1:
         return f"{1000 * seconds:.3g} ms"
-    if seconds < 100:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
-    if seconds < 100 * 60:
-        minutes = seconds / 60
-        return f"{minutes:.2g} min" if minutes < 10 else f"{minutes:.0f} min"
+    for unit in ("s", "min"):
+        if (count := seconds / _UNITS[unit]) < 100:
+            return f"{count:.2g} {unit}" if count < 10 else f"{count:.0f} {unit}"
     return f"{seconds / 3600:.3g} h" if seconds < 48 * 3600 else f"{seconds / 86400:.3g} days"

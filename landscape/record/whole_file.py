@@ -190,15 +190,11 @@ def _reading(path: AnyPath, kind: FileKind) -> Iterator[None]:
 
 def _source(path: AnyPath, kind: FileKind, size: int | None = None) -> Path | bytes:
     """Returns a file, or at most ``size`` bytes of what is behind a URL, once it begins as a file of ours does."""
-    if isinstance(path, RemotePath):
-        return _download(path, kind, size or _LARGEST_DOWNLOAD)
-    _check_openable(path, kind)
-    return path
-
-
-def _download(path: RemotePath, kind: FileKind, size: int) -> bytes:
+    if not isinstance(path, RemotePath):
+        _check_openable(path, kind)
+        return path
     try:
-        image = path.read_bytes(0, size)
+        image = path.read_bytes(0, size or _LARGEST_DOWNLOAD)
     except FileNotFoundError as error:
         raise _not_found(path, kind) from error
     except OSError as error:

@@ -237,10 +237,6 @@ def test_a_plane_of_another_network():
         evaluate(random_plane(torch.nn.Linear(300, 20)), bowl, **HOW)
 
 
-def three_bowls():
-    return {name: seeded_bowl(value) for name, value in (("SGD", 0.0), ("Adam", 1.0), ("average", 0.3))}
-
-
 def seeded_bowl(value):
     network = bowl()[1]
     with torch.no_grad():
@@ -251,13 +247,14 @@ def seeded_bowl(value):
 
 def test_three_networks_keep_their_names_and_a_later_call_may_change_them(path):
     options = {"size": 3, "output": path, "plan": PLAN, **HOW}
-    result = evaluate(plane_through(three_bowls()), bowl, **options)
+    bowls = {name: seeded_bowl(value) for name, value in (("SGD", 0.0), ("Adam", 1.0), ("average", 0.3))}
+    result = evaluate(plane_through(bowls), bowl, **options)
     stored = Landscape.load(path)
     for landscape in (result, stored):
         assert landscape.checkpoints.name == ("SGD", "Adam", "average")
         assert landscape.checkpoints.paths == []
         assert (landscape.origin.role, landscape.origin.name) == ("named network", "SGD")
-    renamed = evaluate(plane_through(*three_bowls().values(), names=("one", "two", "three")), bowl, **options)
+    renamed = evaluate(plane_through(*bowls.values(), names=("one", "two", "three")), bowl, **options)
     assert renamed.report.measured == 1  # the origin alone, which is checked
     assert Landscape.load(path).checkpoints.name == ("one", "two", "three")
     np.testing.assert_array_equal(renamed.loss, result.loss)

@@ -57,20 +57,19 @@ class TestSeeds:
             write_landscape("/nowhere.h5", surface(directions_seed="3"))
 
 
-class TestKind:
-    @pytest.mark.parametrize(
-        ("decomposition", "rows", "text"),
-        [
-            ("points", None, "line between networks"), ("points", 7, "plane through networks"),
-            ("custom", None, "given direction"), ("custom", 7, "given directions"),
-        ],
-    )  # fmt: skip
-    def test_info_page_and_repr_say_what_is_cut(self, decomposition, rows, text):
-        landscape = Landscape(surface(rows, decomposition=decomposition))
-        shape = " x ".join(str(length) for length in landscape.shape[::-1])
-        assert told(landscape)["landscape"] == f"{text}, {shape} points"
-        assert repr(landscape).startswith(f"Landscape({text}, {shape} points;")
-        assert landscape_content(landscape, "a")["note"].startswith(f"{text}; ")
+@pytest.mark.parametrize(
+    ("decomposition", "rows", "text"),
+    [
+        ("points", None, "line between networks"), ("points", 7, "plane through networks"),
+        ("custom", None, "given direction"), ("custom", 7, "given directions"),
+    ],
+)  # fmt: skip
+def test_info_page_and_repr_say_what_is_cut(decomposition, rows, text):
+    landscape = Landscape(surface(rows, decomposition=decomposition))
+    shape = " x ".join(str(length) for length in landscape.shape[::-1])
+    assert told(landscape)["landscape"] == f"{text}, {shape} points"
+    assert repr(landscape).startswith(f"Landscape({text}, {shape} points;")
+    assert landscape_content(landscape, "a")["note"].startswith(f"{text}; ")
 
 
 def test_points_without_a_value_are_not_called_interpolated():
@@ -90,20 +89,19 @@ def test_points_without_a_value_are_not_called_interpolated():
     assert told(Landscape(data))["sampling"].startswith(text)
 
 
-class TestEveryoneSaysTheSame:
-    @pytest.mark.parametrize("rows", [None, 7])
-    def test_info_and_page(self, rows):
-        data = surface(
-            rows, num_samples=512, samples="random", seed=2, normalization="none", centering="last", buffers="fixed",
-            versions={"torch": "2.13"}, notes=["no standard error"], step_per_epoch=4,
-            measurement_plan={"batch_size": 64, "threads": 2},
-        )  # fmt: skip
-        data.metrics["loss"].flat[3] = np.inf
-        landscape = Landscape(data)
-        facts = dict(page_facts(landscape))
-        assert told(landscape) == facts
-        assert facts["loss"].endswith("1 not finite")
-        assert len(facts) >= 15
+@pytest.mark.parametrize("rows", [None, 7])
+def test_info_and_page(rows):
+    data = surface(
+        rows, num_samples=512, samples="random", seed=2, normalization="none", centering="last", buffers="fixed",
+        versions={"torch": "2.13"}, notes=["no standard error"], step_per_epoch=4,
+        measurement_plan={"batch_size": 64, "threads": 2},
+    )  # fmt: skip
+    data.metrics["loss"].flat[3] = np.inf
+    landscape = Landscape(data)
+    facts = dict(page_facts(landscape))
+    assert told(landscape) == facts
+    assert facts["loss"].endswith("1 not finite")
+    assert len(facts) >= 15
 
 
 class TestDataSets:

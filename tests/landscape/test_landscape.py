@@ -57,10 +57,9 @@ class TestContents:
         landscape = Landscape.load(tmp_path / "a.h5")
         assert landscape.path == tmp_path / "a.h5"
         assert landscape.report is None
-        np.testing.assert_array_equal(landscape.loss, data.metrics["loss"])
         np.testing.assert_array_equal(landscape["accuracy"], data.metrics["accuracy"])
-        np.testing.assert_array_equal(landscape.x, data.x)
-        np.testing.assert_array_equal(landscape.y, data.y)
+        for name in ("loss", "x", "y"):
+            np.testing.assert_array_equal(getattr(landscape, name), getattr(data, name))
         assert list(landscape.metrics) == ["loss", "accuracy"]
         assert landscape.loss.shape == landscape.status.shape == (3, 5)
         assert landscape.checkpoints.number.tolist() == [1, 2, 3]

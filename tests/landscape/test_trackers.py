@@ -5,12 +5,13 @@ import re
 
 import numpy as np
 import pytest
-from event_reading import accumulated
+from event_reading import accumulated, events
 from figure_cases import build, build_line
 from matplotlib import image
 from torch.utils.tensorboard import SummaryWriter
 from typer.testing import CliRunner
 
+from collectors import SummaryRecord
 from landscape import Landscape
 from landscape.cli import app
 from landscape.figures import figure_pixels
@@ -53,6 +54,22 @@ def test_the_writer_of_a_trainers_logger_is_taken(tmp_path):
     (picture,), steps = shown(tmp_path, "line")
     assert np.array_equal(picture, figure_pixels(landscape.plot_profile()))
     assert steps == [3]
+
+
+@pytest.mark.slow
+def test_a_landscape_is_recorded_as_picture_and_numbers(landscape, tmp_path):
+    values = landscape.summary_values()
+    assert (values["image"].dtype, values["image"].shape[:2]) == (np.uint8, (1, 3))
+    assert values["image"].std() > 20
+    np.testing.assert_array_equal(values["tensor"], landscape.loss)
+    with SummaryRecord(tmp_path, raise_exception=True) as record:
+        record.add_value("landscape", "result", landscape)
+        record.record(1)
+    tags = {value.tag: value for event in events(tmp_path) for value in event.summary.value}
+    picture = next(value for tag, value in tags.items() if tag.startswith("result/image"))
+    encoded = picture.image.encoded_image_string or picture.tensor.string_val[-1]
+    assert image.imread(io.BytesIO(encoded)).shape[:2] == values["image"].shape[2:]
+    assert any(tag.startswith("result/tensor") for tag in tags)
 
 
 def test_a_landscape_in_memory_needs_a_place(tmp_path):
