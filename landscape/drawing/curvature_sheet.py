@@ -27,21 +27,7 @@ _SMALL = "₀₁₂₃₄₅₆₇₈₉"
 
 
 class MeasuredCurvature(Protocol):
-    """What is drawn: the curvature at n checkpoints, NaN where it is not measured.
-
-    Attributes:
-        number: the checkpoints' numbers, ascending.
-        status: ``PointStatus`` of each.
-        eigenvalues: the largest first, then those of the lower end.
-        residuals: no true eigenvalue is further from an eigenvalue than this.
-        converged: 1 where the residual is within what was asked for.
-        trace: the estimated sum of all eigenvalues.
-        trace_interval: the two ends of its 95 % interval; NaN where there are less than two probes.
-        density_nodes: where eigenvalues lie, NaN where a probe needed fewer steps.
-        density_weights: the share of all eigenvalues at each node.
-        attributes: what was measured: matrix, num_samples, network, unit, top, weights, and learning_rate where it is
-            known.
-    """
+    """What is drawn: the curvature at n checkpoints, as ``Curvature`` explains it; NaN where it is not measured."""
 
     number: Int64[np.ndarray, " n"]
     status: UInt8[np.ndarray, " n"]
@@ -53,9 +39,9 @@ class MeasuredCurvature(Protocol):
     density_weights: Float64[np.ndarray, "n probes steps"]
 
     @property
-    def trace_interval(self) -> Float64[np.ndarray, "n 2"]: ...
+    def trace_interval(self) -> Float64[np.ndarray, "n 2"]: ...  # NaN where there are less than two probes
     @property
-    def attributes(self) -> Mapping[str, Any]: ...
+    def attributes(self) -> Mapping[str, Any]: ...  # learning_rate is among them where it is known
 
 
 @dataclass(kw_only=True)

@@ -82,37 +82,23 @@ function pathTraces(landscape, metric, scale, current, mark, frame) {
   const at = (list, chosen) => chosen.map((row) => list[row]);
   const heights = (chosen) => raised(chosen.map((row) => path.projected[metric]?.[row] ?? NaN));
   const originValue = origin.status === MEASURED ? origin.metrics[metric]?.[0] ?? NaN : NaN;
+  const place = landscape.isDifference ? { x: [], y: [], z: [] } : { ...frame.placeAll([origin.x], [origin.y ?? 0]), z: raised([originValue]) };
+  const marks = (name, places, marker) => ({ name, type: "scatter3d", mode: "markers", hoverinfo: "none", ...places, marker });
+  const ofRows = (chosen) => ({ x: at(path?.x, chosen), y: at(path?.y, chosen), z: heights(chosen), customdata: chosen });
+  const dark = { color: "#1a1a1a", width: 1 };
+  const light = { color: "#ffffff", width: 2 };
   return [
     {
       name: "walk", type: "scatter3d", mode: "lines", hoverinfo: "skip", ...onFrame(walk, frame),
       line: { color: landscape.paths.length > 1 || times ? colours : colour("path"), width: 5 }, connectgaps: false,
     },
-    {
-      name: "path", type: "scatter3d", mode: "markers", hoverinfo: "none",
-      x: at(path?.x, rows), y: at(path?.y, rows), z: heights(rows), customdata: rows,
-      marker: {
-        size: times ? 2 : 3, color: times ? "#ffffff" : landscape.paths.flatMap((own, run) => own.map(() => runColour(run, colour("path-point")))),
-        line: { color: times ? "#1a1a1a" : colour("path"), width: 1 },
-      },
-    },
-    {
-      name: "origin", type: "scatter3d", mode: "markers", hoverinfo: "none",
-      ...frame.placeAll(...(landscape.isDifference ? [[], []] : [[origin.x], [origin.y ?? 0]])), z: landscape.isDifference ? [] : raised([originValue]),
-      marker: { size: 5, symbol: "diamond", color: colour("origin"), line: { color: "#1a1a1a", width: 1 } },
-    },
-    {
-      name: "current", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed(current, scale, frame),
-      marker: { size: 7, color: current.map((_, run) => hue(landscape, run, colour("current"))), line: { color: "#ffffff", width: 2 } },
-    },
-    {
-      name: "mark", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed([mark], scale, frame),
-      marker: { size: 6, color: colour("mark"), symbol: "circle", line: { color: "#ffffff", width: 2 } },
-    },
-    {
-      name: "networks", type: "scatter3d", mode: "markers", hoverinfo: "none", customdata: landscape.networks,
-      x: at(path?.x, landscape.networks), y: at(path?.y, landscape.networks), z: heights(landscape.networks),
-      marker: { size: 5, symbol: "diamond", color: "#ffffff", line: { color: "#1a1a1a", width: 1 } },
-    },
+    marks("path", ofRows(rows), times ? { size: 2, color: "#ffffff", line: dark } : {
+      size: 3, color: landscape.paths.flatMap((own, run) => own.map(() => runColour(run, colour("path-point")))), line: { color: colour("path"), width: 1 },
+    }),
+    marks("origin", place, { size: 5, symbol: "diamond", color: colour("origin"), line: dark }),
+    marks("current", placed(current, scale, frame), { size: 7, color: current.map((_, run) => hue(landscape, run, colour("current"))), line: light }),
+    marks("mark", placed([mark], scale, frame), { size: 6, color: colour("mark"), symbol: "circle", line: light }),
+    marks("networks", ofRows(landscape.networks), { size: 5, symbol: "diamond", color: "#ffffff", line: dark }),
     ...(times ? [chevrons(landscape, metric, scale, 1.5 * lift, frame)] : []),
   ];
 }

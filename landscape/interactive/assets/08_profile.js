@@ -52,27 +52,20 @@ function lineTraces(landscape, metric, { current, mark }) {
   const placedAt = (rows) => ({ x: rows.map((row) => path.x[row]), y: finite(rows.map((row) => path.projected[metric]?.[row] ?? NaN)) });
   const named = { mode: "markers+text", textposition: "top center", textfont: { color: colour("text"), size: 12 }, cliponaxis: false };
   const rows = landscape.paths.flat();
-  traces.push({
-    name: "path", type: "scatter", mode: "markers", hoverinfo: "none", customdata: rows, ...placedAt(rows),
-    marker: { size: 7, color: "#ffffff", line: { color: colour("current"), width: 2 } },
+  const add = (name, places, marker) => traces.push({ name, type: "scatter", mode: "markers", hoverinfo: "none", ...places, marker });
+  add("path", { customdata: rows, ...placedAt(rows) }, { size: 7, color: "#ffffff", line: { color: colour("current"), width: 2 } });
+  const labels = landscape.networks.map((row) => plotText(path.labels[row]));
+  add("networks", { customdata: landscape.networks, ...placedAt(landscape.networks), ...named, text: labels }, {
+    size: 10, symbol: landscape.networks.map((_, index) => SHAPES[index % SHAPES.length]), color: "#ffffff", line: { color: "#1a1a1a", width: 1 },
   });
-  traces.push({
-    name: "networks", type: "scatter", hoverinfo: "none", customdata: landscape.networks, ...placedAt(landscape.networks),
-    ...named, text: landscape.networks.map((row) => plotText(path.labels[row])),
-    marker: { size: 10, symbol: landscape.networks.map((_, index) => SHAPES[index % SHAPES.length]), color: "#ffffff", line: { color: "#1a1a1a", width: 1 } },
-  });
-  const own = path?.own[metric] ?? [];
-  traces.push({
-    name: "own", type: "scatter", mode: "markers", hoverinfo: "none", customdata: own.map(({ row }) => row),
-    x: own.map(({ row }) => path.x[row]), y: own.map(({ row }) => path.metrics[metric][row]),
-    marker: { size: 9, symbol: "diamond-open", color: colour("text"), line: { width: 1.5 } },
+  const own = (path?.own[metric] ?? []).map(({ row }) => row);
+  add("own", { customdata: own, x: own.map((row) => path.x[row]), y: own.map((row) => path.metrics[metric][row]) }, {
+    size: 9, symbol: "diamond-open", color: colour("text"), line: { width: 1.5 },
   });
   const value = origin.status === MEASURED ? origin.metrics[metric]?.[0] ?? NaN : NaN;
   const shows = !landscape.isDifference && Number.isFinite(value);
-  traces.push({
-    name: "origin", type: "scatter", hoverinfo: "none", x: shows ? [origin.x] : [], y: shows ? [value] : [],
-    ...named, text: [plotText(origin.named ? origin.label : "")],
-    marker: { size: 12, symbol: "star", color: colour("origin"), line: { color: "#1a1a1a", width: 1 } },
+  add("origin", { x: shows ? [origin.x] : [], y: shows ? [value] : [], ...named, text: [plotText(origin.named ? origin.label : "")] }, {
+    size: 12, symbol: "star", color: colour("origin"), line: { color: "#1a1a1a", width: 1 },
   });
   return [...traces, lineMark("current", current, colour("current")), lineMark("mark", [mark], colour("mark"))];
 }

@@ -14,6 +14,20 @@ from landscape.record.checks import PointStatus, ordered
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture
+def open_page(open_page):
+    """Opens pages, each of which must have complained of nothing and asked for nothing but itself in the end."""
+    pages = []
+
+    def open_(*data, **context):
+        pages.append(open_page(*data, **context))
+        return pages[-1]
+
+    yield open_
+    for page in pages:
+        page.check()
+
+
 def drawn(opened, plot, card=0):
     return np.array(opened.data(plot, "surface" if plot == "surface" else "grid", "z", card=card)[0], np.float64)
 
@@ -48,7 +62,6 @@ class TestOnePlane:
         assert colours == opened.data("surface", "surface", "colorscale")[0]
         assert colours[0][1] == "#000004"
         assert opened.page.title().startswith("Le<script>document.title='taken'</script>Net & $\\alpha$ {{script}}")
-        opened.check()
 
     def test_pointing_at_the_map_marks_the_surface(self, open_page, example, metric):
         data = example()
@@ -67,7 +80,6 @@ class TestOnePlane:
             assert loss == pytest.approx(data.metrics["loss"][2, 3], rel=1e-5)
             assert error == pytest.approx(data.metrics["loss_stderr"][2, 3], rel=1e-2)
             assert shown["status"] == "interpolated"
-        opened.check()
 
     def test_pointing_at_the_surface_marks_the_map(self, open_page, example):
         data = example(checkpoints=0)
@@ -82,7 +94,6 @@ class TestOnePlane:
         assert float(opened.facts(".readout")["loss"].split()[0]) == pytest.approx(
             data.metrics["loss"][row, column], rel=1e-5
         )
-        opened.check()
 
     def test_a_click_keeps_a_point_and_arrow_keys_move_it(self, open_page, example):
         data = example()
@@ -106,7 +117,6 @@ class TestOnePlane:
         opened.page.keyboard.press("Escape")
         opened.wait("document.querySelector('.map').layout.shapes.every((shape) => shape.name !== 'mark')")
         assert opened.facts(".readout") == {}
-        opened.check()
 
     def test_clipping_is_said_and_changes_no_value(self, open_page, example):
         data = example()
@@ -130,7 +140,6 @@ class TestOnePlane:
         opened.page.click("text=Auto >> visible=true")
         np.testing.assert_allclose(drawn(opened, "map"), np.log10(loss), rtol=1e-15)
         assert not opened.page.is_visible(".warning")
-        opened.check()
 
 
 class TestPath:
@@ -165,7 +174,6 @@ class TestPath:
         opened.wait("window.names.at(-1) === 'Play the path'")
         assert opened.page.evaluate("window.names[0]") == "Pause"
         opened.wait(f"{current}.meta.z[0] === {float(path.projected['loss'][-1])!r}")
-        opened.check()
 
     def test_a_checkpoint_under_the_pointer(self, open_page, example):
         data = example()
@@ -179,7 +187,6 @@ class TestPath:
         opened.click(
             opened.pixel(path.x[2], path.y[2]), "document.querySelector('.player output').textContent === 'epoch 5'"
         )
-        opened.check()
 
 
 class TestRoles:
@@ -199,7 +206,6 @@ class TestRoles:
         opened.wait("document.querySelector('.tooltip').textContent.includes('SGD')")
         assert opened.facts(".tooltip")["origin"] == "SGD"
         assert "convergence" not in opened.page.content()
-        opened.check()
 
     def test_each_run_has_its_path(self, open_page):
         data = with_runs()
@@ -217,7 +223,6 @@ class TestRoles:
         assert opened.data("map", "names", "text") == [["EMA", "SGD", "Adam"]]
         # The player walks the longest path.
         assert opened.page.locator(".player output").text_content() == "epoch 35"
-        opened.check()
 
     def test_the_player_walks_all_runs_at_once(self, open_page):
         data = with_runs()
@@ -239,13 +244,11 @@ class TestRoles:
         facts = opened.facts(".player")
         assert set(facts) == {"SGD", "Adam"}
         assert facts["SGD"].endswith("(epoch 0)")
-        opened.check()
 
     def test_the_ends_of_a_line_have_their_names(self, open_page):
         opened = open_page(with_ends(), webgl=False)
         assert opened.data("profile", "networks", "x", "y", "text") == [[1], [3], ["Adam &#36;x_1&#36;"]]
         assert opened.data("profile", "origin", "x", "y", "text") == [[0], [2], ["SGD"]]
-        opened.check()
 
 
 class TestProfile:
@@ -263,7 +266,6 @@ class TestProfile:
         (line,) = opened.shapes("line")
         assert (line["x1"], line["y1"]) == pytest.approx((1.7, 0.8), abs=0.02)
         check_profile(opened, data, line)
-        opened.check()
 
     def test_keys_numbers_and_usual_lines(self, open_page, example):
         data = example()
@@ -284,7 +286,6 @@ class TestProfile:
         assert [line[name] for name in ("x0", "y0", "x1", "y1")] == [-1, data.y[0], 0, data.y[-1]]
         check_profile(opened, data, line)
         assert "interpolated bilinearly" in opened.page.inner_text("figcaption")
-        opened.check()
 
     @pytest.mark.parametrize("width", [390, 1280])
     def test_no_handle_hides_a_number_of_the_axes(self, open_page, example, width):
@@ -304,7 +305,6 @@ class TestProfile:
             )
             assert numbers > 5
             assert hidden == 0
-        opened.check()
 
     def test_beyond_the_grid_nothing_is_known(self, open_page, example):
         opened = open_page(example(), webgl=False)
@@ -313,7 +313,6 @@ class TestProfile:
         (values,) = opened.data("profile", "profile", "y")
         assert values[0] is not None
         assert values[-1] is None
-        opened.check()
 
 
 def check_profile(opened, data, line):
@@ -348,7 +347,6 @@ class TestInterpolatedPoints:
         cards = opened.page.locator(".warning").all_inner_texts()
         (difference,) = (text for text in cards if "Features narrower than 5 points may be missed." in text)
         assert "estimated error" not in difference
-        opened.check()
 
 
 class TestDownloads:
@@ -371,7 +369,6 @@ class TestDownloads:
         np.testing.assert_array_equal([float(row["y"]) for row in rows[::13]], data.y)
         assert [row["status"] for row in rows].count("failed") == 1
         assert rows[3 * 13 + 4]["status"] == "failed"
-        opened.check()
 
     def test_the_view_as_png(self, open_page, example):
         import matplotlib.image
@@ -388,7 +385,6 @@ class TestDownloads:
         half = picture.shape[1] // 2
         for side in (picture[100:-80, 40:half], picture[100:-80, half:-40]):
             assert len(np.unique((255 * side[..., :3]).astype(int).reshape(-1, 3), axis=0)) > 200
-        opened.check()
 
 
 class TestSeveral:
@@ -418,12 +414,10 @@ class TestSeveral:
         assert "failed (1)" in opened.page.locator(".card").first.inner_text()
         choose(opened, "difference", "")
         assert opened.page.locator(".card").count() == 2
-        opened.check()
 
     def test_no_common_grid(self, open_page, example):
         opened = open_page(example(), example(columns=7), webgl=False)
         assert "No two landscapes lie on the same grid" in opened.page.inner_text(".toolbar")
-        opened.check()
 
 
 class TestLine:
@@ -447,4 +441,3 @@ class TestLine:
         assert list(opened.facts(".tooltip")) == ["x", "loss", metric, "status"]
         choose(opened, "metric", metric)
         np.testing.assert_array_equal(opened.data("profile", "grid", "y")[0], data.metrics[metric])
-        opened.check()

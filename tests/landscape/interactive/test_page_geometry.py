@@ -63,7 +63,7 @@ def test_contour_lines_are_circles(open_page, cosine, norms):
     opened.check()
 
 
-def test_pointing_at_an_oblique_map(open_page):
+def test_pointing_at_an_oblique_map_and_its_profile(open_page):
     data = isotropic_plane(-0.7, (12.0, 5.0), columns=21, rows=11)
     opened = open_page(data, webgl=False)
     u, v = data.geometry.distances(data.x[6], data.y[8])
@@ -80,16 +80,12 @@ def test_pointing_at_an_oblique_map(open_page):
     right, bottom = data.geometry.distances(1, 1)[0], data.geometry.distances(-1, -1)[1]
     opened.page.mouse.move(*opened.pixel(float(-right) * 1.0 - 6, float(bottom) + 0.3))
     opened.wait("document.querySelector('.tooltip').hidden === true")
-    opened.check()
-
-
-def test_the_profile_measures_distances_in_weight_space(open_page):
-    data = isotropic_plane(-0.7, (12.0, 5.0), columns=21, rows=11)
-    opened = open_page(data, webgl=False)
+    # The profile measures distances in weight space.
     positions, losses = opened.data("profile", "profile", "x", "y")
     assert positions[-1] == pytest.approx(24)
     assert "in weight space" in opened.page.evaluate("document.querySelector('.profile').layout.xaxis.title.text")
     assert losses[0] == pytest.approx(144.1)
+    opened.check()
 
 
 def test_the_surface_is_the_same_parallelogram(open_page):
