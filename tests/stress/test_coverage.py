@@ -28,9 +28,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * 3600)]  # for the long t
 @pytest.fixture(scope="module")
 def measured():
     """The rise at radius 0.5 of the networks of two recipes, shape (2, networks, directions)."""
-    recipes = {name: train(name, NETWORKS) for name in ("small", "large")}
-    found = compare(recipes, perceptron, directions=DIRECTIONS, points=3, device_ids=[0], plan=PLAN, progress=False)
-    return rises_of(found).reshape(2, NETWORKS, DIRECTIONS)
+    return rises_of(compared(NETWORKS)).reshape(2, NETWORKS, DIRECTIONS)
+
+
+def compared(count, **first):
+    recipes = {name: train(name, count, **first) for name in ("small", "large")}
+    return compare(recipes, perceptron, directions=DIRECTIONS, points=3, device_ids=[0], plan=PLAN, progress=False)
 
 
 def drawn(random, rises):
@@ -73,8 +76,7 @@ def test_the_bootstrap_covers_the_difference_of_two_networks(measured):
     pairs, repeats, hits = 2 if DIRECTIONS < 1000 else 5, 200, 0
     random = np.random.default_rng(2)
     for pair in range(pairs):
-        recipes = {name: train(name, 1, first=pair) for name in ("small", "large")}
-        found = compare(recipes, perceptron, directions=DIRECTIONS, points=3, device_ids=[0], plan=PLAN, progress=False)
+        found = compared(1, first=pair)
         rises, sizes = found.block_rise, found.block_size
         truth = float((rises[0] - rises[1]).mean(0) @ sizes / sizes.sum())
         for repeat in range(repeats):

@@ -2,6 +2,7 @@
 
 import contextlib
 import resource
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -55,28 +56,19 @@ def batch_loss(outputs, targets):
     return outputs.max() - outputs[:, 0].mean()
 
 
-def unlimited():
-    return nn.CrossEntropyLoss(), HungryNetwork(), loader(), {}
+def hungry(free, batch_size=8):
+    return nn.CrossEntropyLoss(), HungryNetwork(free), loader(batch_size), {}
 
 
-def hungry_from_the_start():
-    return nn.CrossEntropyLoss(), HungryNetwork(free=0), loader(), {}
-
-
-def hungry_at_the_origin():
-    return nn.CrossEntropyLoss(), HungryNetwork(free=70), loader(), {}
-
-
-def hungry_after_some_points():
-    return nn.CrossEntropyLoss(), HungryNetwork(free=80), loader(), {}
+unlimited = partial(hungry, 10**9)
+hungry_from_the_start = partial(hungry, 0)
+hungry_at_the_origin = partial(hungry, 70)
+hungry_after_some_points = partial(hungry, 80)
+hungry_in_large_batches = partial(hungry, 0, 64)
 
 
 def hungry_and_not_to_be_cut():
     return batch_loss, HungryNetwork(free=40), loader(32), {}
-
-
-def hungry_in_large_batches():
-    return nn.CrossEntropyLoss(), HungryNetwork(free=0), loader(64), {}
 
 
 def wide():

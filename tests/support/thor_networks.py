@@ -29,16 +29,13 @@ def mixed(seed=0, dtype=torch.float32):
 
 def batches(count, size=16, seed=0, dtype=torch.float32):
     generator = torch.Generator().manual_seed(seed)
-    return [
-        (
-            (
-                torch.rand(size, 1, 8, 8, generator=generator, dtype=dtype),
-                torch.randint(0, 9, (size,), generator=generator),
-            ),
-            torch.randint(0, 10, (size,), generator=generator),
-        )
-        for _ in range(count)
-    ]
+
+    def batch():
+        images = torch.rand(size, 1, 8, 8, generator=generator, dtype=dtype)
+        words = torch.randint(0, 9, (size,), generator=generator)
+        return (images, words), torch.randint(0, 10, (size,), generator=generator)
+
+    return [batch() for _ in range(count)]
 
 
 def differentiate(network, optimizer, batch, scale=1.0):

@@ -13,7 +13,7 @@ import torch
 import torchmetrics
 from examples import accuracy
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, StackDataset, TensorDataset
 from worker_cases import classes, features, seeded
 
 from landscape import evaluate, line_between, random_plane
@@ -62,8 +62,7 @@ class WithLabels(nn.Module):
 def of_labels():
     """A network that computes its own loss, a mean over labels that count."""
     labels = torch.where(torch.arange(50) % 3 == 0, -100, classes())
-    rows = [{"features": row, "labels": label} for row, label in zip(features(), labels, strict=True)]
-    return OwnLoss(), WithLabels(), DataLoader(rows, batch_size=7), {}
+    return OwnLoss(), WithLabels(), DataLoader(StackDataset(features=features(), labels=labels), batch_size=7), {}
 
 
 def told(call, *arguments, **options):

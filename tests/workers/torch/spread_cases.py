@@ -12,7 +12,7 @@ from measured_planes import measure_plane
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, StackDataset, TensorDataset
 from twin_device import twin_memory
 from worker_cases import classes, images, plane_of, seeded
 
@@ -168,8 +168,7 @@ class OwnLossPipeline(Pipeline):
 def check_own_loss():
     network = seeded(OwnLossPipeline)
     plane = plane_of(network, scale=0.1)
-    rows = [{"images": image, "labels": label} for image, label in zip(*DATA.tensors, strict=True)]
-    loader = DataLoader(rows, batch_size=8)
+    loader = DataLoader(StackDataset(images=images(), labels=classes(40, 5)), batch_size=8)
 
     def run(network, device):
         evaluator = make_evaluator((None, network, loader, {}), MeasurementSetup(device=device, plan=PLAN))

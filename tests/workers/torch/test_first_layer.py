@@ -7,7 +7,7 @@ import pytest
 import torch
 from measured_planes import measure_plane
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, StackDataset, TensorDataset
 from worker_cases import classes, direct_losses, evaluator_of, features, found, plane_of, seeded, state_of, step
 
 from workers.errors import PointsFailedError
@@ -70,14 +70,6 @@ class ByName(nn.Module):
 
 def conv(*sizes, **choices):
     return lambda: convolutional(nn.Conv2d(3, *sizes, **choices))
-
-
-class PairsByName(torch.utils.data.Dataset):
-    def __len__(self):
-        return COUNT
-
-    def __getitem__(self, index):
-        return {"one": features(COUNT, 70)[index], "other": features(COUNT, 70, 9)[index]}, classes(COUNT)[index]
 
 
 TAKEN = {
@@ -174,7 +166,8 @@ def test_what_is_frozen_does_not_move(frozen):
 
 
 def test_a_dictionary_of_inputs():
-    once, plain = both(seeded(ByName), PairsByName())
+    inputs = StackDataset(one=features(COUNT, 70), other=features(COUNT, 70, 9))
+    once, plain = both(seeded(ByName), StackDataset(inputs, classes(COUNT)))
     assert not np.array_equal(once, plain)
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from examples import accuracy
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
@@ -60,10 +61,7 @@ def padded(shift, pad_to=LONGEST):
         labels = torch.full((len(samples), length), -100)
         for row, sequence in enumerate(sequences):
             ids[row, : len(sequence)] = sequence
-            if shift:
-                labels[row, : len(sequence)] = sequence
-            else:
-                labels[row, : len(sequence) - 1] = sequence[1:]
+            labels[row, : len(sequence) - 1 + shift] = sequence[1 - shift :]
         return {"input_ids": ids, "labels": labels}
 
     return collate
@@ -158,14 +156,10 @@ def test_no_label_that_counts_is_an_error():
         measured(None, seeded(WithLoss), [batch])
 
 
-def accuracy(outputs, batch):
-    return (outputs.argmax(1) == batch[1]).float().mean()
-
-
 def test_a_step_sees_the_batch_and_metrics_see_what_it_returns():
-    values, description = measured(OwnLoss(step), mlp(), DataLoader(labelled(), 9), {"accuracy": accuracy})
-    of_targets = {"accuracy": lambda outputs, targets: accuracy(outputs, (None, targets))}
-    reference, _ = measured(nn.CrossEntropyLoss(), mlp(), labelled(), of_targets)
+    of_batch = {"accuracy": lambda outputs, batch: accuracy(outputs, batch[1])}
+    values, description = measured(OwnLoss(step), mlp(), DataLoader(labelled(), 9), of_batch)
+    reference, _ = measured(nn.CrossEntropyLoss(), mlp(), labelled(), {"accuracy": accuracy})
     for name in ("loss", "accuracy"):
         assert values[name] == pytest.approx(reference[name], rel=1e-6)
     assert description.metrics == ("loss", "accuracy")

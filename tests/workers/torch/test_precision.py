@@ -11,7 +11,7 @@ import torch
 from measured_planes import measure_plane
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import TensorDataset
+from torch.utils.data import StackDataset, TensorDataset
 from worker_cases import classes, evaluator_of, features, labelled, mlp, plane_of
 
 from workers import OwnLoss
@@ -52,15 +52,8 @@ class Classifier(nn.Module):
         return {"loss": nn.CrossEntropyLoss()(logits, labels), "logits": logits}
 
 
-class Batches(torch.utils.data.Dataset):
-    def __init__(self, dtype):
-        self.inputs = features(dtype=dtype)
-
-    def __len__(self):
-        return len(LABELS)
-
-    def __getitem__(self, index):
-        return {"inputs": self.inputs[index], "labels": LABELS[index]}
+def samples_by_name(dtype):
+    return StackDataset(inputs=features(dtype=dtype), labels=LABELS)
 
 
 def logits_at(network, inputs, plane, point):
@@ -161,7 +154,7 @@ def test_a_network_with_its_own_loss_computes_it_in_float32(dtype):
         seen.append(outputs["logits"].dtype)
         return functional.cross_entropy(outputs["logits"], batch["labels"])
 
-    values, description, plane = measured(None, network, Batches(dtype), {"again": error})
+    values, description, plane = measured(None, network, samples_by_name(dtype), {"again": error})
     head = nn.Sequential(OrderedDict(inner=mlp(dtype=dtype)))
     expected = losses_at(head, features(dtype=dtype), plane)
     np.testing.assert_allclose(values["loss"], expected, rtol=1e-6)
@@ -175,7 +168,7 @@ def test_such_a_network_is_not_compiled(compile):
     setup = MeasurementSetup(MeasurementOptions(), workload=Workload(compile=compile, points=1e9))
     text = r"compile=True was asked for, but .* its own loss is computed in float32"
     with pytest.warns(UserWarning, match=text) if compile is True else contextlib.nullcontext():
-        evaluator = TorchEvaluator(None, Classifier(torch.bfloat16), Batches(torch.bfloat16), {}, setup)
+        evaluator = TorchEvaluator(None, Classifier(torch.bfloat16), samples_by_name(torch.bfloat16), {}, setup)
     assert not evaluator.description.plan.compile
     assert "its own loss is computed in float32" in evaluator.description.plan.reason
 
@@ -186,7 +179,7 @@ def test_a_loss_of_ones_own_that_stays_rounded_gets_a_note():
         return (logits + 1).square().mean()  # no loss function of PyTorch
 
     with pytest.warns(UserWarning, match=r"the loss comes out in bfloat16, which keeps about two digits"):
-        _, description, _ = measured(OwnLoss(step), Classifier(torch.bfloat16), Batches(torch.bfloat16))
+        _, description, _ = measured(OwnLoss(step), Classifier(torch.bfloat16), samples_by_name(torch.bfloat16))
     assert any("comes out in bfloat16" in note for note in description.notes)
 
 

@@ -1,7 +1,6 @@
 """What users have as data: NumPy pairs, dictionaries, several inputs, lists of samples, lists of images, graphs."""
 
 import contextlib
-import copy
 import warnings
 from types import SimpleNamespace
 
@@ -10,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, TensorDataset, default_collate
+from torch.utils.data import DataLoader, StackDataset, TensorDataset, default_collate
 from worker_cases import at_point, evaluator_of, plane_of, values_at
 
 from collectors.networks.batches import map_leaves
@@ -105,9 +104,7 @@ SIAMESE = {
     "nested NumPy pair": ((IMAGES.numpy(), IMAGES.flip(0).numpy()), SAME.numpy()),
     "pair of a dict": ({"left": IMAGES, "right": IMAGES.flip(0)}, SAME),
     "tuples of three": DataLoader(TensorDataset(IMAGES, IMAGES.flip(0), SAME), batch_size=8),
-    "dictionaries": DataLoader(
-        [{"left": a, "right": b, "same": c} for a, b, c in zip(IMAGES, IMAGES.flip(0), SAME, strict=True)], batch_size=8
-    ),
+    "dictionaries": DataLoader(StackDataset(left=IMAGES, right=IMAGES.flip(0), same=SAME), batch_size=8),
 }
 
 
@@ -135,12 +132,9 @@ def test_two_inputs_in_every_form(kind):
 AMBIGUOUS = {
     "sample weights": (network(), TensorDataset(IMAGES, CLASSES, torch.rand(50))),
     "an optional second input": (WithMask(), TensorDataset(IMAGES, SAME, torch.rand(50))),
-    "names of other kinds": (network(), [{"image": x, "label": y} for x, y in zip(IMAGES, CLASSES, strict=True)]),
-    "two that are left": (
-        Siamese(),
-        [{"left": x, "right": x, "label": y, "index": y} for x, y in zip(IMAGES, CLASSES, strict=True)],
-    ),
-    "one that is lacking": (Siamese(), [{"left": x, "label": y} for x, y in zip(IMAGES, CLASSES, strict=True)]),
+    "names of other kinds": (network(), StackDataset(image=IMAGES, label=CLASSES)),
+    "two that are left": (Siamese(), StackDataset(left=IMAGES, right=IMAGES, label=CLASSES, index=CLASSES)),
+    "one that is lacking": (Siamese(), StackDataset(left=IMAGES, label=CLASSES)),
     "no targets": (network(), TensorDataset(IMAGES)),
 }
 
@@ -153,7 +147,7 @@ def test_what_is_in_doubt_is_an_error_that_shows_own_loss(kind):
 
 
 def test_the_error_for_a_dictionary_shows_its_own_keys():
-    samples = [{"image": x, "label": y} for x, y in zip(IMAGES, CLASSES, strict=True)]
+    samples = StackDataset(image=IMAGES, label=CLASSES)
     with pytest.raises(SamplesError, match="gave a dict of 'image', 'label'") as error:
         value_of(nn.CrossEntropyLoss(), network(), DataLoader(samples, batch_size=10))
     lines = [line.strip() for line in str(error.value).splitlines()]
@@ -372,13 +366,9 @@ def ragged(items):
 @pytest.mark.parametrize("step", [divides_in_place, puts_it_back_smaller, takes_it_out])
 @pytest.mark.parametrize("collate", [default_collate, ragged])
 def test_what_a_step_does_to_its_batch_is_undone_before_the_next_pass(step, collate):
-    items = [{"images": image * 50, "classes": label} for image, label in zip(IMAGES, CLASSES, strict=True)]
-
-    def loader():
-        return DataLoader(copy.deepcopy(items), batch_size=16, collate_fn=collate)
-
-    expected = value_of(OwnLoss(of_a_hundredth), network(), loader())[0]
-    assert value_of(OwnLoss(step), network(), loader())[0] == expected
+    loader = DataLoader(StackDataset(images=50 * IMAGES, classes=CLASSES), batch_size=16, collate_fn=collate)
+    expected = value_of(OwnLoss(of_a_hundredth), network(), loader)[0]
+    assert value_of(OwnLoss(step), network(), loader)[0] == expected
 
 
 def test_a_network_may_change_its_inputs_in_place():
