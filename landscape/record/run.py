@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from collectors.validation import wrong_type, wrong_value
@@ -82,7 +83,7 @@ class Run:
     def checked(cls, options: Mapping[str, Any]) -> Run:
         """Returns a run of checked options, whose clock begins to run."""
         overwrite, rehearsal = options.get("overwrite", False), options.get("dry_run", False)
-        of_job = job_seconds(os.environ, time.time()) if options["budget"] is None else None
+        of_job = job_seconds(os.environ, datetime.now(UTC).timestamp()) if options["budget"] is None else None
         budget = of_job if options["budget"] is None else options["budget"]
         return cls(budget, time.perf_counter(), overwrite, options["progress"], rehearsal, of_job is not None)
 
