@@ -104,6 +104,11 @@ class Appearance:
     font: str = "sans"  # "sans" or "serif"
     legend: bool = True
 
+    @property
+    def grid_alpha(self) -> float:
+        """How opaque the lines of a curve's grid are."""
+        return 0.25 if self.theme == "light" else 0.6
+
     def fitted(self, size: tuple[float, float], below: float = 0.0) -> tuple[float, float]:
         """Returns a figure's size in inches, as wide as the style says; ``below`` adds height for a bar under it."""
         across, up = size

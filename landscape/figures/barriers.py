@@ -67,7 +67,7 @@ def plot_barriers(
         sheet.ax.set_xlim(-_ENDS, 1 + _ENDS)
         sheet.ax.set_xlabel(axis_label(lines[0], 0))
         sheet.ax.set_ylabel(scale.tall.label(sheet.label))
-        sheet.ax.grid(alpha=0.25 if sheet.appearance.theme == "light" else 0.6)
+        sheet.ax.grid(alpha=sheet.appearance.grid_alpha)
         sheet.write_title()
         if scale.flat:
             sheet.write_flat_note()

@@ -111,4 +111,4 @@ def _write(sheet: Picture, comparison: MeasuredComparison) -> None:
     ax.set_xlabel(f"distance from the network,{between}in lengths of the direction")
     ax.set_ylabel("rise of the loss")
     ax.axhline(0, color=look.soft, linewidth=0.8 * look.factor, zorder=0.5)
-    ax.grid(alpha=0.25 if look.theme == "light" else 0.6)
+    ax.grid(alpha=look.grid_alpha)

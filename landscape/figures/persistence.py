@@ -134,7 +134,7 @@ def _draw_diagram(sheet: Sheet, found: Topology) -> None:
         )  # fmt: skip
     ax.set_xlabel(scale.label(f"{sheet.label} at the minimum"))
     ax.set_ylabel(scale.label(f"{sheet.label} at the saddle"))
-    ax.grid(alpha=0.25 if look.theme == "light" else 0.6)
+    ax.grid(alpha=look.grid_alpha)
 
 
 def plot_merge_tree(
@@ -199,7 +199,7 @@ def _draw_tree(sheet: Sheet, found: Topology) -> None:
             heights = [point.value for point in points]
             sheet.entries += ax.plot(places, heights, linestyle="none", label=label, zorder=4, **sized(style, size))
     ax.set_ylabel(scale.tall.label(sheet.label))
-    ax.grid(axis="y", alpha=0.25 if look.theme == "light" else 0.6)
+    ax.grid(axis="y", alpha=look.grid_alpha)
     _write_names(sheet, found, order)
 
 

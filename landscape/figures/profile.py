@@ -123,7 +123,7 @@ def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
         # The coordinate is a multiple of the direction; its length says how far that is.
         ax.set_xlabel(f"{ax.get_xlabel()}\n1 is a distance of {length:.3g} in weight space")
     ax.set_ylabel(scale.tall.label(sheet.label))
-    ax.grid(alpha=0.25 if look.theme == "light" else 0.6)
+    ax.grid(alpha=look.grid_alpha)
     sheet.write_title()
     if scale.flat:
         sheet.write_flat_note()

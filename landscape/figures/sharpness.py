@@ -214,7 +214,7 @@ def _write(sheet: CurvatureSheet, scale: Scale) -> None:
         ax.set_xticks([first])
     ax.set_xlabel(unit_text(found))
     ax.set_ylabel(scale.label("eigenvalue, in loss / distance²"))
-    ax.grid(alpha=0.25 if look.theme == "light" else 0.6)
+    ax.grid(alpha=look.grid_alpha)
     name, notes = network_text(found), []
     values = np.append(found.eigenvalues, found.trace)
     values = values[np.isfinite(values)]

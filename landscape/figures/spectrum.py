@@ -169,6 +169,6 @@ def _write(sheet: CurvatureSheet, row: int, *notes: str) -> None:
         ax.set_ylabel("share of all eigenvalues per unit (log scale)")
     else:
         ax.set_yticks([])
-    ax.grid(axis="x", alpha=0.25 if sheet.appearance.theme == "light" else 0.6)
+    ax.grid(axis="x", alpha=sheet.appearance.grid_alpha)
     name, place = network_text(found), f"{unit_text(found)} {int(found.number[row])}"
     sheet.write_title(f"spectrum of {name}, {place}" if name else f"spectrum, {place}", *notes)

@@ -283,7 +283,7 @@ class _Stage:
         ax.set_xlabel(self.unit)
         called = metric_text(self.sheet.landscape, metric)
         ax.set_ylabel(scale.label(called) if curves else f"no {called} measured on the path yet")
-        ax.grid(alpha=0.25 if look.theme == "light" else 0.6)
+        ax.grid(alpha=look.grid_alpha)
         ax.spines[["top", "right"]].set_visible(False)
         if curves and look.legend:
             ax.legend(frameon=False, loc="best")
