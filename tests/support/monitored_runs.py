@@ -108,10 +108,13 @@ class At(Callback):
 
 
 def stop_after(step):
+    """Asks for a stop when so many steps are done."""
     return At("on_train_step_end", step, RunContext.request_stop)
 
 
 def raise_after(step, error):
+    """Raises the error when so many steps are done."""
+
     def fail(run_context):
         raise error
 

@@ -34,6 +34,7 @@ def free_ports(count):
 
 
 def ended_process():
+    """Returns the number of a process that has ended."""
     process = subprocess.Popen(["true"])
     process.wait()
     return process.pid

@@ -56,6 +56,7 @@ def batches(count=4, seed=0, dtype=torch.float32):
 
 
 def snapshot(network):
+    """Returns an independent copy of a network's state dict."""
     return {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
 
 
@@ -103,10 +104,12 @@ def metadata_path(directory):
 
 
 def contents(directory):
+    """Returns the files of a run by their names."""
     return {path.name: path.read_bytes() for path in (directory / "ckpt_dir").iterdir() if path.is_file()}
 
 
 def names(folder):
+    """Returns the sorted names of what lies in a folder."""
     return sorted(path.name for path in Path(folder).iterdir())
 
 
@@ -115,6 +118,7 @@ def raw_bytes(tensor):
 
 
 def assert_holds(checkpoint, state):
+    """Asserts that a checkpoint file holds exactly these tensors, bit for bit."""
     assert set(checkpoint.shapes) == set(state)
     for name, tensor in state.items():
         assert checkpoint.shapes[name] == tuple(tensor.shape)

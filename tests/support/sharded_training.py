@@ -332,10 +332,19 @@ def together(folder, *cases, python=sys.executable):
     (folder / "meeting").unlink(missing_ok=True)
     places = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(places)}
-    commands = [[python, "-W", "ignore", __file__, str(rank), str(folder), *cases] for rank in range(2)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": environment}
     with contextlib.ExitStack() as stack:
-        processes = [stack.enter_context(subprocess.Popen(command, **pipes)) for command in commands]
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [python, "-W", "ignore", __file__, str(rank), str(folder), *cases],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    env=environment,
+                )
+            )
+            for rank in range(2)
+        ]
         stack.callback(lambda: [process.kill() for process in processes])
         outputs = [process.communicate(timeout=len(cases) * PATIENCE)[0] for process in processes]
     return [process.returncode for process in processes], "\n".join(outputs)

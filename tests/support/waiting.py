@@ -47,6 +47,7 @@ class Gate:
         return sorted(int(mark.name.removeprefix("arrived-")) for mark in self._folder.glob("arrived-*"))
 
     def wait_for_arrivals(self, count=1):
+        """Returns once this many processes have come to the gate."""
         wait_until(lambda: len(self.arrivals()) >= count, what=lambda: f"{count} at the gate; there: {self.arrivals()}")
 
     def open(self):

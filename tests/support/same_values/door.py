@@ -22,6 +22,7 @@ def __getattr__(name):
 
 
 def barrier_of_path(path, callback_fn, points, *, output, **options):
+    """Returns the barrier along a curve."""
     if hasattr(path, "barrier"):
         return path.barrier(callback_fn, points, output=output, **options)
     from landscape import Measure

@@ -143,6 +143,7 @@ def _composer():
 
 
 def grid(build, **options):
+    """Measures a random plane through a framework's network."""
     network = build()[1]
     return measured(door.random_plane(network, seed=3, perturb_one_dimensional=True), build, **{**FREE, **options})
 

@@ -26,6 +26,7 @@ def measured(plane, callback_fn=net.plain, **options):
 
 
 def random(callback_fn=net.plain, **options):
+    """Measures a random plane through the network that callback_fn gives."""
     given = {name: options.pop(name) for name in ("normalization", "perturb_one_dimensional") if name in options}
     return measured(door.random_plane(callback_fn()[1], seed=3, **given), callback_fn, **options)
 
@@ -135,6 +136,7 @@ def changed(change, first=None, **options):
 
 
 def of_run(settings=None, build=net.perceptron, callback_fn=net.plain, **options):
+    """Trains, and measures the landscapes of the run."""
     folder = net.collect("run", build, **(settings or {}))
     landscapes = SummaryLandscape(folder).gen_landscapes_with_multi_process(callback_fn, **{**OPTIONS, **options})
     return {Path(str(found.path)).name: of_landscape(found) for found in landscapes}

@@ -129,6 +129,7 @@ def collect(folder, build=perceptron, seed=0, **settings):
 
 
 def interrupted(function):
+    """Calls a function that the user interrupts."""
     try:
         function()
     except KeyboardInterrupt:
