@@ -14,7 +14,7 @@ from ..curvature.data import CurvatureData
 from ..drawing.texts import unit_of
 from ..grid.data import LandscapeData
 from .measuring import Findings
-from .statement import BY_RESIDUAL, Answer, Evidence, Number, Statement, percent, plus_minus, too_few
+from .statement import BY_RESIDUAL, Answer, Evidence, Number, Statement, Unknown, percent, plus_minus, too_few
 
 END, SHARPNESS = "end", "sharpness"
 SHARE = 0.01
@@ -47,7 +47,7 @@ def answer_end(findings: Findings) -> Answer:
     falls = trend is not None and trend.number.high < -SHARE * _range(path)
     statements = [] if trend is None else [trend]
     if curvature is None or not np.isfinite(curvature.eigenvalues).all() or not math.isfinite(curvature.loss[0]):
-        verdict = f"not known: {findings.missing.get('end') or 'the curvature at the end is not finite'}"
+        verdict: str = Unknown(f"not known: {findings.missing.get('end') or 'the curvature at the end is not finite'}")
     else:
         evidence = Evidence.of_curvature(curvature)
         largest, lowest = eigenvalue(evidence, 0), eigenvalue(evidence, -1)
@@ -76,7 +76,7 @@ def _stationary(
     """Returns the verdict where the loss does not surely fall."""
     scale = _range(findings.path)
     if not math.isfinite(scale):
-        return "not known: the losses on the path do not differ, or were not measured"
+        return Unknown("not known: the losses on the path do not differ, or were not measured")
     # A parabola that bends up in every direction falls by no more than this; of another one, a step tells the least.
     little = SHARE * max(abs(largest.value), abs(lowest.value))
     slowest = lowest.low if lowest.low > little else largest.value
@@ -85,22 +85,24 @@ def _stationary(
         moves = "it is not sure that the loss falls: training or samples may be noisy"
         if trend is not None and trend.number.low > 0:
             moves = "the loss rises"
-        return f"not known: the gradient is not zero there, and {moves}"
+        return Unknown(f"not known: the gradient is not zero there, and {moves}")
     if not bends:
         without = "the loss of each sample is not known, so that the curvature has no interval"
-        return f"not known: {findings.missing.get('bottom') or without}"
+        return Unknown(f"not known: {findings.missing.get('bottom') or without}")
     main = bends[0]
     if main.few:
-        return f"not known: {main.few}"
+        return Unknown(f"not known: {main.few}")
     if not abs(main.number.value - lowest.value) <= _AGREEMENT * abs(lowest.value) + little:
-        return "not known: the loss is no parabola as far as it was measured, and its curvature has no interval"
-    by_chance = "not known: the lowest curvature may be chance, with so few samples"
+        return Unknown(
+            "not known: the loss is no parabola as far as it was measured, and its curvature has no interval"
+        )
+    by_chance = Unknown("not known: the lowest curvature may be chance, with so few samples")
     here = f"on these {main.name}"
     if lowest.low > -little and lowest.high < little:
         is_flat = -little < main.number.low and main.number.high < little
         return f"flat {here}: in its lowest direction the loss bends by less than {_LITTLE}" if is_flat else by_chance
     if not (lowest.low > little or lowest.high < -little):
-        return "not known: the lowest eigenvalue is too uncertain to have a sign"
+        return Unknown("not known: the lowest eigenvalue is too uncertain to have a sign")
     if not main.is_sure:
         return by_chance
     if lowest.value > 0:
@@ -111,7 +113,7 @@ def _stationary(
         kind = f"a saddle {here}: the loss bends down in at least one direction"
     others = [bend for bend in bends[1:] if not bend.is_sure or (bend.number.value > 0) != (lowest.value > 0)]
     if others:
-        return f"not known: {kind}, but the {others[0].name} do not confirm it"
+        return Unknown(f"not known: {kind}, but the {others[0].name} do not confirm it")
     return kind if len(bends) > 1 else f"{kind}; whether on others too, a second data set would tell"
 
 

@@ -11,7 +11,7 @@ from ..curvature.data import CurvatureData
 from ..grid.data import LandscapeData
 from .end import SHARPNESS, eigenvalue
 from .measuring import Findings
-from .statement import Answer, Evidence, Number, Statement, plus_minus
+from .statement import Answer, Evidence, Number, Statement, Unknown, plus_minus
 
 FLATNESS, AROUND, ALONG = "flatness", "around", "along"
 RADIUS = 0.5
@@ -43,7 +43,7 @@ def answer_flatness(findings: Findings) -> Answer:
         statements.append(Statement(text, ring, AROUND))
         verdicts.append(f"at the distance {distance:.3g} around it the loss differs by {change}")
     reason = findings.missing.get("end") or "nothing finite was measured around the end"
-    return Answer.of(FLATNESS, _QUESTION, verdicts or [f"not known: {reason}"], statements)
+    return Answer.of(FLATNESS, _QUESTION, verdicts or [Unknown(f"not known: {reason}")], statements)
 
 
 def _mean_curvature(curvature: CurvatureData, evidence: Evidence) -> Iterator[Statement]:

@@ -13,7 +13,7 @@ from ..drawing.texts import main_dataset, unit_of
 from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
 from .measuring import Findings
-from .statement import Answer, Evidence, Number, Statement, few_samples, plus_minus, too_few
+from .statement import Answer, Evidence, Number, Statement, Unknown, few_samples, plus_minus, too_few
 
 GAP = "gap"
 _QUESTION = "How large is the gap between training and test?"
@@ -26,15 +26,16 @@ def answer_gap(findings: Findings) -> Answer:
     names = () if landscape is None else tuple(other_datasets(landscape.metrics))
     if landscape is None or found is None or not found.paths or not names:
         reason = "callback_fn returns one data set" if landscape is not None else "the path was not measured"
-        return Answer.of(GAP, _QUESTION, [f"not known: {reason}"])
+        return Answer.of(GAP, _QUESTION, [Unknown(f"not known: {reason}")])
     evidence, last = Evidence.of_landscape(landscape, names), int(found.paths[0][-1])
     unit, main = unit_of(landscape), main_dataset(landscape)
     others = main or "the training samples"
-    statements, verdicts = [], []
+    statements: list[Statement] = []
+    verdicts: list[str] = []
     for name in names:
         loss = found.metrics[name_in_set("loss", name)]
         if not np.isfinite([loss[last], found.metrics["loss"][last]]).all():
-            verdicts.append(f"not known for {name}: its loss at the end is not finite")
+            verdicts.append(Unknown(f"not known for {name}: its loss at the end is not finite"))
             continue
         gap = _difference(evidence, [(name, last, 1), ("", last, -1)])
         text = (
@@ -46,7 +47,7 @@ def answer_gap(findings: Findings) -> Answer:
         few = _too_few(evidence, findings.bottom, name, main)
         if math.isnan(gap.low) or few or gap.low <= 0 <= gap.high:
             reason = gap.kind if math.isnan(gap.low) else few or "the interval of the difference holds 0"
-            verdicts.append(f"not known on {name}: {reason}")
+            verdicts.append(Unknown(f"not known on {name}: {reason}"))
         else:
             word = "higher" if gap.value > 0 else "lower"
             overfitted = ", and has risen while the other has not: it has overfitted" if has_risen else ""

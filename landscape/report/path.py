@@ -8,7 +8,7 @@ from ..drawing.texts import unit_of
 from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
 from .measuring import Findings
-from .statement import Answer, Evidence, Number, Statement, plus_minus
+from .statement import Answer, Evidence, Number, Statement, Unknown, plus_minus
 
 PATH = "path"
 # Shares of the path's variance from which on the plane shows it, and below which it does not.
@@ -22,7 +22,7 @@ def answer_path(findings: Findings) -> Answer:
     found = None if landscape is None else landscape.checkpoints
     if landscape is None or found is None or not found.paths:
         reason = findings.missing.get("path", "") if landscape is None else "the landscape has no path"
-        return Answer.of(PATH, _QUESTION, [f"not known: {reason}"])
+        return Answer.of(PATH, _QUESTION, [Unknown(f"not known: {reason}")])
     evidence, unit, rows = Evidence.of_landscape(landscape), unit_of(landscape), found.paths[0]
     first, last = int(rows[0]), int(rows[-1])
     label = {row: f"{unit} {found.number[row]}" for row in rows.tolist()}

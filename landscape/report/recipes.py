@@ -8,7 +8,7 @@ from ..comparison.answers import EFFECT, INCONCLUSIVE, NO_INTERVAL
 from ..comparison.answers import Answer as PairAnswer
 from ..comparison.comparison import Comparison
 from .measuring import Findings
-from .statement import Answer, Number, Statement, plus_minus
+from .statement import Answer, Number, Statement, Unknown, plus_minus
 
 RECIPES = "recipes"
 _QUESTION = "Which recipe ends flatter?"
@@ -17,7 +17,7 @@ _QUESTION = "Which recipe ends flatter?"
 def answer_recipes(findings: Findings) -> Answer:
     comparison = findings.comparison
     if comparison is None:
-        return Answer.of(RECIPES, _QUESTION, [f"not known: {findings.missing['comparison']}"])
+        return Answer.of(RECIPES, _QUESTION, [Unknown(f"not known: {findings.missing['comparison']}")])
     means = {item.recipe: item.mean for item in comparison.means()}
     radius = comparison.attributes["radius"]
     statements, verdicts = [], []
@@ -35,7 +35,7 @@ def answer_recipes(findings: Findings) -> Answer:
         statements.append(Statement(f"{text}{reason}.{needed}", number, RECIPES))
         undecided = {INCONCLUSIVE: "the interval of the difference holds 0", NO_INTERVAL: answer.reason}
         why = undecided.get(answer.verdict)
-        unknown = f"not known for {answer.first} and {answer.second}: {why}"
+        unknown = Unknown(f"not known for {answer.first} and {answer.second}: {why}")
         verdicts.append(answer.verdict if why is None else unknown)
     return Answer.of(RECIPES, _QUESTION, verdicts, statements)
 

@@ -73,6 +73,10 @@ class Statement:
     picture: str = ""
 
 
+class Unknown(str):
+    """A verdict that says why the answer is not known."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a report says to one question.
@@ -93,9 +97,9 @@ class Answer:
 
     @classmethod
     def of(cls, name: str, question: str, verdicts: Iterable[str], statements: Iterable[Statement] = ()) -> Answer:
-        """Returns the answer, which is known where not every verdict begins with "not known"."""
+        """Returns the answer, which is known where any of its verdicts is."""
         texts = list(verdicts)
-        known = not all(text.startswith("not known") for text in texts)
+        known = not all(isinstance(text, Unknown) for text in texts)
         return cls(name, question, "; ".join(texts), known, tuple(statements))
 
 
