@@ -43,7 +43,7 @@ fi
 sleep 20
 
 # TERM comes two minutes before the time limit; landscape writes its files and ends.
-landscape run "$RUN" --function my_training:callback_fn --output "$LANDSCAPES" --no-progress &
+landscape run "$RUN" --function my_training:callback_fn --output "$LANDSCAPES" --quiet &
 LANDSCAPE=$!
 trap 'kill -TERM "$LANDSCAPE"' TERM
 wait "$LANDSCAPE"

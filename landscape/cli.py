@@ -29,7 +29,7 @@ from .commands.paths import connect
 from .commands.plot import plot
 
 _EPILOG = (
-    "Exit codes: 0 done; 1 an error, explained with its remedy; 2 unknown options; 3 a bug of this program; "
+    "Exit codes: 0 done; 1 an error, explained with its remedy; 2 unknown or missing options; 3 a bug of this program; "
     "130 interrupted by Ctrl-C; 143 terminated. What was measured until then is in the file."
 )
 _DEBUG_VARIABLE = "LANDSCAPE_DEBUG"

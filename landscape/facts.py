@@ -299,6 +299,8 @@ def _complete(landscape: LandscapeData) -> str:
         return "yes"
     if "imported" in landscape.attributes:
         return "no"
+    if share := (landscape.attributes.get("sampling") or {}).get("share"):
+        return f"no: it is the share {share} of a landscape; `landscape merge` joins it with the others"
     known, size = first_grid_counts(landscape.status)
     coarse = f", and coarse so far: {known} of the {size} points of its first grid are measured"
     return f"no{'' if known == size else coarse}; the call that made it continues from here"

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from collectors.validation import check_path
 from collectors.weights.aligned import Weights
 from workers.curvature.probes import Trace
 
@@ -18,7 +17,6 @@ from .paths.barrier import Barrier
 from .paths.path import Path
 from .planes.plane import Plane
 from .record.options import GridOptions, MeasureOptions, documented, split_options
-from .replacing import check_no_input
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,15 +140,9 @@ def merge(
         NondeterministicLossError: two files have different values for one point.
         LandscapeWriteError: the output is one of the files, is there already, or cannot be written.
     """
-    from .grid.landscape_file import read_landscape
-    from .grid.merging import merge_landscapes
+    from .grid.merging import merge_files
 
-    if isinstance(files, str | os.PathLike) or len(files) < 2:
-        raise ValueError(f"files must be at least two landscape files, but got {files!r}.")
-    path = check_path("output", output)
-    check_no_input("output", path, files)
-    merged = Landscape(merge_landscapes([read_landscape(file) for file in files]))
-    return Landscape.load(merged.save(path, overwrite=overwrite))
+    return Landscape.load(merge_files(files, output, overwrite=overwrite))
 
 
 def measure_curvature(weights: Weights, callback_fn: Callable[[], Any], **options: Any) -> Curvature:

@@ -201,10 +201,10 @@ def given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def needed(flag: str, value: str | None) -> str:
+def needed(flag: str, value: str | None, remedy: str) -> str:
     """Returns what was typed for an option that another use of the command does without."""
     if value is None:
-        raise typer.BadParameter("it is missing.", param_hint=flag)
+        raise typer.BadParameter(f"it is missing; {remedy}.", param_hint=flag)
     return value
 
 

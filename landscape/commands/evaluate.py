@@ -213,11 +213,13 @@ def evaluate(
     of_plane = {name: value for name in _OF_PLANES if (value := options.pop(name)) not in (None, [])}
     # Only a landscape file can be meant where these are given.
     is_file = factor is not None or run is not None
+    if is_file and (kind != "auto" or len(found) != 1):
+        raise ValueError("--factor and --run are for one landscape file in place of CHECKPOINTS, without --kind.")
     if kind == "auto" and len(found) == 1 and (is_file or regrid.is_landscape_file(found[0].place)):
         check_left_out(regrid.OF_A_FILE, of_plane)
         return regrid.change(found[0].place, function, run, output, size, factor, options)
-    check_left_out("without a landscape file in place of CHECKPOINTS", {"factor": factor, "run": run})
-    function, output = needed("--function", function), needed("--output", output)
+    function = needed("--function", function, "give module:function, which returns loss, network, data and metrics")
+    output = needed("--output", output, "give the landscape file to write, such as -o plane.h5")
     options = {name: OPTIONS[name].default if value is None else value for name, value in options.items()}
     chosen = _choose(kind, len(found), of_plane)
     directions, numbers = of_plane.pop("directions", ()), of_plane.pop("numbers", ())

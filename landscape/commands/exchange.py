@@ -73,7 +73,8 @@ def convert(
     if tracker is not None:
         check_left_out(where, {"output": output, "overwrite": overwrite})
         return _log(file, tracker, options)
-    target = Path(needed("--output", None if output is None else str(output)))
+    typed = None if output is None else str(output)
+    target = Path(needed("--output", typed, "give a file such as -o NAME.csv, or --to a tracker"))
     return _export(file, target, overwrite, options) if source is None else _import(file, target, overwrite, options)
 
 

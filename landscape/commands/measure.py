@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -148,10 +150,11 @@ def report(
     from ..summary_landscape import SummaryLandscape
 
     recipes = recipes_of(recipe) if recipe else None
-    with options_named(recipe_spelling(recipes or {})):
+    shown = contextlib.redirect_stdout(io.StringIO()) if as_json else contextlib.nullcontext()
+    with shown, options_named(recipe_spelling(recipes or {})):
         found = SummaryLandscape(run_directory).report(load_function(function), recipes, output=output, **options)
-    if found is not None:
-        print_facts(found.to_json, lambda: str(found), as_json=as_json)
+    if found is not None or as_json:
+        print_facts(lambda: None if found is None else found.to_json(), lambda: str(found), as_json=as_json)
 
 
 @with_options()

@@ -93,10 +93,12 @@ def connect(
             {name: value for name, value in fitting.items() if value != _FITTING[name].default},
         )
     if align and output is not None and output.lower().endswith(_WEIGHTS):
+        nothing = f"with --output {output}, for which nothing is measured"
+        check_left_out(nothing, {"kind": None if kind == "line" else kind, "dry_run": options["dry_run"]})
         _write_aligned(typed, Path(output), load_function(function), overwrite=options["overwrite"])
         return []
     if kind != "line":
-        output = needed("--output", output)
+        output = needed("--output", output, "give the landscape file of the curve, such as -o curve.h5")
     if output is not None:
         place = output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
         if kind != "line":

@@ -118,7 +118,8 @@ def plot(
     of_pictures = {name: value for name, value in typed.items() if name not in _OF_BOTH}
     look = {name: options[name] for name in _OF_BOTH}
     if pages["watch"]:
-        check_left_out("with --watch, which shows a page", {"output": output, **of_pictures})
+        page = None if pages["page"] == OF_PAGES["page"].default else pages["page"]
+        check_left_out("with --watch, which shows a page of its own", {"output": output, "page": page, **of_pictures})
         watch(files, pages["port"] or 0, pages["show"], look)
         return
     check_left_out("without --watch", {"port": pages.pop("port")})

@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from collectors.files.local_files import write_bytes
+from collectors.files.places import AnyPath, is_url
+from collectors.validation import check_path
 from workers.measuring.checks import check_same_values, closeness_elsewhere
 
 from ..errors import LandscapeGridError
+from ..planes.plane_file import directions_path
 from ..record.checks import PointStatus
 from ..record.identity import check_identity
+from ..record.provenance import FURTHER_RUNS, RUN, run_attributes
+from ..replacing import check_no_input
 from .checkpoints import PARTS
 from .data import LOSS_ERROR, LandscapeData
+from .landscape_file import read_landscape, save_landscape
 from .resume import Overlap, grid_text, note_changes
-from .tasks import forget_unmeasured, values_and_status
+from .tasks import values_and_status
 
 _SAME_LANDSCAPE = "Merge files of one landscape: the same call with another share."
 
 
-def merge_landscapes(landscapes: Sequence[LandscapeData]) -> LandscapeData:
-    """Returns what any of the landscapes measured; the first one becomes it.
+def merge_files(files: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str], *, overwrite: bool) -> Path:
+    """Writes what any of the files holds into one, with the plane that lies beside them, and returns its path."""
+    different = [files] if isinstance(files, str) else list(dict.fromkeys(os.fspath(file) for file in files))
+    if len(different) < 2 or len(different) < len(files):
+        names = ", ".join(different if isinstance(files, str) else map(str, files))
+        raise ValueError(f"files must be at least two different landscape files, but got {names or 'none'}.")
+    if is_url(os.fspath(output)):
+        raise ValueError(f"output must be a file on this machine, but got the URL {output}; copy the file there then.")
+    path = check_path("output", output)
+    check_no_input("output", path, different)
+    landscapes = [read_landscape(file) for file in different]
+    planes = [directions_path(item.path) for item in landscapes if isinstance(item.path, Path)]
+    saved = save_landscape(path, merge_landscapes(landscapes, path.absolute().parent), overwrite=overwrite)
+    # Eigenvectors cannot be found a second time with the same bits.
+    for plane in [place for place in planes if isinstance(place, Path) and place.exists()][:1]:
+        write_bytes(saved.with_name(directions_path(saved).name), plane.read_bytes())
+    return saved
+
+
+def merge_landscapes(landscapes: Sequence[LandscapeData], folder: Path) -> LandscapeData:
+    """Returns what any of the landscapes measured, for a file in a folder; the first one becomes it.
 
     Raises:
         LandscapeIdentityError: they are different experiments.
@@ -29,7 +57,11 @@ def merge_landscapes(landscapes: Sequence[LandscapeData]) -> LandscapeData:
         NondeterministicLossError: two of them measured a point, with different values.
     """
     first, *others = landscapes
-    forget_unmeasured(first)
+    interpolated = first.status == PointStatus.INTERPOLATED
+    first.status[interpolated] = PointStatus.PENDING
+    first.metrics.pop(LOSS_ERROR, None)
+    for values in first.metrics.values():
+        values[interpolated] = np.nan
     first.kept_samples = {name: samples.held() for name, samples in first.kept_samples.items()}
     for other in others:
         _check_mergeable(first, other)
@@ -37,8 +69,22 @@ def merge_landscapes(landscapes: Sequence[LandscapeData]) -> LandscapeData:
         note_changes(first.attributes, other.attributes)
     finished = not any((status == PointStatus.PENDING).any() for status in first.statuses)
     first.attributes["sampling"] = {"mode": "full", "finished": finished}
+    if first.path is not None:
+        _see_runs_from(folder, first.path.parent, first.attributes)
     first.path = None
     return first
+
+
+def _see_runs_from(folder: Path, before: AnyPath, attributes: dict[str, Any]) -> None:
+    """Has the ways to a landscape's runs begin in another folder."""
+    if RUN not in attributes and "intervals" not in attributes:
+        return
+
+    def place(way: str) -> Any:
+        return way if is_url(way) else before / way
+
+    further = {name: place(way) for name, way in attributes.pop(FURTHER_RUNS, {}).items()}
+    attributes |= run_attributes(place(attributes.pop(RUN, ".")), further, folder)
 
 
 def _check_mergeable(first: LandscapeData, other: LandscapeData) -> None:
@@ -54,37 +100,34 @@ def _check_mergeable(first: LandscapeData, other: LandscapeData) -> None:
 
 
 def _take(first: LandscapeData, other: LandscapeData) -> None:
-    """Copies what only the other one measured; what both did must be equal."""
+    """Copies what only the other one measured, or tried; what both measured must be equal."""
     plan = first.attributes.get("measurement_plan") or {}
     tolerance = closeness_elsewhere(plan.get("precision", "float32"))
-    check_same_values("the origin", first.origin.metrics, other.origin.metrics, f"in {other.path}", tolerance)
-    measured = {name: values for name, values in other.metrics.items() if name != LOSS_ERROR}
-    taken = _take_column("the point", first.metrics, first.status, measured, other.status, tolerance, other.path)
-    for name, samples in other.kept_samples.items():
-        first.kept_samples[name].take(samples, taken)
-    for part in PARTS if first.checkpoints is not None else ():
+    where = f"in {other.path}"
+    check_same_values("the origin", first.origin.metrics, other.origin.metrics, where, tolerance)
+    for part in ("grid", *(PARTS if first.checkpoints is not None else ())):
         (mine, status), (its, its_status) = values_and_status(first, part), values_and_status(other, part)
-        if status is not None and its_status is not None:
-            _take_column(f"the {part} loss of checkpoint", mine, status, its, its_status, tolerance, other.path)
+        if status is None or its_status is None:
+            continue
+        measured, known = its_status == PointStatus.MEASURED, status == PointStatus.MEASURED
+        for place in map(tuple, np.argwhere(measured & known).tolist()):
+            here, there = ({name: float(columns[name][place]) for name in mine} for columns in (mine, its))
+            check_same_values(f"the point {_label(part, place)}", here, there, where, tolerance)
+        new = measured & ~known
+        for name, values in mine.items():
+            values[new] = its[name][new]
+        failed = (its_status == PointStatus.FAILED) & (status == PointStatus.PENDING)
+        status[new], status[failed] = PointStatus.MEASURED, PointStatus.FAILED
+        for place in map(tuple, np.argwhere(new).tolist()):
+            first.errors.pop(_label(part, place), None)
+        for place in map(tuple, np.argwhere(failed).tolist()):
+            first.errors[_label(part, place)] = other.errors.get(_label(part, place), "no traceback")
+        if part == "grid":
+            for name, samples in other.kept_samples.items():
+                first.kept_samples[name].take(samples, np.flatnonzero(new).tolist())
 
 
-def _take_column(
-    what: str,
-    mine: Mapping[str, NDArray[np.float64]],
-    status: NDArray[np.uint8],
-    its: Mapping[str, NDArray[np.float64]],
-    its_status: NDArray[np.uint8],
-    tolerance: float,
-    path: object,
-) -> list[int]:
-    """Returns the flat indices of what was copied."""
-    measured, known = its_status == PointStatus.MEASURED, status == PointStatus.MEASURED
-    for place in np.argwhere(measured & known):
-        index = tuple(place.tolist())
-        here, there = ({name: float(values[index]) for name, values in columns.items()} for columns in (mine, its))
-        check_same_values(f"{what} {', '.join(map(str, index))}", here, there, f"in {path}", tolerance)
-    new = measured & ~known
-    for name, values in mine.items():
-        values[new] = its[name][new]
-    status[new] = PointStatus.MEASURED
-    return np.flatnonzero(new).tolist()
+def _label(part: str, place: tuple[int, ...]) -> str:
+    """Returns what errors call a point or a loss of a checkpoint."""
+    numbers = ",".join(map(str, place))
+    return f"grid/{numbers}" if part == "grid" else f"checkpoints/{numbers}/{part}"

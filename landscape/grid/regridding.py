@@ -47,7 +47,13 @@ class Change:
 def read_source(file: object) -> LandscapeData:
     if not isinstance(file, str | os.PathLike | RemotePath):
         raise wrong_type("file", "the path of a landscape file, or its URL", file)
-    return read_landscape(file)
+    data = read_landscape(file)
+    if share := (data.attributes.get("sampling") or {}).get("share"):
+        raise ValueError(
+            f"file must be a whole landscape, but {data.path} is the share {share} of one. Join the shares first: "
+            "`landscape merge`, or merge in Python."
+        )
+    return data
 
 
 def find_change(

@@ -162,17 +162,19 @@ def check_share_of_grid(name: str, value: Any) -> Share | None:
     found = re.fullmatch(r"(\d{1,4})/(\d{1,4})", value)
     if found is None or not 1 <= int(found[1]) <= int(found[2]):
         raise wrong_value(name, expected, value)
-    return Share(int(found[1]), int(found[2]))
+    share = Share(int(found[1]), int(found[2]))
+    return None if share.count == 1 else share
 
 
 def _share_of_array(name: str) -> Share:
     values = [os.environ.get(f"SLURM_ARRAY_TASK_{part}", "") for part in ("ID", "MIN", "STEP", "COUNT")]
     numbers = [int(text) for text in values if text.isdecimal()]
     share = Share((numbers[0] - numbers[1]) // max(numbers[2], 1) + 1, numbers[3]) if len(numbers) == 4 else None
-    if share is None or not 1 <= share.number <= share.count:
+    if share is None or not 1 <= share.number <= share.count or share.count == 1:
         raise ValueError(
-            f'{name} "array" must be given in a job of a SLURM array whose indices have one distance (--array=1-4), '
-            f"but SLURM_ARRAY_TASK_ID, _MIN, _STEP and _COUNT are {values}. Give {name} as text such as 2/4."
+            f'{name} "array" must be given in a job of a SLURM array of several, whose indices have one distance '
+            f"(--array=1-4), but SLURM_ARRAY_TASK_ID, _MIN, _STEP and _COUNT are {values}. Give {name} as text such as "
+            "2/4, also to repeat one job of an array."
         )
     return share
 

@@ -220,7 +220,7 @@ def _check_openable(path: Path, kind: FileKind) -> None:
         raise _not_found(path, kind) from error
     except IsADirectoryError as error:
         raise errors.LandscapeFormatError(
-            f"{path} is a directory; give the path of a {kind.word} file in it."
+            f"the path {path} is a directory; give that of a {kind.word} file in it."
         ) from error
     except OSError as error:
         raise LandscapeError(

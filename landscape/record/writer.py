@@ -27,8 +27,12 @@ D = TypeVar("D")
 T = TypeVar("T")
 
 FLUSH_SECONDS = 5.0
-# Endings of pictures, films and pages.
-_DRAWN = (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".gif", ".mp4", ".html")
+# Endings of what other commands write, and of what nobody wants replaced by a measurement.
+_WRITTEN = {
+    "plot": (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".gif", ".mp4", ".html"),
+    "convert": (".csv", ".glb", ".gltf", ".nc", ".npz", ".vts"),
+    "": (".json", ".md", ".pt", ".pth", ".py", ".safetensors", ".toml", ".txt", ".yaml"),
+}
 _files: ContextVar[dict[str, None] | None] = ContextVar("kept_files", default=None)
 
 
@@ -156,6 +160,8 @@ class RemoteStore:
 def make_output_folder(name: str, folder: Path) -> Path:
     """Makes the folder of landscape files, and those above it, where they are missing."""
     check_can_be_directory(name, folder)
+    if not folder.exists() and folder.suffix.lower() in (".h5", *(item for kind in _WRITTEN.values() for item in kind)):
+        raise ValueError(f"{name} must be a directory for the files, such as landscapes, but got {folder.name!r}.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -199,12 +205,14 @@ def save_whole(
 
 
 def _check_ending(name: str, path: AnyPath) -> None:
-    if path.suffix.lower() in _DRAWN:
-        data = f"{path.stem}.h5"
-        raise ValueError(
-            f"{name} must be the file of what is measured, such as {data}, but got {path.name!r}, the name of a "
-            f"drawing. `landscape plot {data}` shows it when it is measured."
-        )
+    for command, endings in _WRITTEN.items():
+        if path.suffix.lower() in endings:
+            data = f"{path.stem}.h5"
+            later = f" `landscape {command} {data} -o {path.name}` writes it from that." if command else ""
+            raise ValueError(
+                f"{name} must be the file of what is measured, such as {data}, but got {path.name!r}, the name of "
+                f"another kind of file.{later}"
+            )
 
 
 @contextlib.contextmanager

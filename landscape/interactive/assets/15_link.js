@@ -10,7 +10,7 @@ class Link {
     this.timer = null;
     this.button = button("Copy link", "Copy a link to this view", () => this.copy(), { id: "link" });
     this.said = element("output", { class: "said", "aria-live": "polite" });
-    // Nobody else can open the address of `landscape watch`.
+    // Nobody else can open the address of `landscape plot --watch`.
     // Inside another page, the reader may want more room.
     this.alone = element("a", { class: "alone", href: location.href, target: "_blank", rel: "noopener", text: "Open alone", hidden: !EMBEDDED || !hasAddress(), on: { click: () => { this.alone.href = this.address; } } });
     this.box = element("span", { class: "control link", hidden: live }, this.button, this.alone, this.said);

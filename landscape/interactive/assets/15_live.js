@@ -31,7 +31,7 @@ class Live {
       if (state.content) this.page.update([new Landscape(state.content)]);
       this.version = state.version;
     } catch (error) {
-      this.text.textContent = "`landscape watch` no longer answers; the page shows the last data that it sent.";
+      this.text.textContent = "`landscape plot --watch` no longer answers; the page shows the last data that it sent.";
       this.box.dataset.phase = "lost";
     }
     setTimeout(() => this.poll(), POLL_MILLISECONDS);

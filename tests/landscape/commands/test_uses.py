@@ -61,7 +61,8 @@ def test_plot_writes_a_page_or_a_picture(folder, typed, written):
          "--page must be left out for a picture; it belongs to pages, such as --output NAME.html"),
         (["plot", "a.h5", "-o", "a.png", "--open"], "--open must be left out for a picture"),
         (["plot", "a.h5", "--port", "8123"], "--port must be left out without --watch"),
-        (["plot", "a.h5", "--watch", "-o", "a.html"], "--output must be left out with --watch, which shows a page"),
+        (["plot", "a.h5", "--watch", "-o", "a.html"], "--output must be left out with --watch"),
+        (["plot", "a.h5", "--watch", "--page", "small"], "--page must be left out with --watch"),
         (["plot", "a.h5", "line.h5", "--watch"], "--watch shows one file, but got 2; give one FILE"),
         (["plot", "s3://bucket/a.h5", "--watch"], "FILE must be a file of this machine, .* Leave out --watch"),
         (["info", "a.h5", "--devices", "0"], "--devices must be left out with PATH; it belongs to `landscape info`"),
@@ -76,7 +77,17 @@ def test_plot_writes_a_page_or_a_picture(folder, typed, written):
         (["connect", "a.pt", "b.pt", *FUNCTION, "--kind", "curve"],
          "--kind must be one of 'line', 'bezier', 'polygon', but got 'curve'"),
         (["evaluate", "a.pt", *FUNCTION, "-o", "b.h5", "--kind", "random", "--factor", "2"],
-         "--factor must be left out without a landscape file in place of CHECKPOINTS"),
+         "--factor and --run are for one landscape file in place of CHECKPOINTS, without --kind"),
+        (["evaluate", "a.h5", "line.h5", "--factor", "2"], "--factor and --run are for one landscape file in place of"),
+        (["evaluate", "a.pt", *FUNCTION, "-o", "a.csv"],
+         r"--output must be the file .*such as a\.h5, .* `landscape convert a\.h5 -o a\.csv` writes it from that"),
+        (["evaluate", "a.pt", *FUNCTION, "-o", "a.png"], r"--output must be .* `landscape plot a\.h5 -o a\.png`"),
+        (["evaluate", "a.pt", *FUNCTION, "-o", "a.txt"], "--output must be the file of what is measured, such as a"),
+        (["connect", "a.pt", "b.pt", *FUNCTION, "--align", "-o", "c.safetensors", "--dry-run"],
+         r"--dry-run must be left out with --output c\.safetensors, for which nothing is measured"),
+        (["connect", "a.pt", "b.pt", *FUNCTION, "--align", "-o", "c.safetensors", "--kind", "bezier"],
+         "--kind must be left out with --output c"),
+        (["merge", "a.h5", "a.h5", "-o", "b.h5"], "files must be at least two different landscape files, but got a"),
         (["evaluate", "a.h5", "--factor", "2", "--which", "top"], "--which must be left out for a landscape file"),
     ],
     ids=lambda item: " ".join(item) if isinstance(item, list) else "",
@@ -107,7 +118,7 @@ def test_evaluate_names_a_file_that_is_not_there(folder):
 def test_what_one_use_needs(folder, typed, missing):
     told = command(*typed, folder=folder, check=False)
     assert told.returncode == 2
-    assert f"Invalid value for {missing}: it is missing." in told.stderr
+    assert f"Invalid value for {missing}: it is missing;" in " ".join(told.stderr.replace("│", " ").split())
 
 
 def test_a_measurement_as_json(networks, tmp_path):

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples import batch_norm, train_run
 from two_networks import callback_fn, trained
 
-from landscape import Landscape, evaluate
+from landscape import Landscape, SummaryLandscape, evaluate
 from landscape.errors import LandscapeGridError, LandscapeIdentityError, LandscapeWriteError
-from landscape.functions import merge
+from landscape.facts import summary_text
+from landscape.functions import merge, refine
 from landscape.grid.landscape_file import read_landscape, write_landscape
 from landscape.planes.from_weights import pca_plane
 from landscape.record.checks import PointStatus
@@ -105,15 +107,71 @@ def test_one_point_with_two_values_is_refused(shares, tmp_path):
     other.status[place] = PointStatus.MEASURED
     other.metrics["loss"][place] = 17.0
     write_landscape(tmp_path / "other.h5", replace(other, kept_samples={}))
-    with pytest.raises(NondeterministicLossError, match=rf"the point {place[0]}, {place[1]} was measured twice"):
+    with pytest.raises(NondeterministicLossError, match=rf"the point grid/{place[0]},{place[1]} was measured twice"):
         merge([shares[0], tmp_path / "other.h5"], tmp_path / "merged.h5")
 
 
+def test_what_failed_in_its_share_stays_failed(shares, tmp_path):
+    first, second = (read_landscape(path) for path in shares[:2])
+    places = [tuple(np.argwhere(part.status == PointStatus.MEASURED)[0].tolist()) for part in (first, second)]
+    for part, place, name in zip((first, second), places, ("a", "b"), strict=True):
+        part.status[place], part.metrics["loss"][place] = PointStatus.FAILED, np.nan
+        part.errors[f"grid/{place[0]},{place[1]}"] = f"traceback of {name}"
+        write_landscape(tmp_path / f"{name}.h5", replace(part, kept_samples={}))
+    third = replace(read_landscape(shares[2]), kept_samples={})
+    write_landscape(tmp_path / "c.h5", third)
+    merged = merge([tmp_path / f"{name}.h5" for name in "abc"], tmp_path / "merged.h5")
+    assert [merged.status[place] for place in places] == [PointStatus.FAILED] * 2
+    assert sorted(merged.errors.values()) == ["traceback of a", "traceback of b"]
+    assert merged.complete
+
+
+def test_a_plane_beside_the_shares_goes_beside_the_whole(tmp_path):
+    options = {**QUIET, "size": 3, "save_directions": True}
+    for number in (1, 2):
+        evaluate(plane(), callback_fn, output=tmp_path / f"{number}.h5", share=f"{number}/2", **options)
+    (tmp_path / "other").mkdir()
+    merge([tmp_path / "1.h5", tmp_path / "2.h5"], tmp_path / "other" / "whole.h5")
+    finer = refine(tmp_path / "other" / "whole.h5", callback_fn, factor=2, **QUIET)
+    assert finer.loss.shape == (5, 5)
+
+
+def test_the_run_is_seen_from_where_the_whole_lies(tmp_path):
+    train_run(tmp_path / "run")
+    (tmp_path / "other").mkdir()
+    for number in (1, 2):
+        SummaryLandscape(tmp_path / "run").gen_landscapes_with_multi_process(
+            batch_norm, {"landscape_size": 3, "num_samples": 32}, [0], progress=False, share=f"{number}/2"
+        )
+    files = sorted((tmp_path / "run").glob("*_pca_?of2.h5"))
+    assert [file.stem[-4:] for file in files] == ["1of2", "2of2"]
+    merge(files, tmp_path / "other" / "whole.h5")
+    finer = refine(tmp_path / "other" / "whole.h5", batch_norm, factor=2, **QUIET)
+    assert finer.loss.shape == (5, 5)
+
+
+def test_a_share_is_not_put_on_another_grid(shares):
+    with pytest.raises(ValueError, match=r"file must be a whole landscape, but .*1of3\.h5 is the share 1of3 of one"):
+        refine(shares[0], callback_fn, factor=2, **QUIET)
+
+
+def test_the_facts_of_a_share_name_merge(shares):
+    text = summary_text(Landscape.load(shares[1]))
+    assert "no: it is the share 2of3 of a landscape; `landscape merge` joins it with the others" in text
+
+
+def test_one_share_is_the_whole():
+    found = evaluate(plane(), callback_fn, share="1/1", size=3, **QUIET)
+    assert found.complete
+    assert "share" not in found.attributes["sampling"]
+
+
 def test_files_and_output_are_checked(shares, tmp_path):
-    with pytest.raises(ValueError, match="files must be at least two landscape files, but got"):
-        merge(shares[:1], tmp_path / "merged.h5")
-    with pytest.raises(ValueError, match="files must be at least two landscape files, but got"):
-        merge(str(shares[0]), tmp_path / "merged.h5")
+    for files in (shares[:1], str(shares[0]), [shares[0], shares[0]], [shares[0], str(shares[0]), shares[1]], []):
+        with pytest.raises(ValueError, match="files must be at least two different landscape files, but got"):
+            merge(files, tmp_path / "merged.h5")
+    with pytest.raises(ValueError, match="output must be a file on this machine, but got the URL memory://merged"):
+        merge(shares, "memory://merged.h5")
     with pytest.raises(LandscapeWriteError, match="output must not be one of the inputs"):
         merge(shares, shares[0], overwrite=True)
     (tmp_path / "merged.h5").write_text("mine")
@@ -145,7 +203,9 @@ def test_a_job_of_an_array_knows_its_share(monkeypatch, task, expected):
     assert found.attributes["sampling"]["share"] == expected
 
 
-@pytest.mark.parametrize("task", [("", "", "", ""), ("1", "1", "1", ""), ("9", "1", "2", "4"), ("1", "5", "1", "4")])
+@pytest.mark.parametrize(
+    "task", [("", "", "", ""), ("1", "1", "1", ""), ("9", "1", "2", "4"), ("1", "5", "1", "4"), ("3", "3", "1", "1")]
+)
 def test_outside_of_an_array(monkeypatch, task):
     for part, value in zip(("ID", "MIN", "STEP", "COUNT"), task, strict=True):
         monkeypatch.setenv(f"SLURM_ARRAY_TASK_{part}", value)
