@@ -197,7 +197,7 @@ def evaluate(
     landscape evaluate a.pt b.pt c.pt --kind through --function my_training:callback_fn -o abc.h5
     landscape evaluate best.pt --kind hessian --which top,bottom --function my_training:callback_fn -o saddle.h5
     landscape evaluate best.h5 --factor 2
-    landscape evaluate best.h5 --limits -2,2
+    landscape evaluate best.h5 --limits=-2,2
 
     In a landscape file what is measured is kept, and the same command continues. Every point is kept with --factor, and
     with a --size whose cells divide those of the file (79 for 40 points); any other size goes into a new file. With
