@@ -31,7 +31,7 @@ FLUSH_SECONDS = 5.0
 _WRITTEN = {
     "plot": (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".gif", ".mp4", ".html"),
     "convert": (".csv", ".glb", ".gltf", ".nc", ".npz", ".vts"),
-    "": (".json", ".md", ".pt", ".pth", ".py", ".safetensors", ".toml", ".txt", ".yaml"),
+    "": (".json", ".md", ".toml", ".txt", ".yaml"),
 }
 _files: ContextVar[dict[str, None] | None] = ContextVar("kept_files", default=None)
 
