@@ -30,7 +30,7 @@ from .grid.samples import kept_text
 from .planes.pca import percentages
 from .record.checks import PointStatus
 from .roles import CHECKPOINT, ORIGIN
-from .sampling.sampling import first_grid_counts
+from .sampling.sampling import first_grid_counts, share_of
 from .topology.words import minima_text
 
 _FAILURES_IN_TEXT = 10
@@ -299,7 +299,7 @@ def _complete(landscape: LandscapeData) -> str:
         return "yes"
     if "imported" in landscape.attributes:
         return "no"
-    if share := (landscape.attributes.get("sampling") or {}).get("share"):
+    if share := share_of(landscape.attributes):
         return f"no: it is the share {share} of a landscape; `landscape merge` joins it with the others"
     known, size = first_grid_counts(landscape.status)
     coarse = f", and coarse so far: {known} of the {size} points of its first grid are measured"

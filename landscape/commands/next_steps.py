@@ -133,9 +133,10 @@ def _lacks_landscapes(contents: RunContents) -> bool:
 
 def _share_of(file: FoundFile) -> str:
     """Returns which share of a landscape a file has, such as "2of4"; "" where it is a landscape of its own."""
-    sampling = None if file.header is None else file.header.attributes.get("sampling")
-    share = sampling.get("share") if isinstance(sampling, Mapping) else None
-    return share if isinstance(share, str) and file.place.stem.endswith(f"_{share}") else ""
+    from ..sampling.sampling import share_of
+
+    share = "" if file.header is None else share_of(file.header.attributes)
+    return share if file.place.stem.endswith(f"_{share}") else ""
 
 
 def _joining(shares: Sequence[FoundFile], others: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..facts import as_lines
+from ..sampling.sampling import share_of
 from ..summary_json import as_json
 
 if TYPE_CHECKING:
@@ -194,9 +195,8 @@ def _file_text(file: FoundFile) -> str:
     # What is measured comes first, as everybody asks for that.
     counts.sort(key=lambda text: not text.endswith("measured"))
     kind = header.attributes.get("decomposition") if file.word == "landscape" else None
-    sampling = header.attributes.get("sampling")
-    share = sampling.get("share") if isinstance(sampling, Mapping) else None
-    unfinished = f"the share {share} of a landscape" if isinstance(share, str) else "not complete"
+    share = share_of(header.attributes)
+    unfinished = f"the share {share} of a landscape" if share else "not complete"
     state = "being measured now" if file.being_measured else "complete" if header.complete else unfinished
     about = ", ".join([*([str(kind)] if kind else []), f"{shape} {unit}", *counts])
     return f"{file.place.name}: {about}; {state}"

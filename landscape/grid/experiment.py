@@ -41,7 +41,7 @@ from .tasks import (
     Place,
     checkpoint_tasks,
     copy_same,
-    forget_unmeasured,
+    forget,
     grid_tasks,
     keep_result,
     same_losses,
@@ -115,7 +115,7 @@ class GridExperiment(Experiment[LandscapeData]):
         """Measures the origin, and returns what this run measures of the grid and of the plane's checkpoints."""
         if not self.origins:
             self._measure_origin(record, pool)
-        forget_unmeasured(record)
+        forget(record, PointStatus.INTERPOLATED, PointStatus.FAILED)
         # The file that holds them is about to be replaced.
         record.kept_samples = {name: samples.held() for name, samples in record.kept_samples.items()}
         self._same = same_losses(self.plane, record)

@@ -21,10 +21,10 @@ from ..record.identity import check_identity
 from ..record.provenance import FURTHER_RUNS, RUN, run_attributes
 from ..replacing import check_no_input
 from .checkpoints import PARTS
-from .data import LOSS_ERROR, LandscapeData
+from .data import LandscapeData
 from .landscape_file import read_landscape, save_landscape
 from .resume import Overlap, grid_text, note_changes
-from .tasks import values_and_status
+from .tasks import error_label, forget, values_and_status
 
 _SAME_LANDSCAPE = "Merge files of one landscape: the same call with another share."
 
@@ -57,11 +57,7 @@ def merge_landscapes(landscapes: Sequence[LandscapeData], folder: Path) -> Lands
         NondeterministicLossError: two of them measured a point, with different values.
     """
     first, *others = landscapes
-    interpolated = first.status == PointStatus.INTERPOLATED
-    first.status[interpolated] = PointStatus.PENDING
-    first.metrics.pop(LOSS_ERROR, None)
-    for values in first.metrics.values():
-        values[interpolated] = np.nan
+    forget(first, PointStatus.INTERPOLATED)
     first.kept_samples = {name: samples.held() for name, samples in first.kept_samples.items()}
     for other in others:
         _check_mergeable(first, other)
@@ -112,22 +108,16 @@ def _take(first: LandscapeData, other: LandscapeData) -> None:
         measured, known = its_status == PointStatus.MEASURED, status == PointStatus.MEASURED
         for place in map(tuple, np.argwhere(measured & known).tolist()):
             here, there = ({name: float(columns[name][place]) for name in mine} for columns in (mine, its))
-            check_same_values(f"the point {_label(part, place)}", here, there, where, tolerance)
+            check_same_values(f"the point {error_label(part, place)}", here, there, where, tolerance)
         new = measured & ~known
         for name, values in mine.items():
             values[new] = its[name][new]
         failed = (its_status == PointStatus.FAILED) & (status == PointStatus.PENDING)
         status[new], status[failed] = PointStatus.MEASURED, PointStatus.FAILED
         for place in map(tuple, np.argwhere(new).tolist()):
-            first.errors.pop(_label(part, place), None)
+            first.errors.pop(error_label(part, place), None)
         for place in map(tuple, np.argwhere(failed).tolist()):
-            first.errors[_label(part, place)] = other.errors.get(_label(part, place), "no traceback")
+            first.errors[error_label(part, place)] = other.errors.get(error_label(part, place), "no traceback")
         if part == "grid":
             for name, samples in other.kept_samples.items():
                 first.kept_samples[name].take(samples, np.flatnonzero(new).tolist())
-
-
-def _label(part: str, place: tuple[int, ...]) -> str:
-    """Returns what errors call a point or a loss of a checkpoint."""
-    numbers = ",".join(map(str, place))
-    return f"grid/{numbers}" if part == "grid" else f"checkpoints/{numbers}/{part}"

@@ -25,6 +25,7 @@ from ..record.run import Run
 from ..record.workers import Workers
 from ..record.writer import output_file
 from ..sampling.grids import axis_of_size, finer_axis, is_even, nested_size, wider_axis
+from ..sampling.sampling import share_of
 from .data import LandscapeData
 from .experiment import GridExperiment, check_same_network
 from .forecast import SurveyReport, fewest_points
@@ -48,7 +49,7 @@ def read_source(file: object) -> LandscapeData:
     if not isinstance(file, str | os.PathLike | RemotePath):
         raise wrong_type("file", "the path of a landscape file, or its URL", file)
     data = read_landscape(file)
-    if share := (data.attributes.get("sampling") or {}).get("share"):
+    if share := share_of(data.attributes):
         raise ValueError(
             f"file must be a whole landscape, but {data.path} is the share {share} of one. Join the shares first: "
             "`landscape merge`, or merge in Python."

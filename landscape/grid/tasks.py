@@ -58,9 +58,9 @@ def grid_tasks(plane: Plane, data: LandscapeData, points: Iterable[int]) -> Iter
         yield PointTask(("grid", int(flat)), shares(plane, coordinates))
 
 
-def forget_unmeasured(data: LandscapeData) -> None:
-    """Makes pending again what an earlier run interpolated, and what failed in it."""
-    again = np.isin(data.status, (PointStatus.INTERPOLATED, PointStatus.FAILED))
+def forget(data: LandscapeData, *statuses: PointStatus) -> None:
+    """Makes the points of the grid that have one of the statuses pending again."""
+    again = np.isin(data.status, statuses)
     data.status[again] = PointStatus.PENDING
     data.metrics.pop(LOSS_ERROR, None)
     for values in data.metrics.values():
@@ -71,10 +71,9 @@ def keep_result(data: LandscapeData, result: Result) -> None:
     part, index = cast("tuple[str, int]", result.key)
     metrics, status = values_and_status(data, part)
     place: tuple[int, ...] = (index,)
-    label = f"checkpoints/{index}/{part}"
     if part == "grid":
         place = tuple(int(item) for item in np.unravel_index(index, data.shape))
-        label = "grid/" + ",".join(map(str, place))
+    label = error_label(part, place)
     if result.values is None:
         status[place] = PointStatus.FAILED
         data.errors[label] = result.error or "no traceback"
@@ -87,6 +86,12 @@ def keep_result(data: LandscapeData, result: Result) -> None:
             data.kept_samples[set_name or next(iter(data.kept_samples))].store(index, losses)
     status[place] = PointStatus.MEASURED
     data.errors.pop(label, None)
+
+
+def error_label(part: str, place: tuple[int, ...]) -> str:
+    """Returns under which name a point's or a checkpoint's traceback is kept."""
+    numbers = ",".join(map(str, place))
+    return f"grid/{numbers}" if part == "grid" else f"checkpoints/{numbers}/{part}"
 
 
 def values_and_status(data: LandscapeData, part: str) -> tuple[dict[str, Float64[np.ndarray, "*_"]], Any]:

@@ -54,6 +54,13 @@ class SamplingSettings:
         return settings
 
 
+def share_of(attributes: Mapping[str, Any]) -> str:
+    """Returns which share of a landscape a file's attributes name, such as "2of4"; "" where it is a whole one."""
+    sampling = attributes.get("sampling")
+    share = sampling.get("share") if isinstance(sampling, Mapping) else None
+    return share if isinstance(share, str) else ""
+
+
 def pending_points(_loss: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray, "*grid"]) -> list[int]:
     """Returns, for full sampling, what ``AdaptiveSampling.next_points`` does: all pending points, coarse to fine."""
     pending = (status == PointStatus.PENDING).reshape(-1)
