@@ -98,7 +98,7 @@ def test_the_landscape_is_that_of_one_process(first, alone, tmp_path):
             callback_fn,
             collect_landscape=settings,
             device_ids=[0],
-            output=str(tmp_path / f"{number}.h5"),
+            output=str(tmp_path / str(number)),
             progress=False,
         )
         found.append(landscape)
