@@ -58,9 +58,9 @@ class SummaryLandscape:
     """Turns a run directory into loss landscapes.
 
     Args:
-        summary_dir: the directory that a SummaryCollector wrote, or that ``landscape import-checkpoints`` built: a
-            folder, or an fsspec URL such as ``s3://bucket/run``. Drawing landscapes never changes what training wrote
-            there.
+        summary_dir: the directory that a SummaryCollector wrote, or that ``landscape convert --from checkpoints``
+            built: a folder, or an fsspec URL such as ``s3://bucket/run``. Drawing landscapes never changes what
+            training wrote there.
 
     Raises:
         TypeError: summary_dir is no path; of a method: an argument has the wrong type.

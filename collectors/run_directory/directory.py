@@ -82,7 +82,7 @@ class RunDirectory:
         else:
             raise CheckpointError(
                 f"checkpoint {path} is a {path.suffix or 'file without a suffix'}, only .safetensors can be read here, "
-                "and MindSpore's .ckpt; convert it with `landscape import-checkpoints`."
+                "and MindSpore's .ckpt; convert it with `landscape convert --from checkpoints`."
             )
         frozen = self.frozen_parameters()
         whole: StateReader = file if frozen is None else CompletedState(file, frozen)
@@ -186,5 +186,5 @@ def _links_out(path: Path) -> bool:
 def _changed(path: AnyPath) -> CheckpointError:
     return CheckpointError(
         f"checkpoint {path} is not the file that training wrote (its SHA-256 differs from the metadata's); "
-        "restore it from a copy, or import the changed checkpoints with `landscape import-checkpoints`."
+        "restore it from a copy, or import the changed checkpoints with `landscape convert --from checkpoints`."
     )

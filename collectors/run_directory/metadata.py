@@ -106,7 +106,7 @@ class RunMetadata:
             else:
                 remedy = (
                     "Train with a SummaryCollector that writes there, or build a run directory with "
-                    "`landscape import-checkpoints`."
+                    "`landscape convert --from checkpoints`."
                 )
             raise RunDirectoryError(f"{above} holds no collected run: {path} does not exist. {remedy}") from error
         except OSError as error:
@@ -121,7 +121,7 @@ class RunMetadata:
                 raise RunDirectoryError(f"{path} is {kind}.") from error
             raise RunDirectoryError(
                 f"{path} is not valid JSON ({error}); it is truncated or damaged. Restore it from a copy, or build a "
-                "new run directory from the checkpoints beside it with `landscape import-checkpoints`."
+                "new run directory from the checkpoints beside it with `landscape convert --from checkpoints`."
             ) from error
         try:
             return cls._parse(content)

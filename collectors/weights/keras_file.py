@@ -46,8 +46,8 @@ def read_keras_file(path: Path, network: Any) -> dict[str, NDArray[Any]]:
     if network is None:
         raise CheckpointError(
             f"checkpoint {path} holds weights of Keras, which are read into a network. Give import_checkpoints a built "
-            "keras.Model (network=model), or `landscape import-checkpoints` a callback_fn that returns one (--function "
-            "my_training:callback_fn)."
+            "keras.Model (network=model), or `landscape convert --from checkpoints` a callback_fn that returns one "
+            "(--function my_training:callback_fn)."
         )
     if not path.is_file():
         raise CheckpointError(f"checkpoint {path} does not exist.")
