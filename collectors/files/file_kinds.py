@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from ..errors import CheckpointError
 
@@ -43,16 +44,15 @@ _KINDS: Mapping[str, tuple[bytes, str]] = {
         rb"\x93NUMPY|PK\x03\x04.{26}[^/\0]{1,200}?\.npy",
         "a file of NumPy; load it with numpy.load and give a dictionary of its arrays",
     ),
-    "safetensors": (rb".{5}\0{3}\{", "a safetensors file; rename it so that it ends with .safetensors"),
-    "PyTorch": (_PYTORCH, "a PyTorch file; rename it so that it ends with .pt"),
+    "safetensors": (rb".{5}\0{3}\{", "a safetensors file"),
+    "PyTorch": (_PYTORCH, "a PyTorch file"),
     "ZIP": (rb"PK\x03\x04(?!.{26}[^/\0]{1,200}?\.npy)", f"a ZIP archive, {_UNPACK}"),
     "pickle": (rb"\x80[\x02-\x05]", "a pickle; load it yourself if you trust it, and give a dictionary of its tensors"),
-    "MindSpore": (
-        rb"\n[\x80-\xff]{0,4}[\0-\x7f]\n[\x80-\xff]?[\0-\x7f]\w",
-        "a checkpoint of MindSpore; rename it so that it ends with .ckpt",
-    ),
+    "MindSpore": (rb"\n[\x80-\xff]{0,4}[\0-\x7f]\n[\x80-\xff]?[\0-\x7f]\w", "a checkpoint of MindSpore"),
     "JSON": (rb"\s*[\[{]\s*([\"\]}]|\Z)", "a JSON text, which holds no tensors; give the file that it belongs to"),
 }
+# With which endings they are read, but by nobody who asks for something else than weights.
+_ENDINGS = {"a safetensors file": ".safetensors", "a PyTorch file": ".pt", "a checkpoint of MindSpore": ".ckpt"}
 _SHOWN = 40
 # Of fewer bytes, many are letters by chance.
 _SHORTEST = 9
@@ -74,7 +74,16 @@ def check_kind(label: object, begins: bytes, *expected: str) -> None:
     """Raises CheckpointError where a file of weights is of a known kind that is not expected."""
     kind = other_kind(begins, *expected)
     if kind is not None:
-        raise CheckpointError(f"checkpoint {label} is {kind}.")
+        remedy = f"; rename it so that it ends with {_ENDINGS[kind]}" if kind in _ENDINGS else ""
+        raise CheckpointError(f"checkpoint {label} is {kind}{remedy}.")
+
+
+def check_file_kind(path: Path, *expected: str) -> None:
+    """Raises CheckpointError where a file of weights is missing, or of a known kind that is not expected."""
+    if not path.is_file():
+        raise CheckpointError(f"checkpoint {path} does not exist.")
+    with path.open("rb") as file:
+        check_kind(path, file.read(ENOUGH_BYTES), *expected)
 
 
 def begins_as_pytorch(begins: bytes) -> bool:

@@ -53,6 +53,11 @@ class RunDirectory:
         """Returns the numbers of an interval that have a checkpoint on disk."""
         return [number for number in interval if self._has(number)]
 
+    @property
+    def present_numbers(self) -> list[int]:
+        """The numbers of all checkpoints on disk, in order."""
+        return self.present(tuple(sorted(self.metadata.files)))
+
     def checkpoint(self, number: int, space: WeightSpace | None = None) -> StateReader:
         """Opens one checkpoint: a safetensors file, or a ``.ckpt`` file that MindSpore wrote.
 

@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ..errors import CheckpointError
-from ..files.file_kinds import ENOUGH_BYTES, check_kind
+from ..files.file_kinds import check_file_kind
 from ..validation import wrong_type
 
 KERAS_ENDINGS = (".weights.h5", ".keras")
@@ -41,19 +41,17 @@ def read_keras_file(path: Path, network: Any) -> dict[str, NDArray[Any]]:
     """Returns a file's weights under the names that they have in a network, which keeps its own.
 
     Raises:
-        CheckpointError: there is no network, or the file is damaged or of another network.
+        CheckpointError: there is no network, or the file is missing, damaged, of another kind or of another network.
     """
+    _check_contents(path)
     if network is None:
         raise CheckpointError(
             f"checkpoint {path} holds weights of Keras, which are read into a network. Give import_checkpoints a built "
             "keras.Model (network=model), or `landscape convert --from checkpoints` a callback_fn that returns one "
             "(--function my_training:callback_fn)."
         )
-    if not path.is_file():
-        raise CheckpointError(f"checkpoint {path} does not exist.")
     from ..networks import keras_network
 
-    _check_contents(path)
     kept = [(variable, keras_network.to_array(variable)) for variable in network.variables]
     try:
         with warnings.catch_warnings():
@@ -78,8 +76,7 @@ def _check_contents(path: Path) -> None:
     import h5py
 
     ending = ".keras" if path.name.lower().endswith(".keras") else ".h5"
-    with path.open("rb") as file:
-        check_kind(path, file.read(ENOUGH_BYTES), *(("ZIP",) if ending == ".keras" else ("HDF5",)))
+    check_file_kind(path, "ZIP" if ending == ".keras" else "HDF5")
     size = path.stat().st_size
     try:
         with contextlib.ExitStack() as opened:
@@ -89,10 +86,18 @@ def _check_contents(path: Path) -> None:
                 if sum(member.file_size for member in archive.infolist()) > size:
                     raise ValueError("its members claim more bytes than the file has")
                 source = opened.enter_context(archive.open(_WEIGHTS))
-            for name, dataset in _datasets(opened.enter_context(h5py.File(source, "r"))):
+            file = opened.enter_context(h5py.File(source, "r"))
+            if "summary-landscape" in str(file.attrs.get("format")):
+                raise CheckpointError(
+                    f"checkpoint {path} holds no weights, but what this program has measured; give it to what reads "
+                    "landscapes, such as `landscape plot`, and here a file of weights."
+                )
+            for name, dataset in _datasets(file):
                 # Compressed values, values in other files and those that are not there may be of any size.
                 if dataset.external or dataset.is_virtual or dataset.id.get_storage_size() < dataset.nbytes:
                     raise ValueError(f"{name!r} claims {dataset.nbytes} bytes, which are not in the file")
+    except CheckpointError:
+        raise
     except Exception as error:  # the libraries report damage by nearly every kind of exception
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CheckpointError(

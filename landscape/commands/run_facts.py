@@ -58,7 +58,7 @@ class RunContents:
     @property
     def present(self) -> list[int]:
         """The numbers of the checkpoints that are there."""
-        return self.run.present(tuple(sorted(self.run.metadata.files)))
+        return self.run.present_numbers
 
     @property
     def missing(self) -> list[int]:

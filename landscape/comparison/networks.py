@@ -96,7 +96,7 @@ def _open(label: str, item: object) -> StateReader:
         item = RunDirectory(item) if is_url(item) or (Path(item) / CHECKPOINT_FOLDER).is_dir() else item
     if not isinstance(item, RunDirectory):
         return as_reader(label, item)
-    there = item.present(tuple(sorted(item.metadata.files)))
+    there = item.present_numbers
     if not there:
         raise RunDirectoryError(f"{label} is the run {item.path}, which has no checkpoint. Train first.")
     return item.checkpoint(there[-1])

@@ -106,8 +106,7 @@ def _numbers(run: RunDirectory, numbers: Iterable[int] | None) -> list[int]:
     """Returns the numbers of the checkpoints to measure, in order, each once."""
     unit = run.settings.unit
     if numbers is None:
-        every = tuple(sorted(run.metadata.files))
-        present, missing = run.present(every), run.missing(every)
+        present, missing = run.present_numbers, run.missing(tuple(sorted(run.metadata.files)))
         if missing:
             warn_user(f"{run.path} has no checkpoints of {unit}s {missing}; the curvature is measured without them.")
         if not present:

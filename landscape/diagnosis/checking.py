@@ -68,7 +68,7 @@ class _Check:
     def look(self) -> None:
         """Looks at everything in turn, as far as what was found lets it."""
         run, unit = self._run, self._run.settings.unit
-        there = run.present(tuple(sorted(run.metadata.files)))
+        there = run.present_numbers
         self._numbers = [there[place] for place in evenly_chosen(len(there), _CHECKPOINTS)]
         self.facts += run_facts(run, self._numbers)
         if len(there) < _FEWEST:

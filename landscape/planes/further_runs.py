@@ -29,8 +29,7 @@ class FurtherRuns:
         """Returns them, not opened yet: of the runs those within the interval, or all if it is the ``single`` one."""
         networks = []
         for name, run in self.runs.items():
-            present = run.present(tuple(sorted(run.metadata.files)))
-            numbers = [number for number in present if single or interval[0] <= number <= interval[-1]]
+            numbers = [number for number in run.present_numbers if single or interval[0] <= number <= interval[-1]]
             if not numbers:
                 between = "" if single else f" of {run.settings.unit}s {interval[0]} to {interval[-1]}"
                 raise wrong_value(f"also[{name!r}]", f"a run with checkpoints{between}", str(run.path))

@@ -82,7 +82,7 @@ class ReportMeasuring:
 
     def __post_init__(self) -> None:
         self.clock, self.stem = Run.checked(self.chosen), self.chosen["name"] or DEFAULT_STEM
-        self.numbers = self._finite(self.run.present(tuple(sorted(self.run.metadata.files))))
+        self.numbers = self._finite(self.run.present_numbers)
         samples = self.chosen["num_samples"]
         shared = {name: value for name, value in self.chosen.items() if name not in ("name", "budget")}
         self.shared = {**shared, "num_samples": self.run.settings.num_samples if samples is None else samples}

@@ -11,11 +11,12 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from places import DATA
 from safetensors.numpy import save
 
 from collectors import import_checkpoints
 from collectors.errors import CheckpointError, RunDirectoryError
-from collectors.files.file_kinds import other_kind
+from collectors.files.file_kinds import check_kind, other_kind
 from collectors.run_directory import RunDirectory
 from collectors.weights.foreign_checkpoint import read_state_dict
 from collectors.weights.safetensors_file import CheckpointFile
@@ -73,6 +74,27 @@ def test_no_landscape(tmp_path, kind):
         (tmp_path / f"a{suffix}").write_bytes(content)
         with pytest.raises(LandscapeFormatError, match=rf"a{suffix} is no .* but {words}"):
             read(tmp_path / f"a{suffix}")
+
+
+def test_weights_are_no_landscape_under_any_name(tmp_path):
+    torch.save({"w": torch.ones(3)}, tmp_path / "a.pt")
+    with pytest.raises(LandscapeFormatError, match=r"a.pt is no landscape file, but a PyTorch file\. It was left"):
+        Landscape.load(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        (None, "holds no weights, but what this program has measured; give it to what reads landscapes"),
+        (9000, r"is damaged or no file of Keras' weights \(.*truncated file"),
+        (3, "is damaged or no file of Keras' weights"),
+        (0, "is empty"),
+    ],
+)
+def test_a_landscape_is_no_checkpoint(tmp_path, length, words):
+    (tmp_path / "a.h5").write_bytes((DATA / "versions" / "landscape_2.h5").read_bytes()[:length])
+    with pytest.raises(CheckpointError, match=rf"checkpoint \S*a.h5 {words}"):
+        read_state_dict(tmp_path / "a.h5")
 
 
 def test_an_empty_landscape(tmp_path):
@@ -142,7 +164,9 @@ def test_a_header_of_safetensors_as_long_as_the_mark_of_gzip(tmp_path):
 def test_a_checkpoint_of_mindspore_whose_lengths_are_brackets():
     begins = b'\n{\n"' + b"layer.weight".ljust(34, b"x") + b"\x12\x55"
     assert other_kind(begins, "MindSpore") is None
-    assert other_kind(begins, "PyTorch") == "a checkpoint of MindSpore; rename it so that it ends with .ckpt"
+    assert other_kind(begins, "PyTorch") == "a checkpoint of MindSpore"
+    with pytest.raises(CheckpointError, match=r"a is a checkpoint of MindSpore; rename it so that it ends with .ckpt"):
+        check_kind("a", begins, "PyTorch")
 
 
 def test_a_text_whose_last_letter_is_cut_off():
