@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ..errors import CheckpointError
@@ -84,6 +85,23 @@ def check_file_kind(path: Path, *expected: str) -> None:
         raise CheckpointError(f"checkpoint {path} does not exist.")
     with path.open("rb") as file:
         check_kind(path, file.read(ENOUGH_BYTES), *expected)
+
+
+def damaged(path: Path, otherwise: str, reason: str) -> CheckpointError:
+    return CheckpointError(f"checkpoint {path} is damaged or {otherwise} ({reason}); copy it again.")
+
+
+@contextlib.contextmanager
+def reporting_damage(path: Path, writer: str) -> Iterator[None]:
+    """Turns whatever damaged bytes make a parser raise, which is nearly anything, into a CheckpointError."""
+    try:
+        yield
+    except Exception as error:
+        raise damaged(path, f"no checkpoint of {writer}", first_line(error)) from error
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def begins_as_pytorch(begins: bytes) -> bool:

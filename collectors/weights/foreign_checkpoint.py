@@ -94,10 +94,8 @@ def read_checkpoint(
 
 def open_checkpoint(place: AnyPath) -> StateReader:
     """Returns a reader of a checkpoint: of its files where these are safetensors, else of a copy in memory."""
-    if isinstance(place, Path):
-        found = _plain_safetensors(place)
-        if found is not None:
-            return found
+    if isinstance(place, Path) and (found := _plain_safetensors(place)) is not None:
+        return found
     checkpoint = read_checkpoint(place)
     for sentence in checkpoint.left_out:
         # Without the checkpoint's name, so that a list of many says it once.
@@ -134,41 +132,34 @@ def _read_any(path: Path, strip_prefix: str | None, network: object = None) -> F
 
 
 def _read_file(path: Path, strip_prefix: str | None, network: object) -> ForeignCheckpoint:
+    suffix = path.suffix.lower()
     if is_keras_file(path):
-        return replace(_named_arrays(path, read_keras_file(path, network), strip_prefix), framework="keras")
-    if path.suffix.lower() in (MSGPACK, NPZ):
-        if not path.is_file():
-            raise CheckpointError(f"checkpoint {path} does not exist.")
-        state, content = read_npz(path) if path.suffix.lower() == NPZ else read_msgpack(path)
-        return replace(_named_arrays(path, state, strip_prefix, content), framework="jax")
-    if path.suffix.lower() == ".safetensors":
+        return replace(_named(path, read_keras_file(path, network), strip_prefix), framework="keras")
+    if suffix == ".safetensors":
         file = CheckpointFile(path)
         return _named(
-            path, file.shapes, lambda names: {name: file.read(name) for name in names}, strip_prefix, file.metadata
+            path, file.shapes, strip_prefix, file.metadata, lambda shapes: {name: file.read(name) for name in shapes}
         )
-    if path.suffix.lower() == ".ckpt":
+    if not path.is_file():
+        raise CheckpointError(f"checkpoint {path} does not exist.")
+    if suffix in (MSGPACK, NPZ):
+        state, content = read_npz(path) if suffix == NPZ else read_msgpack(path)
+        return replace(_named(path, state, strip_prefix, content), framework="jax")
+    if suffix == ".ckpt":
         from .mindspore_file import is_mindspore_file, load_ckpt, without_optimizer
 
         # Lightning's files have the same suffix.
-        if path.is_file() and is_mindspore_file(path):
-            state = without_optimizer(load_ckpt(path))
-            return replace(_named_arrays(path, state, strip_prefix), framework="mindspore")
+        if is_mindspore_file(path):
+            return replace(_named(path, without_optimizer(load_ckpt(path)), strip_prefix), framework="mindspore")
     return _read_torch_file(path, strip_prefix)
 
 
 def _read_torch_file(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
-    if not path.is_file():
-        raise CheckpointError(f"checkpoint {path} does not exist.")
     with readable(path, "no PyTorch file"), open_archive(path) as archive:
         content, rest = addressed(archive.content, _names_in(path, archive.content, strip_prefix), strip_prefix)
         tensors = stored_tensors(path, content)
-        found = _named(
-            path,
-            [*tensors, *extra_states(content)],
-            lambda names: archive.read({name: tensors[name] for name in names}),
-            rest,
-            archive.content,
-        )
+        present = {**tensors, **dict.fromkeys(extra_states(content))}
+        found = _named(path, present, rest, archive.content, archive.read)
         if content is not archive.content:
             return replace(found, said=(f"the weights are those under {strip_prefix!r}, as asked for.", *found.said))
         others = other_weights(content, tensors)
@@ -185,38 +176,28 @@ def _names_in(path: Path, content: object, strip_prefix: str | None) -> Collecti
 
 def _read_folder(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
     beside = trainer_state(path)
-    parts = find_zero_folder(path)
-    if parts is not None:
+    if (parts := find_zero_folder(path)) is not None:
         with readable(path, "not whole"):
-            return _named_arrays(path, read_zero_folder(parts), strip_prefix, beside)
-    parts = find_sharded_folder(path)
-    if parts is not None:
+            return _named(path, read_zero_folder(parts), strip_prefix, beside)
+    if (parts := find_sharded_folder(path)) is not None:
         with readable(path, "not whole"):
             folder = ShardedFolder(parts)
             found = find_tensors(path, folder.content)
             tensors = {name: tensor for name, tensor in found.items() if isinstance(tensor, DividedTensor)}
             if sum(map(byte_count, tensors.values())) > folder.size:
                 raise ValueError(f"its tensors claim more than the {folder.size} bytes of its parts")
-            return _named(
-                path,
-                tensors,
-                lambda names: folder.read({name: tensors[name] for name in names}),
-                strip_prefix,
-                beside,
-            )
-    arrays = find_orbax(path)
-    if arrays is not None:
+            return _named(path, tensors, strip_prefix, beside, folder.read)
+    if (arrays := find_orbax(path)) is not None:
         state, content = read_orbax(arrays)
-        return replace(_named_arrays(path, state, strip_prefix, content), framework="jax")
-    weights = find_pretrained(path)
-    if weights is None:
-        raise CheckpointError(
-            f"checkpoint {path} is a folder, but neither torch.distributed.checkpoint wrote it (it has no {METADATA}) "
-            "nor DeepSpeed (it has no *_model_states.pt, and no file 'latest' that names a folder with such) nor "
-            f"Orbax (it has no {ORBAX}) nor save_pretrained (it has none of {', '.join(WEIGHT_FILES)}); give the "
-            "folder that holds these files."
-        )
-    return _read_any(weights, strip_prefix)
+        return replace(_named(path, state, strip_prefix, content), framework="jax")
+    if (weights := find_pretrained(path)) is not None:
+        return _read_any(weights, strip_prefix)
+    raise CheckpointError(
+        f"checkpoint {path} is a folder, but neither torch.distributed.checkpoint wrote it (it has no {METADATA}) nor "
+        "DeepSpeed (it has no *_model_states.pt, and no file 'latest' that names a folder with such) nor Orbax (it has "
+        f"no {ORBAX}) nor save_pretrained (it has none of {', '.join(WEIGHT_FILES)}); give the folder that holds these "
+        "files."
+    )
 
 
 def _read_parts(index: Path, strip_prefix: str | None) -> ForeignCheckpoint:
@@ -242,18 +223,17 @@ def _read_parts(index: Path, strip_prefix: str | None) -> ForeignCheckpoint:
                     f"checkpoint {index} says that {name} holds {absent[0]!r}, which it does not; copy the files again."
                 )
             state.update(values)
-        beside = trainer_state(index.parent)
-        return _named_arrays(index, state, strip_prefix, beside)
+        return _named(index, state, strip_prefix, trainer_state(index.parent))
 
 
 def _named(
     path: Path,
-    present: Collection[str],
-    read: Callable[[list[str]], Mapping[str, NDArray[Any]]],
+    present: Mapping[str, Any],
     strip_prefix: str | None,
     content: object = None,
+    read: Callable[[dict[str, Any]], Mapping[str, NDArray[Any]]] = dict,
 ) -> ForeignCheckpoint:
-    """Returns the checkpoint's tensors under the plain network's names; those that are left out are not read."""
+    """Returns tensors under the plain network's names; ``read`` gets those of them that are not left out."""
     # What a ModelCheckpoint saves besides the weights (optimizer state and the like) is not part of the network.
     wanted = [name for name in present if not name.startswith(RESERVED_PREFIX)]
     of_lightning = isinstance(content, Mapping) and "pytorch-lightning_version" in content
@@ -261,15 +241,9 @@ def _named(
     if not found.held:
         raise CheckpointError(f"checkpoint {path} holds no tensors.")
     check_not_adapters_alone(str(path), found.held)
-    arrays = read([*found.held.values()])
+    arrays = read({held: present[held] for held in found.held.values()})
     tensors = {name: arrays[held] for name, held in found.held.items()}
     return ForeignCheckpoint(tensors, _counters(content), found.said, found.left_out)
-
-
-def _named_arrays(
-    path: Path, state: Mapping[str, NDArray[Any]], strip_prefix: str | None, content: object = None
-) -> ForeignCheckpoint:
-    return _named(path, state, lambda names: {name: state[name] for name in names}, strip_prefix, content)
 
 
 def _counters(content: object) -> dict[str, int]:

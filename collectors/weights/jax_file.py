@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import CheckpointError
-from ..files.file_kinds import ENOUGH_BYTES, check_kind
+from ..files.file_kinds import ENOUGH_BYTES, check_file_kind, check_kind, damaged, reporting_damage
 
 MSGPACK, NPZ = ".msgpack", ".npz"
 ORBAX = "_METADATA"
@@ -41,10 +40,8 @@ def read_msgpack(path: Path) -> NamedArrays:
         raise _needs(path, "Flax", "flax") from error
     content = path.read_bytes()
     check_kind(path, content[:ENOUGH_BYTES])
-    try:
+    with reporting_damage(path, "Flax"):
         restored = msgpack_restore(content)
-    except Exception as error:  # damaged bytes make the parser raise nearly anything
-        raise _damaged(path, "Flax", error) from error
     return _named(path, "Flax", restored)
 
 
@@ -67,16 +64,13 @@ def read_orbax(folder: Path) -> NamedArrays:
     except ImportError as error:
         raise _needs(folder, "Orbax", "orbax-checkpoint") from error
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    try:
-        with orbax.PyTreeCheckpointer() as reader:
-            tree = reader.metadata(folder.absolute()).item_metadata.tree
-            claimed = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape"))
-            if claimed > size * _LARGEST_RATIO:
-                raise ValueError(f"its arrays claim {claimed} elements, more than {size} bytes can hold")
-            as_arrays = jax.tree.map(lambda _: orbax.RestoreArgs(restore_type=np.ndarray), tree)
-            restored = reader.restore(folder.absolute(), restore_args=as_arrays)
-    except Exception as error:  # damaged bytes make the parsers raise nearly anything
-        raise _damaged(folder, "Orbax", error) from error
+    with reporting_damage(folder, "Orbax"), orbax.PyTreeCheckpointer() as reader:
+        tree = reader.metadata(folder.absolute()).item_metadata.tree
+        claimed = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape"))
+        if claimed > size * _LARGEST_RATIO:
+            raise ValueError(f"its arrays claim {claimed} elements, more than {size} bytes can hold")
+        as_arrays = jax.tree.map(lambda _: orbax.RestoreArgs(restore_type=np.ndarray), tree)
+        restored = reader.restore(folder.absolute(), restore_args=as_arrays)
     return _named(folder, "Orbax", restored)
 
 
@@ -86,24 +80,20 @@ def read_npz(path: Path) -> NamedArrays:
     Raises:
         CheckpointError: the file is damaged, holds objects, or claims more bytes than it has.
     """
-    with path.open("rb") as file:
-        check_kind(path, file.read(ENOUGH_BYTES), "NumPy", "ZIP")
-    try:
+    check_file_kind(path, "NumPy", "ZIP")
+    with reporting_damage(path, "NumPy"):
         with zipfile.ZipFile(path) as archive:
             # Compressed arrays may be of any size; what is stored as it is has as many bytes as it claims.
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
                 raise ValueError("its arrays are compressed: load it, and save it with numpy.savez")
         with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
-    except Exception as error:  # damaged bytes make the parsers raise nearly anything
-        raise _damaged(path, "NumPy", error) from error
-    dotted = {name.replace("/", "."): values for name, values in found.items()}
+            dotted = {name.replace("/", "."): arrays[name] for name in arrays.files}
     return {name.removeprefix(f"{_PARAMETERS}."): values for name, values in dotted.items()}, {}
 
 
 def _named(path: Path, writer: str, restored: object) -> NamedArrays:
     if not isinstance(restored, Mapping):
-        raise _damaged(path, writer, f"it holds {type(restored).__name__}, not a dictionary")
+        raise damaged(path, f"no checkpoint of {writer}", f"it holds {type(restored).__name__}, not a dictionary")
     trees = {key: value for key, value in restored.items() if key != _OPTIMIZER}
     # A TrainState may hold all collections under "params".
     inner = trees.get(_PARAMETERS)
@@ -125,8 +115,3 @@ def _arrays(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tup
 
 def _needs(path: Path, package: str, extra: str) -> ImportError:
     return ImportError(f"checkpoint {path} is of {package}, which is needed to read it: pip install {extra}.")
-
-
-def _damaged(path: Path, writer: str, reason: object) -> CheckpointError:
-    text = (str(reason).splitlines() or [type(reason).__name__])[0]
-    return CheckpointError(f"checkpoint {path} is damaged or no checkpoint of {writer} ({text}); copy it again.")

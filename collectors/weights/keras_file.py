@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ..errors import CheckpointError
-from ..files.file_kinds import check_file_kind
+from ..files.file_kinds import check_file_kind, first_line
 from ..validation import wrong_type
 
 KERAS_ENDINGS = (".weights.h5", ".keras")
@@ -61,10 +61,9 @@ def read_keras_file(path: Path, network: Any) -> dict[str, NDArray[Any]]:
         return keras_network.read(network)
     except Exception as error:
         # Keras reports what does not fit, and what is damaged, by nearly every kind of exception.
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CheckpointError(
-            f"checkpoint {path} cannot be read into the network {type(network).__name__} that was given ({reason}). "
-            "Give the network that was trained; if it is that one, copy the file again."
+            f"checkpoint {path} cannot be read into the network {type(network).__name__} that was given "
+            f"({first_line(error)}). Give the network that was trained; if it is that one, copy the file again."
         ) from error
     finally:
         for variable, values in kept:
@@ -99,10 +98,9 @@ def _check_contents(path: Path) -> None:
     except CheckpointError:
         raise
     except Exception as error:  # the libraries report damage by nearly every kind of exception
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CheckpointError(
-            f"checkpoint {path} is damaged or no file of Keras' weights ({reason}); copy it again, or save the "
-            "network's weights again with Keras."
+            f"checkpoint {path} is damaged or no file of Keras' weights ({first_line(error)}); copy it again, or save "
+            "the network's weights again with Keras."
         ) from error
 
 

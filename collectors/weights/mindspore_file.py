@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ..errors import CheckpointError
-from ..files.file_kinds import ENOUGH_BYTES, check_kind
+from ..files.file_kinds import check_file_kind, reporting_damage
 from ..files.local_files import TemporaryFolder
 from ..networks.weight_space import WeightSpace
 from .safetensors_file import CheckpointFile, file_sha256, write_checkpoint
@@ -52,10 +52,7 @@ class MindSporeCheckpoint(CheckpointFile):
 
 
 def load_ckpt(path: Path) -> dict[str, NDArray[Any]]:
-    if not path.is_file():
-        raise CheckpointError(f"checkpoint {path} does not exist.")
-    with path.open("rb") as file:
-        check_kind(path, file.read(ENOUGH_BYTES), "MindSpore")
+    check_file_kind(path, "MindSpore")
     try:
         import mindspore
     except ImportError as error:
@@ -65,14 +62,8 @@ def load_ckpt(path: Path) -> dict[str, NDArray[Any]]:
         ) from error
     from ..networks.mindspore_network import to_array
 
-    try:
+    with reporting_damage(path, "MindSpore"):
         return {name: to_array(tensor) for name, tensor in mindspore.load_checkpoint(str(path)).items()}
-    except Exception as error:
-        # Damaged bytes make the parser raise nearly anything.
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise CheckpointError(
-            f"checkpoint {path} is damaged or no checkpoint of MindSpore ({reason}); copy it again."
-        ) from error
 
 
 def without_optimizer(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

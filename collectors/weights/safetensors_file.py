@@ -124,29 +124,23 @@ class CheckpointFile:
 
     def read(self, name: str) -> NDArray[Any]:
         shape = self.shapes[name]
-        return self.read_block(name, 0, int(np.prod(shape, dtype=np.int64))).reshape(shape)
+        return self.read_block(name, 0, math.prod(shape)).reshape(shape)
 
     def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
         dtype_name, _, first, _ = self._entries[name]
         dtype = numpy_dtype(dtype_name)
         block = np.empty(stop - start, dtype)
-        view = memoryview(block.view(np.uint8).data)
+        truncated = CheckpointError(f"checkpoint {self.label} is truncated inside {name!r}; copy it again.")
         # Opened anew for each block: a long run has more checkpoints than a process may hold open files.
         with self._open() as file:
             file.seek(self._start + first + start * dtype.itemsize)
-            while view:
-                count = file.readinto(view)
-                if not count:
-                    raise CheckpointError(f"checkpoint {self.label} is truncated inside {name!r}; copy it again.")
-                view = view[count:]
+            _fill(block, file, truncated)
         return block
 
     def sha256(self) -> str:
         if self._digest is None:
-            try:
+            with _reading(self.label):
                 self._digest = file_sha256(self.path)
-            except OSError as error:
-                raise CheckpointError(f"checkpoint {self.label} cannot be read: {error.strerror}.") from error
         return self._digest
 
     def portable(self) -> Portable | None:
@@ -156,17 +150,15 @@ class CheckpointFile:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[io.RawIOBase]:
-        try:
+        with _reading(self.label):
             with io.FileIO(self.path) if isinstance(self.path, Path) else self.path.open_raw() as file:
                 yield file
-        except OSError as error:
-            raise CheckpointError(f"checkpoint {self.label} cannot be read: {error.strerror}.") from error
 
 
 def read_whole(path: AnyPath, label: str, size: int, sha256: str) -> StateReader:
     """Reads a safetensors file into memory, and hashes it in the same pass, so that no other bytes are returned."""
     other = CheckpointError(f"checkpoint {label} is not the expected file here; copy it again.")
-    try:
+    with _reading(label):
         if not path.is_file():  # a pipe would be waited for
             raise other
         with path.open("rb") as file:
@@ -176,27 +168,35 @@ def read_whole(path: AnyPath, label: str, size: int, sha256: str) -> StateReader
             file.seek(0)
             digest = hashlib.sha256(file.read(start))
             state, position = {}, start
-            for name, (dtype, shape, first, stop) in sorted(entries.items(), key=lambda item: item[1][2:]):
+            for name, (dtype, shape, first, stop) in _in_order(entries):
                 digest.update(file.read(start + first - position))
                 position = start + stop
                 flat = np.empty(math.prod(shape), numpy_dtype(dtype))
-                _read_hashed(file, memoryview(flat.view(np.uint8).data), digest, other)
+                _fill(flat, file, other, digest)
                 state[name] = flat.reshape(shape)
-    except OSError as error:
-        raise CheckpointError(f"checkpoint {label} cannot be read: {error.strerror}.") from error
     if digest.hexdigest() != sha256:
         raise other
     return _FreshState(state, label)
 
 
-def _read_hashed(file: io.BufferedReader, view: memoryview, digest: Any, truncated: CheckpointError) -> None:
-    # In blocks, so that what is hashed is still in the processor's cache.
+def _fill(array: NDArray[Any], file: Any, truncated: CheckpointError, digest: Any = None) -> None:
+    view = memoryview(array.view(np.uint8).data)
     while view:
-        count = file.readinto(view[:_BLOCK_BYTES])
+        # In blocks, so that what is hashed is still in the processor's cache.
+        count = file.readinto(view if digest is None else view[:_BLOCK_BYTES])
         if not count:
             raise truncated
-        digest.update(view[:count])
+        if digest is not None:
+            digest.update(view[:count])
         view = view[count:]
+
+
+@contextlib.contextmanager
+def _reading(label: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {label} cannot be read: {error.strerror}.") from error
 
 
 def write_checkpoint(path: str | os.PathLike[str], state: State, metadata: Mapping[str, str] | None = None) -> str:
@@ -246,11 +246,15 @@ def _read_header(file: io.RawIOBase | io.BufferedReader, label: str) -> tuple[di
     if 8 + length + end != size:
         raise broken(f"its header describes {8 + length + end} bytes, the file has {size}")
     ends = 0
-    for name, (_, _, start, stop) in sorted(entries.items(), key=lambda item: item[1][2:]):
+    for name, (_, _, start, stop) in _in_order(entries):
         if start < ends and start < stop:  # a small file could claim any amount of memory
             raise broken(f"{name!r} overlaps another tensor")
         ends = max(ends, stop)
     return metadata, entries, 8 + length
+
+
+def _in_order(entries: Mapping[str, _Entry]) -> list[tuple[str, _Entry]]:
+    return sorted(entries.items(), key=lambda item: item[1][2:])
 
 
 def _end(entries: Mapping[str, _Entry]) -> int:
@@ -289,18 +293,12 @@ def checkpoint_parts(tensors: State, metadata: Mapping[str, str]) -> Iterator[me
     for name in order:
         array = tensors[name]
         start, end = end, end + array.nbytes
-        header[name] = {
-            "dtype": _TYPE_NAMES[array.dtype.name],
-            "shape": list(array.shape),
-            "data_offsets": [start, end],
-        }
+        dtype, shape = _TYPE_NAMES[array.dtype.name], list(array.shape)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
     yield memoryview(len(text).to_bytes(8, "little") + text)
     for name in order:
-        yield _bytes(tensors[name])
-
-
-def _bytes(array: NDArray[Any]) -> memoryview:
-    """Returns the values in C order, little-endian."""
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
+        array = tensors[name]
+        # In C order, little-endian.
+        yield np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError
+from ..files.file_kinds import damaged, first_line
 from ..networks.weight_space import is_extra_state
 from .tensor_pickle import Described, DividedTensor, StoredTensor, UnreadableTensor, UnsupportedPickleError
 from .torch_archive import MOST_VIEWS, TorchScriptError, byte_count
@@ -31,15 +32,15 @@ def readable(path: Path, otherwise: str) -> Iterator[None]:
         ) from error
     except UnsupportedPickleError as error:
         raise CheckpointError(
-            f"checkpoint {path} cannot be read as plain tensors ({_first_line(error)}). "
+            f"checkpoint {path} cannot be read as plain tensors ({first_line(error)}). "
             "If you trust the file, load it yourself where its classes can be imported, and save its state dict alone "
             "with torch.save(network.state_dict(), ...)."
         ) from error
     except Exception as error:
         # Damaged bytes make a reader raise nearly anything.
-        raise CheckpointError(
-            f"checkpoint {path} is damaged or {otherwise} ({_reason(error)}); copy it again."
-        ) from error
+        # A KeyError's text is nothing but the key.
+        reason = "it refers to what it does not have" if isinstance(error, LookupError) else first_line(error)
+        raise damaged(path, otherwise, reason) from error
 
 
 def stored_tensors(path: Path, content: object) -> dict[str, StoredTensor]:
@@ -142,12 +143,3 @@ def _nested_tensors(content: Mapping[Any, Any], depth: int) -> Mapping[Any, Any]
 def _check_is_plain(label: str, value: object) -> None:
     if isinstance(value, Described):
         raise UnsupportedPickleError(f"{label} is an object of {value.name[:200]}, which only code can make")
-
-
-def _reason(error: Exception) -> str:
-    # A KeyError's text is nothing but the key.
-    return "it refers to what it does not have" if isinstance(error, LookupError) else _first_line(error)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -92,7 +92,7 @@ class TestFile:
     def test_a_larger_one_is_not_even_read(self, path, monkeypatch):
         read = portable(CheckpointFile(path))
         write_checkpoint(path, {"x": np.zeros(10**6)})
-        monkeypatch.setattr("collectors.weights.safetensors_file._read_hashed", None)
+        monkeypatch.setattr("collectors.weights.safetensors_file._fill", None)
         with pytest.raises(CheckpointError, match="is not the expected file here"):
             read()
 
