@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,23 +66,19 @@ def offloaded_values(network: nn.Module) -> dict[str, torch.Tensor]:
         return {}
     tensors: dict[str, torch.Tensor] = dict(network.named_parameters(remove_duplicate=False))
     tensors |= dict(network.named_buffers(remove_duplicate=False))
+    # On the meta device they have no values: a hook brings them before a forward pass and takes them away afterwards.
+    whole = {name: tensor.detach() for name, tensor in tensors.items() if not tensor.is_meta}
     sources = _tied_names(network)
     values: dict[str, torch.Tensor] = {}
     by_object: dict[int, torch.Tensor] = {}
     for name in sorted(weights, key=lambda name: name in sources):  # sources come first
-        tensor, source = tensors[name], sources.get(name)
-        value: torch.Tensor | None
-        # On the meta device it has no values: a hook brings them before a forward pass and takes them away afterwards.
-        if not tensor.is_meta:
-            value = tensor.detach()
-        elif id(tensor) in by_object:
-            value = by_object[id(tensor)]
-        elif source is not None and (source in values or _has_values(tensors.get(source))):
-            value = values[source] if source in values else tensors[source].detach()
-        else:
+        tensor, source = tensors[name], sources.get(name, "")
+        known = (whole.get(name), by_object.get(id(tensor)), values.get(source), whole.get(source))
+        value = next((found for found in known if found is not None), None)
+        if value is None:
             value = weights[name].read(tensor.dtype)
             if value is not None and weights[name].is_tied:
-                value = _twin(value, values, tensors)
+                value = _twin(value, (*values.values(), *whole.values()))
         if value is not None:
             values[name] = by_object[id(tensor)] = value
     return {name: values[name] for name in weights if name in values}
@@ -99,12 +95,7 @@ def _tied_names(network: nn.Module) -> dict[str, str]:
     return found
 
 
-def _twin(value: torch.Tensor, values: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
+def _twin(value: torch.Tensor, others: Iterable[torch.Tensor]) -> torch.Tensor:
     """Returns the tensor to which a weight is tied: Accelerate says that there is one, but not which."""
-    others = [tensor.detach() for tensor in (*values.values(), *tensors.values()) if not tensor.is_meta]
     alike = (tensor for tensor in others if tensor.shape == value.shape and tensor.dtype == value.dtype)
     return next((tensor for tensor in alike if torch.equal(tensor.cpu(), value)), value)
-
-
-def _has_values(tensor: torch.Tensor | None) -> bool:
-    return tensor is not None and not tensor.is_meta

@@ -22,6 +22,7 @@ from .weight_space import Role, TensorInfo, WeightSpace, canonical_name, extra_s
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _NORMALIZATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 _BIASES = ("bias", "bias_k", "bias_v")  # those of attention have three axes
+_ROLES: tuple[Role, ...] = ("parameter", "buffer")
 Entry: TypeAlias = tuple[Role, str, torch.Tensor]
 
 
@@ -74,19 +75,13 @@ def named_entries(module: nn.Module) -> list[Entry]:
     layers = [*module.named_modules(remove_duplicate=False)]
     for path, layer in layers:
         _check_not_scripted(f"network's {path!r}", layer)
-    entries: list[Entry] = [
-        ("parameter", f"{path}.{key}" if path else key, tensor)
+    return [
+        (role, f"{path}.{key}" if path else key, tensor)
+        for role in _ROLES
         for path, layer in layers
-        for key, tensor in layer._parameters.items()
-        if tensor is not None
+        for key, tensor in getattr(layer, f"_{role}s").items()
+        if tensor is not None and (role == "parameter" or key not in layer._non_persistent_buffers_set)
     ]
-    entries += [
-        ("buffer", f"{path}.{key}" if path else key, tensor)
-        for path, layer in layers
-        for key, tensor in layer._buffers.items()
-        if tensor is not None and key not in layer._non_persistent_buffers_set
-    ]
-    return entries
 
 
 def tied_tensors(
@@ -134,9 +129,7 @@ def tensor_infos(
     values: Mapping[str, torch.Tensor] | None = None,
 ) -> list[tuple[TensorInfo, torch.Tensor]]:
     """Returns tensors of a module with their descriptions, each storage once, in the order of the entries."""
-    owners = {name: (layer, key) for name, layer, key in _owners(module)}
-    gains = _gains(module)
-    values = values or {}
+    owners, gains, values = _owners(module), _gains(module), values or {}
     by_storage: dict[tuple[Any, ...], tuple[Role, str, torch.Tensor, torch.Tensor, list[str]]] = {}
     seen: set[str] = set()
     for role, raw_name, tensor in entries:
@@ -156,20 +149,11 @@ def tensor_infos(
     result = []
     for role, raw_name, tensor, value, (name, *aliases) in by_storage.values():
         # With ZeRO 3, the tensor itself is empty.
-        shape = tuple(getattr(tensor, "ds_shape", tensor.shape))
-        is_filtered = role == "parameter" and raw_name not in gains
-        axes, groups = _filters(*owners[raw_name], len(shape)) if is_filtered else ((), 1)
-        info = TensorInfo(
-            name=name,
-            shape=shape,
-            dtype=str(tensor.dtype).removeprefix("torch."),
-            role=role,
-            trainable=role == "parameter" and tensor.requires_grad,
-            filter_axes=axes,
-            filter_groups=groups,
-            aliases=tuple(aliases),
-        )
-        result.append((info, value))
+        shape, dtype = tuple(getattr(tensor, "ds_shape", tensor.shape)), str(tensor.dtype).removeprefix("torch.")
+        is_parameter = role == "parameter"
+        axes, groups = _filters(*owners[raw_name], len(shape)) if is_parameter and raw_name not in gains else ((), 1)
+        trainable = is_parameter and tensor.requires_grad
+        result.append((TensorInfo(name, shape, dtype, role, trainable, axes, groups, tuple(aliases)), value))
     return result
 
 
@@ -270,8 +254,9 @@ def _warn_of_extra(label: str, names: Collection[str]) -> None:
         warnings.warn(text, UserWarning, stacklevel=3)
 
 
-def _owners(module: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
-    """Yields each parameter's name with its layer and its name in that layer, behind a parametrization too."""
+def _owners(module: nn.Module) -> dict[str, tuple[nn.Module, str]]:
+    """Returns each parameter's layer and its name in that layer, behind a parametrization too."""
+    found: dict[str, tuple[nn.Module, str]] = {}
     layers = dict(module.named_modules(remove_duplicate=False))
     for path, layer in layers.items():
         for name in layer._parameters:
@@ -280,7 +265,8 @@ def _owners(module: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
                 # weight_norm and its like keep the weight of "layer" as "layer.parametrizations.weight.original1".
                 outer, _, key = path.rpartition(".")
                 owner = layers[outer.rpartition(".")[0]]
-            yield f"{path}.{name}" if path else name, owner, key
+            found[f"{path}.{name}" if path else name] = owner, key
+    return found
 
 
 def _gains(module: nn.Module) -> set[str]:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -60,7 +60,7 @@ class RepeatedReader:
 def is_sharded(network: nn.Module) -> bool:
     """Returns whether processes share the parameters, or DeepSpeed's optimizer divides their float32 values."""
     divided = any(is_divided(parameter) or _has_master(parameter) for parameter in network.parameters())
-    return divided or any(_is_fsdp1(layer) or _is_fsdp2(layer) for layer in network.modules())
+    return divided or any(_is_fsdp(layer, 1) or _is_fsdp(layer, 2) for layer in network.modules())
 
 
 class ShardedReader:
@@ -78,7 +78,9 @@ class ShardedReader:
         order = {path: rank for rank, path in reversed([*enumerate(layers)])}
         found = [info for info, _ in self._tensors(with_values=False)]
         # FSDP 1 gives them unit by unit; a run without FSDP has the same network only in the same order.
-        found.sort(key=lambda info: (info.role != "parameter", order.get(_layer_of(info.name), len(order))))
+        found.sort(
+            key=lambda info: (info.role != "parameter", order.get(info.name[: info.name.rfind(".") + 1], len(order)))
+        )
         self._infos = found
         warn_of_extra_states(self._network)
         return WeightSpace("torch", _class_name(self._network), tuple(found))
@@ -105,16 +107,16 @@ class ShardedReader:
         """Yields every tensor with its description; one with values is whole until the next one is asked for."""
         layers = dict(self._network.named_modules())
         for layer in layers.values():
-            if _is_fsdp2(layer):
+            if _is_fsdp(layer, 2):
                 # After an evaluation, parameters may be copies in the lower precision of the forward pass.
                 layer.reshard()
-        units = {path: layer for path, layer in layers.items() if _is_fsdp1(layer) or path == ""}
+        units = {path: layer for path, layer in layers.items() if _is_fsdp(layer, 1) or path == ""}
         for path, unit in units.items():
             prefix = f"{path}." if path else ""
             inner = tuple(f"{other}." for other in units if other != path and other.startswith(prefix))
             # The units above come first: they set up the whole, which a unit alone would do wrongly.
-            with _whole_unit(unit) if _is_fsdp1(unit) else contextlib.nullcontext():
-                if not self._keeps and _is_fsdp1(unit):
+            with _whole_unit(unit) if _is_fsdp(unit, 1) else contextlib.nullcontext():
+                if not self._keeps and _is_fsdp(unit, 1):
                     continue  # only rank 0 sees the unit whole
                 entries = [entry for entry in named_entries(unit) if not f"{prefix}{entry[1]}".startswith(inner)]
                 _check_is_outermost(unit, entries)
@@ -219,7 +221,7 @@ def _whole_unit(unit: Any) -> contextlib.AbstractContextManager[None]:
 
 
 def _check_is_outermost(unit: nn.Module, entries: list[Entry]) -> None:
-    if not _is_fsdp1(unit) and any(is_divided(tensor, by_fsdp1=True) for _, _, tensor in entries):
+    if not _is_fsdp(unit, 1) and any(is_divided(tensor, by_fsdp1=True) for _, _, tensor in entries):
         raise TypeError(
             f"network ({type(unit).__name__}) must be the FullyShardedDataParallel module that the training calls, "
             "because that one holds the parameters of the module inside; watch it instead. Transformers does not hand "
@@ -232,18 +234,9 @@ def _has_master(tensor: torch.Tensor) -> bool:
     return hasattr(tensor, "_hp_mapping") or (hasattr(tensor, "_z3_optimizer") and tensor.requires_grad)
 
 
-def _is_fsdp1(layer: nn.Module) -> bool:
+def _is_fsdp(layer: nn.Module, version: Literal[1, 2]) -> bool:
     fsdp = sys.modules.get("torch.distributed.fsdp")
-    return fsdp is not None and isinstance(layer, fsdp.FullyShardedDataParallel)
-
-
-def _is_fsdp2(layer: nn.Module) -> bool:
-    fsdp = sys.modules.get("torch.distributed.fsdp")
-    return fsdp is not None and isinstance(layer, fsdp.FSDPModule)
-
-
-def _layer_of(name: str) -> str:
-    return name[: name.rfind(".") + 1]
+    return fsdp is not None and isinstance(layer, fsdp.FullyShardedDataParallel if version == 1 else fsdp.FSDPModule)
 
 
 def _class_name(network: nn.Module) -> str:
@@ -251,7 +244,7 @@ def _class_name(network: nn.Module) -> str:
     inner: Any = network
     while True:
         engine = sys.modules.get("deepspeed")
-        if _is_fsdp1(inner) or (engine is not None and isinstance(inner, engine.DeepSpeedEngine)):
+        if _is_fsdp(inner, 1) or (engine is not None and isinstance(inner, engine.DeepSpeedEngine)):
             inner = unwrap(inner.module)
         elif (wrapped := inner._modules.get("_checkpoint_wrapped_module")) is not None:
             inner = unwrap(wrapped)
