@@ -48,7 +48,7 @@ class WholeFile:
         self._temporary = temporary_sibling(self._target)
         self._size = 0
         self._descriptor: int | None = None
-        with self._reporting():
+        with naming(self._target):
             # Without a buffer, so that no failure comes after the last call that could report it.
             self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.OPEN_FLAGS, 0o666)
 
@@ -57,7 +57,7 @@ class WholeFile:
         assert self._descriptor is not None
         rest = memoryview(content).cast("B")
         count = len(rest)
-        with self._reporting():
+        with naming(self._target):
             while rest:
                 written = os.write(self._descriptor, rest[:_BLOCK_BYTES])
                 self._size += written
@@ -67,7 +67,7 @@ class WholeFile:
     def finish(self) -> None:
         """Returns when everything is on the disk, under the temporary name."""
         assert self._descriptor is not None
-        with self._reporting():
+        with naming(self._target):
             system.sync(self._descriptor)
             size = os.fstat(self._descriptor).st_size
             if size != self._size:
@@ -78,7 +78,7 @@ class WholeFile:
 
     def replace(self) -> None:
         """Takes the place of the file of its name; call it after ``finish``."""
-        with self._reporting():
+        with naming(self._target):
             system.replace(self._temporary, self._target)
 
     def discard(self) -> None:
@@ -89,9 +89,6 @@ class WholeFile:
                 os.close(descriptor)
         with contextlib.suppress(OSError):
             self._temporary.unlink(missing_ok=True)
-
-    def _reporting(self) -> contextlib.AbstractContextManager[None]:
-        return naming(self._target)
 
 
 @contextlib.contextmanager

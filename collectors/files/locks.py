@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from . import system
 from .background import NewestState
@@ -41,8 +41,8 @@ class LockHeldError(Exception):
     """Somebody else holds the lock; the text says who."""
 
 
-class WriteLock(Protocol):
-    """The right to write something, until it is released."""
+class WriteLock:
+    """The right to write something, until it is released; by itself, where the file system has no locks."""
 
     def check(self) -> None:
         """Raises LockHeldError if somebody else has taken the right meanwhile."""
@@ -51,7 +51,7 @@ class WriteLock(Protocol):
         """Gives the right back; a second call does nothing, nor does one in a forked process."""
 
 
-class ProcessLock:
+class ProcessLock(WriteLock):
     """A right that the system takes back when its process dies, however it dies; it begins with this object."""
 
     def __init__(self, file: Path) -> None:
@@ -71,11 +71,7 @@ class ProcessLock:
         with contextlib.suppress(OSError):
             file.write_text(str(self._process))
 
-    def check(self) -> None:
-        """Does nothing: nobody can take the right from a process that lives."""
-
     def release(self) -> None:
-        """Removes the file and frees the lock; a second call does nothing, nor does one in a forked process."""
         if not self._lock.is_locked or os.getpid() != self._process:
             return
         # Removed while it is still held: who has opened it meanwhile sees that the name is gone and tries again.
@@ -88,7 +84,7 @@ class ProcessLock:
                 self._file.unlink(missing_ok=True)
 
 
-class Marker:
+class Marker(WriteLock):
     """The right to write a folder behind a URL: a file there that a thread renews until ``release``.
 
     Servers know no locks that die with their holder.
@@ -120,7 +116,6 @@ class Marker:
         self._renewal.check()
 
     def release(self) -> None:
-        """Removes the marker if it is ours; a second call does nothing, nor does one in a forked process."""
         if os.getpid() == self._process:
             with contextlib.suppress(LockHeldError):
                 self._renewal.close()
@@ -190,16 +185,6 @@ class Marker:
             "renewed": self._beats,
         }
         self._file.write_bytes(json.dumps(facts, indent=1).encode())
-
-
-class NoLock:
-    """Stands for a lock where the file system has none."""
-
-    def check(self) -> None:
-        """Does nothing."""
-
-    def release(self) -> None:
-        """Does nothing."""
 
 
 def holder(file: Path) -> int | None:

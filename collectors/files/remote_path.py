@@ -84,15 +84,7 @@ class RemotePath:
 
     def folders(self) -> list[RemotePath]:
         """Returns the folders in the folder, by name; none if it does not exist."""
-        with os_errors(self):
-            try:
-                entries = self._file_system.ls(self._path, detail=True)
-            except (FileNotFoundError, NotADirectoryError):
-                return []
-        names = {entry["name"].rstrip("/").rsplit("/", 1)[-1] for entry in entries if entry["type"] == "directory"} - {
-            ""
-        }
-        return [self._child(name) for name in sorted(names)]
+        return [self._child(name) for name in sorted({*self._listed("directory")} - {""})]
 
     def glob(self) -> list[RemotePath]:
         """Returns what matches the path as a pattern, by name; folders that are there are meant as they are written."""
@@ -201,6 +193,11 @@ class RemotePath:
     def _files(self) -> dict[str, int | None]:
         with os_errors(self):
             self._file_system.invalidate_cache(self._path)
+        return self._listed("file")
+
+    def _listed(self, kind: str) -> dict[str, int | None]:
+        """Returns the sizes of what is in the folder, by name; none if it does not exist."""
+        with os_errors(self):
             try:
                 entries = self._file_system.ls(self._path, detail=True)
             except (FileNotFoundError, NotADirectoryError):
@@ -208,7 +205,7 @@ class RemotePath:
         return {
             entry["name"].rstrip("/").rsplit("/", 1)[-1]: entry.get("size")
             for entry in entries
-            if entry["type"] == "file"
+            if entry["type"] == kind
         }
 
 

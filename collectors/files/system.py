@@ -13,11 +13,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
+
+from .background import retry
 
 LINUX, MACOS, WINDOWS = (sys.platform == name for name in ("linux", "darwin", "win32"))
 
@@ -45,13 +46,9 @@ def open_for_reading(path: Path) -> BinaryIO:
 
 def replace(source: Path, target: Path) -> None:
     """Moves a file over another; on Windows that fails while anybody, such as a virus scanner, has one of them open."""
-    for pause in _PAUSES_SECONDS if WINDOWS else ():
-        with contextlib.suppress(PermissionError):
-            source.replace(target)
-            return
-        time.sleep(pause)
+    pauses = _PAUSES_SECONDS if WINDOWS else ()
     try:
-        source.replace(target)
+        retry(lambda: source.replace(target), pauses, when=lambda error: isinstance(error, PermissionError))
     except PermissionError as error:
         if not WINDOWS:
             raise
@@ -110,10 +107,8 @@ def process_is_alive(process: int) -> bool:
         return not known or code.value == _STILL_ACTIVE
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
+    except (OSError, OverflowError) as error:
+        return not isinstance(error, ProcessLookupError)
     return True
 
 
@@ -137,10 +132,8 @@ def is_locked_for_writing(descriptor: int) -> bool:
 
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     return False
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..errors import RunDirectoryError
 from ..files.background import retry
 from ..files.local_files import TemporaryFolder, remove_stale_temporaries, write_text
-from ..files.locks import WITHOUT_LOCKS, LockHeldError, Marker, NoLock, ProcessLock, WriteLock, holder
+from ..files.locks import WITHOUT_LOCKS, LockHeldError, Marker, ProcessLock, WriteLock, holder
 from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import State
@@ -69,7 +69,7 @@ class LocalCheckpointFolder:
                 RuntimeWarning,
                 stacklevel=2,
             )
-            return NoLock()
+            return WriteLock()
 
     def files(self) -> Sequence[AnyPath]:
         """Returns the folder's files by name, without links."""

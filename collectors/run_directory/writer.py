@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import CheckpointWriteError, RunDirectoryError, reason_of
 from ..files.background import OrderedJobs
-from ..files.locks import LockHeldError, NoLock, WriteLock
+from ..files.locks import LockHeldError, WriteLock
 from ..files.places import AnyPath
 from ..networks.weight_space import WeightSpace, some_names
 from ..weights.aligned import FrozenParameters, frozen_state
@@ -60,7 +60,7 @@ class RunWriter:
             imported=imported,
         )
         self._has_changed = False
-        self._lock: WriteLock = NoLock()
+        self._lock: WriteLock = WriteLock()
         try:
             self._folder.prepare()
             self._lock = self._folder.lock()

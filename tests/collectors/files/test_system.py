@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def on_windows(monkeypatch):
     monkeypatch.setattr(system, "LINUX", False)
     monkeypatch.setattr(system, "WINDOWS", True)
     pauses = []
-    monkeypatch.setattr(system.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     return pauses
 
 
