@@ -15,8 +15,6 @@ _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": (
 _LITERALS = (
     "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "SHORT_BINSTRING",
 )  # fmt: skip
-# Of no use, like sets; other protocols than PyTorch's own 2 have instructions for them.
-_BYTES = ("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8")
 _SHORT_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 # The classes of typed storages; what they hold comes without a name since PyTorch 2.
 _STORAGES = {
@@ -33,7 +31,10 @@ _OF_NO_USE = re.compile(
     r"|numpy\.(_?core\.multiarray\.scalar|dtype)"
 )
 _ELEMENT_TYPE = re.compile(r"torch\.((?:bool|bfloat16|(?:float|complex|q?u?int|bits)\d+\w*))")
-_TENSOR_CLASS = re.compile(r"torch\.(?:\w+\.)*\w*Tensor")
+_UNREADABLE = re.compile(
+    r"torch\.(?:\w+\.)*\w*Tensor|torch\._utils\._rebuild_(?:qtensor|sparse_tensor|meta_tensor_no_storage|nested_tensor"
+    r"|wrapper_subclass|device_tensor_from_(?:numpy|cpu_tensor))"
+)
 
 
 class UnsupportedPickleError(Exception):
@@ -80,6 +81,13 @@ class UnreadableTensor:
 
 class Thing:
     """Any other object, of which nothing is kept."""
+
+
+# Bytes are of no use, like sets; other protocols than PyTorch's own 2 have instructions for them.
+_BYTES = ("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8")
+_MADE: Mapping[str, Callable[[], Any]] = {
+    "EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_SET": Thing, **dict.fromkeys(_BYTES, Thing),
+}  # fmt: skip
 
 
 # Written out, objects that name each other would never end.
@@ -144,10 +152,8 @@ class _Reading:
             stack.append(argument)
         elif instruction in _CONSTANTS:
             stack.append(_CONSTANTS[instruction])
-        elif instruction in ("BINPUT", "LONG_BINPUT"):
-            self._memo[argument] = stack[-1]
-        elif instruction == "MEMOIZE":
-            self._memo[len(self._memo)] = stack[-1]
+        elif instruction in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            self._memo[len(self._memo) if argument is None else argument] = stack[-1]
         elif instruction in ("BINGET", "LONG_BINGET"):
             stack.append(self._memo[argument])
         elif instruction == "MARK":
@@ -161,19 +167,24 @@ class _Reading:
         elif instruction == "TUPLE":
             items = self._since_mark()
             self._stack.append(tuple(items))
-        elif instruction in ("EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET"):
-            stack.append({"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_SET": Thing}[instruction]())
+        elif instruction in _MADE:
+            stack.append(_MADE[instruction]())
         elif instruction in ("APPEND", "APPENDS"):
             self._add_items([stack.pop()] if instruction == "APPEND" else self._since_mark())
         elif instruction in ("SETITEM", "SETITEMS"):
             self._set_items([stack.pop(), stack.pop()][::-1] if instruction == "SETITEM" else self._since_mark())
-        elif instruction in ("GLOBAL", "STACK_GLOBAL"):
-            named = self._joined(stack.pop(), stack.pop()) if argument is None else argument
-            stack.append(_named(named))
-        elif instruction in _BYTES:
-            stack.append(Thing())
+        elif instruction == "GLOBAL":
+            stack.append(_named(argument))
+        elif instruction == "STACK_GLOBAL":
+            name, module = stack.pop(), stack.pop()
+            if not isinstance(name, str) or not isinstance(module, str):
+                raise TypeError("the pickle names what is no text")
+            stack.append(_named(f"{module} {name}"))
         elif instruction in ("ADDITEMS", "FROZENSET"):
-            self._drop_items(makes=instruction == "FROZENSET")
+            self._since_mark()
+            if instruction == "FROZENSET":
+                self._stack.append(Thing())
+            self._last(Thing)
         elif instruction == "BINPERSID":
             stack.append(self._persistent(stack.pop()))
         elif instruction in ("REDUCE", "NEWOBJ"):
@@ -181,7 +192,9 @@ class _Reading:
             stack.append(self._called(function, arguments))
         elif instruction == "BUILD":
             # An object's own attributes; tensors and dictionaries need none.
-            self._build(stack.pop())
+            state, target = stack.pop(), self._last(dict | StoredTensor | UnreadableTensor | Thing)
+            if isinstance(target, Described):
+                target.state = state
         elif instruction not in ("PROTO", "FRAME"):
             raise UnsupportedPickleError(f"unsupported instruction {instruction}")
 
@@ -205,26 +218,9 @@ class _Reading:
             if isinstance(target, dict):
                 target[_as_key(key)] = value
 
-    def _build(self, state: Any) -> None:
-        target = self._last(dict | StoredTensor | UnreadableTensor | Thing)
-        if isinstance(target, Described):
-            target.state = state
-
-    @staticmethod
-    def _joined(name: object, module: object) -> str:
-        if not isinstance(name, str) or not isinstance(module, str):
-            raise TypeError("the pickle names what is no text")
-        return f"{module} {name}"
-
     def _since_mark(self) -> list[Any]:
         items, self._stack = self._stack, self._outer.pop()
         return items
-
-    def _drop_items(self, *, makes: bool) -> None:
-        self._since_mark()
-        if makes:
-            self._stack.append(Thing())
-        self._last(Thing)
 
     def _last(self, kind: Any) -> Any:
         value = self._stack[-1]
@@ -250,7 +246,7 @@ class _Reading:
             return self._called(inner, inner_arguments)
         if function.name in _TENSORS:
             return _TENSORS[function.name](*arguments)
-        if _TENSOR_CLASS.fullmatch(function.name):
+        if _UNREADABLE.fullmatch(function.name):
             return UnreadableTensor()
         is_useless = _OF_NO_USE.fullmatch(function.name) or _STORAGE.fullmatch(function.name)
         return Thing() if is_useless else Described(function.name, arguments)
@@ -310,10 +306,6 @@ def _with_signs(tensor: StoredTensor, signs: Any = None, *_more: Any) -> StoredT
     return replace(tensor, conjugate=bool(signs.get("conj")), negative=bool(signs.get("neg")))
 
 
-def _unreadable(*_arguments: Any) -> UnreadableTensor:
-    return UnreadableTensor()
-
-
 def _parameter(tensor: Any, *_more: Any) -> Any:
     if not isinstance(tensor, StoredTensor | UnreadableTensor):
         raise TypeError("a parameter has no tensor")
@@ -344,16 +336,4 @@ _TENSORS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_parameter": _parameter,
     "torch._utils._rebuild_parameter_with_state": _parameter,
     "torch.nn.parameter.Parameter": _parameter,
-    **dict.fromkeys(
-        (
-            "torch._utils._rebuild_qtensor",
-            "torch._utils._rebuild_sparse_tensor",
-            "torch._utils._rebuild_meta_tensor_no_storage",
-            "torch._utils._rebuild_nested_tensor",
-            "torch._utils._rebuild_wrapper_subclass",
-            "torch._utils._rebuild_device_tensor_from_numpy",
-            "torch._utils._rebuild_device_tensor_from_cpu_tensor",
-        ),
-        _unreadable,
-    ),
 }
