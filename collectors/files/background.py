@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
 
@@ -143,10 +143,9 @@ class OrderedJobs(NewestState):
         most_bytes: float = math.inf,
         save: Callable[[], object] | None = None,
         interval: float = 0.0,
-        last: Callable[[], object] | None = None,
-        explain: Callable[[BaseException], BaseException] | None = None,
+        **options: Any,  # those of NewestState
     ) -> None:
-        super().__init__(name, save or (lambda: None), interval, last=last, explain=explain)
+        super().__init__(name, save or (lambda: None), interval, **options)
         self._has_state = save is not None
         self._most, self._most_bytes = most, most_bytes
         self._bytes = self._submitted = self._done = 0

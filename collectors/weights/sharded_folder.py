@@ -6,11 +6,12 @@ import contextlib
 import io
 import itertools
 import math
+import operator
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,8 @@ _MOST_CHUNKS = 4096
 _MODEL = "model_states.pt", re.compile(r"(?:zero_pp_rank_(\d{1,6})_)?mp_rank_00_")
 _OPTIMIZER = "optim_states.pt", re.compile(r"(?:bf16_|fp16_)?zero_pp_rank_(\d{1,6})_mp_rank_00_")
 _LATEST = "latest"
+# By the stage of ZeRO, where a process has its part of the float32 values.
+_GROUPS = {1: "single_partition_of_fp32_groups", 2: "single_partition_of_fp32_groups", 3: "fp32_flat_groups"}
 
 
 class ShardedFolder:
@@ -77,10 +80,8 @@ class ShardedFolder:
         _check_covered(name, tensor)
         whole = np.empty(tensor.shape, element_type(tensor.dtype))
         for chunk in tensor.chunks:
-            place = tuple(
-                slice(first, first + length) for first, length in zip(chunk.offsets, chunk.shape, strict=True)
-            )
-            whole[place] = self._part(name, tensor.dtype, chunk)
+            behind = map(operator.add, chunk.offsets, chunk.shape)
+            whole[*map(slice, chunk.offsets, behind)] = self._part(name, tensor.dtype, chunk)
         return whole
 
     def _part(self, name: str, dtype: str, chunk: Chunk) -> NDArray[Any]:
@@ -164,12 +165,12 @@ def _put(content: dict[str, Any], keys: tuple[str, ...], tensor: DividedTensor) 
     content[last] = tensor
 
 
-def _is(value: object, kind: str) -> bool:
+def _is(value: object, kind: str) -> TypeGuard[Described]:
     return isinstance(value, Described) and value.name == _MODULE + kind
 
 
 def _state(value: object, kind: str) -> Mapping[str, Any]:
-    if not isinstance(value, Described) or not _is(value, kind) or not isinstance(value.state, Mapping):
+    if not _is(value, kind) or not isinstance(value.state, Mapping):
         raise UnsupportedPickleError(f"unsupported metadata without a {kind}")
     return value.state
 
@@ -229,11 +230,10 @@ def _from_optimizers(models: Sequence[Archive], optimizers: Sequence[Archive]) -
     if count != len(states):
         raise ValueError(f"it was written by {count} processes, and has the parts of {len(states)}")
     shapes = [_shapes(group) for group in models[0].content["param_shapes"]]
-    if stage in (1, 2):
-        groups = [
-            _flat(item, state["single_partition_of_fp32_groups"])
-            for item, state in zip(optimizers, states, strict=True)
-        ]
+    if stage not in _GROUPS:
+        raise UnsupportedPickleError(f"unsupported stage {stage}")
+    groups = [_flat(item, state[_GROUPS[stage]]) for item, state in zip(optimizers, states, strict=True)]
+    if stage < 3:
         paddings = states[0].get("param_alignment_paddings") or itertools.repeat(())
         merged = [np.concatenate(parts) for parts in zip(*groups, strict=True)]
         found: Arrays = {}
@@ -242,14 +242,9 @@ def _from_optimizers(models: Sequence[Archive], optimizers: Sequence[Archive]) -
         if len(shapes) != len(merged):
             raise ValueError(f"it has {len(merged)} groups of parameters, and the shapes of {len(shapes)}")
         return found
-    if stage == 3:
-        flats = [
-            np.concatenate(_flat(item, state["fp32_flat_groups"]))
-            for item, state in zip(optimizers, states, strict=True)
-        ]
-        names = {name: shape for group in shapes for name, shape in group.items()}
-        return {**_frozen(models), **_gathered(names, flats)}
-    raise UnsupportedPickleError(f"unsupported stage {stage}")
+    flats = [*map(np.concatenate, groups)]
+    names = {name: shape for group in shapes for name, shape in group.items()}
+    return {**_frozen(models), **_gathered(names, flats)}
 
 
 def _from_module(model: Archive, found: Arrays) -> Arrays:

@@ -34,16 +34,16 @@ def plain_names(
     given = [*names]
     extra = [name for name in given if is_extra_state(name)]
     left_out = (extra_states_left_out(extra),) if extra else ()
-    found = PlainNames({name: name for name in given if not is_extra_state(name)})
+    found = {name: name for name in given if not is_extra_state(name)}
+    said: list[str] = []
     if strip_prefix:
-        found = _stripped(label, found.held, strip_prefix if strip_prefix.endswith(".") else f"{strip_prefix}.")
-    said = [*found.said]
-    if _is_averaged(found.held):
-        found = PlainNames({name: held for name, held in found.held.items() if name != COUNT_OF_AVERAGES})
+        found, said = _stripped(label, found, strip_prefix if strip_prefix.endswith(".") else f"{strip_prefix}.")
+    if _is_averaged(found):
+        del found[COUNT_OF_AVERAGES]
         said.append("'n_averaged' is left out: the weights are those of an AveragedModel.")
     result: dict[str, str] = {}
     removed: dict[str, None] = {}
-    for name, held in found.held.items():
+    for name, held in found.items():
         short = canonical_name(name)
         _check_text(label, held)
         if short in result:
@@ -132,7 +132,7 @@ def parametrized_names(names: Collection[str]) -> dict[str, str]:
     return found
 
 
-def _stripped(label: str, names: Mapping[str, str], prefix: str) -> PlainNames:
+def _stripped(label: str, names: Mapping[str, str], prefix: str) -> tuple[dict[str, str], list[str]]:
     kept = {name.removeprefix(prefix): held for name, held in names.items() if name.startswith(prefix)}
     if not kept:
         # Typed as the plain network has it, under wrappers that come off by themselves.
@@ -148,7 +148,7 @@ def _stripped(label: str, names: Mapping[str, str], prefix: str) -> PlainNames:
     others = [name for name in names.values() if name not in {*kept.values()}]
     said = f"{prefix!r} is removed from the tensors' names, as asked for."
     left = f"left out, without {prefix!r} before their names: {some_names(others)}."
-    return PlainNames(kept, (said, left) if others else (said,))
+    return kept, [said, left] if others else [said]
 
 
 def _check_text(label: str, name: str) -> None:
