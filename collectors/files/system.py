@@ -16,7 +16,7 @@ import tempfile
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from .background import retry
 
@@ -165,27 +165,18 @@ def start_python(
     arguments: Sequence[str], connection: socket.socket, *, stderr: BinaryIO, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     """Starts this Python in a process that takes a connection with ``connection_of_parent``, and gets no Ctrl-C."""
+    streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": stderr}
     if not WINDOWS:
-        return subprocess.Popen(
-            [sys.executable, *arguments],
-            # The connection stays open here.
-            stdin=connection.fileno(),
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            env=environment,
-            start_new_session=True,
-        )
+        # The connection stays open here.
+        streams["stdin"] = connection.fileno()
+        return subprocess.Popen([sys.executable, *arguments], **streams, env=environment, start_new_session=True)
     # The python.exe of a virtual environment only starts another one, which the connection would not reach.
     python = sys._base_executable  # type: ignore[attr-defined]
     if python != sys.executable:
         environment = {**environment, "__PYVENV_LAUNCHER__": sys.executable}
+    hidden = subprocess.CREATE_NO_WINDOW  # type: ignore[attr-defined]
     process = subprocess.Popen(
-        [python, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=stderr,
-        env=environment,
-        creationflags=subprocess.CREATE_NO_WINDOW,  # type: ignore[attr-defined]
+        [python, *arguments], **streams, stdin=subprocess.PIPE, env=environment, creationflags=hidden
     )
     assert process.stdin is not None
     with process.stdin as pipe:

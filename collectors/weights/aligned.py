@@ -56,8 +56,7 @@ class AlignedState:
             held.pop(COUNT_OF_AVERAGES, None)
         whole = {name: other for name, other in held.items() if name in known or not is_extra_state(name)}
         held = whole if known.issuperset(whole) else _fitting(reader.label, whole, space)
-        taken = {*held.values()}
-        self.left_out = sorted(name for name in reader.shapes if name not in taken and name != COUNT_OF_AVERAGES)
+        self.left_out = sorted(reader.shapes.keys() - {*held.values(), COUNT_OF_AVERAGES})
         found = space.check_state(reader.label, {short: tuple(reader.shapes[name]) for short, name in held.items()})
         self._names = {name: held[short] for name, short in found.items()}
         self.shapes = {tensor.name: tensor.shape for tensor in space.tensors}

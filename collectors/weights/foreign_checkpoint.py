@@ -77,6 +77,10 @@ def read_checkpoint(
         path: of the checkpoint.
         strip_prefix: what the names of the wanted tensors begin with.
         network: a ``keras.Model``, into which Keras' files of weights are read.
+
+    Raises:
+        CheckpointError: it is missing, damaged, of another kind or network, or claims more than it has.
+        ImportError: the library is missing that reads its kind: Flax, Orbax or MindSpore.
     """
     place = path if isinstance(path, RemotePath) else Path(path)
     try:

@@ -28,12 +28,7 @@ NamedArrays = tuple[dict[str, NDArray[Any]], Mapping[str, Any]]
 
 
 def read_msgpack(path: Path) -> NamedArrays:
-    """Returns what ``flax.serialization.to_bytes`` wrote; of a ``TrainState`` without the optimizer's state.
-
-    Raises:
-        CheckpointError: the file is damaged, or holds something else.
-        ImportError: Flax is not installed.
-    """
+    """Returns what ``flax.serialization.to_bytes`` wrote; of a ``TrainState`` without the optimizer's state."""
     try:
         from flax.serialization import msgpack_restore
     except ImportError as error:
@@ -51,12 +46,7 @@ def find_orbax(folder: Path) -> Path | None:
 
 
 def read_orbax(folder: Path) -> NamedArrays:
-    """Returns what a folder of Orbax' PyTree checkpoints holds, from any number of devices.
-
-    Raises:
-        CheckpointError: the folder is damaged, or claims more than a thousand times the bytes of its files.
-        ImportError: Orbax is not installed.
-    """
+    """Returns what a folder of Orbax' PyTree checkpoints holds, from any number of devices."""
     try:
         import jax
 
@@ -75,11 +65,7 @@ def read_orbax(folder: Path) -> NamedArrays:
 
 
 def read_npz(path: Path) -> NamedArrays:
-    """Returns the arrays of an archive that ``numpy.savez`` wrote; in their names a slash counts as a dot.
-
-    Raises:
-        CheckpointError: the file is damaged, holds objects, or claims more bytes than it has.
-    """
+    """Returns the arrays of an archive that ``numpy.savez`` wrote; in their names a slash counts as a dot."""
     check_file_kind(path, "NumPy", "ZIP")
     with reporting_damage(path, "NumPy"):
         with zipfile.ZipFile(path) as archive:

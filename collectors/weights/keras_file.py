@@ -38,11 +38,7 @@ def check_keras_network(network: object) -> None:
 
 
 def read_keras_file(path: Path, network: Any) -> dict[str, NDArray[Any]]:
-    """Returns a file's weights under the names that they have in a network, which keeps its own.
-
-    Raises:
-        CheckpointError: there is no network, or the file is missing, damaged, of another kind or of another network.
-    """
+    """Returns a file's weights under the names that they have in a network, which keeps its own."""
     _check_contents(path)
     if network is None:
         raise CheckpointError(

@@ -82,27 +82,22 @@ def portable(reader: StateReader) -> Portable | None:
 class MemoryState:
     """Arrays in memory, read like a checkpoint file."""
 
-    def __init__(self, state: State, label: str = "the state") -> None:
+    def __init__(self, state: State, label: str = "the state", *, is_fresh: bool = False) -> None:
         self.label = label
+        # Nobody else holds the arrays, so that they need not be copied.
+        self._is_fresh = is_fresh
         self._state = {name: np.asarray(array) for name, array in state.items()}
         self.shapes = {name: array.shape for name, array in self._state.items()}
         self.dtypes = {name: array.dtype.name for name, array in self._state.items()}
 
     def read(self, name: str) -> NDArray[Any]:
-        return self._state[name].copy()
+        return self._state[name] if self._is_fresh else self._state[name].copy()
 
     def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
         return self._state[name].reshape(-1)[start:stop]
 
     def sha256(self) -> str:
         return state_sha256(self._state)
-
-
-class _FreshState(MemoryState):
-    """Arrays that nobody else holds, so that they need not be copied."""
-
-    def read(self, name: str) -> NDArray[Any]:
-        return self._state[name]
 
 
 # The library maps files, and mapped pages count as resident memory. Planes stream over all checkpoints of a run, for
@@ -176,7 +171,7 @@ def read_whole(path: AnyPath, label: str, size: int, sha256: str) -> StateReader
                 state[name] = flat.reshape(shape)
     if digest.hexdigest() != sha256:
         raise other
-    return _FreshState(state, label)
+    return MemoryState(state, label, is_fresh=True)
 
 
 def _fill(array: NDArray[Any], file: Any, truncated: CheckpointError, digest: Any = None) -> None:
@@ -228,10 +223,9 @@ def _read_header(file: io.RawIOBase | io.BufferedReader, label: str) -> tuple[di
     begins = file.read(ENOUGH_BYTES) or b""
     check_kind(label, begins, "safetensors")
     file.seek(8)
-    prefix = begins[:8]
-    if len(prefix) < 8:
+    if size < 8:
         raise broken(f"it has only {size} bytes")
-    length = int.from_bytes(prefix, "little")
+    length = int.from_bytes(begins[:8], "little")
     if length > min(_HEADER_LIMIT, size - 8):
         raise broken(f"its header claims {length} bytes, the file has {size}")
     try:
