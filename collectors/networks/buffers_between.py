@@ -78,12 +78,11 @@ class BuffersBetween:
         return point
 
     def _can_be_interpolated(self, name: str) -> bool:
-        found = [network[name] for network in self.networks]
         if name in self._masks:
             return True
         if not self._dtypes[name].name.startswith(("float", "bfloat")):
             return False
-        wide = [array.astype(np.float64) for array in found]
+        wide = [network[name].astype(np.float64) for network in self.networks]
         is_mask = all(np.isin(array, (0.0, 1.0)).all() for array in wide)
         # Other masks, indices, booleans, and what is not finite are those of the first network.
         return not is_mask and all(np.isfinite(array).all() for array in wide)

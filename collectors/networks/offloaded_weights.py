@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 
-@dataclass(frozen=True, eq=False)
-class OffloadedWeight:
+class OffloadedWeight(NamedTuple):
     """Where the values of a parameter or buffer are: under ``key`` in ``weights_map`` of a hook of Accelerate."""
 
-    name: str
     hook: Any
     key: str
-
-    def read(self, dtype: torch.dtype) -> torch.Tensor | None:
-        """Returns the values in host memory, or None where the hook has none; a map in memory gives its own tensor."""
-        try:
-            value = self.hook.weights_map[self.key]
-        except KeyError:
-            return None
-        return torch.as_tensor(value).detach().to("cpu", dtype)
-
-    @property
-    def is_tied(self) -> bool:
-        return self.key in getattr(self.hook, "tied_params_names", ())
 
 
 def hooks_of(network: nn.Module) -> Iterator[tuple[str, nn.Module, Any]]:
@@ -53,9 +39,7 @@ def offloaded_weights(network: nn.Module) -> dict[str, OffloadedWeight]:
         if getattr(hook, "offload_buffers", False):
             keys += [key for key, _ in layer.named_buffers(recurse=deep, remove_duplicate=False)]
         for key in keys:
-            name = f"{path}.{key}" if path else key
-            if name not in found:
-                found[name] = OffloadedWeight(name, hook, key)
+            found.setdefault(f"{path}.{key}" if path else key, OffloadedWeight(hook, key))
     return found
 
 
@@ -76,8 +60,10 @@ def offloaded_values(network: nn.Module) -> dict[str, torch.Tensor]:
         known = (whole.get(name), by_object.get(id(tensor)), values.get(source), whole.get(source))
         value = next((found for found in known if found is not None), None)
         if value is None:
-            value = weights[name].read(tensor.dtype)
-            if value is not None and weights[name].is_tied:
+            hook, key = weights[name]
+            with contextlib.suppress(KeyError):  # a map in memory gives its own tensor
+                value = torch.as_tensor(hook.weights_map[key]).detach().to("cpu", tensor.dtype)
+            if value is not None and key in getattr(hook, "tied_params_names", ()):
                 value = _twin(value, (*values.values(), *whole.values()))
         if value is not None:
             values[name] = by_object[id(tensor)] = value

@@ -179,7 +179,6 @@ def set_extra_states(module: nn.Module, states: Mapping[str, Any], where: str) -
 
 
 def warn_of_extra_states(module: nn.Module) -> None:
-    """Warns of layers that keep more than parameters and buffers."""
     _warn_of_extra("network", _layers_with_state(module))
 
 

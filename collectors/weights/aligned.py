@@ -72,7 +72,6 @@ class AlignedState:
         return self._reader.sha256()
 
     def portable(self) -> Portable | None:
-        """Returns how another process reads this state under the network's names; None where it cannot."""
         inner = portable(self._reader)
         return None if inner is None else functools.partial(_aligned, inner, self.space)
 
@@ -137,7 +136,6 @@ class CompletedState:
         return hashlib.sha256(f"{self._checkpoint.sha256()}{self._frozen.sha256()}".encode()).hexdigest()
 
     def portable(self) -> Portable | None:
-        """Returns how another process reads both files; None where it cannot."""
         checkpoint, frozen = portable(self._checkpoint), portable(self._frozen)
         return None if checkpoint is None or frozen is None else functools.partial(_completed, checkpoint, frozen)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,8 +53,6 @@ _LONGEST_COUNTER = 19
 
 @dataclass(frozen=True)
 class ForeignCheckpoint:
-    """What a checkpoint of any tool holds."""
-
     tensors: Mapping[str, NDArray[Any]]  # by name, each storage once, under the names of the plain network
     counters: Mapping[str, int]  # how far the training was, as far as it says so: under "epoch", "step" or both
     said: tuple[str, ...] = ()  # what was removed from names or left out on request, one sentence each
@@ -160,7 +157,7 @@ def _read_file(path: Path, strip_prefix: str | None, network: object) -> Foreign
 
 def _read_torch_file(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
     with readable(path, "no PyTorch file"), open_archive(path) as archive:
-        content, rest = addressed(archive.content, _names_in(path, archive.content, strip_prefix), strip_prefix)
+        content, rest = addressed(path, archive.content, strip_prefix)
         tensors = stored_tensors(path, content)
         present = {**tensors, **dict.fromkeys(extra_states(content))}
         found = _named(path, present, rest, archive.content, archive.read)
@@ -169,13 +166,6 @@ def _read_torch_file(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
         others = other_weights(content, tensors)
         left = [f"left out: other weights under {key!r}, which strip_prefix='{key}.' takes." for key in others]
         return replace(found, left_out=(*found.left_out, *left))
-
-
-def _names_in(path: Path, content: object, strip_prefix: str | None) -> Collection[str]:
-    """Returns the names of the tensors that are found without a prefix, if there is one to look for."""
-    with contextlib.suppress(CheckpointError):
-        return find_tensors(path, content) if strip_prefix else ()
-    return ()
 
 
 def _read_folder(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:

@@ -23,7 +23,6 @@ _WEIGHTS = "model.weights.h5"
 
 
 def is_keras_file(path: Path) -> bool:
-    """Returns whether a file's name is that of weights of Keras."""
     return path.name.lower().endswith((*KERAS_ENDINGS, *_LEGACY_ENDINGS))
 
 

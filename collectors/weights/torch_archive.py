@@ -82,7 +82,6 @@ class Archive:
 
 
 def part_archive(file: IO[bytes], start: int, length: int) -> Archive:
-    """Returns the archive that lies in a part of an open file."""
     if start < 0 or length < 0 or start + length > os.fstat(file.fileno()).st_size:
         raise ValueError(f"it has no {length} bytes behind byte {start}")
     file.seek(start)

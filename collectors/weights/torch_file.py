@@ -72,12 +72,13 @@ def stored_tensors(path: Path, content: object) -> dict[str, StoredTensor]:
     return result
 
 
-def addressed(content: object, names: Collection[str], prefix: str | None) -> tuple[object, str | None]:
+def addressed(path: Path, content: object, prefix: str | None) -> tuple[object, str | None]:
     """Returns the part of what was saved that a prefix ("state.model.") leads to, and what is left of the prefix."""
     parts = [part for part in (prefix or "").split(".") if part]
     # Names that begin with the prefix go before keys.
-    if not parts or any(name.startswith(f"{'.'.join(parts)}.") for name in names):
-        return content, prefix
+    with contextlib.suppress(CheckpointError):
+        if not parts or any(name.startswith(f"{'.'.join(parts)}.") for name in find_tensors(path, content)):
+            return content, prefix
     while parts and isinstance(content, Mapping) and isinstance(content.get(parts[0]), Mapping):
         content = content[parts.pop(0)]
     return content, ".".join(parts) or None

@@ -71,7 +71,6 @@ def plain_names(
 
 
 def _is_averaged(names: Collection[str]) -> bool:
-    """Returns whether the names are those of ``torch.optim.swa_utils.AveragedModel``."""
     others = [name for name in names if name != COUNT_OF_AVERAGES]
     return len(others) < len(names) and bool(others) and all(name.startswith("module.") for name in others)
 
