@@ -74,15 +74,14 @@ class ShardedFolder:
         self._left = MOST_VIEWS * self.size
 
     def read(self, tensors: Mapping[str, DividedTensor]) -> dict[str, NDArray[Any]]:
-        return {name: self._whole(name, tensor) for name, tensor in tensors.items()}
-
-    def _whole(self, name: str, tensor: DividedTensor) -> NDArray[Any]:
-        _check_covered(name, tensor)
-        whole = np.empty(tensor.shape, element_type(tensor.dtype))
-        for chunk in tensor.chunks:
-            behind = map(operator.add, chunk.offsets, chunk.shape)
-            whole[*map(slice, chunk.offsets, behind)] = self._part(name, tensor.dtype, chunk)
-        return whole
+        found = {}
+        for name, tensor in tensors.items():
+            _check_covered(name, tensor)
+            whole = found[name] = np.empty(tensor.shape, element_type(tensor.dtype))
+            for chunk in tensor.chunks:
+                behind = map(operator.add, chunk.offsets, chunk.shape)
+                whole[*map(slice, chunk.offsets, behind)] = self._part(name, tensor.dtype, chunk)
+        return found
 
     def _part(self, name: str, dtype: str, chunk: Chunk) -> NDArray[Any]:
         with self._file(chunk.file).open("rb") as file:

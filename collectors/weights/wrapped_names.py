@@ -38,7 +38,8 @@ def plain_names(
     said: list[str] = []
     if strip_prefix:
         found, said = _stripped(label, found, strip_prefix if strip_prefix.endswith(".") else f"{strip_prefix}.")
-    if _is_averaged(found):
+    averaged = found.keys() - {COUNT_OF_AVERAGES}
+    if COUNT_OF_AVERAGES in found and averaged and all(name.startswith("module.") for name in averaged):
         del found[COUNT_OF_AVERAGES]
         said.append("'n_averaged' is left out: the weights are those of an AveragedModel.")
     result: dict[str, str] = {}
@@ -68,11 +69,6 @@ def plain_names(
             result = {name.removeprefix(shared): held for name, held in result.items()}
             said.append(f"{shared!r} is removed from the tensors' names: it is the network inside a LightningModule.")
     return PlainNames(result, tuple(said), left_out)
-
-
-def _is_averaged(names: Collection[str]) -> bool:
-    others = [name for name in names if name != COUNT_OF_AVERAGES]
-    return len(others) < len(names) and bool(others) and all(name.startswith("module.") for name in others)
 
 
 def check_not_adapters_alone(label: str, names: Collection[str]) -> None:
