@@ -102,8 +102,9 @@ def check_can_be_directory(name: str, path: Path, *, writable: bool = False) -> 
     """Checks that a path of this machine is a directory or can become one; nothing is created."""
     _check_parts(name, path)
     existing = next(part for part in (path, *path.parents) if os.path.lexists(part))
-    if not _known(existing.is_dir, path):
-        raise NotADirectoryError(f"{name} must be a directory, but {existing} is a file; choose another path.")
+    with naming(path):
+        if not existing.is_dir():
+            raise NotADirectoryError(f"{name} must be a directory, but {existing} is a file; choose another path.")
     effective = os.access in os.supports_effective_ids
     if writable and not os.access(existing, os.W_OK | os.X_OK, effective_ids=effective):
         raise PermissionError(
@@ -114,22 +115,19 @@ def check_can_be_directory(name: str, path: Path, *, writable: bool = False) -> 
 def check_can_be_file(name: str, path: Path) -> None:
     """Checks that a file can be written at a path of this machine, as far as directories matter."""
     _check_parts(name, path)
-    if not _known(path.parent.is_dir, path):
-        came = "is a file; choose another path" if os.path.lexists(path.parent) else "does not exist; create it first"
-        raise NotADirectoryError(f"{name} must lie in a directory that exists, but {path.parent} {came}.")
-    if _known(path.is_dir, path):
-        raise IsADirectoryError(f"{name} must be the path of a file, but {path} is a directory; add a file name.")
+    with naming(path):
+        if not path.parent.is_dir():
+            exists = os.path.lexists(path.parent)
+            came = "is a file; choose another path" if exists else "does not exist; create it first"
+            raise NotADirectoryError(f"{name} must lie in a directory that exists, but {path.parent} {came}.")
+        if path.is_dir():
+            raise IsADirectoryError(f"{name} must be the path of a file, but {path} is a directory; add a file name.")
 
 
 def _check_parts(name: str, path: Path) -> None:
     for part in path.parts:
         if part != path.anchor and system.refuses_name(part):
             raise wrong_value(name, f"a path without the part {part!r}, which Windows takes for no file", str(path))
-
-
-def _known(question: Callable[[], bool], path: Path) -> bool:
-    with naming(path):
-        return question()
 
 
 def check_directory(name: str, path: object) -> AnyPath:

@@ -41,10 +41,7 @@ class NetworkReader(Protocol):
 
 
 def framework_of(value: object) -> str | None:
-    for name in _READERS:
-        if name in sys.modules and _reader(name).owns(value):
-            return name
-    return None
+    return next((name for name in _READERS if name in sys.modules and _reader(name).owns(value)), None)
 
 
 def reader_of(network: object) -> NetworkReader:

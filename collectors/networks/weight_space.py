@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-import ml_dtypes
+import ml_dtypes  # noqa: F401 -- NumPy knows its types by their names from then on
 import numpy as np
 from numpy.typing import NDArray
 
@@ -191,8 +191,7 @@ class WeightSpace:
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """Returns the NumPy element type of that name, ml_dtypes' ones ("bfloat16", "float8_e4m3fn") included."""
-    extra = getattr(ml_dtypes, name, None)
-    return np.dtype(extra) if extra is not None else np.dtype(name)
+    return np.dtype(name)
 
 
 def direction_dtype(dtype: str) -> np.dtype[Any]:

@@ -206,8 +206,7 @@ def _read_parts(index: Path, strip_prefix: str | None) -> ForeignCheckpoint:
                 )
             if file.suffix == ".safetensors":
                 part = CheckpointFile(file)
-                present: Mapping[str, Any] = part.shapes
-                values = {key: part.read(key) for key in wanted if key in present}
+                values = {key: part.read(key) for key in wanted if key in part.shapes}
             else:
                 with readable(file, "no PyTorch file"), open_archive(file) as archive:
                     present = stored_tensors(file, archive.content)
