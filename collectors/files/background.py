@@ -38,7 +38,7 @@ class NewestState:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name, self._save, self._interval, self._rest = name, save, interval, rest
-        self._last, self._explain, self._clock = last, explain, clock
+        self._last, self._explain, self._clock = last or (lambda: None), explain, clock
         # Reentrant, because the garbage collector may close a forgotten writer in any thread at any moment.
         self._changed = threading.Condition(threading.RLock())
         self._jobs: deque[tuple[Callable[[], object], int]] = deque()
@@ -90,10 +90,9 @@ class NewestState:
         self._changed.notify_all()
 
     def _work(self) -> None:
-        last = self._last or (lambda: None)
         try:
             self._write_until_closed()
-            last()
+            self._last()
         except BaseException as error:
             with self._changed:
                 self.error = error
@@ -103,7 +102,7 @@ class NewestState:
                 self._jobs.clear()
                 self._changed.notify_all()
             with contextlib.suppress(Exception):
-                last()
+                self._last()
         finally:
             with self._changed:
                 self._ended = True
