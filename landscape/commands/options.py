@@ -24,7 +24,18 @@ from .page import facts_of, print_facts
 PANELS = ("Grid", "Samples", "Directions", "Workers", "Output")
 """The headings under which options of measurements stand, in this order."""
 
-_ORDER = (None, "Curve", *PANELS, "Page", "Hero", "Animation", "Curvature", "Import", "Tracker")  # of all headings
+_ORDER = (
+    None,
+    "Curve",
+    *PANELS,
+    "Page",
+    "Hero",
+    "Animation",
+    "Curvature",
+    "Import",
+    "Checkpoints",
+    "Tracker",
+)  # of all headings
 
 # What a help shows in place of longer types and words, and how long these may be.
 _WORD, _TEXT, _LONGEST_TYPE = "<word>", "<str>", 8
