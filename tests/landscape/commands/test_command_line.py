@@ -300,7 +300,8 @@ def test_import_checkpoints(folder):
     for number in range(3):
         torch.save({"state_dict": BatchNormNetwork().state_dict()}, folder / f"{number}.pt")
     result = command(
-        "convert", "0.pt", "1.pt", "2.pt", "--from", "checkpoints", "-o", "imported", "--numbers", "5,10,15", folder=folder
+        "convert", "0.pt", "1.pt", "2.pt", "--from", "checkpoints", "-o", "imported", "--numbers", "5,10,15",
+        folder=folder,
     )  # fmt: skip
     assert "epochs [5, 10, 15]" in result.stdout
     command(
