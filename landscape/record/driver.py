@@ -120,12 +120,14 @@ class Experiment(ABC, Generic[R]):
         unit: what a task is, such as "point", "epoch" or "line".
         name: what the progress bar calls it; that of its kind of file where it is empty.
         trial: what a forecast does, in words.
+        copies: how many tasks, once resumed, have the values of others and are not measured.
         again: what to do after a budget ended it, where nothing is written.
     """
 
     unit: str
     name: str = ""
     trial: str = "measuring a point"
+    copies: int = 0
     again: str = "Give output= a path, and a later call can continue; without it, the next one starts anew."
 
     def check(self, stored: Stored[R], pool: Pool) -> None:
@@ -189,8 +191,8 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
         writer = FileWriter(
             stored.path, record, format.encode, format.kind, format.flush_seconds, unfinished=format.unfinished
         )
-        name, done = experiment.name or format.kind.word, int(todo.size - todo.sum())
-        bar = progress_bar(todo.size, experiment.unit, shown=run.progress, done=done, name=name)
+        name, total = experiment.name or format.kind.word, todo.size - experiment.copies
+        bar = progress_bar(total, experiment.unit, shown=run.progress, done=total - int(todo.sum()), name=name)
         is_replaced = False
         try:
             with writer, bar:
