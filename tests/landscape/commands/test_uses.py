@@ -1,6 +1,7 @@
 """Commands with several uses: what belongs to another use is refused by name, and each use has its output."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -131,4 +132,6 @@ def test_a_measurement_as_json(networks, tmp_path):
     (found,) = json.loads(command(*typed, folder=tmp_path).stdout)
     # The first call says what was new in it.
     assert found == summary_json(Landscape.load(tmp_path / "line.h5")) | {"file": found["file"]}
-    assert json.loads(command(*typed, "--dry-run", "--overwrite", folder=tmp_path).stdout) == []
+    dry = json.loads(command(*typed, "--dry-run", "--overwrite", folder=tmp_path).stdout)
+    assert list(dry) == ["forecast"]
+    assert re.match(r"line\.h5: \d+ points x ", dry["forecast"][-1])
