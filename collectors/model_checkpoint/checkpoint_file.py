@@ -18,7 +18,7 @@ from ..networks.weight_space import State, is_extra_state
 from ..validation import check_choice, check_instance, check_path
 from .archive import Archive, TrainingState, read_archive, storable_extra_states, write_archive
 from .config import check_info_value
-from .encryption import ENCRYPTION_MODES, check_key, require_cryptography
+from .encryption import ENCRYPTION_MODES, check_encryption, check_key
 
 SUFFIX = ".safetensors"
 # The last group of numbers counts: a file with the prefix CKP-1 does not have the prefix CKP.
@@ -88,10 +88,7 @@ def save_checkpoint(
     if append_dict is not None:
         check_instance("append_dict", append_dict, Mapping, "a dict or None")
     info = {key: check_info_value("append_dict", key, value) for key, value in (append_dict or {}).items()}
-    check_choice("enc_mode", enc_mode, ENCRYPTION_MODES)
-    if enc_key is not None:
-        check_key("enc_key", enc_key)
-        require_cryptography()
+    check_encryption(enc_key, enc_mode)
     archive = Archive.pack(read_network(network), info, None, storable_extra_states(network))
     make_directory(file.parent)
     write_archive(file, archive, enc_key, enc_mode)
