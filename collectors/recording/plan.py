@@ -88,9 +88,9 @@ class SummaryPlan:
             frozenset(asked | defaults),
             frozenset(asked),
             None if pattern is None else re.compile(pattern),
-            CollectionSteps(every, _optional_positive("collect_tensor_freq", collect_tensor_freq)),
+            CollectionSteps(every, optional_positive("collect_tensor_freq", collect_tensor_freq)),
             check_custom_lineage("custom_lineage_data", custom_lineage_data or {}),
-            _optional_positive("max_file_size", max_file_size),
+            optional_positive("max_file_size", max_file_size),
             check_export_options(export_options),
         )
 
@@ -201,5 +201,5 @@ def _remove_exports(directory: Path) -> None:
             emptied.rmdir()
 
 
-def _optional_positive(name: str, value: Any) -> int | None:
+def optional_positive(name: str, value: Any) -> int | None:
     return None if value is None else check_int(name, value, minimum=1)

@@ -17,11 +17,13 @@ from ..run_directory.existing_run import EXISTING
 from ..run_directory.recorders import Snapshots
 from ..run_directory.settings import LandscapeSettings
 from ..validation import check_bool, check_choice, check_int, wrong_type
-from .plan import SummaryPlan, check_specified
-from .watched_training import CollectedRun, WatchedTraining, open_collection
+from .plan import SummaryPlan, check_specified, optional_positive
+from .watched_training import CollectedRun, WatchedTraining
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from .records import SummaryCollection
 
 
 class SummaryCollector(BuiltInCallback):
@@ -182,18 +184,16 @@ class SummaryCollector(BuiltInCallback):
                 training writes there, or it is a URL where nothing can be written.
             CheckpointWriteError: from ``step``, ``end_epoch`` or on leaving, when a checkpoint could not be written.
         """
-        if steps_per_epoch is not None:
-            check_int("steps_per_epoch", steps_per_epoch, minimum=1)
+        optional_positive("steps_per_epoch", steps_per_epoch)
         check_int("start_epoch", start_epoch, minimum=0)
         check_int("start_step", start_step, minimum=0)
-        if start_epoch and not start_step and self._landscape is not None and self._landscape.unit == "step":
+        if start_epoch and not start_step and self.counts_steps:
             # A resume from step 0 would drop all checkpoints of the earlier part.
             raise ValueError(
                 f"start_step must be given with start_epoch={start_epoch}, because checkpoints are numbered by steps; "
                 "it is the number of steps already done."
             )
-        if epochs is not None:
-            check_int("epochs", epochs, minimum=1)
+        optional_positive("epochs", epochs)
         if optimizer is not None and not isinstance(getattr(optimizer, "param_groups", None), list):
             raise wrong_type("optimizer", "an optimizer with param_groups, as PyTorch's are, or None", optimizer)
         return WatchedTraining(
@@ -260,8 +260,8 @@ class SummaryCollector(BuiltInCallback):
             TypeError: an argument has the wrong type.
             ValueError: the plugin is unknown, the name is empty, or the value has a shape that the plugin cannot take.
         """
-        if self._run is not None:
-            self._run.capture(plugin, name, value)
+        if self._records is not None:
+            self._records.capture(plugin, name, value)
 
     def __enter__(self) -> Self:
         self._is_entered = True
@@ -270,11 +270,13 @@ class SummaryCollector(BuiltInCallback):
     def begin(self, run_context: RunContext) -> None:
         """Opens the run directory and saves the state before the first step if that is asked for."""
         parameters = parameters_of(run_context)
-        self._check_alone(parameters.get("list_callback"))
+        callbacks = parameters.get("list_callback")
+        if isinstance(callbacks, list | tuple) and sum(isinstance(item, SummaryCollector) for item in callbacks) > 1:
+            raise ValueError("callbacks must hold at most one SummaryCollector; remove the others.")
         if not in_evaluation(run_context):
             self._begin(parameters)
-        elif self._run is not None:
-            self._run.begin_evaluation()
+        elif self._records is not None:
+            self._records.begin_evaluation()
 
     def step_begin(self, run_context: RunContext) -> None:
         run = self._training_run(run_context)
@@ -290,9 +292,12 @@ class SummaryCollector(BuiltInCallback):
 
     def epoch_end(self, run_context: RunContext) -> None:
         """Saves a checkpoint where the epoch's number asks for it; an epoch that was stopped early is none."""
-        run = self._training_run(run_context)
-        if run is not None and _is_whole(run_context):
-            run.end_epoch(parameters_of(run_context))
+        run, parameters = self._training_run(run_context), parameters_of(run_context)
+        # As far as its trainer says, the epoch went through all its batches.
+        done, known = getattr(run_context, "epoch_steps", None), parameters.get("batch_num")
+        is_whole = getattr(run_context, "exhausted", True) or (known is not None and done == known)
+        if run is not None and is_whole:
+            run.end_epoch(parameters)
 
     def end(self, run_context: RunContext) -> None:
         """Waits until every checkpoint is on disk; the lineage follows when the callback is left."""
@@ -310,6 +315,10 @@ class SummaryCollector(BuiltInCallback):
     def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
         self._is_entered = False
         self._finish(error)
+
+    @property
+    def _records(self) -> SummaryCollection | None:
+        return None if self._run is None else self._run.collection
 
     def _begin(self, parameters: Mapping[str, Any]) -> CollectedRun | None:
         if self._run is not None:
@@ -330,10 +339,12 @@ class SummaryCollector(BuiltInCallback):
         return self._run
 
     def _end_evaluation(self, parameters: Mapping[str, Any]) -> None:
-        if self._run is not None:
-            self._run.end_evaluation(parameters)
+        if self._records is not None:
+            self._records.end_evaluation(parameters)
         elif self._plan is not None and "collect_eval_lineage" in self._plan.items and is_first_rank():
-            collection = open_collection(self._summary_dir, self._plan)
+            from .records import SummaryCollection
+
+            collection = SummaryCollection(self._summary_dir, self._plan)
             try:
                 collection.end_evaluation(parameters)
             finally:
@@ -356,10 +367,6 @@ class SummaryCollector(BuiltInCallback):
                     stacklevel=2,
                 )
 
-    def _check_alone(self, callbacks: object) -> None:
-        if isinstance(callbacks, list | tuple) and sum(isinstance(item, SummaryCollector) for item in callbacks) > 1:
-            raise ValueError("callbacks must hold at most one SummaryCollector; remove the others.")
-
 
 def _check_folder(folder: Path, given: object) -> None:
     """Raises if the path cannot become a folder, or is a URL whose ``//`` was lost."""
@@ -371,10 +378,3 @@ def _check_folder(folder: Path, given: object) -> None:
             "must be a str; a Path loses its slashes."
         )
     check_can_be_directory("summary_dir", folder)
-
-
-def _is_whole(run_context: RunContext) -> bool:
-    """Returns whether an epoch went through all its batches, as far as its trainer says."""
-    done = getattr(run_context, "epoch_steps", None)
-    known: int | None = parameters_of(run_context).get("batch_num")
-    return bool(getattr(run_context, "exhausted", True)) or (known is not None and done == known)

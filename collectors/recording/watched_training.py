@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..files.places import AnyPath
-from ..files.remote_path import RemotePath
 from ..networks.readers import is_sharded
 from ..process_rank import is_first_rank, on_first_rank, parallel_parameters
 from ..run_directory.recorders import TrajectoryRecorder
@@ -29,7 +28,7 @@ class CollectedRun:
         parameters: Parameters,
     ) -> None:
         self._recorder: TrajectoryRecorder | None = None
-        self._collection: SummaryCollection | None = None
+        self.collection: SummaryCollection | None = None
         self._ended: Parameters | None = None
         start_step = int(parameters.get("cur_step_num", 0))
         try:
@@ -57,38 +56,29 @@ class CollectedRun:
             remove_own_records(directory)
         if is_sharded(parameters.get("network")):
             plan = plan.without_parameters()
-        self._collection = open_collection(directory, plan, int(parameters.get("cur_step_num", 0)))
-        self._collection.begin_training(parameters)
+        # Imported here, because only a training with records needs it.
+        from .records import SummaryCollection
+
+        self.collection = SummaryCollection(directory, plan, int(parameters.get("cur_step_num", 0)))
+        self.collection.begin_training(parameters)
 
     def begin_step(self, parameters: Parameters) -> None:
-        if self._collection is not None:
-            self._collection.begin_step(parameters)
+        if self.collection is not None:
+            self.collection.begin_step(parameters)
 
     def end_step(self, parameters: Parameters, *, moves_later: bool = False) -> None:
         """Saves and records a step that is due; ``moves_later``: gradients wait, and may still move the network."""
         if self._recorder is not None:
             self._recorder.step(moves_later=moves_later)
-        if self._collection is not None:
-            self._collection.end_step(parameters)
+        if self.collection is not None:
+            self.collection.end_step(parameters)
 
     def end_epoch(self, parameters: Parameters) -> None:
         """Saves the epoch where its number asks for it."""
         if self._recorder is not None:
             self._recorder.end_epoch()
-        if self._collection is not None:
-            self._collection.end_epoch(parameters)
-
-    def begin_evaluation(self) -> None:
-        if self._collection is not None:
-            self._collection.begin_evaluation()
-
-    def end_evaluation(self, parameters: Parameters) -> None:
-        if self._collection is not None:
-            self._collection.end_evaluation(parameters)
-
-    def capture(self, plugin: str, name: str, value: Any) -> None:
-        if self._collection is not None:
-            self._collection.capture(plugin, name, value)
+        if self.collection is not None:
+            self.collection.end_epoch(parameters)
 
     def end_training(self, parameters: Parameters) -> None:
         """Waits until every checkpoint is on disk; the lineage is recorded by ``finish``."""
@@ -101,7 +91,7 @@ class CollectedRun:
         try:
             self._finish_recorder(error)
         finally:
-            collection, self._collection = self._collection, None
+            collection, self.collection = self.collection, None
             if collection is not None:
                 try:
                     if error is None and self._ended is not None:
@@ -115,15 +105,6 @@ class CollectedRun:
             recorder.finish(error, ended=ended)
 
 
-def open_collection(directory: AnyPath, plan: SummaryPlan, start_step: int = 0) -> SummaryCollection:
-    # Imported here, because only a training with records needs it.
-    from . import records
-
-    if isinstance(directory, RemotePath):
-        return records.RemoteCollection(directory, plan, start_step)
-    return records.SummaryCollection(directory, plan, start_step)
-
-
 class WatchedTraining:
     """A hand-written training loop that is watched; made by ``SummaryCollector.watch``."""
 
@@ -133,12 +114,9 @@ class WatchedTraining:
         finish: Callable[[BaseException | None], None],
         parameters: dict[str, Any],
     ) -> None:
-        self._begin = begin
-        self._finish = finish
-        self._start = parameters
-        self._parameters: dict[str, Any] = {}
+        self._begin, self._finish, self._start = begin, finish, parameters
+        self._parameters: dict[str, Any] = {}  # of the training; empty outside the context
         self._run: CollectedRun | None = None
-        self._entered = False
         self._step_has_begun = False
 
     def begin_step(self) -> None:
@@ -188,21 +166,20 @@ class WatchedTraining:
         parameters = {**self._start, **parallel_parameters()}
         self._run = self._begin(parameters)
         self._parameters = parameters
-        self._entered = True
         return self
 
     def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
-        self._entered = False
         run, self._run = self._run, None
+        parameters, self._parameters = self._parameters, {}
         try:
             if run is not None and error is None:
-                epochs = self._parameters["epoch_num"] or self._parameters["cur_epoch_num"] or None
-                run.end_training({**self._parameters, "epoch_num": epochs})
+                epochs = parameters["epoch_num"] or parameters["cur_epoch_num"] or None
+                run.end_training({**parameters, "epoch_num": epochs})
         finally:
             self._finish(error)
 
     def _check_entered(self) -> None:
-        if not self._entered:
+        if not self._parameters:
             raise RuntimeError(
                 "a watched training must be inside its context, or nothing is saved; write "
                 "`with collector.watch(network) as run:` around the loop."
