@@ -88,9 +88,7 @@ class RunDirectory:
         whole: StateReader = file if frozen is None else CompletedState(file, frozen)
         if space is not None:
             whole = align(whole, space)
-        expected = self.metadata.sha256.get(number)
-        if expected is not None and file.sha256() != expected:
-            raise _changed(path)
+        _check_unchanged(path, file, self.metadata.sha256.get(number))
         return whole
 
     def frozen_parameters(self) -> StateReader | None:
@@ -104,8 +102,7 @@ class RunDirectory:
             path = self._folder / named.file
             check_lies_in_folder(path, CheckpointError, f"checkpoint {path}")
             file = CheckpointFile(self._nearby(path), str(path), path)
-            if file.sha256() != named.sha256:
-                raise _changed(path)
+            _check_unchanged(path, file, named.sha256)
             self._frozen = file
         return self._frozen
 
@@ -183,8 +180,9 @@ def _links_out(path: Path) -> bool:
     return Path(os.path.realpath(path)).parent != Path(os.path.realpath(path.parent))
 
 
-def _changed(path: AnyPath) -> CheckpointError:
-    return CheckpointError(
-        f"checkpoint {path} is not the file that training wrote (its SHA-256 differs from the metadata's); "
-        "restore it from a copy, or import the changed checkpoints with `landscape convert --from checkpoints`."
-    )
+def _check_unchanged(path: AnyPath, file: StateReader, sha256: str | None) -> None:
+    if sha256 is not None and file.sha256() != sha256:
+        raise CheckpointError(
+            f"checkpoint {path} is not the file that training wrote (its SHA-256 differs from the metadata's); "
+            "restore it from a copy, or import the changed checkpoints with `landscape convert --from checkpoints`."
+        )
