@@ -85,8 +85,7 @@ def save_checkpoint(
     file = check_path("path", path)
     if file.suffix != SUFFIX:
         file = file.with_name(file.name + SUFFIX)
-    if append_dict is not None:
-        check_instance("append_dict", append_dict, Mapping, "a dict or None")
+    check_instance("append_dict", append_dict, (Mapping, type(None)), "a dict or None")
     info = {key: check_info_value("append_dict", key, value) for key, value in (append_dict or {}).items()}
     check_encryption(enc_key, enc_mode)
     archive = Archive.pack(read_network(network), info, None, storable_extra_states(network))

@@ -206,7 +206,6 @@ class Resumption:
             raise another_dataset(batch_num, state.batch_num)
 
     def restore_objects(self, params: Any, update: PendingUpdate) -> None:
-        """Loads network, optimizer, gradient scaler, unused gradients and loss function."""
         state, loss_fn = self.state, params["loss_fn"]
         load_weights(params["network"], self.weights, self.extra_states, self.where)
         restore_optimizer(params["optimizer"], state.optimizer)

@@ -20,7 +20,7 @@ from .archive import Archive, storable_extra_states
 from .checkpoint_file import CHECKPOINT_NAME, SUFFIX, check_directory, make_directory, parse_name
 from .config import CheckpointConfig
 from .resuming import Moment, TrainingContext
-from .writer import CheckpointWriter, SavePolicy
+from .writer import CheckpointWriter
 
 TextFromParameters = Callable[[Any], str]
 
@@ -40,9 +40,8 @@ class CheckpointRun(CheckpointWriter):
     ) -> None:
         super().__init__(config)
         self._given_prefix, self._directory, self._params, self._notify = prefix, directory, params, written
-        self._first_step = steps_done
-        steps, seconds = config.save_checkpoint_steps, config.save_checkpoint_seconds
-        self._policy = SavePolicy(steps, seconds, steps_done, time.monotonic())
+        self._first_step = self._last_step = steps_done
+        self._last_time = time.monotonic()
         self.prefix = prefix if isinstance(prefix, str) else ""
         if isinstance(directory, Path):
             make_directory(directory)
@@ -72,9 +71,8 @@ class CheckpointRun(CheckpointWriter):
         self._keep(folder / name for name in names if (folder / name).is_file())
 
     def end_step(self, run_context: RunContext) -> None:
-        """Saves if that is due or a callback asked to stop."""
         step, _, _ = _place(run_context)
-        if self._policy.due(step, time.monotonic()) or run_context.get_stop_requested():
+        if self._is_due(step) or run_context.get_stop_requested():
             self._save(run_context)
         if self._config.exception_save and isinstance(run_context, TrainingContext):
             self._at_step_end = run_context.capture_moment()
@@ -84,7 +82,7 @@ class CheckpointRun(CheckpointWriter):
         step, _, _ = _place(run_context)
         # The end of an epoch uses gradients that are left over, after its last step was saved.
         used = self._saved_with_unused_gradients and not _has_unused_gradients(run_context)
-        if step > self._policy.last_step or used:
+        if step > self._last_step or used:
             self._save(run_context)
         self.wait()
 
@@ -99,6 +97,12 @@ class CheckpointRun(CheckpointWriter):
         self._save(run_context, "_breakpoint", moment if in_epoch and moment and moment.step == step else None)
         self.wait()
         return True
+
+    def _is_due(self, step: int) -> bool:
+        if self._config.save_checkpoint_steps is not None:
+            return step >= self._last_step + self._config.save_checkpoint_steps
+        seconds = self._config.save_checkpoint_seconds
+        return seconds is not None and time.monotonic() - self._last_time > seconds
 
     def _note_written(self, path: Path, step: int) -> None:
         self._params["last_save_ckpt_step"], self._params["latest_ckpt_file"] = step, str(path)
@@ -123,7 +127,7 @@ class CheckpointRun(CheckpointWriter):
                 state = replace(state, network={**read_network(trained), **storable_extra_states(trained)})
         info = self._config.info(epoch, step)
         archive = Archive.pack(read_network(network), info, state, storable_extra_states(network))
-        self._policy.saved(step, time.monotonic())
+        self._last_step, self._last_time = step, time.monotonic()
         self._saved_with_unused_gradients = _has_unused_gradients(run_context)
         self._write(path, archive, step, kept=bool(ending))
 

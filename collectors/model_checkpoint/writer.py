@@ -78,22 +78,6 @@ class CheckpointWriter:
             self._failure = error
 
 
-class SavePolicy:
-    """Says when a checkpoint is due: ``steps`` after the one before, or more than ``seconds`` after it."""
-
-    def __init__(self, steps: int | None, seconds: int | None, step: int, now: float) -> None:
-        self._steps, self._seconds = steps, seconds
-        self.saved(step, now)
-
-    def due(self, step: int, now: float) -> bool:
-        if self._steps is not None:
-            return step >= self.last_step + self._steps
-        return self._seconds is not None and now - self._last_time > self._seconds
-
-    def saved(self, step: int, now: float) -> None:
-        self.last_step, self._last_time = step, now
-
-
 class Retention:
     """Keeps the ``maximum`` newest files of a run, or the newest of every ``minutes``, counted from the first file."""
 

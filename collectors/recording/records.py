@@ -27,8 +27,25 @@ class SummaryCollection:
     Those behind a URL are uploaded while training goes on; an upload that fails is a warning, too.
     """
 
-    def __init__(self, directory: AnyPath, plan: SummaryPlan, begin: int = 0) -> None:
+    def __init__(self, directory: AnyPath, plan: SummaryPlan, params: Parameters) -> None:
         self._plan = plan
+        self._items = set(plan.items)
+        self._step = int(params.get("cur_step_num", 0))
+        self._is_first = True
+        self._evaluating = False
+        self._rates: list[Any] | None = None
+        self._first_rate: float | None = None
+        self._rate_changed = False
+        self._histograms: dict[str, Any] | None = None
+        self._batch_size: int | None = None
+        self._samples: facts.EpochSamples | None = None
+        self._custom_is_recorded = False
+        self._failure_is_told = False
+        self._learn(params)
+        dataset = params.get("train_dataset")
+        if dataset is not None and "collect_train_lineage" in self._items and facts.dataset_size(dataset) is None:
+            self._samples = facts.EpochSamples()
+        # Last, so that nothing stays open where something fails.
         self._uploads: RecordUploads | None = None
         folder: Any = directory
         size = plan.max_file_size
@@ -43,51 +60,29 @@ class SummaryCollection:
             if self._uploads is not None:
                 self._uploads.close()
             raise
-        self._items = set(plan.items)
-        self._step = begin
-        self._total: int | None = None
-        self._is_first = True
-        self._network: Any = None
-        self._evaluating = False
-        self._rates: list[Any] | None = None
-        self._first_rate: float | None = None
-        self._rate_changed = False
-        self._histograms: dict[str, Any] | None = None
-        self._batch_size: int | None = None
-        self._samples: facts.EpochSamples | None = None
-        self._custom_is_recorded = False
-        self._failure_is_told = False
-
-    def begin_training(self, params: Parameters) -> None:
-        self._learn(params)
-        dataset = params.get("train_dataset")
-        if dataset is not None and "collect_train_lineage" in self._items and facts.dataset_size(dataset) is None:
-            self._samples = facts.EpochSamples()
 
     def begin_step(self, params: Parameters) -> None:
         """Looks at the learning rate that the step will use: callbacks may set the next one before it ends."""
         self._learn(params)
-        if self._is_first or self._plan.steps.collects(int(params["cur_step_num"])):
+        if self._is_first or self._plan.collects(int(params["cur_step_num"])):
             self._rates = facts.learning_rates(params.get("optimizer"))
 
     def end_step(self, params: Parameters) -> None:
-        """Records a step if it is due; the first one always is."""
         self._step = step = int(params["cur_step_num"])
         first, self._is_first = self._is_first, False
         if self._samples is not None:
             self._samples.add(params.get("train_dataset_element"))
         if first:
             self._record_once(params)
-        due = first or self._plan.steps.collects(step)
+        due = first or self._plan.collects(step)
         if due:
             self._add_values(params)
-        if due or self._plan.steps.collects_tensors(step, self._total):
+        if due or self._plan.collects_tensors(step, self._total):
             self._write()
         if self._uploads is not None:
             self._uploads.warn_of_failure()
 
     def end_epoch(self, params: Parameters) -> None:
-        """Counts the samples of a data set that does not know its size."""
         if self._samples is not None:
             self._samples.end_epoch(params.get("batch_num"))
 
@@ -117,8 +112,8 @@ class SummaryCollection:
         """Takes a value from inside a forward pass, where the step that it belongs to is recorded."""
         if self._evaluating or not getattr(self._network, "training", True):
             return
-        step, steps = self._step + 1, self._plan.steps
-        due = steps.collects_tensors(step, self._total) if plugin == "tensor" else steps.collects(step)
+        step, plan = self._step + 1, self._plan
+        due = plan.collects_tensors(step, self._total) if plugin == "tensor" else plan.collects(step)
         if due or self._is_first:
             self._record.capture(plugin, name, value)
 
@@ -138,7 +133,7 @@ class SummaryCollection:
     def _learn(self, params: Parameters) -> None:
         self._network = params.get("network")
         epochs, batches = params.get("epoch_num"), params.get("batch_num")
-        self._total = None if epochs is None or batches is None else epochs * batches
+        self._total: int | None = None if epochs is None or batches is None else epochs * batches
 
     def _record_once(self, params: Parameters) -> None:
         self._batch_size = facts.dataset_batch_size(params.get("train_dataset"), params.get("train_dataset_element"))

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from ..callbacks.callback import BuiltInCallback, RunContext, in_evaluation, parameters_of
 from ..files.places import check_can_be_directory, check_directory, has_lost_slashes, with_slashes
 from ..files.remote_path import RemotePath
 from ..networks.readers import as_watched
-from ..process_rank import is_first_rank
 from ..run_directory.existing_run import EXISTING
 from ..run_directory.recorders import Snapshots
 from ..run_directory.settings import LandscapeSettings
 from ..validation import check_bool, check_choice, check_int, wrong_type
 from .plan import SummaryPlan, check_specified, optional_positive
-from .watched_training import CollectedRun, WatchedTraining
+from .watched_training import CollectingCallback, WatchedTraining
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from .records import SummaryCollection
 
-
-class SummaryCollector(BuiltInCallback):
+class SummaryCollector(CollectingCallback):
     """Records a training for TensorBoard, and saves checkpoints from which landscapes are drawn later.
 
     Use it as a callback of ``collectors.Model``, or in any PyTorch loop through ``watch``. The first step is recorded,
@@ -82,9 +77,6 @@ class SummaryCollector(BuiltInCallback):
         RunDirectoryError: ``summary_dir`` is a URL of a kind that is connected to at once, and that fails.
     """
 
-    # Evaluations inside fit have a lineage, too.
-    called_in_fit_evaluation = True
-
     def __init__(
         self,
         summary_dir: str | PathLike[str],
@@ -105,7 +97,7 @@ class SummaryCollector(BuiltInCallback):
         if not isinstance(self._summary_dir, RemotePath):
             _check_folder(self._summary_dir, summary_dir)
         specified = check_specified(collect_specified_data)
-        plan = SummaryPlan.from_arguments(
+        plan = SummaryPlan(
             collect_freq,
             specified,
             check_bool("keep_default_action", keep_default_action),
@@ -130,9 +122,6 @@ class SummaryCollector(BuiltInCallback):
             raise wrong_type("at_end", "a function of the run directory, such as landscape.DrawAtEnd(...)", at_end)
         self._at_end = at_end
         self._plan = plan.where_possible(collect_specified_data is not None, self._landscape is not None)
-        self._run: CollectedRun | None = None
-        self._snapshots: Snapshots | None = None
-        self._is_entered = False
 
     @property
     def summary_dir(self) -> str:
@@ -197,8 +186,7 @@ class SummaryCollector(BuiltInCallback):
         if optimizer is not None and not isinstance(getattr(optimizer, "param_groups", None), list):
             raise wrong_type("optimizer", "an optimizer with param_groups, as PyTorch's are, or None", optimizer)
         return WatchedTraining(
-            self._begin,
-            self._finish,
+            self,
             {
                 "mode": "train",
                 "network": as_watched(network),
@@ -262,110 +250,6 @@ class SummaryCollector(BuiltInCallback):
         """
         if self._records is not None:
             self._records.capture(plugin, name, value)
-
-    def __enter__(self) -> Self:
-        self._is_entered = True
-        return self
-
-    def begin(self, run_context: RunContext) -> None:
-        """Opens the run directory and saves the state before the first step if that is asked for."""
-        parameters = parameters_of(run_context)
-        callbacks = parameters.get("list_callback")
-        if isinstance(callbacks, list | tuple) and sum(isinstance(item, SummaryCollector) for item in callbacks) > 1:
-            raise ValueError("callbacks must hold at most one SummaryCollector; remove the others.")
-        if not in_evaluation(run_context):
-            self._begin(parameters)
-        elif self._records is not None:
-            self._records.begin_evaluation()
-
-    def step_begin(self, run_context: RunContext) -> None:
-        run = self._training_run(run_context)
-        if run is not None:
-            run.begin_step(parameters_of(run_context))
-
-    def step_end(self, run_context: RunContext) -> None:
-        run = self._training_run(run_context)
-        if run is not None:
-            # Where an epoch stops short, Model uses the gradients that wait only after this hook.
-            moves_later = bool(getattr(run_context, "has_unused_gradients", False))
-            run.end_step(parameters_of(run_context), moves_later=moves_later)
-
-    def epoch_end(self, run_context: RunContext) -> None:
-        """Saves a checkpoint where the epoch's number asks for it; an epoch that was stopped early is none."""
-        run, parameters = self._training_run(run_context), parameters_of(run_context)
-        # As far as its trainer says, the epoch went through all its batches.
-        done, known = getattr(run_context, "epoch_steps", None), parameters.get("batch_num")
-        is_whole = getattr(run_context, "exhausted", True) or (known is not None and done == known)
-        if run is not None and is_whole:
-            run.end_epoch(parameters)
-
-    def end(self, run_context: RunContext) -> None:
-        """Waits until every checkpoint is on disk; the lineage follows when the callback is left."""
-        if in_evaluation(run_context):
-            self._end_evaluation(parameters_of(run_context))
-        elif self._run is not None:
-            self._run.end_training(parameters_of(run_context))
-            if not self._is_entered:
-                self._finish(None)
-
-    def on_exception(self, run_context: RunContext, error: BaseException) -> None:
-        """Leaves a directory behind that can be analysed as far as training came."""
-        self._finish(error)
-
-    def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
-        self._is_entered = False
-        self._finish(error)
-
-    @property
-    def _records(self) -> SummaryCollection | None:
-        return None if self._run is None else self._run.collection
-
-    def _begin(self, parameters: Mapping[str, Any]) -> CollectedRun | None:
-        if self._run is not None:
-            raise RuntimeError("this SummaryCollector already watches a training; make another one for another run.")
-        if self._landscape is not None or self._plan is not None:
-            self._run = CollectedRun(self._summary_dir, self._existing, self._landscape, self._plan, parameters)
-        return self._run
-
-    def _training_run(self, run_context: RunContext) -> CollectedRun | None:
-        """Returns the training that a hook belongs to; None in an evaluation, and where nothing is collected."""
-        if in_evaluation(run_context):
-            return None
-        if self._run is None and (self._landscape is not None or self._plan is not None):
-            raise RuntimeError(
-                "SummaryCollector got a hook of a training that did not begin; call its begin(run_context) before the "
-                "first step, or use `with collector.watch(network) as run:`."
-            )
-        return self._run
-
-    def _end_evaluation(self, parameters: Mapping[str, Any]) -> None:
-        if self._records is not None:
-            self._records.end_evaluation(parameters)
-        elif self._plan is not None and "collect_eval_lineage" in self._plan.items and is_first_rank():
-            from .records import SummaryCollection
-
-            collection = SummaryCollection(self._summary_dir, self._plan)
-            try:
-                collection.end_evaluation(parameters)
-            finally:
-                collection.close()
-
-    def _finish(self, error: BaseException | None) -> None:
-        run, self._run = self._run, None
-        snapshots, self._snapshots = self._snapshots, None
-        if snapshots is not None:
-            snapshots.finish(error)
-        if run is not None:
-            run.finish(error)
-        if self._at_end is not None and error is None and (run or snapshots) and is_first_rank():
-            try:
-                self._at_end(self.summary_dir)
-            except Exception as failed:
-                warnings.warn(
-                    f"the training ended well, and everything that it recorded is in {self.summary_dir}, but at_end "
-                    f"failed: {type(failed).__name__}: {failed}",
-                    stacklevel=2,
-                )
 
 
 def _check_folder(folder: Path, given: object) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
-from ..errors import CheckpointError, LandscapeError, RunDirectoryError
+from ..errors import CheckpointError, LandscapeError, RunDirectoryError, reason_of
 from ..files.places import AnyPath, LocalCopies, check_directory, lost_slashes_hint
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import WeightSpace
@@ -137,26 +139,29 @@ class RunDirectory:
     def _nearby(self, path: AnyPath) -> AnyPath:
         if not isinstance(path, RemotePath) or self._copies is None:
             return path
-        try:
+        with reporting(f"checkpoint {path} cannot be read", kind=CheckpointError):
             return self._copies.copy_of(path) or path
-        except OSError as error:
-            raise CheckpointError(f"checkpoint {path} cannot be read: {error.strerror}.") from error
 
 
 def find_run(path: str | os.PathLike[str] | RemotePath, label: str = "summary_dir") -> AnyPath:
     """Returns where a run directory is, on this machine or behind a URL; it must exist."""
     found = check_directory(label, path)
-    try:
+    with reporting(f"{label} {found} cannot be read", "Check the address and your right to read there."):
         if found.is_dir():
             return found
         kind = "is not a directory" if found.exists() else "does not exist"
-    except OSError as error:
-        raise RunDirectoryError(
-            f"{label} {found} cannot be read: {error.strerror}. Check the address and your right to read there."
-        ) from error
     raise RunDirectoryError(
         f"{label} {found} {kind}; give the directory that a SummaryCollector wrote.{lost_slashes_hint(path)}"
     )
+
+
+@contextlib.contextmanager
+def reporting(what: str, remedy: str = "", kind: type[LandscapeError] = RunDirectoryError) -> Iterator[None]:
+    """Turns what the operating system refuses into an error that says what failed, why, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {reason_of(error)}. {remedy}".rstrip()) from error
 
 
 def check_lies_in_run(folder: AnyPath) -> None:

@@ -144,7 +144,10 @@ def _resume(
     # Kept until the end: a remote run's copies on this machine live as long as it.
     opened = RunDirectory(run)
     try:
-        frozen, named = _frozen(opened, strays)
+        if opened.metadata.frozen is None:
+            found = (NamedFile(stray.name, stray.file.sha256()) for stray in strays if stray.number is None)
+            opened.metadata.frozen = next(found, None)
+        frozen = opened.frozen_parameters()
         if files:
             # Names and sizes of the metadata may agree where shapes do not; the last checkpoint knows.
             path = folder.path / files[max(files)]
@@ -163,7 +166,7 @@ def _resume(
             new.files[stray.number] = stray.name
             new.sha256[stray.number] = stray.file.sha256()
     if new.files:
-        new.frozen = named
+        new.frozen = opened.metadata.frozen
     if new.step_per_epoch is None:
         new.step_per_epoch = old.step_per_epoch
     completed = FrozenParameters(frozen) if frozen is not None and new.files else None
@@ -193,14 +196,6 @@ def _is_of(stray: _Stray, run: RunMetadata) -> bool:
         return run.frozen is None
     is_wanted = stray.unit == run.settings.unit and stray.number in run.settings.numbers
     return is_wanted and stray.number not in run.files
-
-
-def _frozen(run: RunDirectory, strays: list[_Stray]) -> tuple[StateReader | None, NamedFile | None]:
-    named = run.metadata.frozen
-    if named is not None:
-        return run.frozen_parameters(), named
-    stray = next((item for item in strays if item.number is None), None)
-    return (None, None) if stray is None else (stray.file, NamedFile(stray.name, stray.file.sha256()))
 
 
 def _fits(space: WeightSpace, file: StateReader, frozen: StateReader | None) -> bool:

@@ -98,22 +98,21 @@ class RunMetadata:
             with path.open("rb") as file:
                 # A read with a limit allocates all of it.
                 size = file.seek(0, os.SEEK_END)
+                if size > _SIZE_LIMIT:
+                    raise RunDirectoryError(f"{path} is larger than {_SIZE_LIMIT} bytes and cannot be ours.")
                 file.seek(0)
-                raw = file.read(size) if size <= _SIZE_LIMIT else None
+                raw = file.read(size)
         except FileNotFoundError as error:
             above = path.parent.parent
-            if (above.parent / path.parent.name / path.name).exists():
-                remedy = f"Give the folder above it, {above.parent}."
-            else:
-                remedy = (
-                    "Train with a SummaryCollector that writes there, or build a run directory with "
-                    "`landscape convert --from checkpoints`."
-                )
+            remedy = (
+                f"Give the folder above it, {above.parent}."
+                if (above.parent / path.parent.name / path.name).exists()
+                else "Train with a SummaryCollector that writes there, or build a run directory with "
+                "`landscape convert --from checkpoints`."
+            )
             raise RunDirectoryError(f"{above} holds no collected run: {path} does not exist. {remedy}") from error
         except OSError as error:
             raise RunDirectoryError(f"{path} cannot be read: {error.strerror}.") from error
-        if raw is None:
-            raise RunDirectoryError(f"{path} is larger than {_SIZE_LIMIT} bytes and cannot be ours.")
         try:
             content = json.loads(raw.decode("utf-8"))
         except (ValueError, RecursionError) as error:

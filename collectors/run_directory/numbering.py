@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..files.places import AnyPath, with_slashes
-from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES
+from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES, ForeignCheckpoint
 
 Unit = Literal["epoch", "step"]
 _BOTH: tuple[Unit, ...] = ("epoch", "step")
@@ -105,16 +105,14 @@ def numbers_inside(counters: Sequence[Mapping[str, int]], unit: Unit | None = No
     return next((way for way in several if way.is_complete), next(iter(several), None))
 
 
-@dataclass(frozen=True)
 class SeenCheckpoint:
     """A checkpoint without values: shapes by the plain network's names; ``said`` tells what was removed or left out."""
 
-    place: AnyPath
-    shapes: Mapping[str, tuple[int, ...]]
-    dtypes: Mapping[str, str]
-    counters: Mapping[str, int]
-    said: tuple[str, ...] = ()
-    framework: str = "torch"
+    def __init__(self, place: AnyPath, checkpoint: ForeignCheckpoint) -> None:
+        self.place, self.counters, self.framework = place, checkpoint.counters, checkpoint.framework
+        self.shapes = {name: array.shape for name, array in checkpoint.tensors.items()}
+        self.dtypes = {name: array.dtype.name for name, array in checkpoint.tensors.items()}
+        self.said = (*checkpoint.said, *checkpoint.left_out)
 
 
 @dataclass(frozen=True)
@@ -157,14 +155,14 @@ def import_order(
         _warn_of_another_order(found, numbers, by_name)
         given = Numbers(tuple(numbers), unit, "given")
         same = next((way for way in (by_name, inside) if way is not None and way.found == given.found), given)
-        return _complete(found, given, unit or same.unit)
+        return _complete(found, replace(given, unit=same.unit))
     ways = [way for way in (by_name, inside) if way is not None]
     for way in ways:
         if way.is_complete:
-            return _complete(found, way, unit or way.unit)
+            return _complete(found, way)
     digest_of = functools.cache(lambda index: digest(found[index]))
     for way in ways:
-        order = _without_copies(found, way, unit, digest_of)
+        order = _without_copies(found, way, digest_of)
         if order is not None:
             return order
     raise _unclear(found, ways, unit)
@@ -204,17 +202,17 @@ def _several_trainings(parsed: Sequence[tuple[str, Sequence[_Count]]]) -> bool:
     return len(different) > len({word for word, _ in different})
 
 
-def _complete(found: Sequence[SeenCheckpoint], way: Numbers, unit: Unit | None) -> ImportOrder:
+def _complete(found: Sequence[SeenCheckpoint], way: Numbers) -> ImportOrder:
     chosen = sorted(
         ((number, item) for number, item in zip(way.found, found, strict=True) if number is not None),
         key=lambda pair: pair[0],
     )
     steps = all(item.counters.get("step") == number for number, item in chosen)
-    return ImportOrder(tuple(chosen), unit or ("step" if steps else "epoch"), way.source)
+    return ImportOrder(tuple(chosen), way.unit or ("step" if steps else "epoch"), way.source)
 
 
 def _without_copies(
-    found: Sequence[SeenCheckpoint], way: Numbers, unit: Unit | None, digest_of: Callable[[int], str]
+    found: Sequence[SeenCheckpoint], way: Numbers, digest_of: Callable[[int], str]
 ) -> ImportOrder | None:
     """Returns the order without files such as "last" and "best" that have the weights of a numbered one; else None."""
     kept: dict[int, int] = {}
@@ -233,7 +231,7 @@ def _without_copies(
         return None
     numbers = replace(way, found=tuple(kept))
     left_out = tuple((found[index].place, found[same].place) for index, same in copies)
-    return replace(_complete([found[index] for index in kept.values()], numbers, unit or way.unit), copies=left_out)
+    return replace(_complete([found[index] for index in kept.values()], numbers), copies=left_out)
 
 
 def _warn_of_another_order(found: Sequence[SeenCheckpoint], numbers: Sequence[int], by_name: Numbers | None) -> None:

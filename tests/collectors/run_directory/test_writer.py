@@ -65,22 +65,13 @@ def test_foreign_files_survive_and_leftovers_of_the_dead_do_not(tmp_path, existi
         (tmp_path / "ckpt_dir" / f".{name}.{ended_process()}.0123abcd.tmp").write_bytes(b"half")
     # What the map of a damaged or foreign directory may name.
     changed = json.loads(metadata_path(tmp_path).read_text())
-    changed["model_params_file_map"].update({"98": "train_metadata.json", "99": "folder"})
+    changed["model_params_file_map"].update({"7": "notes.txt", "98": "train_metadata.json", "99": "folder"})
     metadata_path(tmp_path).write_text(json.dumps(changed))
     writer(tmp_path, existing=existing, start=2).close()
     kept = [f"SmallNetwork_{number}_step.safetensors" for number in range(3)] if existing == "resume" else []
     assert names(tmp_path / "ckpt_dir") == sorted([*foreign, "folder", "train_metadata.json", *kept])
     assert all(contents_of == b"foreign" for name, contents_of in contents(tmp_path).items() if name in foreign)
     assert (tmp_path / "landscape.h5").read_text() == "foreign"
-
-
-def test_overwriting_starts_from_nothing(tmp_path):
-    collected(tmp_path, intervals=[range(9)])
-    run, steps, _ = collected(tmp_path, seeded(SmallNetwork, 1), existing="overwrite", intervals=[range(4)], epochs=1)
-    assert sorted(run.metadata.files) == [0, 1, 2, 3]
-    assert names(tmp_path / "ckpt_dir") == sorted([*run.metadata.files.values(), "train_metadata.json"])
-    for number in range(4):
-        assert_holds(run.checkpoint(number), steps[number])
 
 
 def test_overwriting_waits_for_the_training_to_begin(tmp_path):
