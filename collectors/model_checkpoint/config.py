@@ -13,7 +13,6 @@ from ..networks.readers import is_network
 from ..validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
 from .encryption import check_encryption
 
-FORMATS = ("safetensors",)
 _COUNTERS = ("epoch_num", "step_num")
 _SAVING = ("save_checkpoint_steps", "save_checkpoint_seconds")
 _KEEPING = ("keep_checkpoint_max", "keep_checkpoint_per_n_minutes")
@@ -101,7 +100,7 @@ class CheckpointConfig:
         check_bool("crc_check", self.crc_check)
         if check_bool("remove_redundancy", self.remove_redundancy):
             _warn_without_effect("remove_redundancy=True", "only rank 0 writes, so no two files hold the same")
-        check_choice("format", self.format, FORMATS)
+        check_choice("format", self.format, ("safetensors",))
         check_bool("training_state", self.training_state)
 
     @property
@@ -151,13 +150,11 @@ def _check_async(value: Any) -> bool | str:
 
 
 def _check_append_info(value: Any) -> dict[str, Any] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list | tuple):
-        raise wrong_type("append_info", 'a list of "epoch_num", "step_num" and at most one dict, or None', value)
+    expected = 'a list of "epoch_num", "step_num" and at most one dict, or None'
+    check_instance("append_info", value, (list, tuple, type(None)), expected)
     result: dict[str, Any] = {}
     entries = None
-    for index, item in enumerate(value):
+    for index, item in enumerate(value or ()):
         name = f"append_info[{index}]"
         if isinstance(item, str):
             result.setdefault(check_choice(name, item, _COUNTERS), 0)
@@ -177,8 +174,7 @@ def _check_append_info(value: Any) -> dict[str, Any] | None:
 
 
 def check_info_value(name: str, key: Any, value: Any) -> Any:
-    if not isinstance(key, str):
-        raise wrong_type(f"a key of {name}", "a str", key)
+    check_instance(f"a key of {name}", key, str, "a str")
     if isinstance(value, int | float | str | np.generic | np.ndarray) or hasattr(value, "detach"):
         return value
     raise wrong_type(f"{name}[{key!r}]", "an int, float, bool, str, tensor or array", value)

@@ -12,23 +12,21 @@ from ..errors import CheckpointError
 from ..validation import check_choice
 
 ENCRYPTION_MODES = ("AES-GCM", "AES-CBC")
-KEY_LENGTHS = (16, 24, 32)
 _VERSION = b"summary-landscape checkpoint 1 "
 _SALT, _VERIFIER, _TAG, _DIGEST, _AES_BLOCK = 32, 16, 16, 32, 16
 # The library takes at most 2 GiB at once.
 _BLOCK = 64 * 1024 * 1024
 
 
-def check_key(name: str, key: Any) -> bytes:
+def check_key(name: str, key: Any) -> None:
     # No error shows the key itself.
     if not isinstance(key, bytes):
         raise TypeError(f"{name} must be bytes of length 16, 24 or 32, or None, but got {type(key).__name__}.")
-    if len(key) not in KEY_LENGTHS:
+    if len(key) not in (16, 24, 32):
         raise ValueError(
             f"{name} must have 16, 24 or 32 bytes (AES-128, -192 or -256), but got {len(key)}. "
             "secrets.token_bytes(32) makes one."
         )
-    return key
 
 
 def check_encryption(key: Any, mode: Any) -> None:

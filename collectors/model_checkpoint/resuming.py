@@ -14,7 +14,7 @@ from ..callbacks.callback_manager import callbacks_with_state, restore_callbacks
 from ..errors import CheckpointError
 from ..networks.weight_space import State, is_extra_state
 from ..process_rank import is_first_rank
-from ..validation import wrong_type
+from ..validation import check_instance
 from .archive import TrainingState
 from .checkpoint_file import Checkpoint, load_checkpoint, load_weights
 
@@ -181,8 +181,7 @@ class Resumption:
     def from_checkpoint(cls, resume_from: Any) -> Resumption:
         if isinstance(resume_from, str | os.PathLike):
             resume_from = load_checkpoint(resume_from)
-        if not isinstance(resume_from, Checkpoint):
-            raise wrong_type("resume_from", "a Checkpoint, its path or None", resume_from)
+        check_instance("resume_from", resume_from, Checkpoint, "a Checkpoint, its path or None")
         state = resume_from.training_state
         if state is None:
             raise CheckpointError(

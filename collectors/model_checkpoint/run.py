@@ -15,9 +15,9 @@ from ..callbacks.callback import RunContext
 from ..files import system
 from ..files.local_files import naming, remove_stale_temporaries
 from ..networks.readers import read_network
-from ..validation import wrong_type, wrong_value
+from ..validation import check_instance, wrong_value
 from .archive import Archive, storable_extra_states
-from .checkpoint_file import CHECKPOINT_NAME, SUFFIX, check_directory, make_directory, parse_name
+from .checkpoint_file import CHECKPOINT_NAME, SUFFIX, check_directory, make_directory, prefix_of
 from .config import CheckpointConfig
 from .resuming import Moment, TrainingContext
 from .writer import CheckpointWriter
@@ -67,7 +67,7 @@ class CheckpointRun(CheckpointWriter):
         self.prefix = prefix
         self.wait()
         # A manipulated checkpoint must not make us delete files of others.
-        names = [name for name in state["files"] if Path(name).name == name and _prefix_of(name) == prefix]
+        names = [name for name in state["files"] if Path(name).name == name and prefix_of(name) == prefix]
         self._keep(folder / name for name in names if (folder / name).is_file())
 
     def end_step(self, run_context: RunContext) -> None:
@@ -142,13 +142,12 @@ class CheckpointRun(CheckpointWriter):
 
 
 def check_prefix(prefix: Any) -> str:
-    if not isinstance(prefix, str):
-        raise wrong_type("prefix", "a str, or a function of cb_params that returns one", prefix)
-    refused = ", and none that Windows refuses" if system.refuses_name(prefix) else ""
-    if not prefix.strip() or "/" in prefix or "\0" in prefix or len(os.fsencode(prefix)) > 180 or refused:
+    name: str = check_instance("prefix", prefix, str, "a str, or a function of cb_params that returns one")
+    refused = ", and none that Windows refuses" if system.refuses_name(name) else ""
+    if not name.strip() or "/" in name or "\0" in name or len(os.fsencode(name)) > 180 or refused:
         expected = f"a part of a file name: not blank, without '/', at most 180 bytes{refused}"
-        raise wrong_value("prefix", expected, prefix)
-    return prefix
+        raise wrong_value("prefix", expected, name)
+    return name
 
 
 def _place(run_context: RunContext) -> tuple[int, int, int]:
@@ -164,14 +163,9 @@ def _has_unused_gradients(run_context: RunContext) -> bool:
     return isinstance(run_context, TrainingContext) and run_context.has_unused_gradients
 
 
-def _prefix_of(name: str) -> str | None:
-    parts = parse_name(name)
-    return parts and parts[0]
-
-
 def unused_prefix(folder: Path, prefix: str, used_prefixes: Collection[str]) -> str:
     """Returns the prefix, or ``prefix_1``, ``prefix_2``, ..., the first that no file in the directory has."""
-    found = filter(None, (_prefix_of(file.name) for file in folder.iterdir()))
+    found = filter(None, (prefix_of(file.name) for file in folder.iterdir()))
     used = {system.as_compared(name) for name in {*found, *used_prefixes}}
     candidates = itertools.chain([prefix], (f"{prefix}_{number}" for number in itertools.count(1)))
     return next(candidate for candidate in candidates if system.as_compared(candidate) not in used)

@@ -58,8 +58,7 @@ class SummaryPlan:
         check_instance("custom_lineage_data", custom_lineage_data, (Mapping, type(None)), "a dict or None")
         self.asked = {key for key in SWITCHES if specified.get(key)} | {HISTOGRAMS} & set(specified)
         self.items = self.asked | ({*SWITCHES, HISTOGRAMS} - set(specified) if keep_default_action else set())
-        pattern = specified.get(HISTOGRAMS)
-        self.pattern = None if pattern is None else re.compile(pattern)
+        self.pattern: re.Pattern[str] | None = specified.get(HISTOGRAMS)
         self.tensors_every = optional_positive("collect_tensor_freq", collect_tensor_freq)
         self.custom_lineage = check_custom_lineage("custom_lineage_data", custom_lineage_data or {})
         self.max_file_size = optional_positive("max_file_size", max_file_size)
@@ -114,7 +113,7 @@ class SummaryPlan:
 
 
 def check_specified(value: object) -> dict[str, Any]:
-    """Returns a copy of ``collect_specified_data``, checked but for ``collect_landscape``."""
+    """Returns a copy of ``collect_specified_data``, checked but for ``collect_landscape``, its expression compiled."""
     if value is None:
         return {}
     given = check_keys("collect_specified_data", value, (*SWITCHES, HISTOGRAMS, "collect_landscape"))
@@ -126,7 +125,7 @@ def check_specified(value: object) -> dict[str, Any]:
         name = "collect_specified_data['histogram_regular']"
         check_instance(name, pattern, str, "a regular expression (str) or None")
         try:
-            re.compile(pattern)
+            given[HISTOGRAMS] = re.compile(pattern)
         except re.error as error:
             raise wrong_value(name, f"a valid regular expression ({error})", pattern) from error
     return given

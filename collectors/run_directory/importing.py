@@ -109,7 +109,7 @@ def import_checkpoints(
     read = functools.partial(read_checkpoint, strip_prefix=strip_prefix, network=network)
     found = [SeenCheckpoint(place, read(place)) for place in places]
     for item in found[1:]:
-        _check_equal(item.place, found[0].shapes, item.shapes, found[0].place)
+        _check_equal(found[0], item)
     chosen_unit = cast("Unit | None", unit)
     order = import_order(found, lambda item: state_sha256(read(item.place).tensors), numbers=given, unit=chosen_unit)
     settings = _settings([number for number, _ in order.chosen], order.unit, shared)
@@ -262,17 +262,16 @@ def _check_target(target: AnyPath, places: Sequence[AnyPath], existing: str) -> 
     return created
 
 
-def _check_equal(
-    path: AnyPath, expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]], first: AnyPath
-) -> None:
+def _check_equal(first: SeenCheckpoint, other: SeenCheckpoint) -> None:
+    expected, found = first.shapes, other.shapes
     lines = [
-        f"  {name}: {expected.get(name, 'absent')} in {first.name}, {found.get(name, 'absent')} here"
+        f"  {name}: {expected.get(name, 'absent')} in {first.place.name}, {found.get(name, 'absent')} here"
         for name in dict.fromkeys((*expected, *found))
         if expected.get(name) != found.get(name)
     ]
     if lines:
         raise CheckpointError(
-            f"checkpoint {path} holds another network than {first}:\n"
+            f"checkpoint {other.place} holds another network than {first.place}:\n"
             + "\n".join(lines[:40])
             + "\nImport one run at a time."
         )

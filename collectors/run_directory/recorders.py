@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -39,6 +40,9 @@ class TrajectoryRecorder:
         # Where parameters are divided among processes, all make the same calls: weights are gathered to rank 0, and
         # what fails there is raised on every rank, so that none waits for ever.
         self._shards = sharded_reader(network, keeps=is_first_rank())
+        self._on_first_rank: Callable[[Callable[[], None]], object] = (
+            on_first_rank if self.is_sharded else lambda action: action()
+        )
         if self._shards is not None:
             self._read, space = self._shards, self._shards.describe()
         elif is_first_rank():
@@ -107,7 +111,7 @@ class TrajectoryRecorder:
             return
         self._on_first_rank(self._prepare)
         if is_due:
-            self._on_first_rank(self._save, self._read())
+            self._on_first_rank(functools.partial(self._save, self._read()))
 
     def _prepare(self) -> None:
         if self._writer is not None:
@@ -119,19 +123,12 @@ class TrajectoryRecorder:
         if self._writer is not None:
             self._writer.save(self._number, state)
 
-    def _on_first_rank(self, action: Callable[..., None], *arguments: Any) -> None:
-        if self.is_sharded:
-            on_first_rank(lambda: action(*arguments))
-        else:
-            action(*arguments)
-
 
 class Snapshots:
     """Saves named arrays whose number is in an interval; the run directory is made with the first ones."""
 
     def __init__(self, directory: AnyPath, settings: LandscapeSettings, existing: str, network: str) -> None:
-        self._directory, self._settings, self._existing = directory, settings, existing
-        self._network = network
+        self._directory, self._settings, self._existing, self._network = directory, settings, existing, network
         self._space: WeightSpace | None = None
         self._writer: RunWriter | None = None
         self._last: int | None = None
