@@ -65,7 +65,7 @@ def test_foreign_files_survive_and_leftovers_of_the_dead_do_not(tmp_path, existi
         (tmp_path / "ckpt_dir" / f".{name}.{ended_process()}.0123abcd.tmp").write_bytes(b"half")
     # What the map of a damaged or foreign directory may name.
     changed = json.loads(metadata_path(tmp_path).read_text())
-    changed["model_params_file_map"].update({"7": "notes.txt", "98": "train_metadata.json", "99": "folder"})
+    changed["model_params_file_map"].update({"97": "notes.txt", "98": "train_metadata.json", "99": "folder"})
     metadata_path(tmp_path).write_text(json.dumps(changed))
     writer(tmp_path, existing=existing, start=2).close()
     kept = [f"SmallNetwork_{number}_step.safetensors" for number in range(3)] if existing == "resume" else []
