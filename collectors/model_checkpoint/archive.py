@@ -154,10 +154,8 @@ def read_archive(path: Path, key: bytes | None, mode: str) -> Archive:
     # One of our files with damaged metadata must not pass for a foreign file.
     named = not metadata.keys().isdisjoint(("sha256", "contents", "encryption"))
     if metadata.get("format") != _FORMAT and not named and not any("sha256" in text for text in metadata.values()):
-        return Archive(
-            {canonical_name(name): array for name, array in arrays.items()},
-            '{"info": {"dict": []}, "training": null}',
-        )
+        weights = {canonical_name(name): array for name, array in arrays.items()}
+        return Archive(weights, '{"info": {"dict": []}, "training": null}')
     if metadata.get("format_version") != _VERSION:
         raise CheckpointError(
             f"checkpoint {path} has the format version {metadata.get('format_version')}, but this library reads "

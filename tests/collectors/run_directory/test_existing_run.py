@@ -4,7 +4,6 @@ import errno
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -254,7 +253,7 @@ def test_a_killed_training_that_resumes_loses_no_checkpoint(tmp_path):
         wait_until(lambda: process.poll() is not None or (directory / "ckpt_dir" / name_of(12)).exists())
         assert process.poll() is None
     finally:
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         process.wait()
     assert RunDirectory(directory).metadata.files == {}
     written = {path.name: file_sha256(path) for path in (directory / "ckpt_dir").glob("SmallNetwork_*")}

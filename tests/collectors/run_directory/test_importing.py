@@ -81,22 +81,17 @@ class TestNumbers:
             "      10  name  ep_10.pt",
         ]
 
-    @pytest.mark.parametrize("form", ["folder", "pattern", "folder in a list", "pattern in a list"])
-    def test_a_folder_and_a_pattern(self, tmp_path, states, form):
+    @pytest.mark.parametrize("form", ["folder", "relative", "pattern", "folder in a list", "pattern in a list"])
+    def test_a_folder_and_a_pattern(self, tmp_path, states, form, monkeypatch):
+        monkeypatch.chdir(tmp_path)
         folder = tmp_path / "old"
         write(folder, {f"step_{number}.pt": states[number] for number in range(3)})
         (folder / "notes.txt").write_text("not a checkpoint")
         (folder / ".hidden.pt").write_text("not a checkpoint")
         (folder / "logs").mkdir()
-        path = folder if form.startswith("folder") else str(folder / "step_*.pt")
+        path = "old/" if form == "relative" else folder if form.startswith("folder") else str(folder / "step_*.pt")
         run, _ = imported(tmp_path, [path] if form.endswith("list") else path)
         assert_run(run, "step", dict(enumerate(states[:3])))
-
-    def test_a_relative_folder(self, tmp_path, states, monkeypatch):
-        write(tmp_path / "checkpoints", {f"{number}.pt": states[number] for number in range(3)})
-        monkeypatch.chdir(tmp_path)
-        run, _ = imported(tmp_path, "checkpoints/")
-        assert_run(run, "epoch", dict(enumerate(states[:3])))
 
     @pytest.mark.parametrize("key", ["epoch", "global_step", "iter_num"])
     def test_numbers_inside_the_files(self, tmp_path, states, key):
@@ -399,21 +394,15 @@ def test_pytorch_files(tmp_path, states, wrap):
 @pytest.mark.parametrize("suffix", [".safetensors", ".SafeTensors"])
 def test_safetensors_files(tmp_path, states, suffix):
     paths = saved(tmp_path / "old", [prefixed("module.", state) for state in states[:3]], suffix, save_file)
-    run = import_checkpoints(
-        str(tmp_path / "new"), [str(path) for path in paths], numbers=[0, 10, 25], unit="step", network_name="ResNet"
-    )
+    chosen = {"unit": "step", "network_name": "ResNet", "landscape_size": 9, "num_samples": 7}
+    run = import_checkpoints(str(tmp_path / "new"), [*map(str, paths)], numbers=np.array([0, 10, 25]), **chosen)
+    assert run.settings == LandscapeSettings(((0, 10, 25),), "step", 9, 7)
     assert names(tmp_path / "new" / "ckpt_dir") == [
         *(f"ResNet_{number}_step.safetensors" for number in (0, 10, 25)),
         "train_metadata.json",
     ]
     for number, state in zip((0, 10, 25), states[:3], strict=True):
         assert_holds(run.checkpoint(number), state)
-
-
-def test_other_settings(tmp_path, states):
-    paths = saved(tmp_path / "old", states[:3])
-    run = import_checkpoints(tmp_path / "new", paths, landscape_size=9, num_samples=7, numbers=np.arange(3))
-    assert run.settings == LandscapeSettings(((0, 1, 2),), "epoch", 9, 7)
 
 
 def test_tied_and_reduced_precision_weights(tmp_path):
